@@ -1,0 +1,65 @@
+//! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
+
+mod check;
+mod config;
+mod demo_corpus;
+mod inspect;
+mod prepare;
+mod progress;
+mod tokenizer;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use myxtts_run::exit::Exit;
+
+/// Trains, fine-tunes and speaks XTTS voices, and keeps the GPU busy while it does.
+#[derive(Parser)]
+#[command(name = "myxtts", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the resolved settings with the origin of each, or write a commented file to start from
+    Config(config::Args),
+    /// Make a small corpus of synthetic speech, English and Persian, to try everything with
+    DemoCorpus(demo_corpus::Args),
+    /// Read a whole corpus and report per file what is wrong and why
+    Check(check::Args),
+    /// Train, extend or look at a vocabulary
+    Tokenizer(tokenizer::Args),
+    /// Precompute everything training reads into a cache
+    Prepare(prepare::Args),
+    /// Check every record of a cache, and rebuild what is broken or stale
+    Verify(verify::Args),
+    /// Look at what the model will see: mels, tokens, cache records, batches
+    Inspect(inspect::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Config(args) => config::run(args),
+        Command::DemoCorpus(args) => demo_corpus::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Tokenizer(args) => tokenizer::run(args),
+        Command::Prepare(args) => prepare::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Inspect(args) => inspect::run(args),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            exit_of(&error).into()
+        }
+    }
+}
+
+/// The exit code that belongs to an error: its own where it has one, otherwise by what caused it.
+fn exit_of(error: &anyhow::Error) -> Exit {
+    if error.chain().any(|cause| cause.is::<std::io::Error>()) { Exit::Io } else { Exit::Internal }
+}

@@ -1,0 +1,87 @@
+//! Long work on the terminal: a bar with rate and ETA, or plain lines where nobody watches a screen.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use myxtts_run::progress::Progress;
+
+/// Progress on stderr, so that stdout stays for results.
+pub struct Terminal {
+    state: Mutex<State>,
+}
+
+enum State {
+    Idle,
+    Bar(ProgressBar),
+    Lines { what: String, total: u64, done: u64, began: Instant, said: Instant },
+}
+
+/// How often a line is printed where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+impl Terminal {
+    /// Progress for one command.
+    pub fn new() -> Self {
+        Terminal { state: Mutex::new(State::Idle) }
+    }
+
+    fn with(&self, act: impl FnOnce(&mut State)) {
+        // A panicked worker must not take the progress bar down with it.
+        act(&mut self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    }
+}
+
+impl Progress for Terminal {
+    fn start(&self, what: &str, total: u64) {
+        self.with(|state| {
+            *state = if std::io::stderr().is_terminal() {
+                let bar = ProgressBar::new(total);
+                let style = ProgressStyle::with_template(
+                    "{msg:>12} {wide_bar} {human_pos}/{human_len} {per_sec} ETA {eta}",
+                );
+                if let Ok(style) = style {
+                    bar.set_style(style);
+                }
+                bar.set_message(what.to_owned());
+                State::Bar(bar)
+            } else {
+                let now = Instant::now();
+                State::Lines { what: what.to_owned(), total, done: 0, began: now, said: now }
+            };
+        });
+    }
+
+    fn advance(&self, items: u64) {
+        self.with(|state| match state {
+            State::Idle => {}
+            State::Bar(bar) => bar.inc(items),
+            State::Lines { what, total, done, began, said } => {
+                *done += items;
+                if said.elapsed() >= LINE_EVERY {
+                    *said = Instant::now();
+                    let rate = *done as f64 / began.elapsed().as_secs_f64();
+                    let left = (*total - (*done).min(*total)) as f64 / rate.max(1e-9);
+                    eprintln!("{what}: {done}/{total}, {rate:.1}/s, {left:.0} s left");
+                }
+            }
+        });
+    }
+
+    fn say(&self, message: &str) {
+        self.with(|state| match state {
+            State::Bar(bar) => bar.suspend(|| eprintln!("{message}")),
+            State::Idle | State::Lines { .. } => eprintln!("{message}"),
+        });
+    }
+
+    fn finish(&self) {
+        self.with(|state| {
+            if let State::Bar(bar) = state {
+                bar.finish_and_clear();
+            }
+            *state = State::Idle;
+        });
+    }
+}

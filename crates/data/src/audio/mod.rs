@@ -1,0 +1,1 @@
+//! Sound files to mono samples: decoding, resampling, trimming, loudness.

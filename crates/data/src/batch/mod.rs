@@ -1,0 +1,1 @@
+//! Batches: length buckets, the shape ladder, collation into memory the caller owns.

@@ -1,0 +1,1 @@
+//! The prepared set on disk: shards of numpy arrays, a checksummed index, `prepare` and `verify`.

@@ -1,0 +1,1 @@
+//! Corpora: one file per layout, detected by themselves.

@@ -1,0 +1,1 @@
+//! The built-in demo corpus: a formant synthesiser that reads sentences aloud.

@@ -1,0 +1,1 @@
+//! Log-mel front-ends exactly as XTTS-v2 computes them.

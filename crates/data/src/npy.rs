@@ -1,0 +1,1 @@
+//! The numpy array format: headers in and out.

@@ -1,0 +1,1 @@
+//! The order of records: a pure function of seed, epoch and position.

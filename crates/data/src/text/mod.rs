@@ -1,0 +1,1 @@
+//! Text as written to text as spoken: a cleaner per language.

@@ -1,0 +1,1 @@
+//! Token ids from cleaned text; vocabularies trained, extended and reported on.

@@ -1,0 +1,1 @@
+//! Configuration as the user wrote it: YAML, environment, flags, each value with its origin.

@@ -1,0 +1,1 @@
+//! Files that survive `kill -9`: written beside, synced, renamed, folder synced.

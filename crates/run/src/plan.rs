@@ -1,0 +1,1 @@
+//! The resolved plan: what the configuration means on this machine.
