@@ -92,8 +92,9 @@ fn as_json(plan: &Plan) -> anyhow::Result<String> {
 }
 
 fn as_table(plan: &Plan) -> String {
+    // A long path runs over; it must not push the other rows off the screen.
     let width = |column: fn(&Resolved) -> String| {
-        plan.values.iter().map(|resolved| column(resolved).chars().count()).max().unwrap_or(0)
+        plan.values.iter().map(|resolved| column(resolved).chars().count().min(40)).max().unwrap_or(0)
     };
     let name = |resolved: &Resolved| resolved.key.name().to_owned();
     let value = |resolved: &Resolved| resolved.value.to_string();
@@ -118,5 +119,5 @@ fn as_table(plan: &Plan) -> String {
 
 fn capped(resolved: &Resolved) -> String {
     let capped = resolved.capped.as_ref();
-    capped.map(|capped| format!(" said {}, capped: {}", capped.asked, capped.reason)).unwrap_or_default()
+    capped.map(|capped| format!(", capped from {}: {}", capped.asked, capped.reason)).unwrap_or_default()
 }

@@ -83,9 +83,9 @@ fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
     let arg = Arg::new(key.path)
         .long(flag)
         .value_name(value_name(key))
-        .allow_hyphen_values(true)
-        .help(format!("{}{default}", key.doc))
-        .hide_possible_values(true);
+        // A number below zero is refused by the table, with the range; a flag is never taken for a value.
+        .allow_negative_numbers(true)
+        .help(format!("{}{default}", key.doc));
     match key.kind {
         // `--multi-gpu` and `--multi-gpu=false`, but never `--multi-gpu DIR`.
         Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),

@@ -47,7 +47,7 @@ fn show_says_what_was_capped_to_people_and_machines() {
     myxtts(&arguments)
         .assert()
         .success()
-        .stdout(contains("--num-workers said 1024, capped: this machine has"));
+        .stdout(contains("--num-workers, capped from 1024: this machine has"));
 
     let shown = myxtts(&[&arguments[..], &["--json"]].concat()).assert().success();
     let json: serde_json::Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
@@ -57,6 +57,17 @@ fn show_says_what_was_capped_to_people_and_machines() {
     assert_eq!(workers["value"], json["plan"]["data"]["num_workers"]);
     assert_eq!(workers["origin"], serde_json::json!({"kind": "command_line", "flag": "--num-workers"}));
     assert_eq!(json["notes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_value_too_long_for_a_column_once_panicked_in_show() {
+    let path = "x/".repeat(2000);
+    myxtts(&["config", "show", "--train-data", &path]).assert().success().stdout(contains(path.as_str()));
+    let text = format!("data.speaker={}", "x".repeat(70_000));
+    myxtts(&["config", "show", "--set", &text])
+        .assert()
+        .code(2)
+        .stderr(contains("data.speaker must be a text"));
 }
 
 #[test]

@@ -27,14 +27,20 @@ pub enum ConfigError {
     Mistakes(Vec<Mistake>),
 }
 
+/// More than a screen of mistakes is another file given by mistake.
+const MOST_LISTED: usize = 50;
+
 fn listed(mistakes: &[Mistake]) -> String {
     match mistakes {
         [one] => one.to_string(),
         many => {
             let mut text = format!("{} mistakes in the configuration:", many.len());
-            for mistake in many {
+            for mistake in many.iter().take(MOST_LISTED) {
                 text.push_str("\n  ");
                 text.push_str(&mistake.to_string());
+            }
+            if many.len() > MOST_LISTED {
+                text.push_str(&format!("\n  and {} more", many.len() - MOST_LISTED));
             }
             text
         }
@@ -54,8 +60,8 @@ pub struct Mistake {
 /// What is wrong, in words that end with what to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// The file is no text.
-    #[error("not UTF-8 text; save the file as UTF-8")]
+    /// The file or the variable is no text.
+    #[error("not UTF-8 text; write it as UTF-8")]
     NotUtf8,
     /// The parser gave up.
     #[error("not valid YAML: {0}")]

@@ -5,7 +5,7 @@
 //! one field in [`crate::plan`].
 //!
 //! [`keys`] (what exists) -> [`value`] (one value read) -> [`yaml`], [`sources`] (all of them, by
-//! layer) -> [`crate::plan`]; [`error`] says what is wrong, [`tune`] what this machine suggests,
+//! layer) -> [`crate::plan`]; [`error`] says what is wrong, [`mod@tune`] what this machine suggests,
 //! [`template`] writes the file to start from.
 
 pub mod error;

@@ -11,6 +11,8 @@ use super::node::Node;
 
 /// The largest number a GPU may have; more than any machine holds.
 const MAX_GPU: u32 = 1023;
+/// Bytes of a text or path: what Linux takes for a path.
+const MAX_WORDS: usize = 4096;
 
 /// A value that fits its setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,8 +99,7 @@ impl Key {
             Kind::Float { min, max } => self.read_float(node, min, max),
             Kind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
             Kind::Choices(choices) => self.read_choices(node, choices),
-            Kind::Text => self.read_words(node, |text| !text.contains(char::is_control)),
-            Kind::Path => self.read_words(node, |text| !text.contains('\0')),
+            Kind::Text | Kind::Path => self.read_words(node),
             Kind::Language => self.read_language(node),
             Kind::Gpu => match &self.read_gpus(node)?[..] {
                 [id] => Ok(Value::Int(u64::from(*id))),
@@ -166,9 +167,12 @@ impl Key {
         Ok(Value::List(words))
     }
 
-    fn read_words(&self, node: &Node, acceptable: impl Fn(&str) -> bool) -> Result<Value, Problem> {
+    fn read_words(&self, node: &Node) -> Result<Value, Problem> {
+        // Words are printed, and end up in names of files: no control characters, no novels.
+        let unfit =
+            |text: &str| text.trim().is_empty() || text.contains(char::is_control) || text.len() > MAX_WORDS;
         match node.scalar() {
-            Some(text) if text.trim().is_empty() || !acceptable(text) => Err(self.impossible(node)),
+            Some(text) if unfit(text) => Err(self.impossible(node)),
             Some(text) => Ok(Value::Text(text.to_owned())),
             None => Err(self.wrong_type(node, None)),
         }
@@ -288,5 +292,7 @@ mod tests {
         assert_eq!(read("data.language", "zh-CN"), Ok(Value::Text("zh-cn".into())));
         assert_eq!(read("data.speaker", "007"), Ok(Value::Text("007".into())), "not seven");
         assert!(read("data.language", "English").is_err());
+        assert!(read("data.speaker", &"x".repeat(5000)).is_err());
+        assert!(read("data.train_data", "a\u{1b}[2Jb").is_err());
     }
 }

@@ -20,13 +20,13 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 fn plan_of(file: &str) -> Plan {
-    Plan::resolve(&Sources { file: Some(fixture(file)), ..Sources::of(large()) }).unwrap()
+    Plan::resolve(&Sources { file: Some(fixture(file)), ..Sources::of(large()) }).expect("a fixture loads")
 }
 
 fn with_yaml(text: &str, machine: Machine) -> Result<Plan, ConfigError> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("settings.yaml");
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, text).expect("a file");
     Plan::resolve(&Sources { file: Some(file), ..Sources::of(machine) })
 }
 
@@ -37,7 +37,7 @@ fn shown(plan: &Plan) -> BTreeMap<&'static str, String> {
 
 /// The fixture changed exactly these values and no others.
 fn assert_changes(file: &str, expected: &[(&str, &str)]) {
-    let defaults = shown(&Plan::resolve(&Sources::of(large())).unwrap());
+    let defaults = shown(&Plan::resolve(&Sources::of(large())).expect("the defaults are valid"));
     let plan = plan_of(file);
     let written: BTreeMap<_, _> = plan
         .values
@@ -276,8 +276,6 @@ fn layers() -> impl Strategy<Value = (&'static Key, [Option<String>; 4])> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
     #[test]
     fn the_highest_layer_that_speaks_has_the_last_word((key, said) in layers()) {
         let [tuned, file, environment, command_line] = &said;

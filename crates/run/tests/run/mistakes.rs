@@ -156,19 +156,26 @@ fn all_mistakes_are_said_at_once() {
 }
 
 #[test]
+fn a_foreign_file_does_not_fill_the_screen() {
+    let text = message(&"x: 1\n".repeat(2000));
+    assert!(text.starts_with("2000 mistakes") && text.ends_with("and 1950 more"), "{text}");
+    assert_eq!(text.lines().count(), 52);
+}
+
+#[test]
 fn files_that_are_no_configuration() {
     assert_eq!(message("- data\n"), "a.yaml:1: the file must consist of `name: value` lines, found a list");
     assert_eq!(message("hello\n"), "a.yaml:1: the file must consist of `name: value` lines, found hello");
-    assert_eq!(
-        bytes_message(b"data:\n  speaker: \xff\n"),
-        "a.yaml:2: not UTF-8 text; save the file as UTF-8"
-    );
+    assert_eq!(bytes_message(b"data:\n  speaker: \xff\n"), "a.yaml:2: not UTF-8 text; write it as UTF-8");
     assert_eq!(
         bytes_message(&vec![b'#'; 2 << 20]),
         "a.yaml:1: larger than 1024 KiB; this is no configuration"
     );
     assert_eq!(message("data:\n  batch_size: [1,\n"), "a.yaml:2: not valid YAML: unclosed bracket '['");
-    assert_eq!(message("data:\n\tbatch_size: 1\n"), "a.yaml:2: not valid YAML: y");
+    assert_eq!(
+        message("data:\n\tbatch_size: 1\n"),
+        "a.yaml:2: not valid YAML: tabs disallowed within this context (block indentation)"
+    );
     assert_eq!(
         message("data:\n---\ndata:\n"),
         "a.yaml:2: a second document begins here; keep one file for one run"
