@@ -195,13 +195,16 @@ fn tuning_is_on(written: &[Assignment]) -> bool {
 fn environment_layer(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
     // Sorted, so that messages and results never depend on the order of the environment.
-    let mut ours: Vec<_> =
-        variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value))).collect();
-    ours.retain(|(name, _)| name.starts_with("MYXTTS_"));
+    let mut ours: Vec<_> = variables
+        .iter()
+        .filter_map(|(name, value)| {
+            let name = name.to_str()?;
+            Some((name, name.strip_prefix("MYXTTS_")?.to_lowercase(), value))
+        })
+        .collect();
     ours.sort_unstable();
-    for (name, value) in ours {
+    for (name, rest, value) in ours {
         let origin = Origin::Environment { name: name.to_owned() };
-        let rest = name.trim_start_matches("MYXTTS_").to_lowercase();
         let Some((section, setting)) = rest.split_once("__") else {
             // Variables such as MYXTTS_GOLDENS are not settings; a setting with an underscore too
             // few is, and would be ignored without a word.
