@@ -1,10 +1,123 @@
-//! `myxtts config`.
+//! `myxtts config`: the settings as they resolve here, a file to start from, and what there is.
 
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Subcommand;
+use myxtts_run::config::{ConfigError, Section, template};
 use myxtts_run::exit::Exit;
+use myxtts_run::plan::{Plan, Resolved};
+use serde_json::json;
+
+use crate::settings::Settings;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("skeleton only")
+#[derive(Subcommand)]
+enum Command {
+    /// Print every setting as it resolves on this machine, with where it came from
+    Show {
+        /// For machines: plan, values with origins, and notes
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Write a file with every setting explained, to start from
+    Init {
+        /// The file to write
+        #[arg(default_value = "myxtts.yaml")]
+        path: PathBuf,
+        /// Overwrite a file that is there already
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print every setting there is, as Markdown tables
+    Keys,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Command::Show { json, settings } => {
+            let plan = settings.plan()?;
+            let text = if json { as_json(&plan)? } else { as_table(&plan) };
+            print(&text)
+        }
+        Command::Init { path, force } => {
+            write(&path, force)?;
+            eprintln!("wrote {0}; use it with --config {0}", path.display());
+            Ok(Exit::Done)
+        }
+        Command::Keys => print(&template::markdown()),
+    }
+}
+
+fn write(path: &Path, force: bool) -> anyhow::Result<()> {
+    let mut options = OpenOptions::new();
+    // create_new and not a look beforehand: nothing can come in between.
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let file = options.write(true).open(path);
+    let mut file = match file {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(ConfigError::Exists { path: path.to_owned() }.into());
+        }
+        other => other.with_context(|| format!("writing {}", path.display()))?,
+    };
+    file.write_all(template::yaml().as_bytes())
+        .and_then(|()| file.sync_all())
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// To stdout; a reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> anyhow::Result<Exit> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn as_json(plan: &Plan) -> anyhow::Result<String> {
+    let report = json!({ "plan": plan, "values": plan.values, "notes": plan.notes });
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+fn as_table(plan: &Plan) -> String {
+    // A long path runs over; it must not push the other rows off the screen.
+    let width = |column: fn(&Resolved) -> String| {
+        plan.values.iter().map(|resolved| column(resolved).chars().count().min(40)).max().unwrap_or(0)
+    };
+    let name = |resolved: &Resolved| resolved.key.name().to_owned();
+    let value = |resolved: &Resolved| resolved.value.to_string();
+    let (names, values) = (width(name), width(value));
+    let mut text = String::new();
+    for section in Section::ALL {
+        text.push_str(&format!("{}:\n", section.name()));
+        for resolved in plan.values.iter().filter(|resolved| resolved.key.section() == section) {
+            let (name, value) = (name(resolved), value(resolved));
+            text.push_str(&format!(
+                "  {name:names$}  {value:values$}  {}{}\n",
+                resolved.origin,
+                capped(resolved)
+            ));
+        }
+    }
+    for note in &plan.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+fn capped(resolved: &Resolved) -> String {
+    let capped = resolved.capped.as_ref();
+    capped.map(|capped| format!(", capped from {}: {}", capped.asked, capped.reason)).unwrap_or_default()
 }

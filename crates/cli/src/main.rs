@@ -6,12 +6,14 @@ mod demo_corpus;
 mod inspect;
 mod prepare;
 mod progress;
+mod settings;
 mod tokenizer;
 mod verify;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
 
 /// Trains, fine-tunes and speaks XTTS voices, and keeps the GPU busy while it does.
@@ -61,5 +63,9 @@ fn main() -> ExitCode {
 
 /// The exit code that belongs to an error: its own where it has one, otherwise by what caused it.
 fn exit_of(error: &anyhow::Error) -> Exit {
+    // First: a configuration that cannot be read has an I/O error inside, but is a wrong argument.
+    if error.chain().any(|cause| cause.is::<ConfigError>()) {
+        return Exit::Usage;
+    }
     if error.chain().any(|cause| cause.is::<std::io::Error>()) { Exit::Io } else { Exit::Internal }
 }

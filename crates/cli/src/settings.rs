@@ -1,0 +1,174 @@
+//! The settings as arguments: `--config`, `--set`, and a flag for each setting that has one of its
+//! own. Commands flatten [`Settings`]; the flags are built from the table, none is written here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
+use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Sources};
+use myxtts_run::plan::Plan;
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    file: Option<PathBuf>,
+    /// In the order of the command line, so that the later one wins.
+    flags: Vec<Flag>,
+}
+
+/// Ids of the two arguments that are not settings. No setting's path is without a dot.
+const CONFIG: &str = "config";
+const SET: &str = "set";
+const HEADING: &str = "Settings (all of them: `myxtts config keys`)";
+
+impl Settings {
+    /// Sets a value that the command takes as an argument of its own, such as `DIR`.
+    ///
+    /// # Panics
+    /// Where there is no such setting: the path is written in the code of a command.
+    #[allow(dead_code)] // for the commands that take a corpus as their argument
+    pub fn set(&mut self, argument: &str, path: &str, value: impl Into<String>) {
+        let key = Key::find(path).expect("the path of a setting of the table");
+        self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.into() });
+    }
+
+    /// The plan on this machine. Its notes go to stderr.
+    #[allow(dead_code)] // for the commands that run a plan; `config show` prints the notes itself
+    pub fn resolve(&self) -> anyhow::Result<Plan> {
+        let plan = self.plan()?;
+        for note in &plan.notes {
+            eprintln!("note: {note}");
+        }
+        Ok(plan)
+    }
+
+    /// The plan on this machine, with nothing printed.
+    pub fn plan(&self) -> Result<Plan, ConfigError> {
+        let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let command_line = self.flags.clone();
+        Plan::resolve(&Sources {
+            file: self.file.clone(),
+            environment,
+            command_line,
+            ..Sources::of(Machine::detect())
+        })
+    }
+}
+
+impl clap::Args for Settings {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(CONFIG)
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("YAML file with settings; `myxtts config init` writes one to start from");
+        let set = Arg::new(SET)
+            .long("set")
+            .value_name("KEY=VALUE")
+            .action(ArgAction::Append)
+            .help("Set any value, such as data.batch_size=32; may be repeated");
+        let flags = KEYS.iter().filter_map(|key| key.flag.map(|flag| own_flag(key, flag)));
+        command.args([file, set].into_iter().chain(flags).map(|arg| arg.help_heading(HEADING)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The flag of one setting. Its value is read by the table, so that it is refused in the same words
+/// as in a file.
+fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
+    let default = if key.optional() { String::new() } else { format!(" [default: {}]", key.default) };
+    let arg = Arg::new(key.path)
+        .long(flag)
+        .value_name(value_name(key))
+        // A number below zero is refused by the table, with the range; a flag is never taken for a value.
+        .allow_negative_numbers(true)
+        .help(format!("{}{default}", key.doc));
+    match key.kind {
+        // `--multi-gpu` and `--multi-gpu=false`, but never `--multi-gpu DIR`.
+        Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        _ => arg,
+    }
+}
+
+fn value_name(key: &Key) -> &'static str {
+    match key.kind {
+        Kind::Bool => "BOOL",
+        Kind::Int { .. } => "N",
+        Kind::Float { .. } => "X",
+        Kind::Choice(_) => "NAME",
+        Kind::Choices(_) => "NAMES",
+        Kind::Text => "TEXT",
+        Kind::Path => "PATH",
+        Kind::Language => "CODE",
+        Kind::Gpu => "GPU",
+        Kind::Gpus => "GPUS",
+    }
+}
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Settings::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.file = matches.get_one::<PathBuf>(CONFIG).cloned();
+        let sets = matches.get_many::<String>(SET).into_iter().flatten();
+        let sets =
+            matches.indices_of(SET).into_iter().flatten().zip(sets.map(|text| Flag::Set(text.clone())));
+        let own = KEYS.iter().filter_map(|key| {
+            let name = format!("--{}", key.flag?);
+            let value = matches.get_one::<String>(key.path)?.clone();
+            Some((matches.index_of(key.path)?, Flag::Own { name, key, value }))
+        });
+        let mut flags: Vec<(usize, Flag)> = sets.chain(own).collect();
+        flags.sort_by_key(|(index, _)| *index);
+        self.flags = flags.into_iter().map(|(_, flag)| flag).collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args;
+
+    fn parsed(arguments: &[&str]) -> Settings {
+        let command = Settings::augment_args(Command::new("test").no_binary_name(true));
+        Settings::from_arg_matches(&command.try_get_matches_from(arguments).unwrap()).unwrap()
+    }
+
+    fn batch_size(arguments: &[&str]) -> usize {
+        let sources = Sources {
+            command_line: parsed(arguments).flags,
+            ..Sources::of(Machine { cores: 64, memory_bytes: None, gpus: None })
+        };
+        Plan::resolve(&sources).unwrap().data.batch_size
+    }
+
+    #[test]
+    fn clap_accepts_the_flags_of_the_table() {
+        Settings::augment_args(Command::new("test")).debug_assert();
+    }
+
+    #[test]
+    fn the_later_of_set_and_flag_wins() {
+        assert_eq!(batch_size(&["--set", "data.batch_size=2", "--batch-size", "3"]), 3);
+        assert_eq!(batch_size(&["--batch-size", "3", "--set", "data.batch_size=2"]), 2);
+        assert_eq!(batch_size(&["--set=data.batch_size=2", "--seed=1", "--set", "data.batch_size=4"]), 4);
+    }
+
+    #[test]
+    fn a_switch_takes_its_value_with_an_equals_sign_only() {
+        let value = |arguments| match &parsed(arguments).flags[..] {
+            [Flag::Own { name, value, .. }] if name == "--multi-gpu" => value.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(value(&["--multi-gpu"]), "true");
+        assert_eq!(value(&["--multi-gpu=false"]), "false");
+    }
+}

@@ -1,0 +1,298 @@
+//! One value: read by what its setting takes, shown, and written back as YAML.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::error::Problem;
+use super::key::{Key, Kind};
+use super::lookup::nearest;
+use super::node::Node;
+
+/// The largest number a GPU may have; more than any machine holds.
+const MAX_GPU: u32 = 1023;
+/// Bytes of a text or path: what Linux takes for a path.
+const MAX_WORDS: usize = 4096;
+
+/// A value that fits its setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// Left unset.
+    Null,
+    /// A switch.
+    Bool(bool),
+    /// A whole number, or the number of a GPU.
+    Int(u64),
+    /// A number.
+    Float(f64),
+    /// A word, a text or a path.
+    Text(String),
+    /// Some words.
+    List(Vec<String>),
+    /// Numbers of GPUs.
+    Ids(Vec<u32>),
+}
+
+impl Value {
+    /// The value as it stands in a YAML file.
+    pub fn to_yaml(&self) -> String {
+        match self {
+            Value::Text(text) => quoted_where_needed(text),
+            Value::List(words) => {
+                let words: Vec<_> = words.iter().map(|word| quoted_where_needed(word)).collect();
+                format!("[{}]", words.join(", "))
+            }
+            Value::Ids(_) => format!("\"{self}\""),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.to_string(),
+        }
+    }
+}
+
+/// Plain words stay plain; everything else is a JSON string, which YAML reads as it is.
+fn quoted_where_needed(text: &str) -> String {
+    let simple = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
+    let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && text.chars().all(simple)
+        && !is_null(text);
+    if plain { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Null => f.write_str("null"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Int(value) => write!(f, "{value}"),
+            Value::Float(value) => write!(f, "{value:?}"),
+            Value::Text(value) => f.write_str(value),
+            Value::List(values) => f.write_str(&values.join(", ")),
+            Value::Ids(ids) => {
+                let ids: Vec<_> = ids.iter().map(u32::to_string).collect();
+                f.write_str(&ids.join(","))
+            }
+        }
+    }
+}
+
+impl Key {
+    /// Its default as a value.
+    pub fn default_value(&self) -> Value {
+        self.read_text(self.default).expect("every default of the table is valid; a test reads them all")
+    }
+
+    /// Reads what was written in a variable, in a flag or in the table.
+    pub fn read_text(&self, text: &str) -> Result<Value, Problem> {
+        self.read(&Node::Scalar { text: text.trim().into(), plain: true })
+    }
+
+    /// Reads what was written in a file.
+    pub(super) fn read(&self, node: &Node) -> Result<Value, Problem> {
+        if let Node::Scalar { text, plain: true } = node
+            && is_null(text)
+        {
+            return if self.optional() { Ok(Value::Null) } else { Err(self.wrong_type(node, None)) };
+        }
+        match self.kind {
+            Kind::Bool => self.read_bool(node),
+            Kind::Int { min, max } => self.read_int(node, min, max),
+            Kind::Float { min, max } => self.read_float(node, min, max),
+            Kind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
+            Kind::Choices(choices) => self.read_choices(node, choices),
+            Kind::Text | Kind::Path => self.read_words(node),
+            Kind::Language => self.read_language(node),
+            Kind::Gpu => match &self.read_gpus(node)?[..] {
+                [id] => Ok(Value::Int(u64::from(*id))),
+                _ => Err(self.wrong_type(node, None)),
+            },
+            Kind::Gpus => self.read_gpus(node).map(Value::Ids),
+        }
+    }
+
+    fn read_bool(&self, node: &Node) -> Result<Value, Problem> {
+        // yes/no and on/off: files of the older system were read as YAML 1.1, where these are switches.
+        match node.plain().map(str::to_ascii_lowercase).as_deref() {
+            Some("true" | "yes" | "on") => Ok(Value::Bool(true)),
+            Some("false" | "no" | "off") => Ok(Value::Bool(false)),
+            _ => Err(self.wrong_type(node, None)),
+        }
+    }
+
+    fn read_int(&self, node: &Node, min: u64, max: u64) -> Result<Value, Problem> {
+        let Some(text) = node.plain().filter(|text| is_integer(text)) else {
+            let bare =
+                node.scalar().filter(|text| is_integer(text)).map(|text| format!("{text} without quotes"));
+            return Err(self.wrong_type(node, bare));
+        };
+        // Too large for i128 is an integer all the same, only not a possible one.
+        let number: Option<u64> =
+            text.replace('_', "").parse::<i128>().ok().and_then(|n| u64::try_from(n).ok());
+        match number {
+            Some(number) if (min..=max).contains(&number) => Ok(Value::Int(number)),
+            _ => Err(self.impossible(node)),
+        }
+    }
+
+    fn read_float(&self, node: &Node, min: f64, max: f64) -> Result<Value, Problem> {
+        // A digit is asked for because Rust also reads "inf", "infinity" and "nan".
+        let is_number =
+            |text: &&str| text.contains(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
+        let Some(text) = node.plain().filter(is_number) else {
+            let bare = node.scalar().filter(is_number).map(|text| format!("{text} without quotes"));
+            return Err(self.wrong_type(node, bare));
+        };
+        match text.parse::<f64>() {
+            Ok(number) if (min..=max).contains(&number) => Ok(Value::Float(number)),
+            _ => Err(self.impossible(node)),
+        }
+    }
+
+    fn read_choice(&self, node: &Node, choices: &[&str]) -> Result<String, Problem> {
+        let text = node.scalar().ok_or_else(|| self.wrong_type(node, None))?;
+        if choices.contains(&text) {
+            return Ok(text.to_owned());
+        }
+        Err(self.wrong_type(node, nearest(text, choices.iter().copied()).map(str::to_owned)))
+    }
+
+    fn read_choices(&self, node: &Node, choices: &[&str]) -> Result<Value, Problem> {
+        let mut words = Vec::new();
+        for item in self.items(node)? {
+            let word = self.read_choice(&item, choices)?;
+            if words.contains(&word) {
+                return Err(self.impossible_as(format!("{word} twice")));
+            }
+            words.push(word);
+        }
+        Ok(Value::List(words))
+    }
+
+    fn read_words(&self, node: &Node) -> Result<Value, Problem> {
+        // Words are printed, and end up in names of files: no control characters, no novels.
+        let unfit =
+            |text: &str| text.trim().is_empty() || text.contains(char::is_control) || text.len() > MAX_WORDS;
+        match node.scalar() {
+            Some(text) if unfit(text) => Err(self.impossible(node)),
+            Some(text) => Ok(Value::Text(text.to_owned())),
+            None => Err(self.wrong_type(node, None)),
+        }
+    }
+
+    fn read_language(&self, node: &Node) -> Result<Value, Problem> {
+        let code = node.scalar().map(str::to_ascii_lowercase).ok_or_else(|| self.wrong_type(node, None))?;
+        let (language, region) = code.split_once('-').unwrap_or((&code, "xx"));
+        let valid = (2..=3).contains(&language.len())
+            && language.bytes().all(|b| b.is_ascii_lowercase())
+            && (2..=8).contains(&region.len())
+            && region.bytes().all(|b| b.is_ascii_alphanumeric());
+        if valid { Ok(Value::Text(code)) } else { Err(self.impossible(node)) }
+    }
+
+    fn read_gpus(&self, node: &Node) -> Result<Vec<u32>, Problem> {
+        let mut ids = Vec::new();
+        for item in self.items(node)? {
+            let id = item
+                .scalar()
+                .filter(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
+                .and_then(|text| text.parse::<u32>().ok())
+                .filter(|id| *id <= MAX_GPU)
+                .ok_or_else(|| self.wrong_type(node, None))?;
+            if ids.contains(&id) {
+                return Err(self.impossible_as(format!("{id} twice")));
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// A list as YAML has it, or as text with commas. Never empty: no setting means anything then.
+    fn items(&self, node: &Node) -> Result<Vec<Node>, Problem> {
+        match node {
+            Node::Scalar { text, plain } => Ok(text
+                .split(',')
+                .map(|item| Node::Scalar { text: item.trim().into(), plain: *plain })
+                .collect()),
+            Node::List(items) if !items.is_empty() => Ok(items.clone()),
+            Node::List(_) => Err(self.impossible_as("an empty list".to_owned())),
+            Node::Mapping(_) => Err(self.wrong_type(node, None)),
+        }
+    }
+
+    fn wrong_type(&self, node: &Node, suggestion: Option<String>) -> Problem {
+        Problem::WrongType {
+            path: self.path.to_owned(),
+            allowed: self.allowed_and_default(),
+            found: node.described(),
+            suggestion,
+        }
+    }
+
+    fn impossible(&self, node: &Node) -> Problem {
+        self.impossible_as(node.described())
+    }
+
+    fn impossible_as(&self, found: String) -> Problem {
+        Problem::Impossible { path: self.path.to_owned(), allowed: self.allowed_and_default(), found }
+    }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
+/// Digits with an optional sign and, as PyYAML had it, underscores between them.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.ends_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str, text: &str) -> Result<Value, Problem> {
+        Key::find(path).unwrap().read_text(text)
+    }
+
+    #[test]
+    fn numbers_at_and_past_their_limits() {
+        assert_eq!(read("data.batch_size", "4096"), Ok(Value::Int(4096)));
+        assert_eq!(read("data.batch_size", "1_000"), Ok(Value::Int(1000)));
+        assert_eq!(read("training.seed", "18446744073709551615"), Ok(Value::Int(u64::MAX)));
+        assert_eq!(read("data.val_fraction", "0"), Ok(Value::Float(0.0)));
+        for text in ["4097", "0", "-1", "99999999999999999999999999999999999999999999"] {
+            assert!(matches!(read("data.batch_size", text), Err(Problem::Impossible { .. })), "{text}");
+        }
+        for text in ["8.0", "1e1", "eight", "", "_8", "8_", "0x8", "null"] {
+            assert!(matches!(read("data.batch_size", text), Err(Problem::WrongType { .. })), "{text}");
+        }
+        assert!(matches!(read("data.val_fraction", "1e999"), Err(Problem::Impossible { .. })));
+        for text in ["nan", "inf", ".inf", "-infinity"] {
+            assert!(matches!(read("data.val_fraction", text), Err(Problem::WrongType { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn gpu_numbers_in_all_their_spellings() {
+        assert_eq!(read("data.model_gpu", "1"), Ok(Value::Ids(vec![1])));
+        assert_eq!(read("data.model_gpu", "1, 2,3"), Ok(Value::Ids(vec![1, 2, 3])));
+        assert_eq!(read("data.model_gpu", "null"), Ok(Value::Null));
+        assert_eq!(read("data.data_gpu", "0"), Ok(Value::Int(0)));
+        for text in ["0,0", "-1", "0,", "a", "4294967296", "+1"] {
+            assert!(read("training.visible_gpus", text).is_err(), "{text}");
+        }
+        assert!(read("data.data_gpu", "0,1").is_err());
+    }
+
+    #[test]
+    fn words_that_look_like_something_else_stay_words() {
+        assert_eq!(read("data.language", "no"), Ok(Value::Text("no".into())), "Norwegian, not false");
+        assert_eq!(read("data.language", "zh-CN"), Ok(Value::Text("zh-cn".into())));
+        assert_eq!(read("data.speaker", "007"), Ok(Value::Text("007".into())), "not seven");
+        assert!(read("data.language", "English").is_err());
+        assert!(read("data.speaker", &"x".repeat(5000)).is_err());
+        assert!(read("data.train_data", "a\u{1b}[2Jb").is_err());
+    }
+}

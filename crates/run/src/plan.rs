@@ -1,1 +1,0 @@
-//! The resolved plan: what the configuration means on this machine.

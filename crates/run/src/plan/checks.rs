@@ -1,0 +1,115 @@
+//! Settings against each other: what cannot hold together is a mistake, what has no effect or a
+//! price is a note.
+
+use super::{Plan, PreprocessingMode};
+use crate::config::{Mistake, Problem};
+
+/// Pairs of settings that leave nothing to train on.
+pub(super) fn contradictions(plan: &Plan) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let mut say = |path: &str, sentence: String| {
+        if let Some(resolved) = plan.value(path) {
+            let problem = Problem::Contradiction(sentence);
+            mistakes.push(Mistake { origin: resolved.origin.clone(), problem });
+        }
+    };
+    let data = &plan.data;
+    let longest = data.longest_seconds();
+    if data.min_seconds >= longest {
+        // Named after the one a person wrote, where only one was.
+        let path = ["data.min_seconds", "data.max_seconds", "data.max_mel_frames"];
+        let path = path.into_iter().find(|path| plan.is_written(path)).unwrap_or("data.min_seconds");
+        say(
+            path,
+            format!(
+                "clips must be at least data.min_seconds = {} s and at most {longest:.2} s long \
+             (data.max_seconds, data.max_mel_frames): no clip can be both",
+                data.min_seconds
+            ),
+        );
+    }
+    if let Some(budget) = data.frame_budget
+        && budget < data.max_mel_frames
+    {
+        say(
+            "data.frame_budget",
+            format!(
+                "data.frame_budget = {budget} is less than data.max_mel_frames = {}: the longest clips fit in no batch",
+                data.max_mel_frames
+            ),
+        );
+    }
+    mistakes
+}
+
+/// What the user should know.
+pub(super) fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    let data = &plan.data;
+    let training = &plan.training;
+    let mut note = |condition: bool, sentence: &dyn Fn() -> String| {
+        if condition {
+            notes.push(sentence());
+        }
+    };
+
+    for resolved in &plan.values {
+        if let Some(capped) = &resolved.capped {
+            note(resolved.origin.is_written(), &|| {
+                format!(
+                    "{} is {} instead of {}: {}",
+                    resolved.key.path, resolved.value, capped.asked, capped.reason
+                )
+            });
+        }
+    }
+    note(data.val_data.is_some() && plan.is_written("data.val_fraction"), &|| {
+        "data.val_fraction has no effect: data.val_data is given and wins".to_owned()
+    });
+    note(data.frame_budget.is_some() && plan.is_written("data.batch_size"), &|| {
+        "data.batch_size has no effect: data.frame_budget is given and wins".to_owned()
+    });
+    note(data.quadratic_frames.is_some() && data.frame_budget.is_none(), &|| {
+        "data.quadratic_frames has no effect without data.frame_budget".to_owned()
+    });
+    note(data.max_seconds.is_some_and(|asked| asked > data.frame_limit_seconds()), &|| {
+        format!(
+            "data.max_seconds has no effect: data.max_mel_frames = {} already limits clips to {:.1} s",
+            data.max_mel_frames,
+            data.frame_limit_seconds()
+        )
+    });
+    note(data.preprocessing_mode == PreprocessingMode::Runtime && data.cache_dir.is_some(), &|| {
+        "data.cache_dir has no effect: data.preprocessing_mode is runtime".to_owned()
+    });
+    note(data.prefetch_buffer_size > data.buffer_size, &|| {
+        format!(
+            "data.prefetch_buffer_size = {} is more than data.buffer_size = {}: no more than {1} batches \
+             are ever under way",
+            data.prefetch_buffer_size, data.buffer_size
+        )
+    });
+    note(data.data_gpu.is_some() && data.model_gpu.is_none(), &|| {
+        "data.data_gpu is set without data.model_gpu: features and model may share a GPU".to_owned()
+    });
+    note(data.model_gpu.is_some() && data.data_gpu.is_none(), &|| {
+        "data.model_gpu is set without data.data_gpu: features are computed on the CPU".to_owned()
+    });
+    note(
+        data.data_gpu.is_some_and(|id| data.model_gpu.as_ref().is_some_and(|model| model.contains(&id))),
+        &|| "data.data_gpu is one of data.model_gpu: features and model take turns on it".to_owned(),
+    );
+    note(plan.is_written("training.visible_gpus") && !training.multi_gpu, &|| {
+        "training.visible_gpus has no effect: training.multi_gpu is off".to_owned()
+    });
+    note(
+        training.enable_eager_debug
+            && plan.is_written("training.enable_graph_mode")
+            && training.enable_graph_mode,
+        &|| {
+            "training.enable_graph_mode has no effect: training.enable_eager_debug runs every operation by itself"
+            .to_owned()
+        },
+    );
+    notes
+}

@@ -1,0 +1,138 @@
+//! The sections of the plan with their types. Each field is the setting of the same name; what it
+//! does and takes stands in [`crate::config::KEYS`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Samples between two mel frames, and the rate they are counted at: the XTTS front-ends for
+/// training. Here only to turn frames into seconds.
+const HOP_SECONDS: f64 = 256.0 / 22_050.0;
+
+/// When features are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PreprocessingMode {
+    /// Before training, into a cache.
+    Precompute,
+    /// While training, from the sound files.
+    Runtime,
+    /// A cache wherever one can be written.
+    Auto,
+}
+
+/// Size of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// For tests and demonstrations.
+    Tiny,
+    /// Smaller than normal.
+    Small,
+    /// The middle of the ladder.
+    Normal,
+    /// Larger than normal.
+    Big,
+    /// The shape of XTTS-v2.
+    V2,
+}
+
+/// How much is done for speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizationLevel {
+    /// The least.
+    Basic,
+    /// All that is not experimental.
+    Enhanced,
+    /// All there is.
+    Experimental,
+}
+
+/// Section `data`.
+///
+/// `format`, `cleaner` and `cache_columns` stay words, checked against the table: their types belong
+/// to the crate that implements them.
+#[allow(missing_docs)] // the table documents every field, for users and programmers alike
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataPlan {
+    pub train_data: Option<PathBuf>,
+    pub val_data: Option<PathBuf>,
+    pub val_fraction: f64,
+    pub format: String,
+    pub language: Option<String>,
+    pub speaker: Option<String>,
+    pub failure_budget: f64,
+
+    pub cleaner: String,
+    pub tokenizer: Option<PathBuf>,
+    pub vocab_size: usize,
+    pub max_text_tokens: usize,
+
+    pub max_mel_frames: usize,
+    pub min_seconds: f64,
+    pub max_seconds: Option<f64>,
+    pub trim_silence: bool,
+    pub trim_db: f64,
+    pub loudness_lufs: Option<f64>,
+
+    pub preprocessing_mode: PreprocessingMode,
+    pub cache_dir: Option<PathBuf>,
+    pub cache_columns: Vec<String>,
+    pub memory_cache_mb: u64,
+
+    pub batch_size: usize,
+    pub frame_budget: Option<usize>,
+    pub quadratic_frames: Option<f64>,
+    pub buckets: usize,
+    pub shuffle: bool,
+    pub worst_batch_first: bool,
+
+    pub num_workers: usize,
+    pub prefetch_buffer_size: usize,
+    pub buffer_size: usize,
+    pub model_start_delay: f64,
+    pub auto_tune_performance: bool,
+    pub native_loading: bool,
+    pub data_gpu: Option<u32>,
+    pub model_gpu: Option<Vec<u32>>,
+    pub prefetch_to_gpu: bool,
+    pub enhanced_gpu_prefetch: bool,
+    pub optimize_cpu_gpu_overlap: bool,
+}
+
+impl DataPlan {
+    /// Length of the longest clip that `max_mel_frames` lets in.
+    pub fn frame_limit_seconds(&self) -> f64 {
+        self.max_mel_frames as f64 * HOP_SECONDS
+    }
+
+    /// Length of the longest clip that is used: the tighter of `max_seconds` and `max_mel_frames`.
+    pub fn longest_seconds(&self) -> f64 {
+        self.max_seconds.unwrap_or(f64::INFINITY).min(self.frame_limit_seconds())
+    }
+}
+
+/// Section `model`.
+#[allow(missing_docs)] // as above
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelPlan {
+    pub preset: Preset,
+}
+
+/// Section `training`.
+#[allow(missing_docs)] // as above
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingPlan {
+    pub seed: u64,
+    pub gradient_accumulation_steps: usize,
+    pub multi_gpu: bool,
+    pub visible_gpus: Vec<u32>,
+    pub optimization_level: OptimizationLevel,
+    pub enable_graph_mode: bool,
+    pub fused_kernels: bool,
+    pub enable_eager_debug: bool,
+}

@@ -1,0 +1,345 @@
+//! Where values come from: fixtures, precedence, tuning, caps, notes, the file that `init` writes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use myxtts_run::config::{
+    ConfigError, Flag, Gpu, KEYS, Key, Kind, Machine, Origin, Section, Sources, Tuned, Value, parse_yaml,
+    template,
+};
+use myxtts_run::plan::{OptimizationLevel, Plan, PreprocessingMode, Preset};
+use proptest::prelude::*;
+
+/// A machine on which nothing is tuned and nothing capped.
+fn large() -> Machine {
+    Machine { cores: 64, memory_bytes: Some(256 << 30), gpus: None }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/configs").join(name)
+}
+
+fn plan_of(file: &str) -> Plan {
+    Plan::resolve(&Sources { file: Some(fixture(file)), ..Sources::of(large()) }).expect("a fixture loads")
+}
+
+fn with_yaml(text: &str, machine: Machine) -> Result<Plan, ConfigError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("settings.yaml");
+    std::fs::write(&file, text).expect("a file");
+    Plan::resolve(&Sources { file: Some(file), ..Sources::of(machine) })
+}
+
+/// Every value by its path, as text.
+fn shown(plan: &Plan) -> BTreeMap<&'static str, String> {
+    plan.values.iter().map(|resolved| (resolved.key.path, resolved.value.to_string())).collect()
+}
+
+/// The fixture changed exactly these values and no others.
+fn assert_changes(file: &str, expected: &[(&str, &str)]) {
+    let defaults = shown(&Plan::resolve(&Sources::of(large())).expect("the defaults are valid"));
+    let plan = plan_of(file);
+    let written: BTreeMap<_, _> = plan
+        .values
+        .iter()
+        .filter(|resolved| matches!(&resolved.origin, Origin::File { .. }))
+        .map(|resolved| (resolved.key.path, resolved.value.to_string()))
+        .collect();
+    let expected: BTreeMap<_, _> = expected.iter().map(|(path, value)| (*path, value.to_string())).collect();
+    assert_eq!(written, expected);
+    for (path, value) in shown(&plan) {
+        assert_eq!(&value, expected.get(path).unwrap_or(&defaults[path]), "{path}");
+    }
+}
+
+#[test]
+fn fixtures_load_unchanged() {
+    assert_changes(
+        "bottleneck_fix.yaml",
+        &[
+            ("data.preprocessing_mode", "precompute"),
+            ("data.native_loading", "true"),
+            ("data.enhanced_gpu_prefetch", "true"),
+            ("data.optimize_cpu_gpu_overlap", "true"),
+            ("data.batch_size", "48"),
+            ("data.num_workers", "16"),
+            ("data.prefetch_buffer_size", "12"),
+        ],
+    );
+    assert_changes("multi_gpu.yaml", &[("training.multi_gpu", "true"), ("training.visible_gpus", "0,1,2")]);
+    assert_changes(
+        "oscillation_fix.yaml",
+        &[
+            ("data.native_loading", "true"),
+            ("data.prefetch_to_gpu", "true"),
+            ("data.enhanced_gpu_prefetch", "true"),
+            ("data.optimize_cpu_gpu_overlap", "true"),
+            ("data.num_workers", "16"),
+            ("data.prefetch_buffer_size", "16"),
+            ("training.enable_graph_mode", "true"),
+            ("training.fused_kernels", "true"),
+            ("training.enable_eager_debug", "false"),
+        ],
+    );
+    assert_changes(
+        "small_gpu.yaml",
+        &[
+            ("data.batch_size", "8"),
+            ("data.num_workers", "8"),
+            ("data.prefetch_buffer_size", "8"),
+            ("data.native_loading", "true"),
+            ("training.gradient_accumulation_steps", "2"),
+        ],
+    );
+    let all = std::fs::read_dir(fixture("")).unwrap().count();
+    assert_eq!(all, 4, "a new fixture needs its line here");
+}
+
+#[test]
+fn the_defaults_users_were_promised() {
+    let Plan { data, model, training, .. } = Plan::resolve(&Sources::of(large())).unwrap();
+    assert_eq!((data.batch_size, data.num_workers), (56, 18));
+    assert_eq!((data.prefetch_buffer_size, data.buffer_size), (12, 50));
+    assert_eq!(data.model_start_delay, 2.0);
+    assert_eq!((data.data_gpu, data.model_gpu.clone()), (None, None));
+    assert_eq!(data.preprocessing_mode, PreprocessingMode::Auto);
+    assert!(data.native_loading && data.enhanced_gpu_prefetch && data.optimize_cpu_gpu_overlap);
+    assert!(data.prefetch_to_gpu && data.auto_tune_performance);
+    assert_eq!((data.max_mel_frames, data.max_text_tokens), (1000, 400));
+    assert!((data.longest_seconds() - 11.61).abs() < 0.01);
+    assert_eq!(data.cache_columns, ["tokens", "dvae_mel", "conditioning_mel"]);
+    assert_eq!(model.preset, Preset::Normal);
+    assert_eq!((training.multi_gpu, training.visible_gpus), (false, vec![0, 1]));
+    assert_eq!(training.gradient_accumulation_steps, 1);
+    assert!(training.enable_graph_mode && training.fused_kernels && !training.enable_eager_debug);
+    assert_eq!(training.optimization_level, OptimizationLevel::Enhanced);
+    assert_eq!(training.seed, 1234);
+}
+
+#[test]
+fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
+    let mut names = std::collections::HashSet::new();
+    for key in KEYS {
+        assert!(Section::find(key.section().name()).is_some());
+        for name in key.aliases.iter().copied().chain([key.name()]) {
+            // `lookup` points from the wrong section to the right one, which needs unique names.
+            assert!(names.insert(name), "{name} occurs twice");
+            assert_eq!(Key::find_in(key.section(), name), Some(key));
+        }
+        let values: Vec<String> = match key.kind {
+            Kind::Choice(choices) => choices.iter().map(|word| word.to_string()).collect(),
+            Kind::Choices(choices) => vec![choices.join(","), choices[0].to_owned()],
+            // Limits may contradict another default (a frame budget of 16); the types must hold all the same.
+            Kind::Int { min, max } => vec![min.to_string(), max.to_string()],
+            Kind::Float { min, max } => vec![min.to_string(), max.to_string()],
+            Kind::Bool => vec!["true".into(), "false".into()],
+            Kind::Gpu => vec!["7".into()],
+            Kind::Gpus => vec!["3,1".into()],
+            Kind::Language => vec!["fa".into()],
+            Kind::Text | Kind::Path => vec!["a b/c".into()],
+        };
+        for value in values.into_iter().chain([key.default.to_owned()]) {
+            let set = Flag::Set(format!("{}={value}", key.path));
+            let plan = Plan::resolve(&Sources { command_line: vec![set], ..Sources::of(large()) });
+            match plan {
+                Ok(plan) => assert_eq!(
+                    plan.value(key.path).unwrap().origin.to_string(),
+                    format!("--set {}", key.path)
+                ),
+                Err(error) => assert!(error.to_string().contains("data.m"), "{}={value}: {error}", key.path),
+            }
+        }
+    }
+}
+
+#[test]
+fn init_gives_the_defaults_commented_or_not() {
+    let text = template::yaml();
+    assert_eq!(
+        parse_yaml(Path::new("t"), text.as_bytes()).unwrap(),
+        [],
+        "commented settings outrank nothing"
+    );
+
+    let active: String = text
+        .lines()
+        .map(|line| match line.trim_start().strip_prefix('#') {
+            Some(setting) if !setting.starts_with(' ') => format!("  {setting}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    let settings = parse_yaml(Path::new("t"), active.as_bytes()).unwrap();
+    assert_eq!(settings.len(), KEYS.len());
+    for said in settings {
+        assert_eq!(said.value, said.key.default_value(), "{}", said.key.path);
+    }
+}
+
+#[test]
+fn every_setting_is_on_the_page_of_settings() {
+    let page = template::markdown();
+    for key in KEYS {
+        assert!(page.contains(&format!("| `{}`", key.name())), "{}", key.path);
+    }
+}
+
+#[test]
+fn tuning_stands_between_defaults_and_file_and_can_be_switched_off() {
+    let gpu = Gpu { name: "Test 24".into(), memory_bytes: 25_000_000_000 };
+    let machine = Machine { gpus: Some(vec![gpu]), ..large() };
+    let batch = |text| {
+        let plan = with_yaml(text, machine.clone()).unwrap();
+        let resolved = plan.value("data.batch_size").unwrap().clone();
+        (plan.data.batch_size, matches!(resolved.origin, Origin::Tuned { .. }))
+    };
+    assert_eq!(batch(""), (64, true));
+    assert_eq!(batch("data: {batch_size: 5}"), (5, false));
+    assert_eq!(batch("data: {auto_tune_performance: false}"), (56, false));
+}
+
+#[test]
+fn workers_are_capped_by_the_cores_and_say_so() {
+    let machine = Machine { cores: 4, ..large() };
+    let plan = with_yaml("data:\n  num_workers: 16\n", machine.clone()).unwrap();
+    let workers = plan.value("data.num_workers").unwrap();
+    assert_eq!((plan.data.num_workers, &workers.value), (4, &Value::Int(4)));
+    let capped = workers.capped.as_ref().unwrap();
+    assert_eq!((&capped.asked, capped.reason.as_str()), (&Value::Int(16), "this machine has 4 cores"));
+    assert_eq!(plan.notes, ["data.num_workers is 4 instead of 16: this machine has 4 cores"]);
+
+    // Nobody asked for the default of 18: capped, shown, but nothing to tell anyone.
+    let plan = with_yaml("data: {auto_tune_performance: no}", machine).unwrap();
+    assert_eq!(plan.data.num_workers, 4);
+    assert!(plan.value("data.num_workers").unwrap().capped.is_some());
+    assert_eq!(plan.notes, [""; 0]);
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_noted() {
+    let note = |text: &str, expected: &str| {
+        let notes = with_yaml(text, large()).unwrap().notes;
+        assert!(notes.len() == 1 && notes[0].contains(expected), "{text}: {notes:?}");
+    };
+    note("data: {val_data: v, val_fraction: 0.1}", "data.val_data is given and wins");
+    note("data: {frame_budget: 20000, batch_size: 8}", "data.frame_budget is given and wins");
+    note("data: {quadratic_frames: 500}", "without data.frame_budget");
+    note("data: {max_seconds: 30}", "already limits clips to 11.6 s");
+    note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir has no effect");
+    note("data: {prefetch_buffer_size: 60}", "no more than 50 batches");
+    note("data: {data_gpu: 0}", "data.data_gpu is set without data.model_gpu");
+    note("data: {model_gpu: \"1,2\"}", "data.model_gpu is set without data.data_gpu");
+    note("data: {data_gpu: 1, model_gpu: 1}", "take turns");
+    note("training: {visible_gpus: [0, 2]}", "training.multi_gpu is off");
+    note(
+        "training: {enable_eager_debug: true, enable_graph_mode: true}",
+        "training.enable_graph_mode has no effect",
+    );
+    assert_eq!(with_yaml("data: {data_gpu: 0, model_gpu: '1'}", large()).unwrap().notes, [""; 0]);
+}
+
+#[test]
+fn a_plan_is_stored_as_json_with_unset_values_as_null() {
+    let json = serde_json::to_value(Plan::resolve(&Sources::of(large())).unwrap()).unwrap();
+    assert_eq!(json["data"]["train_data"], serde_json::Value::Null);
+    assert_eq!(json["training"]["visible_gpus"], serde_json::json!([0, 1]));
+    assert_eq!(json["data"]["preprocessing_mode"], "auto");
+    assert_eq!(json.as_object().unwrap().len(), 3, "origins and notes are told apart from the plan");
+}
+
+/// A random valid value of a setting, as text.
+fn text_for(key: &'static Key) -> BoxedStrategy<String> {
+    match key.kind {
+        Kind::Bool => any::<bool>().prop_map(|value| value.to_string()).boxed(),
+        Kind::Int { min, max } => (min..=max).prop_map(|value| value.to_string()).boxed(),
+        Kind::Float { min, max } => (min..=max).prop_map(|value| format!("{value:?}")).boxed(),
+        Kind::Choice(choices) => prop::sample::select(choices).prop_map(str::to_owned).boxed(),
+        Kind::Choices(choices) => {
+            prop::sample::subsequence(choices, 1..=choices.len()).prop_map(|c| c.join(",")).boxed()
+        }
+        Kind::Text => "[a-zA-Z0-9:#'\"{} -]{0,20}[a-z]".boxed(),
+        Kind::Path => "[a-zA-Z0-9/. -]{0,20}[a-z]".boxed(),
+        Kind::Language => "[a-z]{2}(-[a-z]{2})?".boxed(),
+        Kind::Gpu => (0u32..8).prop_map(|id| id.to_string()).boxed(),
+        Kind::Gpus => {
+            prop::sample::subsequence(vec!["0", "1", "2", "3"], 1..4).prop_map(|ids| ids.join(",")).boxed()
+        }
+    }
+}
+
+/// A setting and a value for each of the four layers, or none.
+fn layers() -> impl Strategy<Value = (&'static Key, [Option<String>; 4])> {
+    (0..KEYS.len()).prop_flat_map(|index| {
+        let key = &KEYS[index];
+        let text = || prop::option::of(text_for(key));
+        (Just(key), [text(), text(), text(), text()])
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_highest_layer_that_speaks_has_the_last_word((key, said) in layers()) {
+        let [tuned, file, environment, command_line] = &said;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.yaml");
+        let mut sources = Sources { tuned: Vec::new(), ..Sources::of(large()) };
+        if let Some(value) = tuned {
+            sources.tuned = vec![Tuned { path: key.path, value: value.clone(), reason: "test".into() }];
+        }
+        if let Some(text) = file {
+            // A list of GPUs needs its quotes in a file only because of how it is written back.
+            let value = key.read_text(text).unwrap().to_yaml();
+            std::fs::write(&path, format!("{}:\n  {}: {value}\n", key.section().name(), key.name())).unwrap();
+            sources.file = Some(path.clone());
+        }
+        if let Some(value) = environment {
+            sources.environment = vec![(key.variable().into(), value.into())];
+        }
+        if let Some(value) = command_line {
+            sources.command_line = vec![Flag::Set(format!("{}={value}", key.path))];
+        }
+        let settled = sources.settle().unwrap();
+        let winner = settled.iter().find(|assignment| assignment.key == key).unwrap();
+
+        // The switch itself decides about tuning, and cannot be tuned off by the tuning it switches.
+        let origins = [
+            Origin::CommandLine { flag: format!("--set {}", key.path) },
+            Origin::Environment { name: key.variable() },
+            Origin::File { path, line: 2 },
+            Origin::Tuned { reason: "test".into() },
+        ];
+        let switched_off = key.path == "data.auto_tune_performance"
+            && [command_line, environment, file].into_iter().flatten().next().is_some_and(|text| text == "false");
+        let spoken = [command_line, environment, file, tuned].into_iter().zip(origins)
+            .find_map(|(text, origin)| text.clone().map(|text| (text, origin)));
+        match spoken {
+            Some((text, origin)) if !switched_off || !matches!(origin, Origin::Tuned { .. }) => {
+                prop_assert_eq!(&winner.origin, &origin);
+                prop_assert_eq!(&winner.value, &key.read_text(&text).unwrap());
+            }
+            _ => prop_assert_eq!(&winner.value, &key.default_value()),
+        }
+        prop_assert_eq!(settled.len(), KEYS.len());
+        for other in settled.iter().filter(|assignment| assignment.key != key) {
+            prop_assert_eq!(&other.origin, &Origin::Default);
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_settings_or_a_mistake_and_never_a_panic(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            prop::collection::vec(
+                prop::sample::select(&[
+                    "data", "training", "batch_size", ":", ": ", "\n", "  ", "- ", "[", "]", "{", "}", "&a ", "*a",
+                    "!t ", "\"", "'", "|", ">", "#", "---\n", "...\n", "<<", "?", ",", "1", "\t", "\u{feff}", "%", "é",
+                ][..]),
+                0..60,
+            ).prop_map(|words| words.concat().into_bytes()),
+        ]
+    ) {
+        match parse_yaml(Path::new("f"), &bytes) {
+            Ok(_) => {}
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+}
