@@ -76,5 +76,23 @@ impl Drop for FolderLock {
         // Emptied, not removed: whoever has opened the file meanwhile must lock the same one. And
         // empty, so that a folder's bytes do not depend on who wrote them.
         let _ = self.file.set_len(0);
+        // Said aloud, because closing is not enough: a program being started by another thread has a
+        // copy of every open file for a moment, and the lock would last as long as the copy.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_outlived_its_holder_while_another_thread_started_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FolderLock::acquire(folder.path()).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        FolderLock::acquire(folder.path()).unwrap();
+        drop(copy);
     }
 }

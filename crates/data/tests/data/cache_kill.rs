@@ -62,7 +62,7 @@ fn random_kills_leave_the_bytes_of_an_undisturbed_run() {
     let (mut killed, mut finished, mut attempt) = (0, 0, 0);
     while killed < kills {
         let before = if dir.exists() { files_ending(&dir, ".seal").len() } else { 0 };
-        let mut child = start(root.path(), utterances.len(), 400, 0);
+        let mut child = start(root.path(), utterances.len(), 800, 0);
         // About the time the whole takes, so that some get to the end.
         std::thread::sleep(Duration::from_micros(seed.below(attempt, 90_000)));
         attempt += 1;

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{COLUMN_BYTES, HEADER_BYTES, HEADER_CRC_AT, Header, IndexError, MAGIC, layout_hash};
+use super::IndexError;
+use super::layout::{
+    COLUMN_BYTES, HEADER_BYTES, HEADER_CRC_AT, Header, MAGIC, SHARD_BYTES, layout_hash, u32_at,
+};
 use crate::cache::FORMAT;
 use crate::cache::fingerprint::{Fingerprint, Hash};
 use crate::cache::seal::{Seal, StoredColumn, dtype_code};
@@ -204,10 +207,10 @@ impl IndexBuilder {
     }
 
     fn end_shard(&mut self) {
-        let entry = super::SHARD_BYTES + 8 * self.columns.len();
+        let entry = SHARD_BYTES + 8 * self.columns.len();
         let Some(at) = self.shard_table.len().checked_sub(entry) else { return };
         let entry = &mut self.shard_table[at..];
-        let first = super::u32_at(entry, 32);
+        let first = u32_at(entry, 32);
         entry[36..40].copy_from_slice(&(self.records - first).to_le_bytes());
         for (column, rows) in self.rows.iter().enumerate() {
             entry[48 + 8 * column..][..8].copy_from_slice(&rows.to_le_bytes());
