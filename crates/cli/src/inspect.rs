@@ -1,10 +1,23 @@
 //! `myxtts inspect`.
 
+mod cache;
+
 use myxtts_run::exit::Exit;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("skeleton only")
+#[derive(clap::Subcommand)]
+enum Command {
+    /// What a cache holds, or one utterance's arrays and where they lie
+    Cache(cache::Args),
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Command::Cache(args) => cache::run(args),
+    }
 }

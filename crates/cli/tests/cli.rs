@@ -1,5 +1,10 @@
 //! The program as its users see it, one module per command, and the shape of the workspace.
 
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+#[path = "cli/cache.rs"]
+mod cache;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/edges.rs"]

@@ -1,6 +1,13 @@
-//! Behaviour of the crate as its users see it: one binary, one module per noun.
+//! Behaviour of the crate as its users see it, one module per noun.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
 
 #[path = "run/config.rs"]
 mod config;
+#[path = "run/durable.rs"]
+mod durable;
+#[path = "run/lock.rs"]
+mod lock;
 #[path = "run/mistakes.rs"]
 mod mistakes;
