@@ -1,0 +1,12 @@
+//! Behaviour of the data path, seen from outside the crate.
+
+#[path = "data/batches.rs"]
+mod batches;
+#[path = "data/loader.rs"]
+mod loader;
+#[path = "data/order.rs"]
+mod order;
+#[path = "data/restores.rs"]
+mod restores;
+#[path = "data/synthetic.rs"]
+mod synthetic;
