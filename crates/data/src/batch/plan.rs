@@ -15,7 +15,7 @@ use crate::batch::ladder::Ladder;
 use crate::batch::layout::Layout;
 use crate::batch::settings::{Of, Order, Settings, Tail, Take};
 use crate::batch::state::{State, StateError};
-use crate::batch::step::{Kind, Step};
+use crate::batch::step::Step;
 use crate::order::{Bijection, Speakers};
 use crate::record::{Column, RecordSource, TOKENS};
 
@@ -79,7 +79,7 @@ pub struct Plan {
     ladder: Ladder,
     pub(super) buckets: Vec<Bucket>,
     /// Record numbers by bucket, ascending in each.
-    pub(super) members: Vec<u32>,
+    members: Vec<u32>,
     pub(super) speakers: Option<Speakers>,
     excluded: Vec<Excluded>,
     /// Position of each part's column in the source.
@@ -255,12 +255,27 @@ impl Plan {
         state.check(self)
     }
 
+    /// The records of a bucket, ascending.
+    pub(super) fn members_of(&self, bucket: usize) -> &[u32] {
+        let Bucket { first, records, .. } = self.buckets[bucket];
+        &self.members[first as usize..][..records as usize]
+    }
+
     /// The batch of a step. Costs the same for every step.
     pub fn step(&self, step: u64) -> Step<'_> {
         let seed = self.settings.seed;
         if let Some(&bucket) = usize::try_from(step).ok().and_then(|step| self.worst_order.get(step)) {
-            let seed = seed.derive("worst");
-            return Step { plan: self, step, epoch: None, position: step, bucket, kind: Kind::Worst, seed };
+            return Step {
+                plan: self,
+                step,
+                epoch: None,
+                position: step,
+                bucket,
+                pool: &self.buckets[bucket].worst,
+                first_slot: 0,
+                order: None,
+                seed: seed.derive("worst"),
+            };
         }
         let since = step - self.worst_steps();
         let (epoch, position) = (since / self.per_epoch, since % self.per_epoch);
@@ -274,15 +289,19 @@ impl Plan {
         // The last bucket that begins at or before it: empty ones before it begin there too.
         let bucket = self.buckets.partition_point(|bucket| bucket.before <= batch) - 1;
         let Bucket { rows, records, before, .. } = self.buckets[bucket];
-        let first_slot = (batch - before) * u64::from(rows);
-        let kind = match self.settings.order {
-            Order::Fixed => Kind::Fixed { first_slot },
-            Order::Shuffled => {
-                let order = Bijection::new(u64::from(records), seed.derive("bucket").with(bucket as u64));
-                Kind::Shuffled { first_slot, order }
-            }
-        };
-        Step { plan: self, step, epoch: Some(epoch), position, bucket, kind, seed }
+        let order = (self.settings.order == Order::Shuffled)
+            .then(|| Bijection::new(records.into(), seed.derive("bucket").with(bucket as u64)));
+        Step {
+            plan: self,
+            step,
+            epoch: Some(epoch),
+            position,
+            bucket,
+            pool: self.members_of(bucket),
+            first_slot: (batch - before) * u64::from(rows),
+            order,
+            seed,
+        }
     }
 }
 

@@ -18,16 +18,14 @@ pub struct Step<'a> {
     pub position: u64,
     /// Its bucket.
     pub bucket: usize,
-    pub(super) kind: Kind,
+    /// The records it is drawn from: its bucket's, or the longest of them.
+    pub(super) pool: &'a [u32],
+    /// Where its rows begin in the order of the pool.
+    pub(super) first_slot: u64,
+    /// That order; `None` takes the pool as it stands.
+    pub(super) order: Option<Bijection>,
     /// All draws of this epoch come from it.
     pub(super) seed: Seed,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum Kind {
-    Worst,
-    Fixed { first_slot: u64 },
-    Shuffled { first_slot: u64, order: Bijection },
 }
 
 impl Step<'_> {
@@ -38,32 +36,17 @@ impl Step<'_> {
 
     /// The record in a row; `None` in the rows that a short batch lacks.
     pub fn record(&self, row: u32) -> Option<u32> {
-        let bucket = &self.plan.buckets[self.bucket];
-        let (first_slot, count) = match &self.kind {
-            Kind::Worst => (0, bucket.worst.len() as u64),
-            Kind::Fixed { first_slot } | Kind::Shuffled { first_slot, .. } => {
-                (*first_slot, u64::from(bucket.records))
-            }
-        };
-        let slot = first_slot + u64::from(row);
+        let (slot, count) = (self.first_slot + u64::from(row), self.pool.len() as u64);
         if slot >= count && self.plan.settings.tail == Tail::Short {
             return None;
         }
         let slot = slot % count;
-        Some(match &self.kind {
-            Kind::Worst => bucket.worst[slot as usize],
-            Kind::Fixed { .. } => self.member(slot),
-            Kind::Shuffled { order, .. } => self.member(order.at(slot)),
-        })
+        Some(self.pool[self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize])
     }
 
     /// The records of all rows.
     pub fn records(&self) -> impl Iterator<Item = Option<u32>> + '_ {
         (0..self.rows()).map(|row| self.record(row))
-    }
-
-    fn member(&self, i: u64) -> u32 {
-        self.plan.members[self.plan.buckets[self.bucket].first as usize + i as usize]
     }
 
     /// The companion of a record in this epoch; with `attempt`, the one to try after so many bad ones.
@@ -80,7 +63,8 @@ impl Step<'_> {
     /// A record of the same bucket to stand in for a bad one.
     pub(crate) fn substitute(&self, record: u32, attempt: u32) -> u32 {
         let seed = self.seed.derive("substitute").with(record.into()).with(attempt.into());
-        self.member(seed.below(0, self.plan.buckets[self.bucket].records.into()))
+        let members = self.plan.members_of(self.bucket);
+        members[seed.below(0, members.len() as u64) as usize]
     }
 
     /// Where a window of `window` rows begins in an array of `rows`.

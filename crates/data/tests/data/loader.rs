@@ -69,16 +69,22 @@ fn eighteen_settings_give_one_order() {
                 });
                 let (source, plan) = planned(source, settings.clone());
                 let hash = ends(move || {
-                    let until = Some(plan.epoch_start(2) + 3);
+                    let until = plan.epoch_start(2) + 3;
                     let mut loaders: Vec<_> = (0..ranks)
                         .map(|rank| {
-                            let options =
-                                Options { workers, depth, rank, ranks, until, ..Options::default() };
+                            let options = Options {
+                                workers,
+                                depth,
+                                rank,
+                                ranks,
+                                until: Some(until),
+                                ..Options::default()
+                            };
                             start(&source, &plan, &plan.state(0), options, depth + 1)
                         })
                         .collect();
                     let mut hasher = blake3::Hasher::new();
-                    for step in 0..until.unwrap() {
+                    for step in 0..until {
                         for loader in &mut loaders {
                             let (made, rows) = seen(&mut loader.next().unwrap().unwrap());
                             assert_eq!(made, step);
