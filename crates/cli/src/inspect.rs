@@ -1,10 +1,23 @@
-//! `myxtts inspect`.
+//! `myxtts inspect`: look at what the model will see.
+
+mod batch;
 
 use myxtts_run::exit::Exit;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("skeleton only")
+#[derive(clap::Subcommand)]
+enum What {
+    /// A batch of training: its rows, its shape, its padding
+    Batch(batch::Args),
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    match args.what {
+        What::Batch(args) => batch::run(args),
+    }
 }

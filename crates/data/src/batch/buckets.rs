@@ -73,6 +73,14 @@ pub struct Bucket {
     pub(super) worst: Vec<u32>,
 }
 
+impl Bucket {
+    /// Share of its frames that is padding, over all of its records.
+    pub fn padding(&self) -> f64 {
+        let held = u64::from(self.records) * u64::from(self.rung.frames);
+        1.0 - self.frames as f64 / held.max(1) as f64
+    }
+}
+
 /// Records sorted into buckets.
 pub(super) struct Sorted {
     pub(super) ladder: Ladder,

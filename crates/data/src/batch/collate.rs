@@ -241,11 +241,12 @@ impl Writer<'_> {
     }
 
     fn try_row(&mut self, row: u32, global_row: u32, record: u32) -> Result<(), RecordError> {
-        let source = self.collator.source.clone();
+        let collator = self.collator;
+        let source = &collator.source;
         let mut used = self.arrays(row, Of::Own, record)?;
         let speaker = source.speaker(record as usize);
         let mut companion = -1;
-        if self.collator.plan.settings().has_companions() {
+        if collator.plan.settings().has_companions() {
             let (found, bytes) = self.companion(row, global_row, record, speaker)?;
             companion = found as i32;
             used += bytes;
