@@ -1,10 +1,12 @@
-//! Behaviour of the data path, seen from outside the crate.
+//! Behaviour of the crate, one module per noun.
 
-// Helpers of tests count as tests, which clippy does not see.
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
 #[path = "data/batches.rs"]
 mod batches;
+#[path = "data/cache.rs"]
+mod cache;
 #[path = "data/loader.rs"]
 mod loader;
 #[path = "data/order.rs"]

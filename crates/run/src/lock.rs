@@ -1,1 +1,98 @@
 //! One writer per folder.
+//!
+//! The lock is the operating system's, on the file `write.lock`: it ends with its process, however
+//! that ends, so there is never a stale one to remove by hand.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the file that is locked.
+pub const LOCK_FILE: &str = "write.lock";
+
+/// The right to write in a folder, held until it is dropped.
+#[derive(Debug)]
+pub struct FolderLock {
+    file: File,
+}
+
+/// Why the right to write was not given.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else writes there.
+    #[error(
+        "{} is being written by {}: wait until it has finished, or stop it, and run the command again",
+        folder.display(),
+        holder.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+    )]
+    Held {
+        /// The folder.
+        folder: PathBuf,
+        /// The other process, where it said who it is.
+        holder: Option<u32>,
+    },
+    /// The lock file cannot be used.
+    #[error("cannot lock {} (is the folder writable, and on a file system with locks?)", path.display())]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl FolderLock {
+    /// Takes the lock of a folder that exists, or says at once who has it.
+    pub fn acquire(folder: &Path) -> Result<Self, LockError> {
+        let path = folder.join(LOCK_FILE);
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                // Only a courtesy: between its locking and its writing the file is still empty.
+                let _ = (&mut file).take(20).read_to_string(&mut text);
+                return Err(LockError::Held { folder: folder.to_owned(), holder: text.trim().parse().ok() });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // The number is for the message above; on a full disk it may be missing.
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let _ = writeln!(file, "{}", std::process::id());
+        Ok(FolderLock { file })
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Emptied, not removed: whoever has opened the file meanwhile must lock the same one. And
+        // empty, so that a folder's bytes do not depend on who wrote them.
+        let _ = self.file.set_len(0);
+        // Said aloud, because closing is not enough: a program being started by another thread has a
+        // copy of every open file for a moment, and the lock would last as long as the copy.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_outlived_its_holder_while_another_thread_started_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FolderLock::acquire(folder.path()).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        FolderLock::acquire(folder.path()).unwrap();
+        drop(copy);
+    }
+}

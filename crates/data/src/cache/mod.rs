@@ -1,1 +1,140 @@
 //! The prepared set on disk: shards of numpy arrays, a checksummed index, `prepare` and `verify`.
+//!
+//! A store is a folder. Every file in it is a pure function of the corpus and the recipe: not of the
+//! number of workers, the order of the metadata, or how often `prepare` was killed on the way.
+//!
+//! | file | content |
+//! |---|---|
+//! | `shard-0012of0064-1f3a9c04.dvae_mel.npy` | one column of all records of a shard, end to end; a plain numpy array |
+//! | `shard-0012of0064-1f3a9c04.seal` | what is in the shard, with checksums; written last, it commits the shard |
+//! | `index.bin` | all seals in one mapped table; written after the last shard, it commits the store |
+//! | `write.lock` | held by the one process that writes; empty otherwise |
+//!
+//! The eight digits are the beginning of the seal's hash, so a changed shard has another name: until
+//! the new index is in place the old one still finds every file it names, and a reader that opened
+//! the store before a rebuild sees its old bytes or an error, never a mixture. What no index names
+//! any more is removed after the new one is durable.
+//!
+//! Modules in the order a record passes them: [`featurizer`] -> [`fingerprint`] -> [`shard`] and
+//! [`seal`] -> [`index`] -> [`store`]; [`prepare()`] and [`verify()`] drive them; [`runtime`] is the
+//! record source without a store.
+
+pub mod featurizer;
+pub mod fingerprint;
+pub mod index;
+pub mod memory;
+pub mod names;
+pub mod prepare;
+pub mod runtime;
+pub mod seal;
+pub mod shard;
+pub mod store;
+pub mod verify;
+
+mod build;
+mod source;
+mod wire;
+mod workers;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use myxtts_run::durable::DurableError;
+use myxtts_run::exit::Exit;
+use myxtts_run::lock::LockError;
+
+use crate::problem::Problem;
+
+pub use featurizer::{Features, Featurizer};
+pub use fingerprint::Fingerprint;
+pub use prepare::{PrepareOptions, PrepareReport, prepare};
+pub use runtime::{Runtime, RuntimeOptions};
+pub use store::Store;
+pub use verify::{Finding, FindingKind, VerifyReport, repair, verify};
+
+/// Version of everything below a store's folder; a change makes old stores stale.
+pub const FORMAT: u32 = 1;
+
+/// Why a store could not be made, read or checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// Another process writes there.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// Writing failed.
+    #[error(transparent)]
+    Disk(#[from] DurableError),
+    /// Reading failed, and not because of what was read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no finished store.
+    #[error("there is no finished cache in {} (no index.bin): run `myxtts prepare` to make or finish it", dir.display())]
+    NoStore {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A file of the store is not as it was written.
+    #[error("{} is damaged: {what}; `myxtts verify --fix` rebuilds it", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// More utterances failed than the budget allows.
+    #[error(
+        "at least {failed} of {total} utterances cannot be used, more than the {:.1} % allowed: `myxtts check` lists \
+         them; what was finished is kept",
+        budget * 100.0
+    )]
+    OverBudget {
+        /// Utterances that failed.
+        failed: u64,
+        /// Utterances there are.
+        total: u64,
+        /// The share that is allowed to fail.
+        budget: f64,
+        /// Those that failed before the work was stopped.
+        problems: Vec<Problem>,
+    },
+    /// The caller asked to stop.
+    #[error("stopped on request; what was finished is kept and the same command continues")]
+    Stopped,
+    /// More rows than a shard can count.
+    #[error("shard {shard} has more than 2^32 rows of {column}: split the corpus")]
+    ShardTooLong {
+        /// The shard.
+        shard: u32,
+        /// The column.
+        column: String,
+    },
+    /// A defect of ours.
+    #[error("internal error: {0}; please report it")]
+    Internal(String),
+}
+
+impl CacheError {
+    /// The exit code that belongs to it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            CacheError::Lock(_) | CacheError::Disk(_) | CacheError::Read { .. } => Exit::Io,
+            CacheError::NoStore { .. } | CacheError::Damaged { .. } | CacheError::OverBudget { .. } => {
+                Exit::BadData
+            }
+            CacheError::ShardTooLong { .. } => Exit::BadData,
+            CacheError::Stopped => Exit::Stopped,
+            CacheError::Internal(_) => Exit::Internal,
+        }
+    }
+
+    fn read(path: &Path) -> impl FnOnce(io::Error) -> CacheError + use<> {
+        let path = path.to_owned();
+        move |source| CacheError::Read { path, source }
+    }
+}

@@ -1,0 +1,261 @@
+//! One shard from its utterances: kept whole where nothing changed, otherwise written again with
+//! every record that is still good copied and only the others computed.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use myxtts_run::durable::Disk;
+use myxtts_run::progress::Progress;
+
+use super::CacheError;
+use super::featurizer::{self, Featurizer};
+use super::fingerprint::{Hash, failure_key, record_key};
+use super::names::ShardName;
+use super::seal::{Failure, Seal, SealedRecord, StoredColumn};
+use super::shard::{SealedShard, ShardWriter};
+use super::source::{self, SourceMark};
+use crate::problem::Problem;
+use crate::utterance::Utterance;
+
+/// What all workers of a `prepare` share.
+pub(super) struct Job<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) disk: &'a dyn Disk,
+    pub(super) featurizer: &'a dyn Featurizer,
+    pub(super) columns: Vec<StoredColumn>,
+    pub(super) recipe: Hash,
+    pub(super) shards: u32,
+    /// Look at every record of a shard before it is kept.
+    pub(super) thorough: bool,
+    /// Failures of the whole corpus so far, utterances in all, and the share that may fail.
+    pub(super) failed: AtomicU64,
+    pub(super) total: u64,
+    pub(super) budget: f64,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) halt: &'a AtomicBool,
+    pub(super) progress: &'a dyn Progress,
+}
+
+/// What became of a shard.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) name: ShardName,
+    pub(super) hash: Hash,
+    pub(super) kept: bool,
+    pub(super) computed: u64,
+    pub(super) copied: u64,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Job<'_> {
+    /// Makes shard `shard` of `utterances`, which are those that belong to it, in ascending order of
+    /// their ids. `old` are seals found in the folder that may hold some of them.
+    pub(super) fn build(
+        &self,
+        shard: u32,
+        utterances: &[&Utterance],
+        old: &[ShardName],
+    ) -> Result<Built, CacheError> {
+        let old = self.load(old);
+        let marks = if old.is_empty() { Vec::new() } else { self.marks(utterances)? };
+        let kept = old.iter().find(|old| {
+            let same_place = (old.seal.shard, old.seal.shards) == (shard, self.shards);
+            same_place && self.holds_exactly(&old.seal, utterances, &marks) && self.intact(old)
+        });
+        let built = match kept {
+            Some(old) => {
+                let problems = self.problems(&old.seal, utterances);
+                self.count_failures(&problems)?;
+                self.progress.advance(utterances.len() as u64);
+                Built { name: old.name, hash: old.hash, kept: true, computed: 0, copied: 0, problems }
+            }
+            None => self.write(shard, utterances, &old, &marks)?,
+        };
+        Ok(built)
+    }
+
+    /// The old shards that can be read and have the columns of today.
+    fn load(&self, names: &[ShardName]) -> Vec<SealedShard> {
+        let load = |name: &ShardName| match SealedShard::load(self.dir, *name) {
+            Ok(old) if old.seal.recipe == self.recipe && old.seal.columns == self.columns => Some(old),
+            Ok(_) => None,
+            Err(error) => {
+                self.progress.say(&format!("{error}: its records are made again"));
+                None
+            }
+        };
+        names.iter().filter_map(load).collect()
+    }
+
+    /// Reads every source, only to know what it is.
+    fn marks(&self, utterances: &[&Utterance]) -> Result<Vec<SourceMark>, CacheError> {
+        let mark = |utterance: &&Utterance| {
+            self.check_stop()?;
+            Ok(source::read(&utterance.audio).1)
+        };
+        utterances.iter().map(mark).collect()
+    }
+
+    fn holds_exactly(&self, seal: &Seal, utterances: &[&Utterance], marks: &[SourceMark]) -> bool {
+        seal.records.len() + seal.failures.len() == utterances.len()
+            && utterances.iter().zip(marks).all(|(utterance, mark)| {
+                let key = record_key(&self.recipe, utterance, mark);
+                match seal.find(&utterance.id) {
+                    Some(record) => seal.records[record].key == key,
+                    None => seal
+                        .find_failure(&utterance.id)
+                        .is_some_and(|failure| failure.key == failure_key(&key, utterance)),
+                }
+            })
+    }
+
+    fn intact(&self, old: &SealedShard) -> bool {
+        (0..self.columns.len()).all(|column| match old.check_file(column) {
+            Ok(()) => true,
+            Err(error) => {
+                self.progress.say(&format!("{}: {error}", old.array_path(column).display()));
+                false
+            }
+        }) && (!self.thorough || (0..old.seal.records.len()).all(|record| old.arrays(record).is_some()))
+    }
+
+    fn write(
+        &self,
+        shard: u32,
+        utterances: &[&Utterance],
+        old: &[SealedShard],
+        marks: &[SourceMark],
+    ) -> Result<Built, CacheError> {
+        let mut writer =
+            ShardWriter::new(self.disk, self.dir, shard, self.shards, self.recipe, &self.columns);
+        let (mut computed, mut copied) = (0, 0);
+        let mut problems = Vec::new();
+        for (at, utterance) in utterances.iter().enumerate() {
+            self.check_stop()?;
+            let known = marks.get(at).map(|mark| record_key(&self.recipe, utterance, mark));
+            let reused = match &known {
+                Some(key) => reuse(old, utterance, key, &mut writer)?,
+                None => Reuse::Nothing,
+            };
+            let failure = match reused {
+                Reuse::Nothing => {
+                    computed += 1;
+                    self.compute(utterance, &mut writer)?
+                }
+                Reuse::Record => {
+                    copied += 1;
+                    None
+                }
+                Reuse::Failure(failure) => {
+                    copied += 1;
+                    Some(failure)
+                }
+            };
+            if let Some(failure) = failure {
+                problems.push(failure.problem(utterance.origin.clone()));
+                writer.fail(failure);
+                self.count_failures(&problems[problems.len() - 1..])?;
+            }
+            self.progress.advance(1);
+        }
+        let (seal, hash) = writer.finish()?;
+        let name = ShardName::new(seal.shard, seal.shards, &hash);
+        Ok(Built { name, hash, kept: false, computed, copied, problems })
+    }
+
+    /// Computes and adds a record, or answers why there is none.
+    fn compute(
+        &self,
+        utterance: &Utterance,
+        writer: &mut ShardWriter,
+    ) -> Result<Option<Failure>, CacheError> {
+        let (bytes, source) = source::read(&utterance.audio);
+        let key = record_key(&self.recipe, utterance, &source);
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(why) => return Ok(Some(why.failure(&utterance.id, failure_key(&key, utterance)))),
+        };
+        match featurizer::compute(self.featurizer, utterance, &bytes) {
+            Ok(features) => {
+                let record = SealedRecord {
+                    id: utterance.id.clone(),
+                    speaker: utterance.speaker.clone(),
+                    language: utterance.language.clone(),
+                    key,
+                    source,
+                    seconds: features.seconds,
+                    arrays: Vec::with_capacity(features.arrays.len()),
+                };
+                writer.push(record, &features.arrays)?;
+                Ok(None)
+            }
+            Err(problem) => Ok(Some(Failure {
+                id: utterance.id.clone(),
+                key: failure_key(&key, utterance),
+                kind: problem.kind,
+                severity: problem.severity,
+                detail: problem.detail,
+            })),
+        }
+    }
+
+    fn problems(&self, seal: &Seal, utterances: &[&Utterance]) -> Vec<Problem> {
+        let origin = |failure: &Failure| {
+            let at = utterances.binary_search_by(|u| u.id.as_str().cmp(&failure.id)).ok()?;
+            Some(failure.problem(utterances[at].origin.clone()))
+        };
+        seal.failures.iter().filter_map(origin).collect()
+    }
+
+    /// Counts failures, and ends the work when they are too many.
+    pub(super) fn count_failures(&self, problems: &[Problem]) -> Result<(), CacheError> {
+        let more = problems.len() as u64;
+        let failed = self.failed.fetch_add(more, Ordering::Relaxed) + more;
+        // No later success can undo this: the corpus is over its budget whatever the rest is like.
+        if failed as f64 > self.budget * self.total as f64 {
+            let (total, budget, problems) = (self.total, self.budget, problems.to_vec());
+            return Err(CacheError::OverBudget { failed, total, budget, problems });
+        }
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<(), CacheError> {
+        if self.stop.load(Ordering::Relaxed) || self.halt.load(Ordering::Acquire) {
+            return Err(CacheError::Stopped);
+        }
+        Ok(())
+    }
+}
+
+/// What the old shards had for an utterance.
+enum Reuse {
+    Nothing,
+    /// A record, which was copied.
+    Record,
+    Failure(Failure),
+}
+
+/// Copies the record of an utterance that some old shard holds unchanged and undamaged.
+fn reuse(
+    old: &[SealedShard],
+    utterance: &Utterance,
+    key: &Hash,
+    writer: &mut ShardWriter,
+) -> Result<Reuse, CacheError> {
+    for old in old {
+        if let Some(at) = old.seal.find(&utterance.id) {
+            let record = &old.seal.records[at];
+            if record.key == *key
+                && let Some(arrays) = old.arrays(at)
+            {
+                writer.push(record.clone(), &arrays)?;
+                return Ok(Reuse::Record);
+            }
+        } else if let Some(failure) = old.seal.find_failure(&utterance.id)
+            && failure.key == failure_key(key, utterance)
+        {
+            return Ok(Reuse::Failure(failure.clone()));
+        }
+    }
+    Ok(Reuse::Nothing)
+}

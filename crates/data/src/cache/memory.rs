@@ -1,0 +1,283 @@
+//! A cache in memory that never holds more bytes than it was given.
+//!
+//! Values are computed outside the lock and once: a second thread that wants the same one waits for
+//! the first. What was used longest ago leaves first. One lock is enough: it is held for a look-up,
+//! while a value takes milliseconds to compute.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Values by number, within a bound.
+pub struct MemoryCache<V> {
+    bound: usize,
+    state: Mutex<State<V>>,
+}
+
+struct State<V> {
+    entries: HashMap<usize, Entry<V>>,
+    /// Keys of the values that are there, by the time they were last used.
+    by_age: BTreeMap<u64, usize>,
+    clock: u64,
+    used: usize,
+    most: usize,
+    hits: u64,
+    computed: u64,
+}
+
+enum Entry<V> {
+    Ready { value: Arc<V>, bytes: usize, age: u64 },
+    Pending(Arc<Pending<V>>),
+}
+
+/// A value on its way. Those who wait take it from here, so it reaches them even if it is too large
+/// to be kept.
+struct Pending<V> {
+    outcome: Mutex<Outcome<V>>,
+    arrived: Condvar,
+}
+
+enum Outcome<V> {
+    Waiting,
+    Value(Arc<V>),
+    /// Whoever computed it did not come back; somebody else must try.
+    Abandoned,
+}
+
+/// What a [`MemoryCache`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes held now.
+    pub used: usize,
+    /// Most bytes ever held.
+    pub most: usize,
+    /// The bound.
+    pub bound: usize,
+    /// Requests answered from memory.
+    pub hits: u64,
+    /// Values computed.
+    pub computed: u64,
+}
+
+impl<V> MemoryCache<V> {
+    /// A cache of at most `bound` bytes; 0 keeps nothing.
+    pub fn new(bound: usize) -> Self {
+        let state = State {
+            entries: HashMap::new(),
+            by_age: BTreeMap::new(),
+            clock: 0,
+            used: 0,
+            most: 0,
+            hits: 0,
+            computed: 0,
+        };
+        MemoryCache { bound, state: Mutex::new(state) }
+    }
+
+    /// The value of `key`, from memory or computed now. `compute` also says how many bytes it takes.
+    pub fn get(&self, key: usize, compute: impl Fn() -> (V, usize)) -> Arc<V> {
+        loop {
+            let pending = {
+                let mut state = lock(&self.state);
+                match state.touch(key) {
+                    Some(Entry::Ready { value, .. }) => {
+                        let value = Arc::clone(value);
+                        state.hits += 1;
+                        return value;
+                    }
+                    Some(Entry::Pending(pending)) => Err(Arc::clone(pending)),
+                    None => {
+                        let pending = Arc::new(Pending {
+                            outcome: Mutex::new(Outcome::Waiting),
+                            arrived: Condvar::new(),
+                        });
+                        state.entries.insert(key, Entry::Pending(Arc::clone(&pending)));
+                        state.computed += 1;
+                        Ok(pending)
+                    }
+                }
+            };
+            match pending {
+                Ok(mine) => {
+                    // If `compute` panics, dropping this tells those who wait.
+                    let mut promise = Promise { cache: self, key, pending: mine, outcome: None };
+                    let (value, bytes) = compute();
+                    let value = Arc::new(value);
+                    promise.outcome = Some((Arc::clone(&value), bytes));
+                    return value;
+                }
+                Err(theirs) => {
+                    if let Some(value) = theirs.wait() {
+                        lock(&self.state).hits += 1;
+                        return value;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What it has done so far.
+    pub fn usage(&self) -> MemoryUse {
+        let state = lock(&self.state);
+        MemoryUse {
+            used: state.used,
+            most: state.most,
+            bound: self.bound,
+            hits: state.hits,
+            computed: state.computed,
+        }
+    }
+}
+
+impl<V> State<V> {
+    /// The entry of a key, from now on the youngest.
+    fn touch(&mut self, key: usize) -> Option<&Entry<V>> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(&key)?;
+        if let Entry::Ready { age, .. } = entry {
+            self.by_age.remove(age);
+            *age = self.clock;
+            self.by_age.insert(self.clock, key);
+        }
+        Some(entry)
+    }
+
+    /// Keeps a value if it fits at all, making room first.
+    fn keep(&mut self, key: usize, value: Arc<V>, bytes: usize, bound: usize) {
+        if bytes > bound {
+            return;
+        }
+        while self.used > bound - bytes {
+            let Some((_, oldest)) = self.by_age.pop_first() else { break };
+            if let Some(Entry::Ready { bytes, .. }) = self.entries.remove(&oldest) {
+                self.used -= bytes;
+            }
+        }
+        self.clock += 1;
+        self.used += bytes;
+        self.most = self.most.max(self.used);
+        self.by_age.insert(self.clock, key);
+        self.entries.insert(key, Entry::Ready { value, bytes, age: self.clock });
+    }
+}
+
+impl<V> Pending<V> {
+    fn wait(&self) -> Option<Arc<V>> {
+        let mut outcome = lock(&self.outcome);
+        loop {
+            match &*outcome {
+                Outcome::Value(value) => return Some(Arc::clone(value)),
+                Outcome::Abandoned => return None,
+                Outcome::Waiting => {
+                    outcome = self.arrived.wait(outcome).unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            }
+        }
+    }
+}
+
+/// The duty to tell those who wait.
+struct Promise<'c, V> {
+    cache: &'c MemoryCache<V>,
+    key: usize,
+    pending: Arc<Pending<V>>,
+    outcome: Option<(Arc<V>, usize)>,
+}
+
+impl<V> Drop for Promise<'_, V> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.cache.state);
+        state.entries.remove(&self.key);
+        let outcome = match self.outcome.take() {
+            Some((value, bytes)) => {
+                state.keep(self.key, Arc::clone(&value), bytes, self.cache.bound);
+                Outcome::Value(value)
+            }
+            None => Outcome::Abandoned,
+        };
+        drop(state);
+        *lock(&self.pending.outcome) = outcome;
+        self.pending.arrived.notify_all();
+    }
+}
+
+/// Nothing here is left half done by a panic, so a poisoned lock is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn the_oldest_leave_first_and_the_bound_holds() {
+        let cache = MemoryCache::new(100);
+        let get = |key: usize| *cache.get(key, || (key * 10, 40));
+        assert_eq!((get(1), get(2), get(1), get(3)), (10, 20, 10, 30));
+        assert_eq!(cache.usage().computed, 3);
+        get(1);
+        assert_eq!(cache.usage().computed, 3, "1 was used after 2, so 2 had to leave");
+        get(2);
+        assert_eq!(cache.usage(), MemoryUse { used: 80, most: 80, bound: 100, hits: 2, computed: 4 });
+    }
+
+    #[test]
+    fn what_is_too_large_is_answered_and_not_kept() {
+        let cache = MemoryCache::new(10);
+        assert_eq!(*cache.get(0, || (1, 4)), 1);
+        assert_eq!(*cache.get(1, || (2, 11)), 2);
+        assert_eq!(cache.usage().used, 4, "nothing had to leave for it either");
+    }
+
+    #[test]
+    fn many_threads_compute_once() {
+        let cache = MemoryCache::new(1000);
+        let computed = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let value = cache.get(7, || {
+                        computed.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(std::time::Duration::from_millis(20));
+                        (70, 1)
+                    });
+                    assert_eq!(*value, 70);
+                });
+            }
+        });
+        assert_eq!(computed.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_panic_leaves_the_others_a_second_try() {
+        let cache: MemoryCache<u32> = MemoryCache::new(1000);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            cache.get(1, || panic!("on purpose"));
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(*cache.get(1, || (5, 1)), 5);
+    }
+
+    #[test]
+    fn accounting_is_exact_under_contention() {
+        let cache = MemoryCache::new(500);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    let seed = myxtts_run::seed::Seed::new(thread);
+                    for i in 0..2000 {
+                        let key = seed.below(i, 60) as usize;
+                        assert_eq!(*cache.get(key, || (key, 10 + key)), key);
+                    }
+                });
+            }
+        });
+        let state = lock(&cache.state);
+        let held: usize =
+            state.entries.values().map(|e| if let Entry::Ready { bytes, .. } = e { *bytes } else { 0 }).sum();
+        assert_eq!((held, state.by_age.len()), (state.used, state.entries.len()));
+        assert!(state.most <= 500);
+    }
+}

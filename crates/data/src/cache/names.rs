@@ -1,0 +1,176 @@
+//! Which shard a record belongs to, and what the files of a store are called.
+
+use std::path::Path;
+
+use myxtts_run::durable;
+
+use super::CacheError;
+use super::fingerprint::Hash;
+
+/// Name of the index in a store's folder.
+pub const INDEX_FILE: &str = "index.bin";
+
+/// Utterances of a shard, on average at most, while the number of shards can still grow.
+pub const SHARD_SIZE: u32 = 64;
+
+/// Shards never grow beyond this number; above 262,144 utterances they become longer instead. With
+/// five columns that is 20,480 mapped files, well below the 65,530 that Linux grants a process.
+const MOST_SHARDS: u32 = 4096;
+
+/// Into how many shards a corpus is divided: a power of two, so that growth splits shards instead of
+/// shuffling everything, and a function of the number of utterances alone.
+pub fn shard_count(utterances: usize, shard_size: u32) -> u32 {
+    let wanted = utterances.div_ceil(shard_size.max(1) as usize).min(MOST_SHARDS as usize);
+    (wanted.max(1) as u32).next_power_of_two()
+}
+
+/// The shard of an utterance. `shards` is a power of two.
+pub fn shard_of(id: &str, shards: u32) -> u32 {
+    let hash = blake3::hash(id.as_bytes());
+    let [a, b, c, d, ..] = *hash.as_bytes();
+    u32::from_le_bytes([a, b, c, d]) & shards.wrapping_sub(1)
+}
+
+/// One generation of one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ShardName {
+    /// How many shards the store is divided into.
+    pub shards: u32,
+    /// Which of them.
+    pub shard: u32,
+    /// The beginning of its seal's hash.
+    pub tag: u32,
+}
+
+impl ShardName {
+    /// The shard whose seal has this hash.
+    pub fn new(shard: u32, shards: u32, seal: &Hash) -> Self {
+        ShardName { shards, shard, tag: u32::from_be_bytes([seal[0], seal[1], seal[2], seal[3]]) }
+    }
+
+    /// Name of the seal's file.
+    pub fn seal(&self) -> String {
+        format!("{self}.seal")
+    }
+
+    /// Name of a column's file.
+    pub fn array(&self, column: &str) -> String {
+        format!("{self}.{column}.npy")
+    }
+
+    /// Reads back a file name: the shard, and the column where it is an array's.
+    pub fn parse(file: &str) -> Option<(ShardName, Option<&str>)> {
+        let (stem, kind) = file.strip_prefix("shard-")?.split_once('.')?;
+        let (place, tag) = stem.split_once('-')?;
+        let (shard, shards) = place.split_once("of")?;
+        let name = ShardName {
+            shards: shards.parse().ok()?,
+            shard: shard.parse().ok()?,
+            tag: u32::from_str_radix(tag, 16).ok()?,
+        };
+        let column = if kind == "seal" { None } else { Some(kind.strip_suffix(".npy")?) };
+        // Only what we would have written ourselves: no signs, no other number of zeros.
+        let ours = match column {
+            None => name.seal() == file,
+            Some(column) => is_column_name(column) && name.array(column) == file,
+        };
+        (ours && name.shards.is_power_of_two() && name.shard < name.shards).then_some((name, column))
+    }
+
+    /// Can records of `self` belong to shard `shard` of `shards`?
+    pub(super) fn overlaps(&self, shard: u32, shards: u32) -> bool {
+        let common = self.shards.min(shards) - 1;
+        self.shard & common == shard & common
+    }
+}
+
+impl std::fmt::Display for ShardName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "shard-{:04}of{:04}-{:08x}", self.shard, self.shards, self.tag)
+    }
+}
+
+/// Column names become file names: nothing in them may lead elsewhere.
+pub fn is_column_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
+}
+
+/// What a store's folder holds. Files of other people are not listed and never touched.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Seals, in order.
+    pub seals: Vec<ShardName>,
+    /// Arrays: the shard and the file's name.
+    pub arrays: Vec<(ShardName, String)>,
+    /// Files some writer did not finish.
+    pub unfinished: Vec<String>,
+}
+
+impl Listing {
+    /// Reads the folder.
+    pub fn read(dir: &Path) -> Result<Self, CacheError> {
+        let mut listing = Listing::default();
+        for entry in std::fs::read_dir(dir).map_err(CacheError::read(dir))? {
+            let name = entry.map_err(CacheError::read(dir))?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if durable::is_unfinished(name) && (name.starts_with("shard-") || name.starts_with(INDEX_FILE)) {
+                listing.unfinished.push(name.to_owned());
+            } else if let Some((shard, column)) = ShardName::parse(name) {
+                match column {
+                    None => listing.seals.push(shard),
+                    Some(_) => listing.arrays.push((shard, name.to_owned())),
+                }
+            }
+        }
+        listing.seals.sort_unstable();
+        listing.arrays.sort_unstable();
+        listing.unfinished.sort_unstable();
+        Ok(listing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_shards_is_a_power_of_two_that_follows_the_corpus() {
+        let counts: Vec<u32> = [0, 1, 64, 65, 300, 13_100, 262_144, 1_000_000, 50_000_000]
+            .map(|n| shard_count(n, SHARD_SIZE))
+            .into();
+        assert_eq!(counts, [1, 1, 1, 2, 8, 256, 4096, 4096, 4096]);
+    }
+
+    #[test]
+    fn doubling_splits_every_shard_in_two() {
+        for n in 0..500 {
+            let id = format!("utterance {n}");
+            let (few, many) = (shard_of(&id, 8), shard_of(&id, 16));
+            assert!(many == few || many == few + 8);
+            let old = ShardName { shards: 8, shard: few, tag: 0 };
+            assert!(old.overlaps(many, 16) && !old.overlaps(many ^ 1, 16));
+        }
+    }
+
+    #[test]
+    fn names_read_back_and_nobody_elses_do() {
+        let name = ShardName { shards: 64, shard: 12, tag: 0x1f3a_9c04 };
+        assert_eq!(name.array("dvae_mel"), "shard-0012of0064-1f3a9c04.dvae_mel.npy");
+        assert_eq!(ShardName::parse(&name.array("dvae_mel")), Some((name, Some("dvae_mel"))));
+        assert_eq!(ShardName::parse(&name.seal()), Some((name, None)));
+        for other in [
+            "shard-0012.seal",
+            "shard-12of0064-1f3a9c04.seal",
+            "shard-0064of0064-1f3a9c04.seal",
+            "shard-0001of0003-1f3a9c04.seal",
+            "shard-0012of0064-1F3A9C04.seal",
+            "shard-0012of0064-1f3a9c04.../x.npy",
+            "shard-0012of0064-1f3a9c04.Mel.npy",
+            "shard-0012of0064-1f3a9c04.mel.npz",
+            "index.bin",
+        ] {
+            assert_eq!(ShardName::parse(other), None, "{other}");
+        }
+    }
+}

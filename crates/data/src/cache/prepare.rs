@@ -1,0 +1,258 @@
+//! From utterances to a finished store: parallel, resumable, and the same bytes however it went.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use myxtts_run::durable::{self, Disk, Os, Writer};
+use myxtts_run::lock::FolderLock;
+use myxtts_run::progress::Progress;
+use serde::Serialize;
+
+use super::CacheError;
+use super::build::{Built, Job};
+use super::featurizer::Featurizer;
+use super::fingerprint;
+use super::index::{Index, IndexBuilder, IndexImage};
+use super::names::{self, INDEX_FILE, Listing, ShardName, shard_count, shard_of};
+use super::seal::StoredColumn;
+use super::shard::{SealedShard, array_file_bytes};
+use super::workers;
+use crate::problem::{Problem, ProblemKind, Severity};
+use crate::utterance::Utterance;
+
+/// How a store is made. None of it is seen in the bytes, except `shard_size`.
+#[derive(Clone)]
+pub struct PrepareOptions {
+    /// Threads.
+    pub workers: usize,
+    /// Share of utterances that may fail before the work is given up.
+    pub failure_budget: f64,
+    /// Average length of a shard at most, see [`names::shard_count`]. Tests make it small.
+    pub shard_size: u32,
+    /// Check the checksum of every record before its shard is kept, not only files and keys.
+    pub thorough: bool,
+    /// Where to write.
+    pub disk: Arc<dyn Disk>,
+    /// Set to end the work after the utterances at hand.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for PrepareOptions {
+    fn default() -> Self {
+        PrepareOptions {
+            workers: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            failure_budget: 0.05,
+            shard_size: names::SHARD_SIZE,
+            thorough: false,
+            disk: Arc::new(Os),
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+}
+
+/// What `prepare` did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PrepareReport {
+    /// Utterances given.
+    pub utterances: u64,
+    /// Records in the store.
+    pub records: u64,
+    /// Utterances computed this time.
+    pub computed: u64,
+    /// Records copied from shards that had to be written again.
+    pub copied: u64,
+    /// Utterances that did not become records.
+    pub failed: u64,
+    /// Shards of the store.
+    pub shards: u64,
+    /// Shards that were finished before and are still right.
+    pub shards_kept: u64,
+    /// Length of all sound.
+    pub seconds: f64,
+    /// Bytes of all arrays.
+    pub bytes: u64,
+    /// Identity of the content, in hexadecimal.
+    pub fingerprint: String,
+    /// What failed and why.
+    pub problems: Vec<Problem>,
+}
+
+/// Utterances by shard, each in ascending order of ids.
+pub(super) struct Partition<'u> {
+    pub(super) shards: Vec<Vec<&'u Utterance>>,
+    pub(super) duplicates: Vec<Problem>,
+}
+
+impl<'u> Partition<'u> {
+    /// Of as many shards as the number of utterances asks for.
+    pub(super) fn natural(utterances: &'u [Utterance], shard_size: u32) -> Self {
+        let different: HashSet<&str> = utterances.iter().map(|utterance| utterance.id.as_str()).collect();
+        Self::new(utterances, shard_count(different.len(), shard_size))
+    }
+
+    pub(super) fn new(utterances: &'u [Utterance], shards: u32) -> Self {
+        let mut partition = Partition { shards: vec![Vec::new(); shards as usize], duplicates: Vec::new() };
+        for utterance in utterances {
+            partition.shards[shard_of(&utterance.id, shards) as usize].push(utterance);
+        }
+        for shard in &mut partition.shards {
+            // Stable: of equal ids the one declared first stays first, and it is the one that counts.
+            shard.sort_by(|a, b| a.id.cmp(&b.id));
+            shard.dedup_by(|later, first| {
+                let same = later.id == first.id;
+                if same {
+                    partition.duplicates.push(duplicate(later, first));
+                }
+                same
+            });
+        }
+        partition
+    }
+}
+
+fn duplicate(later: &Utterance, first: &Utterance) -> Problem {
+    Problem {
+        kind: ProblemKind::DuplicateId,
+        severity: Severity::Error,
+        id: Some(later.id.clone()),
+        origin: later.origin.clone(),
+        detail: format!("the id was declared before, at {}: only that one is used", first.origin),
+    }
+}
+
+/// Makes the store in `dir`, or finishes it, or brings it up to date.
+///
+/// Whatever was sealed before and is still right is kept. Until the new index is in place an old one
+/// stays usable; an error leaves everything that was finished for the next time.
+pub fn prepare(
+    dir: &Path,
+    utterances: &[Utterance],
+    featurizer: &dyn Featurizer,
+    options: &PrepareOptions,
+    progress: &dyn Progress,
+) -> Result<PrepareReport, CacheError> {
+    let disk = options.disk.as_ref();
+    durable::create_folder(disk, dir)?;
+    let _lock = FolderLock::acquire(dir)?;
+    let listing = Listing::read(dir)?;
+    for name in &listing.unfinished {
+        durable::remove(disk, &dir.join(name))?;
+    }
+
+    let partition = Partition::natural(utterances, options.shard_size);
+    let shards = partition.shards.len() as u32;
+    let halt = AtomicBool::new(false);
+    let job = Job {
+        dir,
+        disk,
+        featurizer,
+        columns: featurizer.columns().iter().map(StoredColumn::from).collect(),
+        recipe: fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint()),
+        shards,
+        thorough: options.thorough,
+        failed: AtomicU64::new(0),
+        total: utterances.len() as u64,
+        budget: options.failure_budget,
+        stop: &options.stop,
+        halt: &halt,
+        progress,
+    };
+    job.count_failures(&partition.duplicates)?;
+
+    progress.start("prepare", utterances.len() as u64 - partition.duplicates.len() as u64);
+    let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(shards as usize));
+    let outcome = workers::deal(options.workers, shards as usize, &halt, |shard| {
+        let members = &partition.shards[shard];
+        let overlapping = |name: &&ShardName| name.overlaps(shard as u32, shards);
+        let old: Vec<ShardName> = listing.seals.iter().filter(overlapping).copied().collect();
+        let done = job.build(shard as u32, members, &old)?;
+        built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
+        Ok(())
+    });
+    progress.finish();
+    let mut built = built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    built.sort_by_key(|shard| shard.name);
+
+    let mut report = PrepareReport {
+        utterances: utterances.len() as u64,
+        shards: u64::from(shards),
+        problems: partition.duplicates,
+        ..PrepareReport::default()
+    };
+    for shard in &mut built {
+        report.computed += shard.computed;
+        report.copied += shard.copied;
+        report.shards_kept += u64::from(shard.kept);
+        report.problems.append(&mut shard.problems);
+    }
+    if let Err(mut error) = outcome {
+        if let CacheError::OverBudget { problems, .. } = &mut error {
+            problems.append(&mut report.problems);
+        }
+        return Err(error);
+    }
+
+    let image = assemble(&job, &built, &mut report)?;
+    write_index(disk, dir, &image)?;
+    remove_others(disk, dir, &built)?;
+    report.failed = report.problems.len() as u64;
+    report.fingerprint = hex(&image.content());
+    Ok(report)
+}
+
+/// The index of everything that was built, from what is on the disk.
+fn assemble(job: &Job, built: &[Built], report: &mut PrepareReport) -> Result<IndexImage, CacheError> {
+    let path = job.dir.join(INDEX_FILE);
+    let failed =
+        |error: super::index::IndexError| CacheError::Internal(format!("{}: {error}", path.display()));
+    let mut builder = IndexBuilder::new(job.columns.clone(), job.recipe, job.shards);
+    for shard in built {
+        let sealed = SealedShard::load(job.dir, shard.name)?;
+        builder.seal(&sealed.seal, &shard.hash).map_err(failed)?;
+        report.records += sealed.seal.records.len() as u64;
+        report.seconds += sealed.seal.records.iter().map(|record| f64::from(record.seconds)).sum::<f64>();
+        for (at, column) in job.columns.iter().enumerate() {
+            if let rows @ 1.. = sealed.seal.rows(at) {
+                report.bytes += array_file_bytes(column, rows);
+            }
+        }
+    }
+    builder.finish().map_err(failed)
+}
+
+/// Puts the index in place, unless these very bytes are there already.
+fn write_index(disk: &dyn Disk, dir: &Path, image: &IndexImage) -> Result<(), CacheError> {
+    let path: PathBuf = dir.join(INDEX_FILE);
+    if Index::open(&path).is_ok_and(|index| image.is(index.bytes())) {
+        return Ok(());
+    }
+    let mut writer = Writer::create(disk, &path)?;
+    for part in image.parts() {
+        writer.write(part)?;
+    }
+    writer.finish()?.publish_durably(&path)?;
+    Ok(())
+}
+
+/// Removes what the index does not name: generations that were replaced.
+fn remove_others(disk: &dyn Disk, dir: &Path, built: &[Built]) -> Result<(), CacheError> {
+    let named: HashSet<ShardName> = built.iter().map(|shard| shard.name).collect();
+    let listing = Listing::read(dir)?;
+    // Seals first: one without its arrays would only be puzzling.
+    let seals = listing.seals.iter().map(|shard| (*shard, shard.seal()));
+    let mut others = seals.chain(listing.arrays).filter(|(shard, _)| !named.contains(shard)).peekable();
+    if others.peek().is_none() {
+        return Ok(());
+    }
+    for (_, file) in others {
+        durable::remove(disk, &dir.join(file))?;
+    }
+    Ok(durable::sync_folder(disk, dir)?)
+}
+
+/// Bytes as people paste them.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

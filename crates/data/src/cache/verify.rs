@@ -1,0 +1,299 @@
+//! Reads everything in a store and says what is not as it should be. It writes nothing; [`repair`]
+//! does, and only what is broken or stale.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use myxtts_run::progress::Progress;
+use serde::Serialize;
+
+use super::featurizer::Featurizer;
+use super::fingerprint::{self, Hash, failure_key, record_key};
+use super::index::{Index, IndexBuilder};
+use super::names::{INDEX_FILE, Listing, ShardName};
+use super::prepare::{Partition, PrepareOptions, PrepareReport, prepare};
+use super::shard::SealedShard;
+use super::{CacheError, source, workers};
+use crate::utterance::Utterance;
+
+/// What can be wrong with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// The index is missing, damaged, or not that of the seals.
+    Index,
+    /// A seal is missing or damaged.
+    Seal,
+    /// An array's file is missing, has the wrong length or another header.
+    ArrayFile,
+    /// An array's checksum does not fit.
+    Record,
+    /// A file that no index names: an interrupted `prepare` left it.
+    Leftover,
+    /// The settings are not those the store was made with.
+    Recipe,
+    /// An utterance of the corpus is not in the store.
+    NotInStore,
+    /// A record of the store is not in the corpus any more.
+    NotInCorpus,
+    /// The sound file is another one now.
+    SourceChanged,
+    /// Text, speaker or language are declared differently now.
+    DeclarationChanged,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Finding {
+    /// What kind.
+    pub kind: FindingKind,
+    /// The file in question.
+    pub file: PathBuf,
+    /// The utterance, where it belongs to one.
+    pub id: Option<String>,
+    /// In words.
+    pub detail: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.id {
+            Some(id) => write!(f, "{}: {id}: {}", self.file.display(), self.detail),
+            None => write!(f, "{}: {}", self.file.display(), self.detail),
+        }
+    }
+}
+
+/// What `verify` saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Shards looked at.
+    pub shards: u64,
+    /// Records whose every array was read.
+    pub records: u64,
+    /// Bytes of arrays read.
+    pub bytes: u64,
+    /// Utterances that are known to have failed: no damage.
+    pub failures: u64,
+    /// What is wrong, in the order of files and utterances.
+    pub findings: Vec<Finding>,
+}
+
+impl VerifyReport {
+    /// Is everything as it should be?
+    pub fn is_sound(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// Checks every record, seal, header and the index, and compares with the corpus where it is given.
+pub fn verify(
+    dir: &Path,
+    corpus: Option<(&[Utterance], &dyn Featurizer)>,
+    workers: usize,
+    progress: &dyn Progress,
+) -> Result<VerifyReport, CacheError> {
+    let listing = match Listing::read(dir) {
+        Err(CacheError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Listing::default()
+        }
+        other => other?,
+    };
+    let index = Index::open(&dir.join(INDEX_FILE));
+    let mut check = Check { dir, corpus: None, report: Mutex::default() };
+    let names: Vec<ShardName> = match &index {
+        Ok(index) => (0..index.shards()).map(|shard| index.shard(shard).name).collect(),
+        Err(error) => {
+            check.index_lost(error);
+            listing.seals.clone()
+        }
+    };
+    if let (Ok(index), Some((utterances, featurizer))) = (&index, corpus) {
+        check.set_corpus(index, utterances, featurizer);
+    }
+
+    progress.start("verify", names.len() as u64);
+    workers::deal(workers, names.len(), &AtomicBool::new(false), |at| {
+        check.shard(names[at]);
+        progress.advance(1);
+        Ok(())
+    })?;
+    progress.finish();
+
+    if let Ok(index) = &index {
+        check.leftovers(&listing, &names);
+        check.index_of_seals(index, &names);
+    }
+    let mut report = check.report.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    report.shards = names.len() as u64;
+    report.findings.sort();
+    Ok(report)
+}
+
+/// Rebuilds what is broken or stale, and nothing else: the result has the bytes of a fresh store.
+pub fn repair(
+    dir: &Path,
+    utterances: &[Utterance],
+    featurizer: &dyn Featurizer,
+    options: &PrepareOptions,
+    progress: &dyn Progress,
+) -> Result<PrepareReport, CacheError> {
+    let options = PrepareOptions { thorough: true, ..options.clone() };
+    prepare(dir, utterances, featurizer, &options, progress)
+}
+
+struct Check<'a> {
+    dir: &'a Path,
+    corpus: Option<Corpus<'a>>,
+    report: Mutex<VerifyReport>,
+}
+
+struct Corpus<'a> {
+    recipe: Hash,
+    shards: Vec<Vec<&'a Utterance>>,
+}
+
+impl<'a> Check<'a> {
+    fn find(&self, kind: FindingKind, file: PathBuf, id: Option<&str>, detail: String) {
+        self.with(|report| report.findings.push(Finding { kind, file, id: id.map(str::to_owned), detail }));
+    }
+
+    fn with(&self, act: impl FnOnce(&mut VerifyReport)) {
+        act(&mut self.report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    }
+
+    fn index_lost(&self, error: &CacheError) {
+        let detail = match error {
+            CacheError::Damaged { what, .. } => what.clone(),
+            CacheError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                "it is not there: the cache was never finished".into()
+            }
+            CacheError::Read { source, .. } => format!("it cannot be read: {source}"),
+            other => other.to_string(),
+        };
+        self.find(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
+    }
+
+    /// What the corpus asks for, dealt to the shards that the store has.
+    fn set_corpus(&mut self, index: &Index, utterances: &'a [Utterance], featurizer: &dyn Featurizer) {
+        let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
+        if recipe != index.recipe() {
+            let detail = "it was made with other settings, another vocabulary or another version".into();
+            self.find(FindingKind::Recipe, self.dir.join(INDEX_FILE), None, detail);
+            // Every record is stale for that one reason; saying so of each would bury it.
+            return;
+        }
+        self.corpus = Some(Corpus { recipe, shards: Partition::new(utterances, index.shards()).shards });
+    }
+
+    fn shard(&self, name: ShardName) {
+        let shard = match SealedShard::load(self.dir, name) {
+            Ok(shard) => shard,
+            Err(error) => {
+                let detail = match error {
+                    CacheError::Damaged { what, .. } => what,
+                    CacheError::Read { source, .. } => format!("it cannot be read: {source}"),
+                    other => other.to_string(),
+                };
+                return self.find(FindingKind::Seal, self.dir.join(name.seal()), None, detail);
+            }
+        };
+        for column in 0..shard.seal.columns.len() {
+            match shard.check_file(column) {
+                Ok(()) => self.arrays(&shard, column),
+                Err(error) => {
+                    self.find(FindingKind::ArrayFile, shard.array_path(column), None, error.to_string());
+                }
+            }
+        }
+        self.with(|report| {
+            report.records += shard.seal.records.len() as u64;
+            report.failures += shard.seal.failures.len() as u64;
+        });
+        if let Some(corpus) = &self.corpus {
+            self.compare(corpus, &shard);
+        }
+    }
+
+    fn arrays(&self, shard: &SealedShard, column: usize) {
+        let mut bytes = 0;
+        for (at, record) in shard.seal.records.iter().enumerate() {
+            match shard.array(at, column) {
+                Some(array) => bytes += array.len() as u64,
+                None => self.find(
+                    FindingKind::Record,
+                    shard.array_path(column),
+                    Some(&record.id),
+                    "its checksum does not fit".into(),
+                ),
+            }
+        }
+        self.with(|report| report.bytes += bytes);
+    }
+
+    fn compare(&self, corpus: &Corpus, shard: &SealedShard) {
+        let wanted = &corpus.shards[shard.seal.shard as usize];
+        let seal_path = || self.dir.join(shard.name.seal());
+        for utterance in wanted {
+            let mark = source::read(&utterance.audio).1;
+            let key = record_key(&corpus.recipe, utterance, &mark);
+            let (kind, detail) = match shard.seal.find(&utterance.id) {
+                Some(at) if shard.seal.records[at].key == key => continue,
+                Some(at) if shard.seal.records[at].source != mark => {
+                    (FindingKind::SourceChanged, format!("{} has changed", utterance.audio.display()))
+                }
+                Some(_) => {
+                    let detail = format!("text, speaker or language changed in {}", utterance.origin);
+                    (FindingKind::DeclarationChanged, detail)
+                }
+                None => match shard.seal.find_failure(&utterance.id) {
+                    Some(failure) if failure.key == failure_key(&key, utterance) => continue,
+                    Some(_) => {
+                        let detail = "it failed before and was changed since".into();
+                        (FindingKind::SourceChanged, detail)
+                    }
+                    None => (FindingKind::NotInStore, format!("it is new in {}", utterance.origin)),
+                },
+            };
+            self.find(kind, seal_path(), Some(&utterance.id), detail);
+        }
+        let stored = shard.seal.records.iter().map(|record| &record.id);
+        let stored = stored.chain(shard.seal.failures.iter().map(|failure| &failure.id));
+        for id in stored {
+            if wanted.binary_search_by(|utterance| utterance.id.cmp(id)).is_err() {
+                let detail = "the corpus does not have it any more".into();
+                self.find(FindingKind::NotInCorpus, seal_path(), Some(id), detail);
+            }
+        }
+    }
+
+    fn leftovers(&self, listing: &Listing, names: &[ShardName]) {
+        let named: HashSet<&ShardName> = names.iter().collect();
+        let seals = listing.seals.iter().map(|shard| (shard, shard.seal()));
+        let arrays = listing.arrays.iter().map(|(shard, file)| (shard, file.clone()));
+        let others = seals.chain(arrays).filter(|(shard, _)| !named.contains(shard)).map(|(_, file)| file);
+        for file in others.chain(listing.unfinished.iter().cloned()) {
+            let detail = "an interrupted `prepare` left it".into();
+            self.find(FindingKind::Leftover, self.dir.join(file), None, detail);
+        }
+    }
+
+    /// The index must be the one that these seals make, byte for byte.
+    fn index_of_seals(&self, index: &Index, names: &[ShardName]) {
+        let mut builder = IndexBuilder::new(index.columns().to_vec(), index.recipe(), index.shards());
+        for name in names {
+            // A seal that cannot be read was reported already, and nothing can be compared without it.
+            let Ok(shard) = SealedShard::load(self.dir, *name) else { return };
+            if let Err(error) = builder.seal(&shard.seal, &shard.hash) {
+                return self.find(FindingKind::Seal, self.dir.join(name.seal()), None, error.to_string());
+            }
+        }
+        if !builder.finish().is_ok_and(|image| image.is(index.bytes())) {
+            let detail = "it is not the index of the seals that are there".into();
+            self.find(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Reading fields from bytes that nobody vouches for.
+
+/// A place in some bytes. Every read says what was missing instead of running past the end.
+pub(super) struct Bytes<'a> {
+    data: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Bytes<'a> {
+    pub(super) fn new(data: &'a [u8]) -> Self {
+        Bytes { data, at: 0 }
+    }
+
+    pub(super) fn left(&self) -> usize {
+        self.data.len() - self.at
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let left = self.left();
+        if count > left {
+            return Err(format!("{count} bytes are announced at byte {}, {left} are there", self.at));
+        }
+        self.at += count;
+        Ok(&self.data[self.at - count..self.at])
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        Ok(self.take(N)?.try_into().expect("take gives what it was asked for"))
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, String> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, String> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, String> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn f32(&mut self) -> Result<f32, String> {
+        self.array().map(f32::from_le_bytes)
+    }
+
+    /// Text behind its length.
+    pub(super) fn text(&mut self) -> Result<String, String> {
+        let length = self.u32()? as usize;
+        let at = self.at;
+        let text = std::str::from_utf8(self.take(length)?);
+        text.map(str::to_owned).map_err(|_| format!("the text at byte {at} is not UTF-8"))
+    }
+
+    /// A count of things of at least `smallest` bytes each: one that cannot be true is refused, so
+    /// that it can be allocated for.
+    pub(super) fn count(&mut self, smallest: usize) -> Result<usize, String> {
+        let count = self.u32()? as usize;
+        match count.checked_mul(smallest) {
+            Some(bytes) if bytes <= self.left() => Ok(count),
+            _ => Err(format!("{count} entries are announced, {} bytes are there", self.left())),
+        }
+    }
+}
+
+/// Text with its length before it.
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u32).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,8 @@
+//! The cache: the same bytes whatever happens, every damage seen, nothing good lost.
+
+mod cache_damage;
+mod cache_disk;
+mod cache_fixture;
+mod cache_kill;
+mod cache_prepare;
+mod cache_runtime;

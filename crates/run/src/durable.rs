@@ -1,1 +1,0 @@
-//! Files that survive `kill -9`: written beside, synced, renamed, folder synced.
