@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! cargo run --profile dist -p myxtts-data --example batch_rate -- [--data DIR] [--records N] [--seconds S]
-//!     [--npy] [--only-collate]
+//!     [--npy] [--only-collate] [--cache DIR]
 //! ```
 //!
+//! `--make-cache DIR [--records N] [--frames F]` does not measure: it prepares a cache of made-up records to
+//! give to `--cache`, a million small ones or a few thousand of 10 s.
+//!
 //! `--data` keeps the made-up mels (for another run, or for `bench/batches/peer.py`), `--npy` writes them
-//! as one file each as well.
+//! as one file each as well. `--cache` measures a real cache instead, with as many records as it has.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,11 +20,13 @@ use std::time::Instant;
 
 use memmap2::Mmap;
 use myxtts_data::batch::{Part, Plan, Rows, Settings};
+use myxtts_data::cache::{Features, Featurizer, Fingerprint, PrepareOptions, Store, prepare};
 use myxtts_data::loader::{HostSlab, Loader, Options};
 use myxtts_data::npy;
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, Dtype, RecordError, RecordSource, TOKENS};
-use myxtts_data::utterance::Origin;
+use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_run::progress::Silent;
 use myxtts_run::seed::Seed;
 use serde_json::{Value, json};
 
@@ -38,27 +43,44 @@ struct Args {
     seconds: f64,
     npy: bool,
     only_collate: bool,
+    cache: Option<PathBuf>,
+    make_cache: Option<PathBuf>,
+    frames: u32,
 }
 
 fn main() -> Outcome<()> {
     let args = parse()?;
+    if let Some(dir) = &args.make_cache {
+        return make_cache(dir, args.records, args.frames);
+    }
     let temporary = tempfile::tempdir()?;
     let folder = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
     let mut report = json!({});
     if !args.only_collate {
         // First, while the process is small: memory is part of the question.
-        let index: Arc<dyn RecordSource> = Arc::new(Index::make(&temporary.path().join("index.bin"))?);
+        let made = temporary.path().join("index.bin");
+        Index::make(&made)?;
+        let index = || -> Outcome<Arc<dyn RecordSource>> {
+            match &args.cache {
+                Some(dir) => Ok(Arc::new(Store::open(dir)?)),
+                None => Ok(Arc::new(Index::open(&made)?)),
+            }
+        };
         report["open"] = open(&index)?;
-        report["resolve"] = resolve(&*index, args.seconds)?;
+        report["resolve"] = resolve(&*index()?, args.seconds)?;
     }
-    let mels: Arc<dyn RecordSource> = Arc::new(Mels::make(&folder, args.records, args.npy)?);
+    let mels: Arc<dyn RecordSource> = match &args.cache {
+        Some(dir) => Arc::new(Store::open(dir)?),
+        None => Arc::new(Mels::make(&folder, args.records, args.npy)?),
+    };
     report["collate"] = collate(mels, args.seconds)?;
     println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
 }
 
 fn parse() -> Outcome<Args> {
-    let mut args = Args { data: None, records: 2048, seconds: 3.0, npy: false, only_collate: false };
+    let mut args =
+        Args { data: None, records: 2048, seconds: 3.0, npy: false, only_collate: false, cache: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -67,6 +89,9 @@ fn parse() -> Outcome<Args> {
             "--records" => args.records = value()?.parse()?,
             "--seconds" => args.seconds = value()?.parse()?,
             "--npy" => args.npy = true,
+            "--make-cache" => args.make_cache = Some(value()?.into()),
+            "--frames" => args.frames = value()?.parse()?,
+            "--cache" => args.cache = Some(value()?.into()),
             "--only-collate" => args.only_collate = true,
             other => return Err(format!("{other} is not known; see the top of batch_rate.rs").into()),
         }
@@ -75,18 +100,20 @@ fn parse() -> Outcome<Args> {
 }
 
 /// From an index of a million records to the first batch: at step 0 and at step 1,000,000.
-fn open(index: &Arc<dyn RecordSource>) -> Outcome<Value> {
+fn open(open_index: &dyn Fn() -> Outcome<Arc<dyn RecordSource>>) -> Outcome<Value> {
     let before = resident()?;
     let mut times: [Vec<f64>; 2] = Default::default();
-    let mut grown = 0;
+    let (mut grown, mut records) = (0, 0);
     // In turns, so that both see the same machine.
     for round in 0..9 {
         for (i, step) in [0, 1_000_000].into_iter().enumerate() {
             let began = Instant::now();
-            let plan = Arc::new(Plan::new(&**index, 0..MILLION as u32, settings(true))?);
+            let index = open_index()?;
+            records = index.len();
+            let plan = Arc::new(Plan::new(&*index, 0..records as u32, settings(true))?);
             let slabs = HostSlab::pool(3, plan.slab_bytes(1)?);
             let state = plan.state(step);
-            let mut loader = Loader::start(index.clone(), plan, &state, Options::default(), slabs)?;
+            let mut loader = Loader::start(index, plan, &state, Options::default(), slabs)?;
             let batch = loader.next().ok_or("the loader ended")??;
             times[i].push(began.elapsed().as_secs_f64());
             if round == 0 && i == 0 {
@@ -98,7 +125,7 @@ fn open(index: &Arc<dyn RecordSource>) -> Outcome<Value> {
     let first = |times: &[f64]| times.first().copied().unwrap_or(f64::NAN);
     let [start, million] = times.each_ref().map(|times| median(times));
     Ok(json!({
-        "records": MILLION,
+        "records": records,
         "first_of_process_s": first(&times[0]),
         "step_0_s": start,
         "step_1000000_s": million,
@@ -110,7 +137,7 @@ fn open(index: &Arc<dyn RecordSource>) -> Outcome<Value> {
 
 /// Batches whose rows and companions are known, one thread.
 fn resolve(index: &dyn RecordSource, seconds: f64) -> Outcome<Value> {
-    let plan = Plan::new(index, 0..MILLION as u32, settings(true))?;
+    let plan = Plan::new(index, 0..index.len() as u32, settings(true))?;
     let rate = |companions: bool| {
         let (began, mut batches, mut sum) = (Instant::now(), 0u64, 0u64);
         while began.elapsed().as_secs_f64() < seconds / 2.0 {
@@ -131,7 +158,7 @@ fn resolve(index: &dyn RecordSource, seconds: f64) -> Outcome<Value> {
     };
     Ok(json!({
         "rows": ROWS,
-        "records": MILLION,
+        "records": index.len(),
         "batches_per_s": rate(false),
         "with_companions_per_s": rate(true),
     }))
@@ -154,16 +181,57 @@ fn collate(source: Arc<dyn RecordSource>, seconds: f64) -> Outcome<Value> {
         batches += 1;
     }
     let took = began.elapsed().as_secs_f64();
-    let bytes = source.len() as f64 * f64::from(FRAMES) * 320.0;
+    let frames: u64 = plan.buckets().iter().map(|bucket| bucket.frames).sum();
     Ok(json!({
         "rows": ROWS,
         "records": source.len(),
-        "data_mb": bytes / 1e6,
+        "data_mb": frames as f64 * 320.0 / 1e6,
         "workers": 2,
         "batches_per_s": batches as f64 / took,
         "padding": padding / batches as f64,
         "stats": loader.stats(),
     }))
+}
+
+/// Prepares a cache whose arrays are drawn from the utterance's id.
+fn make_cache(dir: &Path, records: usize, frames: u32) -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let audio = folder.path().join("sound");
+    std::fs::write(&audio, b"not read by anyone")?;
+    let utterance = |i: usize| Utterance {
+        id: format!("record-{i:07}"),
+        audio: audio.clone(),
+        text: "made up".into(),
+        speaker: format!("speaker {:03}", i % 1000),
+        language: "en".into(),
+        origin: Origin { file: "made up".into(), line: Some(i as u64 + 1) },
+    };
+    let utterances: Vec<Utterance> = (0..records).map(utterance).collect();
+    let report = prepare(dir, &utterances, &MadeUp { frames }, &PrepareOptions::default(), &Silent)?;
+    println!("{report:?}");
+    Ok(())
+}
+
+struct MadeUp {
+    frames: u32,
+}
+
+impl Featurizer for MadeUp {
+    fn columns(&self) -> &[Column] {
+        &[TOKENS, DVAE_MEL, CONDITIONING_MEL]
+    }
+    fn fingerprint(&self) -> [u8; 32] {
+        Fingerprint::new("made up").number("frames", self.frames.into()).finish()
+    }
+    fn compute(&self, utterance: &Utterance, _: &[u8]) -> Result<Features, Problem> {
+        let seed = Seed::new(12).derive(&utterance.id);
+        // Within 3 %, at least a frame.
+        let frames = self.frames - self.frames / 33 + seed.below(0, u64::from(self.frames / 16) + 1) as u32;
+        let values = (0..u64::from(frames) * 80).map(|j| (seed.unit(j) * 13.0 - 11.5) as f32);
+        let mel: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let tokens = (0..1 + frames as i32 / 6).flat_map(i32::to_le_bytes).collect();
+        Ok(Features { arrays: vec![tokens, mel.clone(), mel], seconds: frames as f32 * 256.0 / 22050.0 })
+    }
 }
 
 fn settings(companions: bool) -> Settings {
@@ -295,7 +363,7 @@ struct Index {
 const ENTRY: usize = 32;
 
 impl Index {
-    fn make(file: &Path) -> Outcome<Self> {
+    fn make(file: &Path) -> Outcome<()> {
         let mut out = BufWriter::new(File::create(file)?);
         let seed = Seed::new(11).derive("index");
         for i in 0..MILLION as u64 {
@@ -307,7 +375,10 @@ impl Index {
             entry[8..12].copy_from_slice(&(seed.below(3 * i + 2, 1000) as u32).to_le_bytes());
             out.write_all(&entry)?;
         }
-        out.flush()?;
+        Ok(out.flush()?)
+    }
+
+    fn open(file: &Path) -> Outcome<Self> {
         let speakers = (0..1000).map(|i| i.to_string()).collect();
         Ok(Index { entries: map(file)?, array: vec![0; 1000 * 320], speakers })
     }

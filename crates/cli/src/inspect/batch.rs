@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use myxtts_data::batch::{BatchInfo, Collator, Part, Plan, Rows, Settings};
+use myxtts_data::cache::Store;
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, TOKENS};
 use myxtts_run::exit::Exit;
 use myxtts_run::seed::Seed;
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 /// Opens what a folder holds.
 fn open(dir: &Path) -> anyhow::Result<Arc<dyn RecordSource>> {
-    anyhow::bail!("{}: reading a cache is not built in yet", dir.display())
+    Ok(Arc::new(Store::open(dir)?))
 }
 
 /// Plans, collates the step, and says what is in it.
