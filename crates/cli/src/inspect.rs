@@ -1,23 +1,28 @@
-//! `myxtts inspect`.
+//! `myxtts inspect`: what the model will see, as numbers for tools and as a picture for people.
 
+mod batch;
 mod cache;
 
+use clap::Subcommand;
 use myxtts_run::exit::Exit;
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    what: What,
 }
 
-#[derive(clap::Subcommand)]
-enum Command {
-    /// What a cache holds, or one utterance's arrays and where they lie
+#[derive(Subcommand)]
+enum What {
+    /// A cache as a whole, or one utterance's arrays in it
     Cache(cache::Args),
+    /// The batch of a step: its rows, its shape, its padding
+    Batch(batch::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    match args.command {
-        Command::Cache(args) => cache::run(args),
+    match args.what {
+        What::Cache(args) => cache::run(args),
+        What::Batch(args) => batch::run(args),
     }
 }

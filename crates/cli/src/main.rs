@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod demo_corpus;
 mod inspect;
+mod picture;
 mod prepare;
 mod progress;
 mod settings;

@@ -3,6 +3,8 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "data/batches.rs"]
+mod batches;
 #[path = "data/cache.rs"]
 mod cache;
 #[path = "data/cache_damage.rs"]
@@ -17,3 +19,11 @@ mod cache_kill;
 mod cache_prepare;
 #[path = "data/cache_runtime.rs"]
 mod cache_runtime;
+#[path = "data/loader.rs"]
+mod loader;
+#[path = "data/order.rs"]
+mod order;
+#[path = "data/restores.rs"]
+mod restores;
+#[path = "data/synthetic.rs"]
+mod synthetic;

@@ -1,1 +1,24 @@
 //! Batches: length buckets, the shape ladder, collation into memory the caller owns.
+//!
+//! In the order a batch comes to be: [`settings`] (what is asked for) -> [`ladder`] (the few shapes
+//! there are) -> [`buckets`] (the records of each) -> [`plan`] and its [`step`]s (which record stands in
+//! which row, computed, not stored) -> [`layout`] (which byte is what) -> [`collate`] (bytes in the
+//! caller's slab). [`state`] is what a run saves.
+
+pub mod buckets;
+pub mod collate;
+pub mod ladder;
+pub mod layout;
+pub mod plan;
+pub mod settings;
+pub mod state;
+pub mod step;
+
+pub use buckets::{Bucket, Excluded, Reason};
+pub use collate::{BatchError, BatchInfo, Collator, Role, Substitution};
+pub use ladder::{Ladder, Rung};
+pub use layout::{Content, Field, Layout};
+pub use plan::{Plan, PlanError};
+pub use settings::{Of, Order, Part, Rows, Settings, Tail, Take};
+pub use state::{State, StateError};
+pub use step::Step;

@@ -1,0 +1,391 @@
+//! `myxtts inspect batch`: what the model will see at a step, as a table, as JSON and as a picture.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use myxtts_data::batch::{BatchInfo, Collator, Part, Plan, Rows, Settings};
+use myxtts_data::cache::Store;
+use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, TOKENS};
+use myxtts_run::exit::Exit;
+use myxtts_run::seed::Seed;
+use serde::Serialize;
+
+use crate::picture::{Mel, mels_png};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The cache that `myxtts prepare` wrote
+    dir: PathBuf,
+    /// Which step of training
+    #[arg(long, default_value_t = 0)]
+    step: u64,
+    /// Seed of the order
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Rows of a batch, over all ranks
+    #[arg(long, default_value_t = 56)]
+    batch_size: u32,
+    /// Shapes at most
+    #[arg(long, default_value_t = 8)]
+    buckets: u32,
+    /// Begin with the largest batch of each shape
+    #[arg(long)]
+    worst_first: bool,
+    /// Leave out longer records
+    #[arg(long)]
+    max_mel_frames: Option<u32>,
+    /// Leave out records with more tokens
+    #[arg(long)]
+    max_text_tokens: Option<u32>,
+    /// Everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a picture of the mels, one below the other
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let source = open(&args.dir)?;
+    let (report, slab) = look(source, &args)?;
+    if let Some(file) = &args.png {
+        std::fs::write(file, report.picture(&slab)?)
+            .with_context(|| format!("writing the picture to {}", file.display()))?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(Exit::Done)
+}
+
+/// Opens what a folder holds.
+fn open(dir: &Path) -> anyhow::Result<Arc<dyn RecordSource>> {
+    Ok(Arc::new(Store::open(dir)?))
+}
+
+/// Plans, collates the step, and says what is in it.
+fn look(source: Arc<dyn RecordSource>, args: &Args) -> anyhow::Result<(Report, Vec<u8>)> {
+    let has = |column: Column| source.columns().contains(&column);
+    let mut parts = vec![Part::whole(DVAE_MEL)];
+    if has(TOKENS) {
+        parts.insert(0, Part::whole(TOKENS));
+    }
+    if has(CONDITIONING_MEL) {
+        parts.push(Part::companion(CONDITIONING_MEL, myxtts_data::batch::settings::CONDITIONING_FRAMES));
+    }
+    let settings = Settings {
+        seed: Seed::new(args.seed),
+        rows: Rows::Fixed(args.batch_size),
+        buckets: args.buckets,
+        worst_first: args.worst_first,
+        max_frames: args.max_mel_frames,
+        max_tokens: args.max_text_tokens,
+        parts,
+        ..Settings::default()
+    };
+    let plan = Arc::new(Plan::new(&*source, 0..source.len() as u32, settings)?);
+    let collator = Collator::new(source.clone(), plan.clone(), 0, 1)?;
+    let mut slab = vec![0; collator.slab_bytes()];
+    let info = collator.collate(args.step, &mut slab)?;
+    slab.truncate(info.layout.bytes());
+    Ok((Report::new(&*source, &plan, &info, &slab), slab))
+}
+
+/// What is in a batch.
+#[derive(Serialize)]
+struct Report {
+    step: u64,
+    /// `None` for the worst batches, which come before all epochs.
+    epoch: Option<u64>,
+    position: u64,
+    bucket: usize,
+    frames: u32,
+    tokens: u32,
+    bytes: usize,
+    padding: f64,
+    fields: Vec<Field>,
+    rows: Vec<Row>,
+    replaced: Vec<String>,
+    plan: Planned,
+}
+
+#[derive(Serialize)]
+struct Field {
+    name: String,
+    dtype: &'static str,
+    shape: Vec<usize>,
+    offset: usize,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct Row {
+    id: String,
+    record: u32,
+    speaker: String,
+    language: String,
+    frames: u32,
+    tokens: u32,
+    /// Share of the row's frames that is padding.
+    padding: f64,
+    companion: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Planned {
+    records: usize,
+    left_out: usize,
+    batches_per_epoch: u64,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Serialize)]
+struct Bucket {
+    frames: u32,
+    tokens: u32,
+    rows: u32,
+    records: u32,
+    batches: u64,
+    padding: f64,
+}
+
+impl Report {
+    fn new(source: &dyn RecordSource, plan: &Plan, info: &BatchInfo, slab: &[u8]) -> Self {
+        let numbers = |field: &str| -> Vec<i32> {
+            let field = info.layout.field(field);
+            let bytes = field.map_or(&[][..], |field| &slab[field.offset..field.offset + field.bytes]);
+            bytes.as_chunks().0.iter().map(|value| i32::from_le_bytes(*value)).collect()
+        };
+        let (records, companions) = (numbers("record"), numbers("companion"));
+        let (frames, tokens) = (numbers("dvae_mel_rows"), numbers("tokens_rows"));
+        let name = |names: &[String], number: u32| names.get(number as usize).cloned().unwrap_or_default();
+        let rung = info.layout.rung();
+        let rows = (0..info.rows_valid as usize)
+            .map(|row| {
+                let record = records[row] as usize;
+                let frames = frames[row] as u32;
+                Row {
+                    id: source.id(record),
+                    record: record as u32,
+                    speaker: name(source.speakers(), source.speaker(record)),
+                    language: name(source.languages(), source.language(record)),
+                    frames,
+                    tokens: tokens.get(row).map_or(0, |&tokens| tokens as u32),
+                    padding: 1.0 - f64::from(frames) / f64::from(rung.frames),
+                    companion: usize::try_from(companions[row]).ok().map(|record| source.id(record)),
+                }
+            })
+            .collect();
+        let fields = info.layout.fields().iter();
+        let buckets = plan.buckets().iter().map(|bucket| Bucket {
+            frames: bucket.rung.frames,
+            tokens: bucket.rung.tokens,
+            rows: bucket.rows,
+            records: bucket.records,
+            batches: bucket.batches,
+            padding: bucket.padding(),
+        });
+        Report {
+            step: info.step,
+            epoch: info.epoch,
+            position: info.position,
+            bucket: info.bucket,
+            frames: rung.frames,
+            tokens: rung.tokens,
+            bytes: info.layout.bytes(),
+            padding: info.padding(),
+            fields: fields
+                .map(|field| Field {
+                    name: field.name.clone(),
+                    dtype: field.dtype.numpy(),
+                    shape: field.shape.clone(),
+                    offset: field.offset,
+                    bytes: field.bytes,
+                })
+                .collect(),
+            rows,
+            replaced: info.substitutions.iter().map(|bad| bad.problem.to_string()).collect(),
+            plan: Planned {
+                records: plan.records(),
+                left_out: plan.excluded().len(),
+                batches_per_epoch: plan.batches_per_epoch(),
+                buckets: buckets.collect(),
+            },
+        }
+    }
+
+    /// The mels, one below the other.
+    fn picture(&self, slab: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let field = self.fields.iter().find(|field| field.name == DVAE_MEL.name);
+        let field = field.context("the batch has no mel to draw")?;
+        let values: Vec<f32> = (slab[field.offset..field.offset + field.bytes].as_chunks().0.iter())
+            .map(|value| f32::from_le_bytes(*value))
+            .collect();
+        let (frames, channels) = (field.shape[1], field.shape[2]);
+        let mels: Vec<Mel> = (values.chunks(frames * channels).zip(&self.rows))
+            .map(|(values, row)| Mel { values, valid: row.frames as usize })
+            .collect();
+        Ok(mels_png(frames, channels, &mels))
+    }
+
+    fn table(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut out);
+        out
+    }
+
+    fn write_table(&self, out: &mut String) -> std::fmt::Result {
+        let when = match self.epoch {
+            Some(epoch) => {
+                format!("epoch {epoch}, batch {} of {}", self.position, self.plan.batches_per_epoch)
+            }
+            None => "worst batches, before all epochs".to_owned(),
+        };
+        writeln!(out, "step {}: {when}", self.step)?;
+        writeln!(
+            out,
+            "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % padding",
+            self.rows.len(),
+            self.frames,
+            self.tokens,
+            self.bytes as f64 / 1e6,
+            100.0 * self.padding
+        )?;
+        writeln!(out)?;
+        let widest = |what: fn(&Row) -> usize| self.rows.iter().map(what).max().unwrap_or(0);
+        let id = widest(|row| row.id.chars().count()).max(9);
+        let speaker = widest(|row| row.speaker.chars().count()).max(7);
+        writeln!(
+            out,
+            "{:>3}  {:id$}  {:speaker$}  {:>5}  {:>6}  {:>6}  {:>7}  companion",
+            "row", "utterance", "speaker", "lang", "frames", "tokens", "padding"
+        )?;
+        for (i, row) in self.rows.iter().enumerate() {
+            writeln!(
+                out,
+                "{i:>3}  {:id$}  {:speaker$}  {:>5}  {:>6}  {:>6}  {:>5.1} %  {}",
+                row.id,
+                row.speaker,
+                row.language,
+                row.frames,
+                row.tokens,
+                100.0 * row.padding,
+                row.companion.as_deref().unwrap_or("-")
+            )?;
+        }
+        for bad in &self.replaced {
+            writeln!(out, "replaced: {bad}")?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:>6}  {:>6}  {:>5}  {:>8}  {:>8}  {:>7}",
+            "frames", "tokens", "rows", "records", "batches", "padding"
+        )?;
+        for bucket in &self.plan.buckets {
+            let Bucket { frames, tokens, rows, records, batches, padding } = bucket;
+            writeln!(
+                out,
+                "{frames:>6}  {tokens:>6}  {rows:>5}  {records:>8}  {batches:>8}  {:>5.1} %",
+                100.0 * padding
+            )?;
+        }
+        if self.plan.left_out > 0 {
+            writeln!(out, "{} records are left out by the limits", self.plan.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use myxtts_data::record::RecordError;
+
+    use super::*;
+
+    /// Ten records of 20 to 29 frames by two speakers.
+    struct Ten {
+        names: Vec<String>,
+    }
+
+    impl RecordSource for Ten {
+        fn columns(&self) -> &[Column] {
+            &[TOKENS, DVAE_MEL]
+        }
+        fn len(&self) -> usize {
+            10
+        }
+        fn rows(&self, record: usize, column: usize) -> u32 {
+            if column == 0 { 7 } else { 20 + record as u32 }
+        }
+        fn speaker(&self, record: usize) -> u32 {
+            record as u32 % 2
+        }
+        fn language(&self, _: usize) -> u32 {
+            0
+        }
+        fn speakers(&self) -> &[String] {
+            &self.names
+        }
+        fn languages(&self) -> &[String] {
+            &self.names
+        }
+        fn id(&self, record: usize) -> String {
+            format!("clip-{record}")
+        }
+        fn read(&self, record: usize, column: usize, _: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+            let rows = self.rows(record, column);
+            out[..self.columns()[column].row_bytes() * rows as usize].fill(1);
+            Ok(rows)
+        }
+        fn fingerprint(&self) -> [u8; 32] {
+            [0; 32]
+        }
+    }
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn report(line: &str) -> (Report, Vec<u8>) {
+        let args = Line::parse_from(line.split(' ')).args;
+        look(Arc::new(Ten { names: vec!["ann".into(), "bob".into()] }), &args).unwrap()
+    }
+
+    #[test]
+    fn a_step_is_shown_as_a_table_and_as_data() {
+        let (report, slab) = report("batch somewhere --step 1 --batch-size 5 --buckets 1");
+        assert_eq!((report.frames, report.tokens, report.rows.len()), (32, 16, 5));
+        assert_eq!((report.epoch, report.position, report.plan.batches_per_epoch), (Some(0), 1, 2));
+        assert_eq!(slab.len(), report.bytes);
+        let table = report.table();
+        assert!(
+            table.starts_with("step 1: epoch 0, batch 1 of 2\nshape: 5 rows x 32 frames, 16 tokens"),
+            "{table}"
+        );
+        for row in &report.rows {
+            assert!(table.contains(&row.id));
+            assert_eq!(row.speaker, ["ann", "bob"][row.record as usize % 2]);
+            assert_eq!(row.frames, 20 + row.record);
+        }
+        let json: serde_json::Value = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["fields"][1]["shape"], serde_json::json!([5, 32, 80]));
+        assert!(report.picture(&slab).unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn limits_leave_records_out_and_say_so() {
+        let (report, _) = report("batch somewhere --batch-size 2 --max-mel-frames 25 --worst-first");
+        assert_eq!(report.plan.left_out, 4);
+        assert_eq!(report.epoch, None);
+        assert!(report.table().contains("4 records are left out"), "{}", report.table());
+    }
+}

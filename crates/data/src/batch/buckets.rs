@@ -1,0 +1,208 @@
+//! Records sorted by the shape they fit, and what is left out of all of them.
+
+use crate::batch::ladder::{Ladder, Lengths, Rung};
+use crate::batch::plan::PlanError;
+use crate::batch::settings::Settings;
+use crate::record::{RecordSource, TOKENS};
+
+/// Longest record any plan takes (6.7 hours of mel): a corrupt length must not size a table.
+const LONGEST: u32 = 1 << 21;
+
+/// Why a record is in no batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// No sound.
+    #[error("it has no frames")]
+    NoFrames,
+    /// No text.
+    #[error("it has no tokens")]
+    NoTokens,
+    /// Over the limit of frames.
+    #[error("{frames} frames are over the limit of {limit}")]
+    TooManyFrames {
+        /// Its length.
+        frames: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// Over the limit of tokens.
+    #[error("{tokens} tokens are over the limit of {limit}")]
+    TooManyTokens {
+        /// Its length.
+        tokens: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// No shape of a given ladder has room for it.
+    #[error("{frames} frames with {tokens} tokens fit none of the given shapes")]
+    NoShape {
+        /// Its frames.
+        frames: u32,
+        /// Its tokens.
+        tokens: u32,
+    },
+}
+
+/// A record that is in no batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excluded {
+    /// Its number.
+    pub record: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The records of one shape.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Length of its rows.
+    pub rung: Rung,
+    /// Rows of its batches, over all ranks.
+    pub rows: u32,
+    /// Records in it.
+    pub records: u32,
+    /// Batches it gives in an epoch.
+    pub batches: u64,
+    /// Frames of its records together: what is not padding.
+    pub frames: u64,
+    /// Where its records begin in the plan's list.
+    pub(super) first: u32,
+    /// Batches of the buckets before it.
+    pub(super) before: u64,
+    /// Its longest records, a batch of them; empty unless they come first.
+    pub(super) worst: Vec<u32>,
+}
+
+impl Bucket {
+    /// Share of its frames that is padding, over all of its records.
+    pub fn padding(&self) -> f64 {
+        let held = u64::from(self.records) * u64::from(self.rung.frames);
+        1.0 - self.frames as f64 / held.max(1) as f64
+    }
+}
+
+/// Records sorted into buckets.
+pub(super) struct Sorted {
+    pub(super) ladder: Ladder,
+    pub(super) buckets: Vec<Bucket>,
+    pub(super) members: Vec<u32>,
+    pub(super) excluded: Vec<Excluded>,
+    length: usize,
+}
+
+impl Sorted {
+    /// Sorts `records` by bucket, and takes out those that are in none.
+    pub(super) fn sort(
+        source: &dyn RecordSource,
+        records: &mut Vec<u32>,
+        settings: &Settings,
+    ) -> Result<Sorted, PlanError> {
+        let position = |wanted| source.columns().iter().position(|&column| column == wanted);
+        let length = position(settings.length)
+            .ok_or(PlanError::NoColumn { wanted: settings.length.name, have: String::new() })?;
+        let tokens = position(TOKENS).filter(|_| settings.has_tokens());
+        let max_frames = settings.max_frames.unwrap_or(LONGEST).min(LONGEST);
+        let max_tokens = settings.max_tokens.unwrap_or(u32::MAX);
+
+        let mut lengths = Lengths::new(settings.frame_unit, max_frames);
+        let mut excluded = Vec::new();
+        // Length of every record that stays, beside it: a second pass over an index costs more.
+        let mut sizes: Vec<(u32, u32)> = Vec::with_capacity(records.len());
+        records.retain(|&record| {
+            let frames = source.rows(record as usize, length);
+            let tokens = tokens.map(|column| source.rows(record as usize, column));
+            let reason = match (frames, tokens) {
+                (0, _) => Some(Reason::NoFrames),
+                (_, Some(0)) => Some(Reason::NoTokens),
+                (frames, _) if frames > max_frames => {
+                    Some(Reason::TooManyFrames { frames, limit: max_frames })
+                }
+                (_, Some(tokens)) if tokens > max_tokens => {
+                    Some(Reason::TooManyTokens { tokens, limit: max_tokens })
+                }
+                _ => None,
+            };
+            match reason {
+                Some(reason) => excluded.push(Excluded { record, reason }),
+                None => {
+                    let tokens = tokens.unwrap_or(0);
+                    lengths.add(frames, tokens);
+                    sizes.push((frames, tokens));
+                }
+            }
+            reason.is_none()
+        });
+        let ladder = settings.ladder.clone().unwrap_or_else(|| {
+            Ladder::fit(&lengths, settings.buckets as usize, settings.token_unit, |frames| {
+                settings.rows.at(frames).into()
+            })
+        });
+
+        // Counting sort by bucket; stable, so that members stay ascending.
+        let mut buckets: Vec<Bucket> = (ladder.rungs().iter())
+            .map(|&rung| Bucket {
+                rung,
+                rows: settings.rows.at(rung.frames),
+                records: 0,
+                batches: 0,
+                frames: 0,
+                first: 0,
+                before: 0,
+                worst: Vec::new(),
+            })
+            .collect();
+        let mut size = sizes.iter();
+        let mut bucket_of: Vec<u32> = Vec::with_capacity(records.len());
+        records.retain(|&record| {
+            let &(frames, tokens) = size.next().expect("one size was noted for each record");
+            match ladder.rung_of(frames, tokens) {
+                Some(i) => {
+                    buckets[i].records += 1;
+                    buckets[i].frames += u64::from(frames);
+                    bucket_of.push(i as u32);
+                    true
+                }
+                None => {
+                    excluded.push(Excluded { record, reason: Reason::NoShape { frames, tokens } });
+                    false
+                }
+            }
+        });
+        let mut first = 0;
+        for bucket in &mut buckets {
+            bucket.first = first;
+            first += bucket.records;
+        }
+        let mut next: Vec<u32> = buckets.iter().map(|bucket| bucket.first).collect();
+        let mut members = vec![0; records.len()];
+        for (&record, &bucket) in records.iter().zip(&bucket_of) {
+            let slot = &mut next[bucket as usize];
+            members[*slot as usize] = record;
+            *slot += 1;
+        }
+        excluded.sort_unstable_by_key(|excluded| excluded.record);
+        Ok(Sorted { ladder, buckets, members, excluded, length })
+    }
+
+    /// Notes a bucket's longest records, longest first, equal ones by number.
+    pub(super) fn choose_worst(&mut self, source: &dyn RecordSource, bucket: usize, settings: &Settings) {
+        let Bucket { first, records, rows, .. } = self.buckets[bucket];
+        let tokens = source.columns().iter().position(|&column| column == TOKENS);
+        let tokens = tokens.filter(|_| settings.has_tokens());
+        let mut longest: Vec<(u32, u32, u32)> = self.members[first as usize..][..records as usize]
+            .iter()
+            .map(|&record| {
+                let frames = source.rows(record as usize, self.length);
+                let tokens = tokens.map_or(0, |column| source.rows(record as usize, column));
+                (u32::MAX - frames, u32::MAX - tokens, record)
+            })
+            .collect();
+        let keep = (rows as usize).min(longest.len());
+        if keep < longest.len() {
+            longest.select_nth_unstable(keep);
+            longest.truncate(keep);
+        }
+        longest.sort_unstable();
+        self.buckets[bucket].worst = longest.into_iter().map(|(_, _, record)| record).collect();
+    }
+}

@@ -1,0 +1,357 @@
+//! One batch, written into memory the caller owns: arrays copied to their place once, padding filled.
+//!
+//! The bytes are a pure function of (records, plan, step, rank): nothing of what the slab held before
+//! remains, and a bad record is replaced by one that only depends on seed, epoch and record.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::batch::layout::{Content, Layout};
+use crate::batch::plan::{Plan, PlanError};
+use crate::batch::settings::{Of, Take};
+use crate::batch::step::Step;
+use crate::problem::Problem;
+use crate::record::{RecordError, RecordSource};
+
+/// How many others are tried in the place of one bad record. A corpus where this does not suffice is
+/// far beyond any failure budget.
+const ATTEMPTS: u32 = 16;
+
+/// Why a batch could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The slab is too small.
+    #[error(
+        "the batch of step {step} has {needed} bytes, the slab {given}; size slabs by `Plan::slab_bytes`"
+    )]
+    SlabTooSmall {
+        /// The step.
+        step: u64,
+        /// Bytes of the batch.
+        needed: usize,
+        /// Bytes of the slab.
+        given: usize,
+    },
+    /// Storage failed.
+    #[error("step {step}: {source}")]
+    Read {
+        /// The step.
+        step: u64,
+        /// What happened.
+        source: RecordError,
+    },
+    /// Neither the record nor what was tried in its place can be used.
+    #[error(
+        "step {step}, row {row}: the record is bad and so is what was tried in its place: {}; run `verify --fix`",
+        .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    NoSubstitute {
+        /// The step.
+        step: u64,
+        /// The row, over all ranks.
+        row: u32,
+        /// What is wrong with each.
+        problems: Vec<Problem>,
+    },
+}
+
+/// What a record was to be in its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The row's record.
+    Own,
+    /// Its companion.
+    Companion,
+}
+
+/// A bad record, and what stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Substitution {
+    /// The row, over all ranks.
+    pub row: u32,
+    /// Which of its records.
+    pub role: Role,
+    /// The bad one.
+    pub record: u32,
+    /// What was taken instead.
+    pub by: u32,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What a batch is.
+#[derive(Clone, Debug)]
+pub struct BatchInfo {
+    /// Its step.
+    pub step: u64,
+    /// Its epoch; `None` for the worst batches, which come before all epochs.
+    pub epoch: Option<u64>,
+    /// Its position in the epoch.
+    pub position: u64,
+    /// Its bucket.
+    pub bucket: usize,
+    /// Where everything lies.
+    pub layout: Arc<Layout>,
+    /// Rows of this rank that hold a record; they come first.
+    pub rows_valid: u32,
+    /// Bytes of the arrays that are not padding.
+    pub used_bytes: u64,
+    /// Records read for it, companions included, substitutes not.
+    pub records_read: u64,
+    /// Bad records. Usually empty.
+    pub substitutions: Vec<Substitution>,
+    /// How long it took.
+    pub took: Duration,
+    /// How much of that was reading records.
+    pub reading: Duration,
+}
+
+impl BatchInfo {
+    /// Share of the arrays that is padding.
+    pub fn padding(&self) -> f64 {
+        1.0 - self.used_bytes as f64 / self.layout.array_bytes().max(1) as f64
+    }
+}
+
+/// Makes the batches of one rank.
+#[derive(Clone)]
+pub struct Collator {
+    source: Arc<dyn RecordSource>,
+    plan: Arc<Plan>,
+    rank: u32,
+    layouts: Vec<Arc<Layout>>,
+}
+
+impl Collator {
+    /// For rank `rank` of `ranks`.
+    pub fn new(
+        source: Arc<dyn RecordSource>,
+        plan: Arc<Plan>,
+        rank: u32,
+        ranks: u32,
+    ) -> Result<Self, PlanError> {
+        if source.fingerprint() != *plan.dataset() {
+            return Err(PlanError::OtherSource);
+        }
+        if rank >= ranks {
+            return Err(PlanError::Impossible(format!("rank {rank} of {ranks}: ranks count from 0")));
+        }
+        let layouts = plan.layouts(ranks)?;
+        Ok(Collator { source, plan, rank, layouts })
+    }
+
+    /// The plan it follows.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Bytes that hold any batch.
+    pub fn slab_bytes(&self) -> usize {
+        self.layouts.iter().map(|layout| layout.bytes()).max().unwrap_or(0)
+    }
+
+    /// Writes the batch of `step` to the start of `slab`. All of the layout's bytes are written.
+    pub fn collate(&self, step: u64, slab: &mut [u8]) -> Result<BatchInfo, BatchError> {
+        let began = Instant::now();
+        let planned = self.plan.step(step);
+        let layout = &self.layouts[planned.bucket];
+        let given = slab.len();
+        let slab = slab.get_mut(..layout.bytes()).ok_or(BatchError::SlabTooSmall {
+            step,
+            needed: layout.bytes(),
+            given,
+        })?;
+        let info = BatchInfo {
+            step,
+            epoch: planned.epoch,
+            position: planned.position,
+            bucket: planned.bucket,
+            layout: layout.clone(),
+            rows_valid: 0,
+            used_bytes: 0,
+            records_read: 0,
+            substitutions: Vec::new(),
+            took: Duration::ZERO,
+            reading: Duration::ZERO,
+        };
+        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info };
+        writer.clear_gaps();
+        let first = self.rank * layout.rows();
+        for row in 0..layout.rows() {
+            match planned.record(first + row) {
+                Some(record) => writer.row(row, first + row, record)?,
+                None => writer.empty_row(row),
+            }
+        }
+        let mut info = writer.info;
+        info.took = began.elapsed();
+        Ok(info)
+    }
+}
+
+/// The numbers of a row that are not in its arrays.
+struct Numbers {
+    record: i32,
+    companion: i32,
+    speaker: i32,
+    language: i32,
+}
+
+struct Writer<'a> {
+    collator: &'a Collator,
+    planned: &'a Step<'a>,
+    layout: &'a Arc<Layout>,
+    slab: &'a mut [u8],
+    info: BatchInfo,
+}
+
+impl Writer<'_> {
+    /// Bytes between fields belong to nobody; they are zero so that equal batches are equal bytes.
+    fn clear_gaps(&mut self) {
+        let mut end = 0;
+        for field in self.layout.fields() {
+            self.slab[end..field.offset].fill(0);
+            end = field.offset + field.bytes;
+        }
+        self.slab[end..].fill(0);
+    }
+
+    /// Writes a row, replacing a bad record. `row` counts on this rank, `global_row` over all.
+    fn row(&mut self, row: u32, global_row: u32, wanted: u32) -> Result<(), BatchError> {
+        let step = self.info.step;
+        self.info.records_read += if self.collator.plan.settings().has_companions() { 2 } else { 1 };
+        let mut bad: Vec<(u32, Problem)> = Vec::new();
+        for attempt in 0..=ATTEMPTS {
+            let record = if attempt == 0 { wanted } else { self.planned.substitute(wanted, attempt) };
+            if bad.iter().any(|(tried, _)| *tried == record) {
+                continue;
+            }
+            match self.try_row(row, global_row, record) {
+                Ok(()) => {
+                    self.info.rows_valid += 1;
+                    self.note(global_row, Role::Own, record, bad);
+                    return Ok(());
+                }
+                Err(RecordError::Bad(problem)) => bad.push((record, problem)),
+                Err(source) => return Err(BatchError::Read { step, source }),
+            }
+        }
+        let problems = bad.into_iter().map(|(_, problem)| problem).collect();
+        Err(BatchError::NoSubstitute { step, row: global_row, problems })
+    }
+
+    fn try_row(&mut self, row: u32, global_row: u32, record: u32) -> Result<(), RecordError> {
+        let collator = self.collator;
+        let source = &collator.source;
+        let mut used = self.arrays(row, Of::Own, record)?;
+        let speaker = source.speaker(record as usize);
+        let mut companion = -1;
+        if collator.plan.settings().has_companions() {
+            let (found, bytes) = self.companion(row, global_row, record, speaker)?;
+            companion = found as i32;
+            used += bytes;
+        }
+        self.info.used_bytes += used;
+        // The plan refuses sources whose numbers do not fit an i32.
+        let language = source.language(record as usize) as i32;
+        self.numbers(row, &Numbers { record: record as i32, companion, speaker: speaker as i32, language });
+        Ok(())
+    }
+
+    /// Writes the companion's arrays, passing over bad ones. Where none can be read, the record is as
+    /// bad as they are: a row without its conditioning is no row.
+    fn companion(
+        &mut self,
+        row: u32,
+        global_row: u32,
+        record: u32,
+        speaker: u32,
+    ) -> Result<(u32, u64), RecordError> {
+        let mut bad: Vec<(u32, Problem)> = Vec::new();
+        for attempt in 0..=ATTEMPTS {
+            // In the end the record itself, whose own arrays were good.
+            let companion = match attempt {
+                ATTEMPTS => record,
+                _ => self.planned.companion(record, speaker, attempt),
+            };
+            if bad.iter().any(|(tried, _)| *tried == companion) {
+                continue;
+            }
+            match self.arrays(row, Of::Companion, companion) {
+                Ok(used) => {
+                    self.note(global_row, Role::Companion, companion, bad);
+                    return Ok((companion, used));
+                }
+                Err(RecordError::Bad(problem)) => bad.push((companion, problem)),
+                Err(error) => return Err(error),
+            }
+        }
+        let (_, last) = bad.pop().expect("the first attempt is always made, and only bad ones come here");
+        Err(RecordError::Bad(last))
+    }
+
+    fn note(&mut self, row: u32, role: Role, by: u32, bad: Vec<(u32, Problem)>) {
+        let noted = bad.into_iter().map(|(record, problem)| Substitution { row, role, record, by, problem });
+        self.info.substitutions.extend(noted);
+    }
+
+    /// Copies the arrays of one record to their places in a row; returns the bytes that are not padding.
+    fn arrays(&mut self, row: u32, of: Of, record: u32) -> Result<u64, RecordError> {
+        let source = &*self.collator.source;
+        let mut used = 0;
+        let plan = &self.collator.plan;
+        for (i, part) in plan.settings().parts.iter().enumerate().filter(|(_, part)| part.of == of) {
+            let column = plan.columns()[i];
+            let out = &mut self.slab[self.layout.row_range(i, row)];
+            let mut start = 0;
+            if let Take::Window(window) = part.take {
+                let rows = source.rows(record as usize, column);
+                start = self.planned.window_start(i, record, rows, window);
+            }
+            let row_bytes = part.column.row_bytes();
+            let capacity = out.len() / row_bytes;
+            let began = Instant::now();
+            let mut rows = source.read(record as usize, column, start, out)? as usize;
+            if start > 0 && rows < capacity {
+                // Lengths may be upper bounds: the place drawn lay too far back.
+                rows = source.read(record as usize, column, 0, out)? as usize;
+            }
+            self.info.reading += began.elapsed();
+            let rows = rows.min(capacity);
+            pad(&mut out[rows * row_bytes..], part.pad_bytes(), part.column.dtype.size());
+            used += (rows * row_bytes) as u64;
+            self.put(Content::Rows(i), row, rows as i32);
+        }
+        Ok(used)
+    }
+
+    fn empty_row(&mut self, row: u32) {
+        for (i, part) in self.collator.plan.settings().parts.iter().enumerate() {
+            let out = &mut self.slab[self.layout.row_range(i, row)];
+            pad(out, part.pad_bytes(), part.column.dtype.size());
+            self.put(Content::Rows(i), row, 0);
+        }
+        self.numbers(row, &Numbers { record: -1, companion: -1, speaker: 0, language: 0 });
+    }
+
+    fn numbers(&mut self, row: u32, numbers: &Numbers) {
+        self.put(Content::Record, row, numbers.record);
+        self.put(Content::Companion, row, numbers.companion);
+        self.put(Content::Speaker, row, numbers.speaker);
+        self.put(Content::Language, row, numbers.language);
+    }
+
+    fn put(&mut self, content: Content, row: u32, value: i32) {
+        let field = self.layout.fields().iter().find(|field| field.content == content);
+        let offset = field.expect("every layout has all of these fields").offset + 4 * row as usize;
+        self.slab[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Fills `out` with an element of `size` bytes. Bytes, not floats: a slab need not be aligned.
+fn pad(out: &mut [u8], element: [u8; 4], size: usize) {
+    match size {
+        2 => out.as_chunks_mut::<2>().0.fill([element[0], element[1]]),
+        _ => out.as_chunks_mut::<4>().0.fill(element),
+    }
+}

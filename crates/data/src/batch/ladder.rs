@@ -1,0 +1,272 @@
+//! The few shapes batches come in. A shape costs a captured graph and a slab; too few cost padding.
+//! So the boundaries are not guessed: they are the ones that pad least, found exactly.
+
+use serde::{Deserialize, Serialize};
+
+/// Length of one row of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rung {
+    /// Rows of the length column.
+    pub frames: u32,
+    /// Text tokens; 0 where batches have no text.
+    pub tokens: u32,
+}
+
+/// The lengths in use, shortest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ladder {
+    rungs: Vec<Rung>,
+}
+
+/// How long the records are, counted in units.
+#[derive(Clone, Debug)]
+pub(crate) struct Lengths {
+    unit: u32,
+    /// No rung is longer, whatever the unit rounds up to.
+    limit: u32,
+    /// By number of units.
+    levels: Vec<Level>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    records: u64,
+    /// Most tokens of any of them.
+    tokens: u32,
+}
+
+impl Lengths {
+    pub(crate) fn new(unit: u32, limit: u32) -> Self {
+        Lengths { unit: unit.max(1), limit, levels: Vec::new() }
+    }
+
+    /// Counts a record; `frames` is at most the limit.
+    pub(crate) fn add(&mut self, frames: u32, tokens: u32) {
+        let units = frames.div_ceil(self.unit) as usize;
+        if self.levels.len() <= units {
+            self.levels.resize(units + 1, Level::default());
+        }
+        let level = &mut self.levels[units];
+        level.records += 1;
+        level.tokens = level.tokens.max(tokens);
+    }
+}
+
+impl Ladder {
+    /// A ladder of given rungs; `None` unless they grow strictly.
+    pub fn new(rungs: Vec<Rung>) -> Option<Self> {
+        let grows = rungs.is_sorted_by(|a, b| a.frames < b.frames);
+        (grows && rungs.first().is_some_and(|rung| rung.frames > 0)).then_some(Ladder { rungs })
+    }
+
+    /// The ladder of at most `buckets` rungs that pads least. Every rung holds at least `enough` of its
+    /// frames records (a batch of them), unless all records together are fewer.
+    pub(crate) fn fit(
+        lengths: &Lengths,
+        buckets: usize,
+        token_unit: u32,
+        enough: impl Fn(u32) -> u64,
+    ) -> Self {
+        let (tops, levels): (Vec<u32>, Vec<Level>) = (lengths.levels.iter().enumerate())
+            .filter(|(_, level)| level.records > 0)
+            .map(|(units, level)| ((units as u32).saturating_mul(lengths.unit).min(lengths.limit), *level))
+            .unzip();
+        let mut start = 0;
+        let rungs = boundaries(&tops, &levels, buckets, enough)
+            .into_iter()
+            .map(|end| {
+                let tokens = levels[start..end].iter().map(|level| level.tokens).max().unwrap_or(0);
+                start = end;
+                Rung { frames: tops[end - 1], tokens: tokens.next_multiple_of(token_unit.max(1)) }
+            })
+            .collect();
+        Ladder { rungs }
+    }
+
+    /// The rungs, shortest first.
+    pub fn rungs(&self) -> &[Rung] {
+        &self.rungs
+    }
+
+    /// The shortest rung that has room for so much.
+    pub fn rung_of(&self, frames: u32, tokens: u32) -> Option<usize> {
+        let first = self.rungs.partition_point(|rung| rung.frames < frames);
+        (first..self.rungs.len()).find(|&i| self.rungs[i].tokens >= tokens)
+    }
+}
+
+/// Where rungs end (exclusive, in levels), by dynamic programming over levels and number of rungs.
+fn boundaries(tops: &[u32], levels: &[Level], buckets: usize, enough: impl Fn(u32) -> u64) -> Vec<usize> {
+    let count = levels.len();
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut below = vec![0u64; count + 1];
+    for (i, level) in levels.iter().enumerate() {
+        below[i + 1] = below[i] + level.records;
+    }
+    let search = Search { tops, below, needed: tops.iter().map(|&top| enough(top)).collect() };
+
+    let mut rows: Vec<Row> = Vec::new();
+    let mut best: Option<(u64, usize)> = None;
+    for rungs in 0..buckets.clamp(1, count) {
+        let mut row = Row { cost: vec![None; count + 1], cut: vec![0; count + 1] };
+        match rows.last() {
+            None => (1..=count).for_each(|end| row.cost[end] = search.cost(0, end)),
+            Some(shorter) => search.fill(shorter, &mut row, 1..count + 1, 0..count),
+        }
+        // The fewest rungs that pad so little: a shape more must pay.
+        if let Some(cost) = row.cost[count]
+            && best.is_none_or(|(least, _)| cost < least)
+        {
+            best = Some((cost, rungs));
+        }
+        rows.push(row);
+    }
+    // Fewer records than one batch: one rung for all.
+    let Some((_, rungs)) = best else { return vec![count] };
+    let mut ends = vec![count];
+    for row in rows[1..=rungs].iter().rev() {
+        ends.push(row.cut[ends[ends.len() - 1]]);
+    }
+    ends.reverse();
+    ends
+}
+
+struct Search<'a> {
+    tops: &'a [u32],
+    /// Records in the levels before each.
+    below: Vec<u64>,
+    /// Records that a rung ending at each level must hold.
+    needed: Vec<u64>,
+}
+
+/// The cheapest way to cover the first levels with a certain number of rungs.
+struct Row {
+    /// Frames held, by number of levels covered; `None` where rungs would be too empty.
+    cost: Vec<Option<u64>>,
+    /// Where the last of these rungs begins.
+    cut: Vec<usize>,
+}
+
+impl Search<'_> {
+    /// Frames that the levels `start..end` take as one rung. The frames of the records themselves are the
+    /// same for every ladder, so least held is least padded.
+    fn cost(&self, start: usize, end: usize) -> Option<u64> {
+        let records = self.below[end] - self.below[start];
+        (records >= self.needed[end - 1]).then(|| records * u64::from(self.tops[end - 1]))
+    }
+
+    /// Fills `row` at `ends`, knowing that the best cuts lie in `cuts`.
+    ///
+    /// The cost obeys the quadrangle inequality (moving a record from a lower top to a higher one costs
+    /// the more the higher it is), so the best cut never moves left as the end moves right: halving
+    /// the ends finds all of them in n log n, and a corpus of hour-long files needs no coarser unit.
+    fn fill(&self, shorter: &Row, row: &mut Row, ends: std::ops::Range<usize>, cuts: std::ops::Range<usize>) {
+        if ends.is_empty() {
+            return;
+        }
+        let end = ends.start + ends.len() / 2;
+        let best = (cuts.start..cuts.end.min(end))
+            .filter_map(|cut| Some((shorter.cost[cut]? + self.cost(cut, end)?, cut)))
+            .min();
+        match best {
+            Some((cost, cut)) => {
+                (row.cost[end], row.cut[end]) = (Some(cost), cut);
+                self.fill(shorter, row, ends.start..end, cuts.start..cut + 1);
+                self.fill(shorter, row, end + 1..ends.end, cut..cuts.end);
+            }
+            // What does not fill its rungs here does not fill them further left either.
+            None => self.fill(shorter, row, end + 1..ends.end, cuts),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn fit(frames: &[u32], buckets: usize, unit: u32, enough: u64) -> Ladder {
+        let mut lengths = Lengths::new(unit, 1 << 20);
+        frames.iter().for_each(|&n| lengths.add(n, n / 3));
+        Ladder::fit(&lengths, buckets, 16, |_| enough)
+    }
+
+    fn held(frames: &[u32], ladder: &Ladder) -> u64 {
+        frames.iter().map(|&n| u64::from(ladder.rungs[ladder.rung_of(n, 0).unwrap()].frames)).sum()
+    }
+
+    #[test]
+    fn two_clusters_get_two_rungs_and_a_third_would_not_pay() {
+        let ladder = fit(&[100, 101, 102, 300, 310], 8, 32, 1);
+        let frames: Vec<u32> = ladder.rungs().iter().map(|rung| rung.frames).collect();
+        assert_eq!(frames, [128, 320]);
+        assert_eq!(ladder.rungs()[1].tokens, 112, "103 tokens, rounded up to 16");
+    }
+
+    #[test]
+    fn the_top_rung_never_passes_the_limit() {
+        let mut lengths = Lengths::new(32, 1000);
+        lengths.add(999, 1);
+        assert_eq!(Ladder::fit(&lengths, 4, 16, |_| 1).rungs()[0].frames, 1000);
+    }
+
+    #[test]
+    fn a_rung_holds_a_batch_unless_all_records_are_fewer() {
+        let mut frames = vec![100; 50];
+        frames.extend([900; 3]);
+        assert_eq!(fit(&frames, 8, 32, 8).rungs().len(), 1, "three long ones alone would fill no batch");
+        assert_eq!(fit(&frames, 8, 32, 3).rungs().len(), 2);
+        assert_eq!(fit(&frames, 8, 32, 100).rungs().len(), 1);
+    }
+
+    #[test]
+    fn tokens_push_a_record_to_a_longer_rung() {
+        let rungs = vec![Rung { frames: 64, tokens: 16 }, Rung { frames: 128, tokens: 32 }];
+        let ladder = Ladder::new(rungs.clone()).unwrap();
+        assert_eq!(ladder.rung_of(64, 16), Some(0));
+        assert_eq!(ladder.rung_of(64, 17), Some(1));
+        assert_eq!(ladder.rung_of(65, 1), Some(1));
+        assert_eq!(ladder.rung_of(129, 1), None);
+        assert_eq!(ladder.rung_of(1, 33), None);
+        assert!(Ladder::new(rungs.into_iter().rev().collect()).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_other_ladder_pads_less(
+            frames in proptest::collection::vec(1u32..40, 1..40),
+            buckets in 1usize..6,
+            enough in 1u64..6,
+        ) {
+            let ladder = fit(&frames, buckets, 4, enough);
+            prop_assert!(ladder.rungs().len() <= buckets);
+            prop_assert_eq!(Ladder::new(ladder.rungs.clone()), Some(ladder.clone()));
+
+            // Every set of boundaries there is, tried one by one.
+            let mut tops: Vec<u32> = frames.iter().map(|n| n.next_multiple_of(4)).collect();
+            tops.sort_unstable();
+            tops.dedup();
+            let mut least = None;
+            for chosen in 0u32..1 << (tops.len() - 1) {
+                let rungs: Vec<Rung> = (0..tops.len())
+                    .filter(|&i| i == tops.len() - 1 || chosen >> i & 1 == 1)
+                    .map(|i| Rung { frames: tops[i], tokens: 16 })
+                    .collect();
+                let other = Ladder::new(rungs).unwrap();
+                let mut full = vec![0u64; other.rungs.len()];
+                frames.iter().for_each(|&n| full[other.rung_of(n, 0).unwrap()] += 1);
+                if other.rungs.len() <= buckets && full.iter().all(|&n| n >= enough) {
+                    let held = held(&frames, &other);
+                    least = Some(least.map_or(held, |least: u64| least.min(held)));
+                }
+            }
+            match least {
+                Some(least) => prop_assert_eq!(held(&frames, &ladder), least),
+                None => prop_assert_eq!(ladder.rungs.len(), 1, "fewer records than a batch"),
+            }
+        }
+    }
+}

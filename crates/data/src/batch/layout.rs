@@ -1,0 +1,177 @@
+//! Which byte of a batch is what. A batch is one slab, so that it goes to the device in one copy.
+//!
+//! | field | shape | dtype | content |
+//! |---|---|---|---|
+//! | each part, by its name | `[rows, capacity, width]` | the column's | the array, padded |
+//! | its name + `_rows` | `[rows]` | i32 | rows of it that are not padding |
+//! | `record` | `[rows]` | i32 | record number; -1 where the row is empty |
+//! | `companion` | `[rows]` | i32 | the companion's record number; -1 where there is none |
+//! | `speaker`, `language` | `[rows]` | i32 | their numbers; 0 where the row is empty |
+
+use crate::batch::ladder::Rung;
+use crate::batch::settings::{Part, Take};
+use crate::record::{Dtype, TOKENS};
+
+/// Every field begins at a multiple of this: what device memory is aligned to.
+pub const ALIGNMENT: usize = 256;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The array of the part with this number.
+    Part(usize),
+    /// Its lengths.
+    Rows(usize),
+    /// Record numbers.
+    Record,
+    /// Companions' record numbers.
+    Companion,
+    /// Speaker numbers.
+    Speaker,
+    /// Language numbers.
+    Language,
+}
+
+/// One array of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub content: Content,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Extents; row-major.
+    pub shape: Vec<usize>,
+    /// Where it begins in the slab.
+    pub offset: usize,
+    /// How long it is.
+    pub bytes: usize,
+}
+
+/// The fields of a batch of one shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    rows: u32,
+    rung: Rung,
+    fields: Vec<Field>,
+    /// By number of the part: the field of its array.
+    arrays: Vec<usize>,
+    bytes: usize,
+}
+
+impl Layout {
+    /// The layout of `rows` rows of `rung`'s length. `None` where it would be larger than memory.
+    pub fn of(rows: u32, rung: Rung, parts: &[Part]) -> Option<Layout> {
+        let mut layout = Layout { rows, rung, fields: Vec::new(), arrays: Vec::new(), bytes: 0 };
+        for (i, part) in parts.iter().enumerate() {
+            let capacity = match part.take {
+                Take::Window(window) => window,
+                Take::Whole if part.column == TOKENS => rung.tokens,
+                Take::Whole => rung.frames,
+            };
+            let shape = vec![rows as usize, capacity as usize, part.column.width as usize];
+            layout.arrays.push(layout.fields.len());
+            layout.push(part.name(), Content::Part(i), part.column.dtype, shape)?;
+        }
+        // The small ones after the large ones.
+        for (i, part) in parts.iter().enumerate() {
+            layout.push(
+                format!("{}_rows", part.name()),
+                Content::Rows(i),
+                Dtype::I32,
+                vec![rows as usize],
+            )?;
+        }
+        for (name, content) in [
+            ("record", Content::Record),
+            ("companion", Content::Companion),
+            ("speaker", Content::Speaker),
+            ("language", Content::Language),
+        ] {
+            layout.push(name.into(), content, Dtype::I32, vec![rows as usize])?;
+        }
+        Some(layout)
+    }
+
+    fn push(&mut self, name: String, content: Content, dtype: Dtype, shape: Vec<usize>) -> Option<()> {
+        let bytes = shape.iter().try_fold(dtype.size(), |product, &n| product.checked_mul(n))?;
+        let offset = self.bytes;
+        self.bytes = offset.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT)?;
+        self.fields.push(Field { name, content, dtype, shape, offset, bytes });
+        // An allocation can be no larger.
+        (self.bytes <= isize::MAX as usize).then_some(())
+    }
+
+    /// Rows of a batch.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Length of the rows.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// The fields, in the order they lie in the slab.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// The field of a name.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+
+    /// Bytes of a batch, a multiple of [`ALIGNMENT`].
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the parts' arrays alone: what padding is a share of.
+    pub fn array_bytes(&self) -> usize {
+        self.arrays.iter().map(|&i| self.fields[i].bytes).sum()
+    }
+
+    /// Where row `row` of part `part` lies.
+    pub fn row_range(&self, part: usize, row: u32) -> std::ops::Range<usize> {
+        let field = &self.fields[self.arrays[part]];
+        let bytes = field.bytes / self.rows as usize;
+        let start = field.offset + row as usize * bytes;
+        start..start + bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{CONDITIONING_MEL, DVAE_MEL, WAVEFORM};
+
+    #[test]
+    fn fields_are_aligned_and_do_not_overlap() {
+        let parts = [
+            Part::whole(TOKENS),
+            Part::whole(DVAE_MEL),
+            Part::companion(CONDITIONING_MEL, 517),
+            Part::window(WAVEFORM, 7),
+        ];
+        let layout = Layout::of(3, Rung { frames: 96, tokens: 48 }, &parts).unwrap();
+        let mut end = 0;
+        for field in layout.fields() {
+            assert_eq!(field.offset % ALIGNMENT, 0, "{}", field.name);
+            assert!(field.offset >= end, "{}", field.name);
+            assert_eq!(field.bytes, field.shape.iter().product::<usize>() * field.dtype.size());
+            end = field.offset + field.bytes;
+        }
+        assert_eq!(layout.bytes(), end.next_multiple_of(ALIGNMENT));
+        assert_eq!(layout.field("dvae_mel").unwrap().shape, [3, 96, 80]);
+        assert_eq!(layout.field("companion_conditioning_mel").unwrap().shape, [3, 517, 80]);
+        assert_eq!(layout.row_range(0, 2).len(), 48 * 4);
+    }
+
+    #[test]
+    fn a_batch_larger_than_memory_is_no_layout() {
+        let rung = Rung { frames: u32::MAX, tokens: u32::MAX };
+        assert!(Layout::of(u32::MAX, rung, &[Part::whole(DVAE_MEL)]).is_none());
+    }
+}

@@ -1,0 +1,301 @@
+//! What is asked of a plan: how many rows, in which order, of which columns.
+
+use std::collections::BTreeMap;
+
+use myxtts_run::seed::Seed;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::ladder::Ladder;
+use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, Dtype, SPEAKER_MEL, TOKENS};
+
+/// Frames of conditioning that XTTS-v2 trains with: 6 s.
+pub const CONDITIONING_FRAMES: u32 = 517;
+
+/// How many rows a batch has, counted over all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// The same in every bucket.
+    Fixed(u32),
+    /// As many as a budget holds: a row of `T` frames costs `T + T^2 / quadratic`.
+    Budget {
+        /// Frames that a batch may cost.
+        frames: u64,
+        /// Where attention begins to dominate; `None` counts frames only.
+        quadratic: Option<u32>,
+        /// Rows come in multiples of this (at least one multiple). Every rank count that divides it
+        /// gives the same batches, so it is part of the order, and the rank count is not.
+        multiple: u32,
+    },
+}
+
+impl Rows {
+    /// Rows of a batch whose rows have `frames` frames.
+    pub fn at(self, frames: u32) -> u32 {
+        match self {
+            Rows::Fixed(rows) => rows,
+            Rows::Budget { frames: budget, quadratic, multiple } => {
+                let t = u128::from(frames.max(1));
+                // Over the common denominator, so that no rounding hides in the cost.
+                let fitting = match quadratic {
+                    Some(q) => u128::from(budget) * u128::from(q.max(1)) / (t * u128::from(q.max(1)) + t * t),
+                    None => u128::from(budget) / t,
+                };
+                let multiple = multiple.max(1);
+                let fitting = u32::try_from(fitting).unwrap_or(u32::MAX);
+                (fitting / multiple).max(1) * multiple
+            }
+        }
+    }
+}
+
+/// What becomes of the records that do not fill a bucket's last batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tail {
+    /// The batch is topped up from the start of the bucket's own order. Every record is seen at least
+    /// once an epoch, and at most twice where its bucket holds a whole batch.
+    Fill,
+    /// The batch is left out; another order leaves out others in the next epoch.
+    Drop,
+    /// The batch has fewer valid rows. Every record exactly once: for validation.
+    Short,
+}
+
+/// In which order batches and rows come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Another one each epoch.
+    Shuffled,
+    /// By bucket and record number, the same every time: for validation.
+    Fixed,
+}
+
+/// Whose array a part of a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Of {
+    /// The row's record.
+    Own,
+    /// Another record of the same speaker.
+    Companion,
+}
+
+/// How much of an array is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Take {
+    /// All of it. The bucket's shape has room for the length column and for the tokens.
+    Whole,
+    /// So many rows from a drawn place; all of a shorter array.
+    Window(u32),
+}
+
+/// One array of a batch: `[rows, capacity, width]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Which column.
+    pub column: Column,
+    /// Whose.
+    pub of: Of,
+    /// How much.
+    pub take: Take,
+    /// What stands where the record has ended.
+    pub pad: f32,
+}
+
+impl Part {
+    /// The record's whole array.
+    pub fn whole(column: Column) -> Self {
+        Part { column, of: Of::Own, take: Take::Whole, pad: silence(&column) }
+    }
+
+    /// A window of the record's array.
+    pub fn window(column: Column, rows: u32) -> Self {
+        Part { column, of: Of::Own, take: Take::Window(rows), pad: silence(&column) }
+    }
+
+    /// A window of the companion's array.
+    pub fn companion(column: Column, rows: u32) -> Self {
+        Part { column, of: Of::Companion, take: Take::Window(rows), pad: silence(&column) }
+    }
+
+    /// The part's name in a batch.
+    pub fn name(&self) -> String {
+        match self.of {
+            Of::Own => self.column.name.to_owned(),
+            Of::Companion => format!("companion_{}", self.column.name),
+        }
+    }
+
+    /// [`pad`](Self::pad) as bytes of the column's type; only as many count as the type has.
+    pub(crate) fn pad_bytes(&self) -> [u8; 4] {
+        match self.column.dtype {
+            Dtype::F32 => self.pad.to_le_bytes(),
+            Dtype::I32 => (self.pad as i32).to_le_bytes(),
+            Dtype::I16 => {
+                let [a, b] = (self.pad as i16).to_le_bytes();
+                [a, b, 0, 0]
+            }
+        }
+    }
+}
+
+/// The value that a column has where nothing is to be heard.
+fn silence(column: &Column) -> f32 {
+    if *column == DVAE_MEL || *column == CONDITIONING_MEL {
+        // ln(1e-5): the floor of both front-ends.
+        1e-5f32.ln()
+    } else if *column == SPEAKER_MEL {
+        1e-6f32.ln()
+    } else {
+        0.0
+    }
+}
+
+/// Everything that shapes a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Every draw comes from it.
+    pub seed: Seed,
+    /// Batch size.
+    pub rows: Rows,
+    /// What to do with the last batch of a bucket.
+    pub tail: Tail,
+    /// Shuffled or fixed.
+    pub order: Order,
+    /// Before anything else, one batch of each bucket with its longest records, largest bucket first:
+    /// what does not fit into memory fails at once, and every shape is met early.
+    pub worst_first: bool,
+    /// At most so many shapes.
+    pub buckets: u32,
+    /// Shapes are multiples of so many frames.
+    pub frame_unit: u32,
+    /// Text capacities are multiples of so many tokens.
+    pub token_unit: u32,
+    /// Longer records are left out, and named.
+    pub max_frames: Option<u32>,
+    /// Records with more tokens are left out, and named.
+    pub max_tokens: Option<u32>,
+    /// The column whose length decides the bucket.
+    pub length: Column,
+    /// The arrays of a batch.
+    pub parts: Vec<Part>,
+    /// Shapes to use instead of fitting them: validation runs on the shapes of training.
+    pub ladder: Option<Ladder>,
+}
+
+impl Default for Settings {
+    /// What the GPT stage trains on.
+    fn default() -> Self {
+        Settings {
+            seed: Seed::new(0),
+            rows: Rows::Fixed(56),
+            tail: Tail::Fill,
+            order: Order::Shuffled,
+            worst_first: false,
+            buckets: 8,
+            frame_unit: 32,
+            token_unit: 16,
+            max_frames: None,
+            max_tokens: None,
+            length: DVAE_MEL,
+            parts: vec![
+                Part::whole(TOKENS),
+                Part::whole(DVAE_MEL),
+                Part::companion(CONDITIONING_MEL, CONDITIONING_FRAMES),
+            ],
+            ladder: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The settings for validating what these train: the same columns on `ladder`'s shapes, in a fixed
+    /// order, every record once.
+    pub fn validation(&self, ladder: Ladder) -> Self {
+        Settings {
+            tail: Tail::Short,
+            order: Order::Fixed,
+            worst_first: false,
+            ladder: Some(ladder),
+            ..self.clone()
+        }
+    }
+
+    /// Whether rows have companions.
+    pub fn has_companions(&self) -> bool {
+        self.parts.iter().any(|part| part.of == Of::Companion)
+    }
+
+    /// Whether the text's length counts: only where text is part of the batch.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.parts.iter().any(|part| part.column == TOKENS && part.take == Take::Whole)
+    }
+
+    /// The settings as words, by name: what a saved state is compared by.
+    pub fn described(&self) -> BTreeMap<String, String> {
+        let or_none = |limit: Option<u32>| limit.map_or("none".to_owned(), |limit| limit.to_string());
+        let rows = match self.rows {
+            Rows::Fixed(rows) => format!("{rows} rows"),
+            Rows::Budget { frames, quadratic, multiple } => {
+                format!("{frames} frames, quadratic {}, multiple {multiple}", or_none(quadratic))
+            }
+        };
+        let parts: Vec<String> = self
+            .parts
+            .iter()
+            .map(|part| match part.take {
+                Take::Whole => format!("{} padded with {}", part.name(), part.pad),
+                Take::Window(rows) => format!("{} cut to {rows} padded with {}", part.name(), part.pad),
+            })
+            .collect();
+        [
+            ("seed", self.seed.value().to_string()),
+            ("batch size", rows),
+            ("tail", format!("{:?}", self.tail).to_lowercase()),
+            ("order", format!("{:?}", self.order).to_lowercase()),
+            ("worst batch first", self.worst_first.to_string()),
+            ("buckets", self.buckets.to_string()),
+            ("frame unit", self.frame_unit.to_string()),
+            ("token unit", self.token_unit.to_string()),
+            ("max frames", or_none(self.max_frames)),
+            ("max tokens", or_none(self.max_tokens)),
+            ("length column", self.length.name.to_owned()),
+            ("arrays", parts.join(", ")),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_buys_fewer_long_rows_than_short_ones() {
+        let rows = Rows::Budget { frames: 32_000, quadratic: Some(1000), multiple: 1 };
+        // 1000 + 1000^2 / 1000 = 2000 each
+        assert_eq!(rows.at(1000), 16);
+        assert_eq!(rows.at(500), 42);
+        let linear = Rows::Budget { frames: 32_000, quadratic: None, multiple: 4 };
+        assert_eq!((linear.at(1000), linear.at(900)), (32, 32));
+        assert!((1..2000).all(|t| rows.at(t) >= rows.at(t + 1)), "the ladder relies on it");
+    }
+
+    #[test]
+    fn a_row_larger_than_the_budget_still_gets_one_multiple() {
+        let rows = Rows::Budget { frames: 100, quadratic: Some(1000), multiple: 4 };
+        assert_eq!(rows.at(u32::MAX), 4);
+        assert_eq!(rows.at(0), 96);
+    }
+
+    #[test]
+    fn padding_is_written_in_the_type_of_the_column() {
+        assert_eq!(Part::whole(TOKENS).pad_bytes(), [0; 4]);
+        assert_eq!(Part::whole(DVAE_MEL).pad_bytes(), (-11.512_925f32).to_le_bytes());
+        let part = Part { pad: -2.0, ..Part::window(crate::record::WAVEFORM, 8) };
+        assert_eq!(part.pad_bytes(), [0xfe, 0xff, 0, 0]);
+    }
+}

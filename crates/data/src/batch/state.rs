@@ -1,0 +1,100 @@
+//! What a run saves to come back to the same batch: one number, and what that number means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::plan::Plan;
+
+/// Changes when the same settings give other batches than they used to.
+const ORDER_VERSION: &str = "1";
+
+/// A place in the stream of batches. Small, and the same on every rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The step that comes next.
+    pub step: u64,
+    /// Fingerprint of the records' content.
+    pub dataset: String,
+    /// Fingerprint of which of them are used.
+    pub records: String,
+    /// The plan's settings, in words.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Why a saved state does not fit.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum StateError {
+    /// Other data.
+    #[error(
+        "the saved position belongs to other data (saved {saved}, here {here}): records were added, removed or changed; restore them, or start a new order at step 0"
+    )]
+    Dataset {
+        /// Fingerprint in the state.
+        saved: String,
+        /// Fingerprint of what is here.
+        here: String,
+    },
+    /// Another selection of the same data.
+    #[error(
+        "the saved position belongs to another selection of these records (saved {saved}, here {here}): the split differs; restore it, or start a new order at step 0"
+    )]
+    Records {
+        /// Fingerprint in the state.
+        saved: String,
+        /// Fingerprint of what is here.
+        here: String,
+    },
+    /// Other settings.
+    #[error(
+        "the saved position belongs to other settings: {}; restore them, or start a new order at step 0",
+        .differences.join("; ")
+    )]
+    Settings {
+        /// What differs, in words.
+        differences: Vec<String>,
+    },
+}
+
+impl State {
+    pub(super) fn of(plan: &Plan, step: u64) -> State {
+        let hex = |bytes: &[u8; 32]| blake3::Hash::from_bytes(*bytes).to_hex().to_string();
+        let mut settings = plan.settings().described();
+        // Fitted or given: the shapes are what counts, and a better fit would be another order.
+        let shapes: Vec<String> =
+            plan.ladder().rungs().iter().map(|rung| format!("{}/{}", rung.frames, rung.tokens)).collect();
+        settings.insert("shapes".into(), shapes.join(" "));
+        settings.insert("order version".into(), ORDER_VERSION.into());
+        State { step, dataset: hex(plan.dataset()), records: hex(plan.members_hash()), settings }
+    }
+
+    pub(super) fn check(&self, plan: &Plan) -> Result<u64, StateError> {
+        let here = State::of(plan, self.step);
+        if self.dataset != here.dataset {
+            return Err(StateError::Dataset { saved: short(&self.dataset), here: short(&here.dataset) });
+        }
+        // Before the records: another limit changes both, and is what the user changed.
+        let mut differences = Vec::new();
+        let names: std::collections::BTreeSet<&String> =
+            self.settings.keys().chain(here.settings.keys()).collect();
+        for name in names {
+            let [saved, now] =
+                [self, &here].map(|state| state.settings.get(name).map_or("nothing", String::as_str));
+            if saved != now {
+                differences.push(format!("{name} was {saved}, is {now}"));
+            }
+        }
+        if !differences.is_empty() {
+            return Err(StateError::Settings { differences });
+        }
+        if self.records != here.records {
+            return Err(StateError::Records { saved: short(&self.records), here: short(&here.records) });
+        }
+        Ok(self.step)
+    }
+}
+
+/// Enough of a fingerprint to tell two apart.
+fn short(hex: &str) -> String {
+    hex.chars().take(12).collect()
+}

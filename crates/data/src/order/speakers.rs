@@ -1,0 +1,94 @@
+//! Records by speaker: where the conditioning of a row comes from.
+
+use myxtts_run::seed::Seed;
+
+/// Records grouped by speaker.
+#[derive(Clone, Debug)]
+pub struct Speakers {
+    /// Where each speaker's records begin in `records`; one more than there are speakers.
+    starts: Vec<u32>,
+    /// Record numbers, ascending within each speaker.
+    records: Vec<u32>,
+}
+
+impl Speakers {
+    /// Groups `records` (ascending) by the number that `speaker_of` gives each.
+    pub fn group(records: &[u32], speaker_of: impl Fn(u32) -> u32) -> Self {
+        // Counting sort. Numbers come from a file: the table grows to the largest that is really
+        // there, in one pass that also keeps the answers.
+        let speakers: Vec<u32> = records.iter().map(|&record| speaker_of(record)).collect();
+        let count = speakers.iter().max().map_or(0, |&largest| largest as usize + 1);
+        let mut starts = vec![0u32; count + 1];
+        for &speaker in &speakers {
+            starts[speaker as usize + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut next = starts.clone();
+        let mut grouped = vec![0u32; records.len()];
+        for (&record, &speaker) in records.iter().zip(&speakers) {
+            let slot = &mut next[speaker as usize];
+            grouped[*slot as usize] = record;
+            *slot += 1;
+        }
+        Speakers { starts, records: grouped }
+    }
+
+    /// All records of a speaker, ascending.
+    pub fn of(&self, speaker: u32) -> &[u32] {
+        match self.starts.get(speaker as usize..speaker as usize + 2) {
+            Some(&[start, end]) => &self.records[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// Another record of the same speaker, each equally likely; the record itself where it is the only
+    /// one. A pure function of its arguments: derive `seed` from epoch and record.
+    pub fn companion(&self, record: u32, speaker: u32, seed: Seed) -> u32 {
+        let group = self.of(speaker);
+        match group.binary_search(&record) {
+            Ok(own) if group.len() > 1 => {
+                let ahead = 1 + seed.below(0, group.len() as u64 - 1) as usize;
+                group[(own + ahead) % group.len()]
+            }
+            _ => record,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_hold_every_record_once_in_ascending_order() {
+        let records = [1, 3, 4, 8, 9];
+        let speakers = Speakers::group(&records, |record| record % 3);
+        assert_eq!(speakers.of(0), [3, 9]);
+        assert_eq!(speakers.of(1), [1, 4]);
+        assert_eq!(speakers.of(2), [8]);
+        assert!(speakers.of(3).is_empty());
+        assert!(Speakers::group(&[], |_| 0).of(0).is_empty());
+    }
+
+    #[test]
+    fn a_companion_is_another_of_the_same_voice_and_all_are_met() {
+        let records: Vec<u32> = (0..21).collect();
+        let speakers = Speakers::group(&records, |record| record / 7);
+        let mut met = [0u32; 21];
+        for draw in 0..6000 {
+            let companion = speakers.companion(9, 1, Seed::new(4).with(draw));
+            assert!((7..14).contains(&companion) && companion != 9);
+            met[companion as usize] += 1;
+        }
+        assert!(met.iter().filter(|&&n| n > 0).all(|n| (850..1150).contains(n)), "{met:?}");
+        assert_eq!(met.iter().filter(|&&n| n > 0).count(), 6);
+    }
+
+    #[test]
+    fn a_lonely_record_is_its_own_companion() {
+        let speakers = Speakers::group(&[5], |_| 0);
+        assert_eq!(speakers.companion(5, 0, Seed::new(1)), 5);
+    }
+}
