@@ -1,0 +1,1 @@
+//! Every kind of problem, planted and found.
