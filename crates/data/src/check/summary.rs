@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::report::{Report, Share, Spread};
+use super::report::{Report, Share, Spread, Verdict};
 use crate::problem::{Problem, ProblemKind, Severity};
 
 /// Speakers and languages that are listed before "and N more".
@@ -54,7 +54,7 @@ impl fmt::Display for Summary<'_> {
             }
         }
         self.problems(f)?;
-        self.verdict(f)
+        write!(f, "\n{}", self.verdict())
     }
 }
 
@@ -90,25 +90,20 @@ impl Summary<'_> {
         Ok(())
     }
 
-    fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The last two lines: how much cannot be used, and whether that is too much.
+    pub fn verdict(&self) -> String {
         let verdict = &self.report.verdict;
-        writeln!(
-            f,
-            "\n{} of {} items cannot be used: {:.1} %, budget {:.1} %",
-            verdict.failed,
-            verdict.items,
-            verdict.share * 100.0,
-            verdict.budget * 100.0
-        )?;
-        let usable =
-            format!("{} utterances, {}", verdict.usable_utterances, duration(verdict.usable_seconds));
-        if verdict.passed {
-            writeln!(f, "ready: {usable} to train on")
-        } else if verdict.usable_utterances == 0 {
-            writeln!(f, "not ready: nothing to train on")
+        let &Verdict { failed, items, share, budget, usable_utterances, usable_seconds, passed } = verdict;
+        let usable = format!("{usable_utterances} utterances, {}", duration(usable_seconds));
+        let last = if passed {
+            format!("ready: {usable} to train on")
+        } else if usable_utterances == 0 {
+            "not ready: nothing to train on".to_owned()
         } else {
-            writeln!(f, "not ready: over the budget; {usable} would be left (--failure-budget allows more)")
-        }
+            format!("not ready: over the budget; {usable} would be left (--failure-budget allows more)")
+        };
+        let (share, budget) = (share * 100.0, budget * 100.0);
+        format!("{failed} of {items} items cannot be used: {share:.1} %, budget {budget:.1} %\n{last}\n")
     }
 }
 

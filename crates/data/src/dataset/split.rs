@@ -29,19 +29,19 @@ pub fn split<'a>(ids: impl IntoIterator<Item = &'a str>, fraction: f64, seed: u6
     let ids: Vec<&str> = ids.into_iter().collect();
     let (mut validation, mut train): (Vec<usize>, Vec<usize>) =
         (0..ids.len()).partition(|&i| is_validation(ids[i], fraction, seed));
-    // By lot, and by id where two draw the same: the position must not matter.
-    let order = |&a: &usize, &b: &usize| {
-        lot(ids[a], seed).total_cmp(&lot(ids[b], seed)).then_with(|| ids[a].cmp(ids[b]))
-    };
     if ids.len() >= 2 && fraction > 0.0 {
-        if validation.is_empty() {
-            if let Some(at) = (0..train.len()).min_by(|&a, &b| order(&train[a], &train[b])) {
-                validation.push(train.remove(at));
-            }
-        } else if train.is_empty() {
-            if let Some(at) = (0..validation.len()).max_by(|&a, &b| order(&validation[a], &validation[b])) {
-                train.push(validation.remove(at));
-            }
+        // By lot, and by id where two draw the same: the position must not matter.
+        let nearest = |side: &[usize], highest: bool| {
+            let order = |a: &usize, b: &usize| {
+                let by_lot = lot(ids[side[*a]], seed).total_cmp(&lot(ids[side[*b]], seed));
+                by_lot.then_with(|| ids[side[*a]].cmp(ids[side[*b]]))
+            };
+            if highest { (0..side.len()).max_by(order) } else { (0..side.len()).min_by(order) }
+        };
+        match (train.is_empty(), validation.is_empty()) {
+            (false, true) => validation.extend(nearest(&train, false).map(|at| train.remove(at))),
+            (true, false) => train.extend(nearest(&validation, true).map(|at| validation.remove(at))),
+            _ => {}
         }
     }
     Split { train, validation }
