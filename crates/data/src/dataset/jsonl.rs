@@ -130,7 +130,7 @@ pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
             let (audio, found) = sounds::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id));
             there += u64::from(found);
             drafts.push(Draft {
-                id: entry.id,
+                id: sounds::relative_id(&place.root, entry.id),
                 audio,
                 text: entry.text,
                 speaker: entry.speaker,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use super::Draft;
 use super::script::Script;
 
@@ -39,7 +41,7 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
     if open.is_empty() {
         return None;
     }
-    let scripts: Vec<Option<Script>> = open.iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
+    let scripts: Vec<Option<Script>> = open.par_iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
     let arabic = arabic_or_persian(
         open.iter()
             .zip(&scripts)

@@ -22,6 +22,10 @@ pub(crate) enum Script {
 impl Script {
     /// The script of a letter; `None` for anything that is no letter.
     pub(crate) fn of(c: char) -> Option<Script> {
+        // Most texts are ASCII, and a corpus has a hundred million characters.
+        if c.is_ascii() {
+            return c.is_ascii_alphabetic().then_some(Script::Latin);
+        }
         Some(match c as u32 {
             0x0400..=0x052f | 0x1c80..=0x1c8f | 0x2de0..=0x2dff | 0xa640..=0xa69f => Script::Cyrillic,
             0x0600..=0x06ff | 0x0750..=0x077f | 0x08a0..=0x08ff | 0xfb50..=0xfdff | 0xfe70..=0xfeff

@@ -34,6 +34,18 @@ pub(super) fn without_extension(written: &str) -> &str {
     }
 }
 
+/// An id made from a path: below the corpus' folder where it lies there, so that ids, and all that hangs
+/// on them, survive a move of the corpus.
+pub(super) fn relative_id(root: &Path, id: String) -> String {
+    let path = Path::new(&id);
+    if !path.is_absolute() {
+        return id;
+    }
+    let inside = |root: &Path| path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned);
+    let found = inside(root).or_else(|| root.canonicalize().ok().and_then(|root| inside(&root)));
+    found.filter(|inside| !inside.is_empty()).unwrap_or(id)
+}
+
 /// The sound files of some folders by stem.
 pub(super) struct Shelf {
     by_stem: HashMap<String, PathBuf>,
@@ -211,6 +223,15 @@ mod tests {
         assert_eq!(without_extension("a.FLAC"), "a");
         assert_eq!(without_extension("v1.2"), "v1.2");
         assert_eq!(without_extension(".wav"), ".wav");
+    }
+
+    #[test]
+    fn ids_do_not_name_the_place_of_the_corpus() {
+        let id = |id: &str| relative_id(Path::new("/data/corpus"), id.to_owned());
+        assert_eq!(id("/data/corpus/wavs/a"), "wavs/a");
+        assert_eq!(id("/data/other/a"), "/data/other/a");
+        assert_eq!(id("wavs/a"), "wavs/a");
+        assert_eq!(id("/data/corpus"), "/data/corpus");
     }
 
     #[test]
