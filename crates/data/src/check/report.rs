@@ -36,7 +36,7 @@ pub struct Report {
     pub corpus: CorpusFacts,
     /// Whether it can be trained on.
     pub verdict: Verdict,
-    /// Problems by kind, in the order of severity of the kinds' definition.
+    /// Problems by kind; kinds that did not occur are not there.
     pub kinds: BTreeMap<ProblemKind, Kind>,
     /// Seconds of the sounds that could be decoded.
     pub seconds: Spread,
