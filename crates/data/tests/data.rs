@@ -1,9 +1,15 @@
-//! Behaviour of the data crate, one module per subject.
+//! Behaviour of the data crate, seen from outside.
 
 // Helpers of tests may unwrap like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+#[path = "data/audio.rs"]
+mod audio;
+#[path = "data/broken_audio.rs"]
+mod broken_audio;
 #[path = "data/check.rs"]
 mod check;
 #[path = "data/dataset.rs"]
 mod dataset;
+#[path = "data/mel_goldens.rs"]
+mod mel_goldens;
