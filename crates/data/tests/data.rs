@@ -13,3 +13,7 @@ mod check;
 mod dataset;
 #[path = "data/mel_goldens.rs"]
 mod mel_goldens;
+#[path = "data/persian.rs"]
+mod persian;
+#[path = "data/text_table.rs"]
+mod text_table;
