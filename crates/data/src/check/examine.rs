@@ -62,8 +62,8 @@ pub trait Examiner: Sync {
     fn read_text(&self, text: &str, language: &str) -> Result<Understood, Trouble>;
 }
 
-/// Examines a whole corpus. The report does not depend on the number of threads or their timing.
-pub fn examine_with(
+/// Examines a whole corpus with an examiner ([`Senses`](super::Senses) is the real one). The report does not depend on the number of threads or their timing.
+pub fn examine(
     corpus: &Corpus,
     options: &CheckOptions,
     examiner: &dyn Examiner,

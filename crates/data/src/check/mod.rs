@@ -8,11 +8,13 @@ mod histogram;
 mod judge;
 mod pace;
 mod report;
+mod senses;
 mod summary;
 
-pub use examine::{Examiner, Heard, Trouble, Understood, examine_with};
+pub use examine::{Examiner, Heard, Trouble, Understood, examine};
 pub use histogram::{Bin, Histogram};
 pub use report::{CorpusFacts, Kind, Report, SCHEMA_VERSION, Share, Spread, TextFacts, Verdict};
+pub use senses::Senses;
 pub use summary::Summary;
 
 /// What counts as wrong.

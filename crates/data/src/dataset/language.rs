@@ -6,24 +6,18 @@ use rayon::prelude::*;
 
 use super::Draft;
 use super::script::Script;
+use crate::text;
 
 /// A language held by fewer guessed utterances than this share is a foreign word on a line of its own.
 const STRAY: f64 = 0.02;
 
-/// `EN_us` -> `en`, `zh` -> `zh-cn`: codes as the text cleaners and the tokenizer know them.
+/// `EN_us` -> `en`, `zh` -> `zh-cn`, `Persian` -> `fa`: codes as the text cleaners know them.
 pub(super) fn code(written: &str) -> String {
-    let lower = written.trim().to_lowercase().replace('_', "-");
-    match lower.as_str() {
-        "zh" | "zh-hans" | "zh-hans-cn" | "cmn" => return "zh-cn".to_owned(),
-        "farsi" | "persian" | "fas" | "per" => return "fa".to_owned(),
-        "english" | "eng" => return "en".to_owned(),
-        _ => {}
-    }
-    match lower.split_once('-') {
-        // Chinese codes differ by region in writing and speech; the region of others does not matter here.
-        Some(("zh", _)) | None => lower,
-        Some((language, _)) if !language.is_empty() => language.to_owned(),
-        Some(_) => lower,
+    let code = text::canonical(written);
+    match code.as_str() {
+        "farsi" | "persian" => "fa".to_owned(),
+        "english" | "eng" => "en".to_owned(),
+        _ => code,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use myxtts_data::check::{
-    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Summary, Trouble, Understood, examine_with,
+    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Summary, Trouble, Understood, examine,
     seconds_of_frames,
 };
 use myxtts_data::dataset::{Corpus, Format};
@@ -80,7 +80,7 @@ fn corpus(utterances: Vec<Utterance>) -> Corpus {
 }
 
 fn check(corpus: &Corpus, fake: &Fake) -> Report {
-    examine_with(corpus, &CheckOptions::default(), fake, &Silent)
+    examine(corpus, &CheckOptions::default(), fake, &Silent)
 }
 
 /// The problems of one utterance, as (kind, severity).
@@ -246,7 +246,7 @@ fn the_budget_counts_items_and_not_problems() {
     };
     twenty.problems = vec![lost(Severity::Warning)];
     let with_budget = |corpus: &Corpus, failure_budget| {
-        examine_with(corpus, &CheckOptions { failure_budget, ..Default::default() }, &fake, &Silent).verdict
+        examine(corpus, &CheckOptions { failure_budget, ..Default::default() }, &fake, &Silent).verdict
     };
     let verdict = with_budget(&twenty, 1.0 / 19.0);
     assert_eq!((verdict.items, verdict.failed, verdict.passed), (19, 1, true), "at the budget is within it");
