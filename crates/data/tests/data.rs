@@ -2,5 +2,7 @@
 
 #[path = "data/persian.rs"]
 mod persian;
+#[path = "data/text.rs"]
+mod text;
 #[path = "data/text_table.rs"]
 mod text_table;
