@@ -15,5 +15,7 @@ mod dataset;
 mod mel_goldens;
 #[path = "data/persian.rs"]
 mod persian;
+#[path = "data/text.rs"]
+mod text;
 #[path = "data/text_table.rs"]
 mod text_table;

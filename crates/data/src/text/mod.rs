@@ -6,10 +6,12 @@
 //! [`languages`], its letters in [`alphabet`].
 
 mod alphabet;
+pub mod english;
 pub mod normalize;
+pub mod numbers;
 pub mod persian;
 mod punctuation;
-mod rewrite;
+pub(crate) mod rewrite;
 mod web;
 
 use std::fmt;
@@ -95,6 +97,7 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
     match cleaner {
         Cleaner::Coqui => Ok(String::new()),
         Cleaner::Default => match code.as_str() {
+            "en" => Ok(english::clean(text)),
             "fa" => Ok(persian::clean(text)),
             _ => basic(text, &code),
         },

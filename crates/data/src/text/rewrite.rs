@@ -79,11 +79,13 @@ pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) 
         let found = Found { captures, before: &text[..whole.start()], after: &text[whole.end()..] };
         let Some(replacement) = rule(&found) else { continue };
         out.push_str(&text[copied..whole.start()]);
-        if touch(out.chars().next_back(), replacement.chars().next()) {
+        let (first, last) = (replacement.chars().next(), replacement.chars().next_back());
+        let (was_first, was_last) = (whole.as_str().chars().next(), whole.as_str().chars().next_back());
+        if first != was_first && touch(out.chars().next_back(), first) {
             out.push(' ');
         }
         out.push_str(&replacement);
-        if touch(replacement.chars().next_back(), found.next()) {
+        if last != was_last && touch(last, found.next()) {
             out.push(' ');
         }
         copied = whole.end();

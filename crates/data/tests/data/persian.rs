@@ -3,7 +3,7 @@
 use myxtts_data::text::{Cleaner, alphabet, clean};
 use proptest::prelude::*;
 
-use crate::text_table::{Case, table};
+use crate::text_table::{Case, laws, table};
 
 fn persian(text: &str) -> String {
     clean(text, "fa", Cleaner::Default).unwrap()
@@ -114,12 +114,6 @@ fn fragments() -> impl Strategy<Value = String> {
         "~",
     ]);
     prop::collection::vec(fragment, 0..14).prop_map(|parts| parts.concat())
-}
-
-/// `PROPTEST_CASES` asks for more.
-fn laws() -> ProptestConfig {
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    ProptestConfig { cases: config.cases.max(600), ..config }
 }
 
 proptest! {

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use proptest::prelude::ProptestConfig;
+
 /// One line of a table.
 pub struct Case {
     /// Counted from 1.
@@ -23,4 +25,10 @@ pub fn table(name: &str) -> Vec<Case> {
             Case { line: number + 1, input: input.to_owned(), expected: expected.to_owned() }
         })
         .collect()
+}
+
+/// How often a law of the cleaners is tried; `PROPTEST_CASES` asks for more.
+pub fn laws() -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    ProptestConfig { cases: config.cases.max(600), ..config }
 }
