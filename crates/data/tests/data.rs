@@ -1,0 +1,4 @@
+//! Behaviour of the data path, one module per concern.
+
+#[path = "data/coqui_goldens.rs"]
+mod coqui_goldens;
