@@ -34,7 +34,9 @@ fn testdata() -> PathBuf {
 }
 
 fn goldens() -> PathBuf {
-    std::env::var_os("MYXTTS_GOLDENS").map_or_else(|| testdata().join("goldens"), PathBuf::from).join("tokenizer")
+    std::env::var_os("MYXTTS_GOLDENS")
+        .map_or_else(|| testdata().join("goldens"), PathBuf::from)
+        .join("tokenizer")
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
@@ -57,7 +59,13 @@ fn golden_cases_are_equal_id_by_id() {
     for case in cases {
         let cleaned = coqui::clean(&case.raw, &case.language).unwrap_or_else(|e| panic!("{}: {e}", case.raw));
         assert_eq!(cleaned, case.cleaned, "{} {:?}", case.language, case.raw);
-        assert_eq!(encode(&tokenizer, &cleaned, &case.language), case.ids, "{} {:?}", case.language, case.raw);
+        assert_eq!(
+            encode(&tokenizer, &cleaned, &case.language),
+            case.ids,
+            "{} {:?}",
+            case.language,
+            case.raw
+        );
     }
 }
 
@@ -83,7 +91,10 @@ fn generated_cases_are_equal() {
     for case in &cases {
         let ours = coqui::clean(&case.raw, &case.language);
         if ours.as_ref().ok() != case.cleaned.as_ref() {
-            wrong.push(format!("{} {:?}\n  reference {:?}\n  ours      {ours:?}", case.language, case.raw, case.cleaned));
+            wrong.push(format!(
+                "{} {:?}\n  reference {:?}\n  ours      {ours:?}",
+                case.language, case.raw, case.cleaned
+            ));
         }
     }
     assert!(

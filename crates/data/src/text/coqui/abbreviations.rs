@@ -57,10 +57,7 @@ const TABLE: &[(&str, &[(&str, &str)])] = &[
             ("ltd", "limitée"),
         ],
     ),
-    (
-        "de",
-        &[("fr", "frau"), ("dr", "doktor"), ("st", "sankt"), ("co", "firma"), ("jr", "junior")],
-    ),
+    ("de", &[("fr", "frau"), ("dr", "doktor"), ("st", "sankt"), ("co", "firma"), ("jr", "junior")]),
     (
         "pt",
         &[

@@ -154,7 +154,8 @@ fn ungroup(text: &str, unwanted: char, grouping: Grouping) -> String {
 /// fraction, with a word boundary on both sides; longest first, as a backtracking search finds it.
 fn grouped(chars: &[char], at: usize, grouping: Grouping) -> Option<usize> {
     let char_at = |i: usize| chars.get(i).copied();
-    let digits_from = |i: usize, most: usize| (0..most).take_while(|k| char_at(i + k).is_some_and(is_digit)).count();
+    let digits_from =
+        |i: usize, most: usize| (0..most).take_while(|k| char_at(i + k).is_some_and(is_digit)).count();
     let boundary = |i: usize| is_boundary(i.checked_sub(1).and_then(char_at), char_at(i));
     if !char_at(at).is_some_and(is_digit) || !boundary(at) {
         return None;

@@ -17,7 +17,9 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoquiError {
     /// The reference has no cleaner for this language.
-    #[error("coqui-tts has no cleaner for language {language:?}; use the default cleaner, or train without the coqui cleaner")]
+    #[error(
+        "coqui-tts has no cleaner for language {language:?}; use the default cleaner, or train without the coqui cleaner"
+    )]
     UnknownLanguage {
         /// As it was asked for.
         language: String,
@@ -32,7 +34,9 @@ pub enum CoquiError {
         language: String,
     },
     /// The reference raises on this number, and the sample is lost in its training.
-    #[error("coqui-tts cannot read {found:?} as {kind} in {language:?}; write it in words or use the default cleaner")]
+    #[error(
+        "coqui-tts cannot read {found:?} as {kind} in {language:?}; write it in words or use the default cleaner"
+    )]
     Unreadable {
         /// What stood in the text.
         found: String,

@@ -99,14 +99,7 @@ pub(super) fn say(amount: Float, currency: Currency, language: &str) -> Option<S
 }
 
 /// What num2words mends in the Romance languages and German after putting the parts together.
-fn mend(
-    units: String,
-    cents: String,
-    and: &str,
-    currency: Currency,
-    language: &str,
-    plural: &str,
-) -> String {
+fn mend(units: String, cents: String, and: &str, currency: Currency, language: &str, plural: &str) -> String {
     match language {
         "de" => format!("{units}{and}{cents}").replace("eins ", "ein "),
         "it" => {

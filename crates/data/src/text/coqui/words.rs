@@ -2,8 +2,8 @@
 
 use super::float::Float;
 use crate::text::numbers::{
-    Form, Numerals, arabic, czech, dutch::Dutch, english::English, french, german, hungarian, italian, polish,
-    portuguese, russian, spanish, turkish,
+    Form, Numerals, arabic, czech, dutch::Dutch, english::English, french, german, hungarian, italian,
+    polish, portuguese, russian, spanish, turkish,
 };
 
 /// `None` where the reference raises.

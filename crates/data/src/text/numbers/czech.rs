@@ -1,22 +1,29 @@
 //! Czech numbers: three plural forms, gender at one and two, hard and soft ordinals.
 
-use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets, west_slavic_plural};
+use super::{
+    Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets, west_slavic_plural,
+};
 
 /// The number words of Czech.
 pub struct Czech;
 
-const ONES: [&str; 10] =
-    ["nula", "jedna", "dva", "tři", "čtyři", "pět", "šest", "sedm", "osm", "devět"];
+const ONES: [&str; 10] = ["nula", "jedna", "dva", "tři", "čtyři", "pět", "šest", "sedm", "osm", "devět"];
 const TEENS: [&str; 10] = [
-    "deset", "jedenáct", "dvanáct", "třináct", "čtrnáct", "patnáct", "šestnáct", "sedmnáct", "osmnáct",
+    "deset",
+    "jedenáct",
+    "dvanáct",
+    "třináct",
+    "čtrnáct",
+    "patnáct",
+    "šestnáct",
+    "sedmnáct",
+    "osmnáct",
     "devatenáct",
 ];
-const TENS: [&str; 10] = [
-    "", "", "dvacet", "třicet", "čtyřicet", "padesát", "šedesát", "sedmdesát", "osmdesát", "devadesát",
-];
-const HUNDREDS: [&str; 10] = [
-    "", "sto", "dvě stě", "tři sta", "čtyři sta", "pět set", "šest set", "sedm set", "osm set", "devět set",
-];
+const TENS: [&str; 10] =
+    ["", "", "dvacet", "třicet", "čtyřicet", "padesát", "šedesát", "sedmdesát", "osmdesát", "devadesát"];
+const HUNDREDS: [&str; 10] =
+    ["", "sto", "dvě stě", "tři sta", "čtyři sta", "pět set", "šest set", "sedm set", "osm set", "devět set"];
 const SCALES: [[&str; 3]; 11] = [
     ["", "", ""],
     ["tisíc", "tisíce", "tisíc"],
@@ -31,19 +38,43 @@ const SCALES: [[&str; 3]; 11] = [
     ["quintillion", "quintilliony", "quintillionů"],
 ];
 const ORDINAL_ONES: [&str; 20] = [
-    "nultý", "první", "druhý", "třetí", "čtvrtý", "pátý", "šestý", "sedmý", "osmý", "devátý", "desátý",
-    "jedenáctý", "dvanáctý", "třináctý", "čtrnáctý", "patnáctý", "šestnáctý", "sedmnáctý", "osmnáctý",
+    "nultý",
+    "první",
+    "druhý",
+    "třetí",
+    "čtvrtý",
+    "pátý",
+    "šestý",
+    "sedmý",
+    "osmý",
+    "devátý",
+    "desátý",
+    "jedenáctý",
+    "dvanáctý",
+    "třináctý",
+    "čtrnáctý",
+    "patnáctý",
+    "šestnáctý",
+    "sedmnáctý",
+    "osmnáctý",
     "devatenáctý",
 ];
 const ORDINAL_TENS: [&str; 10] = [
-    "", "", "dvacátý", "třicátý", "čtyřicátý", "padesátý", "šedesátý", "sedmdesátý", "osmdesátý", "devadesátý",
+    "",
+    "",
+    "dvacátý",
+    "třicátý",
+    "čtyřicátý",
+    "padesátý",
+    "šedesátý",
+    "sedmdesátý",
+    "osmdesátý",
+    "devadesátý",
 ];
-const ORDINAL_HUNDREDS: [&str; 10] = [
-    "", "stý", "dvoustý", "třístý", "čtyřstý", "pětistý", "šestistý", "sedmistý", "osmistý", "devítistý",
-];
+const ORDINAL_HUNDREDS: [&str; 10] =
+    ["", "stý", "dvoustý", "třístý", "čtyřstý", "pětistý", "šestistý", "sedmistý", "osmistý", "devítistý"];
 /// Stems glued before "tisící" and "miliontý".
-const STEM_ONES: [&str; 10] =
-    ["", "", "dvou", "tří", "čtyř", "pěti", "šesti", "sedmi", "osmi", "devíti"];
+const STEM_ONES: [&str; 10] = ["", "", "dvou", "tří", "čtyř", "pěti", "šesti", "sedmi", "osmi", "devíti"];
 const ORDINAL_SCALES: [&str; 4] = ["", "tisící", "miliontý", "miliardtý"];
 
 fn group_words(group: usize, form: Form, faulty: bool, words: &mut Vec<String>) {
@@ -99,12 +130,10 @@ fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
 
 /// The genitive singular of the masculine: "prvního", "dvacátého pátého", as dates want it.
 pub fn genitive(ordinal: &str) -> String {
-    let words = ordinal.split(' ').map(|word| {
-        match (word.strip_suffix('ý'), word.strip_suffix('í')) {
-            (Some(stem), _) => format!("{stem}ého"),
-            (None, Some(stem)) => format!("{stem}ího"),
-            (None, None) => word.into(),
-        }
+    let words = ordinal.split(' ').map(|word| match (word.strip_suffix('ý'), word.strip_suffix('í')) {
+        (Some(stem), _) => format!("{stem}ého"),
+        (None, Some(stem)) => format!("{stem}ího"),
+        (None, None) => word.into(),
     });
     words.collect::<Vec<String>>().join(" ")
 }
@@ -158,7 +187,8 @@ impl Numerals for Czech {
             Form::Alone | Form::Masculine => "ý",
         };
         // Only hard adjectives end in ý; první and třetí stay.
-        let said = words.iter().map(|word| word.strip_suffix('ý').map_or(word.clone(), |s| format!("{s}{ending}")));
+        let said =
+            words.iter().map(|word| word.strip_suffix('ý').map_or(word.clone(), |s| format!("{s}{ending}")));
         Some(said.collect::<Vec<_>>().join(" "))
     }
 

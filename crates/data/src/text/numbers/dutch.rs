@@ -6,15 +6,43 @@ use super::{Form, Money, Noun, Numerals, triplets};
 pub struct Dutch;
 
 const ONES: [&str; 20] = [
-    "nul", "één", "twee", "drie", "vier", "vijf", "zes", "zeven", "acht", "negen", "tien", "elf", "twaalf",
-    "dertien", "veertien", "vijftien", "zestien", "zeventien", "achttien", "negentien",
+    "nul",
+    "één",
+    "twee",
+    "drie",
+    "vier",
+    "vijf",
+    "zes",
+    "zeven",
+    "acht",
+    "negen",
+    "tien",
+    "elf",
+    "twaalf",
+    "dertien",
+    "veertien",
+    "vijftien",
+    "zestien",
+    "zeventien",
+    "achttien",
+    "negentien",
 ];
-const TENS: [&str; 10] = [
-    "", "", "twintig", "dertig", "veertig", "vijftig", "zestig", "zeventig", "tachtig", "negentig",
-];
+const TENS: [&str; 10] =
+    ["", "", "twintig", "dertig", "veertig", "vijftig", "zestig", "zeventig", "tachtig", "negentig"];
 const SCALES: [&str; 13] = [
-    "", "", "miljoen", "miljard", "biljoen", "biljard", "triljoen", "triljard", "quadriljoen", "quadriljard",
-    "quintiljoen", "quintiljard", "sextiljoen",
+    "",
+    "",
+    "miljoen",
+    "miljard",
+    "biljoen",
+    "biljard",
+    "triljoen",
+    "triljard",
+    "quadriljoen",
+    "quadriljard",
+    "quintiljoen",
+    "quintiljard",
+    "sextiljoen",
 ];
 /// How a cardinal's ending changes before the "e" of the ordinal; the first that fits.
 const ORDINAL_STEMS: [(&str, &str); 18] = [

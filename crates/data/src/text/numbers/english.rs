@@ -6,14 +6,43 @@ use super::{Form, Money, Noun, Numerals, triplets};
 pub struct English;
 
 const ONES: [&str; 20] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
 ];
 const TENS: [&str; 10] =
     ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 const SCALES: [&str; 13] = [
-    "", "thousand", "million", "billion", "trillion", "quadrillion", "quintillion", "sextillion",
-    "septillion", "octillion", "nonillion", "decillion", "undecillion",
+    "",
+    "thousand",
+    "million",
+    "billion",
+    "trillion",
+    "quadrillion",
+    "quintillion",
+    "sextillion",
+    "septillion",
+    "octillion",
+    "nonillion",
+    "decillion",
+    "undecillion",
 ];
 const IRREGULAR_ORDINALS: [(&str, &str); 7] = [
     ("one", "first"),
@@ -112,7 +141,10 @@ mod tests {
     #[test]
     fn cardinals() {
         let say = |n| English.cardinal(n, Form::Alone).unwrap();
-        assert_eq!(say(1_234_567), "one million, two hundred and thirty-four thousand, five hundred and sixty-seven");
+        assert_eq!(
+            say(1_234_567),
+            "one million, two hundred and thirty-four thousand, five hundred and sixty-seven"
+        );
         assert_eq!(say(1_000_001), "one million and one");
         assert_eq!(say(1_001_000), "one million, one thousand");
         assert_eq!(say(110), "one hundred and ten");

@@ -10,11 +10,31 @@ const ONES: [&str; 20] = [
     "treize", "quatorze", "quinze", "seize", "dix-sept", "dix-huit", "dix-neuf",
 ];
 const TENS: [&str; 10] = [
-    "", "", "vingt", "trente", "quarante", "cinquante", "soixante", "soixante", "quatre-vingt", "quatre-vingt",
+    "",
+    "",
+    "vingt",
+    "trente",
+    "quarante",
+    "cinquante",
+    "soixante",
+    "soixante",
+    "quatre-vingt",
+    "quatre-vingt",
 ];
 const SCALES: [&str; 13] = [
-    "", "mille", "million", "milliard", "billion", "billiard", "trillion", "trilliard", "quadrillion",
-    "quadrilliard", "quintillion", "quintilliard", "sextillion",
+    "",
+    "mille",
+    "million",
+    "milliard",
+    "billion",
+    "billiard",
+    "trillion",
+    "trilliard",
+    "quadrillion",
+    "quadrilliard",
+    "quintillion",
+    "quintilliard",
+    "sextillion",
 ];
 
 /// `last` says that no number word follows, so that "quatre-vingts" and "cents" take their s.

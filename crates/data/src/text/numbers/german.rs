@@ -6,15 +6,43 @@ use super::{Form, Money, Noun, Numerals, triplets};
 pub struct German;
 
 const ONES: [&str; 20] = [
-    "null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf",
-    "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn",
+    "null",
+    "eins",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sieben",
+    "acht",
+    "neun",
+    "zehn",
+    "elf",
+    "zwölf",
+    "dreizehn",
+    "vierzehn",
+    "fünfzehn",
+    "sechzehn",
+    "siebzehn",
+    "achtzehn",
+    "neunzehn",
 ];
-const TENS: [&str; 10] = [
-    "", "", "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig",
-];
+const TENS: [&str; 10] =
+    ["", "", "zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"];
 const SCALES: [&str; 13] = [
-    "", "", "Million", "Milliarde", "Billion", "Billiarde", "Trillion", "Trilliarde", "Quadrillion",
-    "Quadrilliarde", "Quintillion", "Quintilliarde", "Sextillion",
+    "",
+    "",
+    "Million",
+    "Milliarde",
+    "Billion",
+    "Billiarde",
+    "Trillion",
+    "Trilliarde",
+    "Quadrillion",
+    "Quadrilliarde",
+    "Quintillion",
+    "Quintilliarde",
+    "Sextillion",
 ];
 /// How a cardinal's ending changes before the "te" of the ordinal; the first that fits.
 const ORDINAL_STEMS: [(&str, &str); 11] = [
@@ -85,9 +113,7 @@ fn without_s(said: String) -> String {
 
 /// "dritte" without its "e": the stem that takes the endings of an adjective.
 pub fn ordinal_stem(n: u128) -> Option<String> {
-    upstream::ordinal_from(German.cardinal(n, Form::Alone)?)
-        .strip_suffix('e')
-        .map(str::to_owned)
+    upstream::ordinal_from(German.cardinal(n, Form::Alone)?).strip_suffix('e').map(str::to_owned)
 }
 
 /// A year between 1100 and 1999 by its hundreds: "neunzehnhundertneunundneunzig".

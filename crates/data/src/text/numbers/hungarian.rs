@@ -5,8 +5,7 @@ use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit};
 /// The number words of Hungarian.
 pub struct Hungarian;
 
-const ONES: [&str; 10] =
-    ["nulla", "egy", "kettő", "három", "négy", "öt", "hat", "hét", "nyolc", "kilenc"];
+const ONES: [&str; 10] = ["nulla", "egy", "kettő", "három", "négy", "öt", "hat", "hét", "nyolc", "kilenc"];
 /// Tens alone and before ones.
 const TENS: [(&str, &str); 10] = [
     ("", ""),
@@ -21,8 +20,19 @@ const TENS: [(&str, &str); 10] = [
     ("kilencven", "kilencven"),
 ];
 const SCALES: [&str; 13] = [
-    "", "ezer", "millió", "milliárd", "billió", "billiárd", "trillió", "trilliárd", "quadrillió", "quadrilliárd",
-    "quintillió", "quintilliárd", "sextillió",
+    "",
+    "ezer",
+    "millió",
+    "milliárd",
+    "billió",
+    "billiárd",
+    "trillió",
+    "trilliárd",
+    "quadrillió",
+    "quadrilliárd",
+    "quintillió",
+    "quintilliárd",
+    "sextillió",
 ];
 /// Fractional stems; with "ik" they are ordinals.
 const STEMS: [(&str, &str); 21] = [

@@ -6,20 +6,65 @@ use super::{Form, Money, Noun, Numerals};
 pub struct Italian;
 
 const ONES: [&str; 20] = [
-    "zero", "uno", "due", "tre", "quattro", "cinque", "sei", "sette", "otto", "nove", "dieci", "undici",
-    "dodici", "tredici", "quattordici", "quindici", "sedici", "diciassette", "diciotto", "diciannove",
+    "zero",
+    "uno",
+    "due",
+    "tre",
+    "quattro",
+    "cinque",
+    "sei",
+    "sette",
+    "otto",
+    "nove",
+    "dieci",
+    "undici",
+    "dodici",
+    "tredici",
+    "quattordici",
+    "quindici",
+    "sedici",
+    "diciassette",
+    "diciotto",
+    "diciannove",
 ];
-const TENS: [&str; 10] = [
-    "", "", "venti", "trenta", "quaranta", "cinquanta", "sessanta", "settanta", "ottanta", "novanta",
-];
+const TENS: [&str; 10] =
+    ["", "", "venti", "trenta", "quaranta", "cinquanta", "sessanta", "settanta", "ottanta", "novanta"];
 const ORDINALS: [&str; 20] = [
-    "zero", "primo", "secondo", "terzo", "quarto", "quinto", "sesto", "settimo", "ottavo", "nono", "decimo",
-    "undicesimo", "dodicesimo", "tredicesimo", "quattordicesimo", "quindicesimo", "sedicesimo",
-    "diciassettesimo", "diciottesimo", "diciannovesimo",
+    "zero",
+    "primo",
+    "secondo",
+    "terzo",
+    "quarto",
+    "quinto",
+    "sesto",
+    "settimo",
+    "ottavo",
+    "nono",
+    "decimo",
+    "undicesimo",
+    "dodicesimo",
+    "tredicesimo",
+    "quattordicesimo",
+    "quindicesimo",
+    "sedicesimo",
+    "diciassettesimo",
+    "diciottesimo",
+    "diciannovesimo",
 ];
 const SCALES: [&str; 13] = [
-    "", "", "milione", "miliardo", "bilione", "biliardo", "trilione", "triliardo", "quadrilione", "quadriliardo",
-    "quintilione", "quintiliardo", "sestilione",
+    "",
+    "",
+    "milione",
+    "miliardo",
+    "bilione",
+    "biliardo",
+    "trilione",
+    "triliardo",
+    "quadrilione",
+    "quadriliardo",
+    "quintilione",
+    "quintiliardo",
+    "sestilione",
 ];
 
 /// Vowels that meet between tens and ones: "ventuno", "trentotto".

@@ -139,10 +139,8 @@ pub fn currency(
 
 /// Every digit as a number of its own: telephone numbers, fractions, and numbers past the last scale word.
 pub fn digit_by_digit<N: Numerals + ?Sized>(words: &N, digits: &str) -> Option<String> {
-    let said: Option<Vec<String>> = digits
-        .chars()
-        .map(|c| c.to_digit(10).and_then(|d| words.cardinal(d.into(), Form::Alone)))
-        .collect();
+    let said: Option<Vec<String>> =
+        digits.chars().map(|c| c.to_digit(10).and_then(|d| words.cardinal(d.into(), Form::Alone))).collect();
     Some(said?.join(" "))
 }
 
@@ -195,8 +193,7 @@ fn west_slavic_plural(n: u128) -> Plural {
 mod tests {
     use super::*;
 
-    const CODES: [&str; 13] =
-        ["ar", "cs", "de", "en", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"];
+    const CODES: [&str; 13] = ["ar", "cs", "de", "en", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"];
 
     #[test]
     fn every_language_says_every_u64() {

@@ -84,12 +84,7 @@ pub struct Money {
 }
 
 /// `integer.fraction` of a currency in words.
-pub(super) fn say(
-    words: &dyn Numerals,
-    integer: &str,
-    fraction: &str,
-    currency: Currency,
-) -> Option<String> {
+pub(super) fn say(words: &dyn Numerals, integer: &str, fraction: &str, currency: Currency) -> Option<String> {
     let (mut units, cents) = hundredths(integer, fraction)?;
     let cents = if cents == 100 {
         units = units.checked_add(1)?;

@@ -10,15 +10,40 @@ use super::{Form, Money, Noun, Numerals};
 pub struct Portuguese;
 
 const ONES: [&str; 20] = [
-    "zero", "um", "dois", "três", "quatro", "cinco", "seis", "sete", "oito", "nove", "dez", "onze", "doze",
-    "treze", "catorze", "quinze", "dezasseis", "dezassete", "dezoito", "dezanove",
+    "zero",
+    "um",
+    "dois",
+    "três",
+    "quatro",
+    "cinco",
+    "seis",
+    "sete",
+    "oito",
+    "nove",
+    "dez",
+    "onze",
+    "doze",
+    "treze",
+    "catorze",
+    "quinze",
+    "dezasseis",
+    "dezassete",
+    "dezoito",
+    "dezanove",
 ];
-const TENS: [&str; 10] = [
-    "", "", "vinte", "trinta", "quarenta", "cinquenta", "sessenta", "setenta", "oitenta", "noventa",
-];
+const TENS: [&str; 10] =
+    ["", "", "vinte", "trinta", "quarenta", "cinquenta", "sessenta", "setenta", "oitenta", "noventa"];
 const HUNDREDS: [&str; 10] = [
-    "", "cento", "duzentos", "trezentos", "quatrocentos", "quinhentos", "seiscentos", "setecentos",
-    "oitocentos", "novecentos",
+    "",
+    "cento",
+    "duzentos",
+    "trezentos",
+    "quatrocentos",
+    "quinhentos",
+    "seiscentos",
+    "setecentos",
+    "oitocentos",
+    "novecentos",
 ];
 /// Powers of a million; between them stand thousands.
 const SCALES: [(&str, &str); 5] = [
@@ -31,12 +56,28 @@ const SCALES: [(&str, &str); 5] = [
 const ORDINALS: [[&str; 10]; 3] = [
     ["", "primeiro", "segundo", "terceiro", "quarto", "quinto", "sexto", "sétimo", "oitavo", "nono"],
     [
-        "", "décimo", "vigésimo", "trigésimo", "quadragésimo", "quinquagésimo", "sexagésimo", "septuagésimo",
-        "octogésimo", "nonagésimo",
+        "",
+        "décimo",
+        "vigésimo",
+        "trigésimo",
+        "quadragésimo",
+        "quinquagésimo",
+        "sexagésimo",
+        "septuagésimo",
+        "octogésimo",
+        "nonagésimo",
     ],
     [
-        "", "centésimo", "ducentésimo", "tricentésimo", "quadrigentésimo", "quingentésimo", "seiscentésimo",
-        "septigentésimo", "octigentésimo", "nongentésimo",
+        "",
+        "centésimo",
+        "ducentésimo",
+        "tricentésimo",
+        "quadrigentésimo",
+        "quingentésimo",
+        "seiscentésimo",
+        "septigentésimo",
+        "octigentésimo",
+        "nongentésimo",
     ],
 ];
 const ORDINAL_SCALES: [&str; 6] =
@@ -140,7 +181,8 @@ impl Numerals for Portuguese {
         if form != Form::Feminine {
             return Some(said);
         }
-        let words = said.split(' ').map(|word| word.strip_suffix('o').map_or(word.into(), |s| format!("{s}a")));
+        let words =
+            said.split(' ').map(|word| word.strip_suffix('o').map_or(word.into(), |s| format!("{s}a")));
         Some(words.collect::<Vec<String>>().join(" "))
     }
 

@@ -6,17 +6,50 @@ use super::{Form, Money, Noun, Numerals};
 pub struct Spanish;
 
 const ONES: [&str; 30] = [
-    "cero", "uno", "dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nueve", "diez", "once",
-    "doce", "trece", "catorce", "quince", "dieciséis", "diecisiete", "dieciocho", "diecinueve", "veinte",
-    "veintiuno", "veintidós", "veintitrés", "veinticuatro", "veinticinco", "veintiséis", "veintisiete",
-    "veintiocho", "veintinueve",
+    "cero",
+    "uno",
+    "dos",
+    "tres",
+    "cuatro",
+    "cinco",
+    "seis",
+    "siete",
+    "ocho",
+    "nueve",
+    "diez",
+    "once",
+    "doce",
+    "trece",
+    "catorce",
+    "quince",
+    "dieciséis",
+    "diecisiete",
+    "dieciocho",
+    "diecinueve",
+    "veinte",
+    "veintiuno",
+    "veintidós",
+    "veintitrés",
+    "veinticuatro",
+    "veinticinco",
+    "veintiséis",
+    "veintisiete",
+    "veintiocho",
+    "veintinueve",
 ];
-const TENS: [&str; 10] = [
-    "", "", "", "treinta", "cuarenta", "cincuenta", "sesenta", "setenta", "ochenta", "noventa",
-];
+const TENS: [&str; 10] =
+    ["", "", "", "treinta", "cuarenta", "cincuenta", "sesenta", "setenta", "ochenta", "noventa"];
 const HUNDREDS: [&str; 10] = [
-    "", "ciento", "doscientos", "trescientos", "cuatrocientos", "quinientos", "seiscientos", "setecientos",
-    "ochocientos", "novecientos",
+    "",
+    "ciento",
+    "doscientos",
+    "trescientos",
+    "cuatrocientos",
+    "quinientos",
+    "seiscientos",
+    "setecientos",
+    "ochocientos",
+    "novecientos",
 ];
 /// Powers of a million; between them stand thousands.
 const SCALES: [(&str, &str); 5] = [
@@ -27,20 +60,43 @@ const SCALES: [(&str, &str); 5] = [
     ("cuatrillón", "cuatrillones"),
 ];
 
-const ORDINAL_ONES: [&str; 10] = [
-    "", "primero", "segundo", "tercero", "cuarto", "quinto", "sexto", "séptimo", "octavo", "noveno",
-];
+const ORDINAL_ONES: [&str; 10] =
+    ["", "primero", "segundo", "tercero", "cuarto", "quinto", "sexto", "séptimo", "octavo", "noveno"];
 const ORDINAL_TEENS: [&str; 10] = [
-    "décimo", "undécimo", "duodécimo", "decimotercero", "decimocuarto", "decimoquinto", "decimosexto",
-    "decimoséptimo", "decimoctavo", "decimonoveno",
+    "décimo",
+    "undécimo",
+    "duodécimo",
+    "decimotercero",
+    "decimocuarto",
+    "decimoquinto",
+    "decimosexto",
+    "decimoséptimo",
+    "decimoctavo",
+    "decimonoveno",
 ];
 const ORDINAL_TENS: [&str; 10] = [
-    "", "", "vigésimo", "trigésimo", "cuadragésimo", "quincuagésimo", "sexagésimo", "septuagésimo",
-    "octogésimo", "nonagésimo",
+    "",
+    "",
+    "vigésimo",
+    "trigésimo",
+    "cuadragésimo",
+    "quincuagésimo",
+    "sexagésimo",
+    "septuagésimo",
+    "octogésimo",
+    "nonagésimo",
 ];
 const ORDINAL_HUNDREDS: [&str; 10] = [
-    "", "centésimo", "ducentésimo", "tricentésimo", "cuadringentésimo", "quingentésimo", "sexcentésimo",
-    "septingentésimo", "octingentésimo", "noningentésimo",
+    "",
+    "centésimo",
+    "ducentésimo",
+    "tricentésimo",
+    "cuadringentésimo",
+    "quingentésimo",
+    "sexcentésimo",
+    "septingentésimo",
+    "octingentésimo",
+    "noningentésimo",
 ];
 
 fn below_hundred(n: usize) -> String {
@@ -71,11 +127,13 @@ fn agree(words: String, form: Form) -> String {
                 None => words,
             }
         }
-        Form::Masculine | Form::Neuter => match (words.strip_suffix("veintiuno"), words.strip_suffix("uno")) {
-            (Some(stem), _) => format!("{stem}veintiún"),
-            (None, Some(stem)) => format!("{stem}un"),
-            (None, None) => words,
-        },
+        Form::Masculine | Form::Neuter => {
+            match (words.strip_suffix("veintiuno"), words.strip_suffix("uno")) {
+                (Some(stem), _) => format!("{stem}veintiún"),
+                (None, Some(stem)) => format!("{stem}un"),
+                (None, None) => words,
+            }
+        }
     }
 }
 
@@ -114,7 +172,11 @@ fn by_millions(n: u128, group: impl Fn(usize, bool) -> String) -> Option<String>
 }
 
 fn feminine(ordinal: &str) -> String {
-    ordinal.split(' ').map(|word| word.strip_suffix('o').map_or(word.into(), |stem| format!("{stem}a"))).collect::<Vec<_>>().join(" ")
+    ordinal
+        .split(' ')
+        .map(|word| word.strip_suffix('o').map_or(word.into(), |stem| format!("{stem}a")))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 impl Numerals for Spanish {
@@ -179,15 +241,32 @@ pub(in crate::text) mod upstream {
     const STEMS: [&str; 11] =
         ["", "primer", "segund", "tercer", "cuart", "quint", "sext", "séptim", "octav", "noven", "décim"];
     const TENS: [&str; 11] = [
-        "", "décim", "vigésim", "trigésim", "quadragésim", "quincuagésim", "sexagésim", "septuagésim",
-        "octogésim", "nonagésim", "centésim",
+        "",
+        "décim",
+        "vigésim",
+        "trigésim",
+        "quadragésim",
+        "quincuagésim",
+        "sexagésim",
+        "septuagésim",
+        "octogésim",
+        "nonagésim",
+        "centésim",
     ];
     const HUNDREDS: [&str; 11] = [
-        "", "centésim", "ducentésim", "tricentésim", "cuadrigentésim", "quingentésim", "sexcentésim",
-        "septigentésim", "octigentésim", "noningentésim", "milésim",
+        "",
+        "centésim",
+        "ducentésim",
+        "tricentésim",
+        "cuadrigentésim",
+        "quingentésim",
+        "sexcentésim",
+        "septigentésim",
+        "octigentésim",
+        "noningentésim",
+        "milésim",
     ];
-    const THOUSANDS: [&str; 6] =
-        ["", "milésim", "millonésim", "billonésim", "trillonésim", "cuadrillonésim"];
+    const THOUSANDS: [&str; 6] = ["", "milésim", "millonésim", "billonésim", "trillonésim", "cuadrillonésim"];
 
     /// No apocope anywhere: "veintiuno mil".
     pub fn cardinal(n: u128) -> Option<String> {

@@ -5,10 +5,8 @@ use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets};
 /// The number words of Turkish.
 pub struct Turkish;
 
-const ONES: [&str; 10] =
-    ["sıfır", "bir", "iki", "üç", "dört", "beş", "altı", "yedi", "sekiz", "dokuz"];
-const TENS: [&str; 10] =
-    ["", "on", "yirmi", "otuz", "kırk", "elli", "altmış", "yetmiş", "seksen", "doksan"];
+const ONES: [&str; 10] = ["sıfır", "bir", "iki", "üç", "dört", "beş", "altı", "yedi", "sekiz", "dokuz"];
+const TENS: [&str; 10] = ["", "on", "yirmi", "otuz", "kırk", "elli", "altmış", "yetmiş", "seksen", "doksan"];
 const SCALES: [&str; 7] = ["", "bin", "milyon", "milyar", "trilyon", "katrilyon", "kentilyon"];
 /// The ordinal of every word that can end a number.
 const ORDINALS: [(&str, &str); 26] = [
