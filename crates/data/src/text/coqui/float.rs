@@ -21,9 +21,14 @@ impl Float {
 
     /// Shortest decimal digits that give the number back, and the power of ten of the first.
     fn shortest(self) -> (String, i32) {
-        let text = format!("{:e}", self.0);
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        (digits.replace('.', ""), exponent.parse().unwrap_or(0))
+        let split = |text: &str| {
+            let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
+            (digits.replace('.', ""), exponent.parse().unwrap_or(0))
+        };
+        let (digits, exponent) = split(&format!("{:e}", self.0));
+        // Of two spellings of that length Python takes the nearer, and the even one of two equally near.
+        let nearest = format!("{:.*e}", digits.len() - 1, self.0);
+        if nearest.parse() == Ok(self.0) { split(&nearest) } else { (digits, exponent) }
     }
 
     /// The digits on both sides of the point of `str(value)`; `None` where Python writes an exponent.
@@ -104,6 +109,7 @@ mod tests {
         assert_eq!(sides("0.00001"), None);
         assert_eq!(sides("10000000000000000.5"), None);
         assert_eq!(sides("1000000.25"), Some((1_000_000, "25".into())));
+        assert_eq!(sides("80101021200118.13"), Some((80_101_021_200_118, "12".into())));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(super) fn decimal(value: Float, language: &str) -> Option<String> {
         }
         "it" => {
             let (integer, fraction) = value.sides()?;
-            digits(integer, "virgola", &fraction, language)
+            digits(integer, "virgola", &fraction, language).map(italian::upstream::decimal)
         }
         _ if value.is_integer() => cardinal(value.integer()?, language),
         "de" => digits(value.integer()?, "Komma", &value.fraction_digits()?, language),

@@ -223,7 +223,16 @@ pub(in crate::text) mod upstream {
                 }
             }
         };
-        Some(said.split(' ').map(toggle_accent).collect::<Vec<_>>().join(" "))
+        Some(toggle_accents(&said))
+    }
+
+    /// One more level around the words of a decimal.
+    pub fn decimal(said: String) -> String {
+        toggle_accents(&said)
+    }
+
+    fn toggle_accents(said: &str) -> String {
+        said.split(' ').map(toggle_accent).collect::<Vec<_>>().join(" ")
     }
 
     fn behind(n: u128) -> Option<String> {
