@@ -9,6 +9,8 @@ mod audio;
 mod broken_audio;
 #[path = "data/check.rs"]
 mod check;
+#[path = "data/coqui_goldens.rs"]
+mod coqui_goldens;
 #[path = "data/dataset.rs"]
 mod dataset;
 #[path = "data/mel_goldens.rs"]
@@ -19,3 +21,5 @@ mod persian;
 mod text;
 #[path = "data/text_table.rs"]
 mod text_table;
+#[path = "data/tokenizer.rs"]
+mod tokenizer;

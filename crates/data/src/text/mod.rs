@@ -6,7 +6,9 @@
 //! [`languages`], its letters in [`alphabet`].
 
 mod alphabet;
+pub mod coqui;
 pub mod english;
+pub mod languages;
 pub mod normalize;
 pub mod numbers;
 pub mod persian;
@@ -61,6 +63,9 @@ pub enum TextError {
     /// The language code is none.
     #[error("{0:?} is no language code; use two or three letters like \"en\", \"fa\", \"zh-cn\"")]
     BadLanguage(String),
+    /// Coqui's cleaner cannot read this.
+    #[error(transparent)]
+    Coqui(#[from] coqui::CoquiError),
     /// The language has no rules for numbers, and the text has digits.
     #[error(
         "no rules are known for reading numbers in {language:?}, and the text has {number:?}; \
@@ -95,7 +100,7 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
         return Err(TextError::BadLanguage(language.to_owned()));
     }
     match cleaner {
-        Cleaner::Coqui => Ok(String::new()),
+        Cleaner::Coqui => Ok(coqui::clean(text, &code)?),
         Cleaner::Default => match code.as_str() {
             "en" => Ok(english::clean(text)),
             "fa" => Ok(persian::clean(text)),

@@ -96,12 +96,12 @@ where
         if !tokenizer.languages.contains_key(&code) {
             coverage.missing_languages.insert(code.clone());
         }
-        let cut = text::clean(text.as_ref(), &code, cleaner)
-            .map_err(|error| error.to_string())
-            .and_then(|cleaned| match tokenizer.pieces_of(&spaced(&cleaned)) {
+        let cut = text::clean(text.as_ref(), &code, cleaner).map_err(|error| error.to_string()).and_then(
+            |cleaned| match tokenizer.pieces_of(&spaced(&cleaned)) {
                 Ok((pieces, _)) => Ok((cleaned, pieces.len() + 1)),
                 Err(error) => Err(error.to_string()),
-            });
+            },
+        );
         let (cleaned, tokens) = match cut {
             Ok(cut) => cut,
             Err(reason) => {

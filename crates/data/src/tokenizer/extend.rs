@@ -90,7 +90,8 @@ where
     let language = text::canonical(&options.language);
     let (new, old): (Vec<_>, Vec<_>) =
         texts.into_iter().partition(|(code, _)| text::canonical(code.as_ref()) == language);
-    let counts = WordCounts::of(new.iter().map(|(code, text)| (code.as_ref(), text.as_ref())), options.cleaner)?;
+    let counts =
+        WordCounts::of(new.iter().map(|(code, text)| (code.as_ref(), text.as_ref())), options.cleaner)?;
     if counts.words.is_empty() {
         return Err(TokenizerError::NoText(Some(language)));
     }
@@ -141,7 +142,8 @@ where
     }
     let extended = Tokenizer::new(vocabulary)?;
 
-    let numbered = || (1..).zip(&new).map(|(n, (_, text)): (u64, _)| (n.to_string(), language.as_str(), text.as_ref()));
+    let numbered =
+        || (1..).zip(&new).map(|(n, (_, text)): (u64, _)| (n.to_string(), language.as_str(), text.as_ref()));
     let report = ExtendReport {
         language_id: extended.language_id(&language).unwrap_or_default(),
         first_id,

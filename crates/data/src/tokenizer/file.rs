@@ -219,7 +219,9 @@ impl Vocabulary {
                 return Err(format!("the piece of id {id} is empty"));
             }
             if *id > LARGEST_ID {
-                return Err(format!("the id of {piece:?} is {id}; the largest that makes sense is {LARGEST_ID}"));
+                return Err(format!(
+                    "the id of {piece:?} is {id}; the largest that makes sense is {LARGEST_ID}"
+                ));
             }
             if ids.insert(piece.clone(), *id).is_some() {
                 return Err(format!("the piece {piece:?} stands there twice"));
@@ -232,7 +234,10 @@ impl Vocabulary {
             let id = ids.get(&added.content);
             if id != Some(&added.id) {
                 let listed = id.map_or("none".to_owned(), u32::to_string);
-                return Err(format!("{:?} has id {} as an added token and {listed} as a piece", added.content, added.id));
+                return Err(format!(
+                    "{:?} has id {} as an added token and {listed} as a piece",
+                    added.content, added.id
+                ));
             }
         }
         for wanted in ["[STOP]", "[UNK]", "[SPACE]", "[START]"] {
@@ -243,7 +248,9 @@ impl Vocabulary {
         for (a, b) in &self.merges {
             for piece in [a.clone(), b.clone(), format!("{a}{b}")] {
                 if !ids.contains_key(&piece) {
-                    return Err(format!("the merge of {a:?} and {b:?} needs the piece {piece:?}, which is missing"));
+                    return Err(format!(
+                        "the merge of {a:?} and {b:?} needs the piece {piece:?}, which is missing"
+                    ));
                 }
             }
         }
@@ -253,6 +260,14 @@ impl Vocabulary {
     /// The largest id plus one: the rows of a model's text embedding.
     pub fn size(&self) -> usize {
         self.pieces.last().map_or(0, |(_, id)| *id as usize + 1)
+    }
+
+    /// The piece of an id.
+    pub fn name(&self, id: u32) -> &str {
+        match self.pieces.binary_search_by_key(&id, |(_, id)| *id) {
+            Ok(at) => &self.pieces[at].0,
+            Err(_) => "",
+        }
     }
 
     /// Adds a new piece behind all others and returns its id.

@@ -26,11 +26,6 @@ impl Pieces {
         self.numbers.insert(name.to_owned(), number);
         number
     }
-
-    /// Whether there is such a piece.
-    pub fn has(&self, name: &str) -> bool {
-        self.numbers.contains_key(name)
-    }
 }
 
 type Pair = (u32, u32);

@@ -71,7 +71,9 @@ pub enum TokenizerError {
     #[error("there is no text{} to learn from", .0.as_ref().map(|l| format!(" in language {l:?}")).unwrap_or_default())]
     NoText(Option<String>),
     /// Every character must have a token, and there are more of them than tokens were asked for.
-    #[error("a vocabulary of {asked} tokens was asked for, but characters and special tokens alone are {needed}")]
+    #[error(
+        "a vocabulary of {asked} tokens was asked for, but characters and special tokens alone are {needed}"
+    )]
     TooSmall {
         /// The size asked for.
         asked: usize,
@@ -157,11 +159,14 @@ impl Tokenizer {
 
     /// Pieces and ids of a text in which spaces are `[SPACE]` already.
     fn pieces_of(&self, text: &str) -> Result<(Vec<String>, Vec<i32>), TokenizerError> {
-        let encoding =
-            self.engine.encode_fast(text, false).map_err(|error| TokenizerError::Engine(error.to_string()))?;
-        // Ids are at most a million: checked when the file was read.
-        let ids = encoding.get_ids().iter().map(|&id| id as i32).collect();
-        Ok((encoding.get_tokens().to_vec(), ids))
+        let encoding = self
+            .engine
+            .encode_fast(text, false)
+            .map_err(|error| TokenizerError::Engine(error.to_string()))?;
+        // `encode_fast` gives ids only; their names are ours to look up. Ids are at most a million: checked
+        // when the file was read.
+        let pieces = encoding.get_ids().iter().map(|&id| self.vocabulary.name(id).to_owned()).collect();
+        Ok((pieces, encoding.get_ids().iter().map(|&id| id as i32).collect()))
     }
 
     /// Characters without a token, each once, in order. Exact: BPE starts from single characters, so a
@@ -253,14 +258,19 @@ fn single(piece: &str) -> Option<char> {
 /// `[fa]` -> `fa`, `[zh-cn]` -> `zh-cn`; none for `[STOP]` and pieces.
 fn language_of(token: &str) -> Option<&str> {
     let code = token.strip_prefix('[')?.strip_suffix(']')?;
-    let letters = code.split('-').all(|part| (2..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase()));
+    let letters = code
+        .split('-')
+        .all(|part| (2..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase()));
     letters.then_some(code)
 }
 
 fn engine(vocabulary: &Vocabulary) -> tokenizers::Result<tokenizers::Tokenizer> {
     let pieces: std::collections::HashMap<String, u32> = vocabulary.pieces.iter().cloned().collect();
     let model = BPE::builder()
-        .vocab_and_merges(pieces.into_iter().collect::<tokenizers::models::bpe::Vocab>(), vocabulary.merges.clone())
+        .vocab_and_merges(
+            pieces.into_iter().collect::<tokenizers::models::bpe::Vocab>(),
+            vocabulary.merges.clone(),
+        )
         .unk_token("[UNK]".to_owned())
         .build()?;
     let mut engine = tokenizers::Tokenizer::new(model);

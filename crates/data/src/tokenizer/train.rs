@@ -48,7 +48,8 @@ where
     if counts.words.is_empty() {
         return Err(TokenizerError::NoText(None));
     }
-    let mut languages: BTreeSet<String> = options.languages.iter().map(|code| text::canonical(code)).collect();
+    let mut languages: BTreeSet<String> =
+        options.languages.iter().map(|code| text::canonical(code)).collect();
     languages.extend(counts.languages.iter().cloned());
     let mut characters = counts.characters();
     for language in &languages {
@@ -57,7 +58,9 @@ where
 
     let mut pieces = Pieces::default();
     let mut added = Vec::new();
-    for special in SPECIALS.into_iter().map(str::to_owned).chain(languages.iter().map(|code| format!("[{code}]"))) {
+    for special in
+        SPECIALS.into_iter().map(str::to_owned).chain(languages.iter().map(|code| format!("[{code}]")))
+    {
         added.push(Added::special(&special, pieces.number(&special)));
     }
     for character in characters {
@@ -70,7 +73,10 @@ where
     let words = counts
         .words
         .iter()
-        .map(|(word, &count)| Word { pieces: word.chars().map(|c| pieces.number(&c.to_string())).collect(), count })
+        .map(|(word, &count)| Word {
+            pieces: word.chars().map(|c| pieces.number(&c.to_string())).collect(),
+            count,
+        })
         .collect();
     let limits = Limits { room, min_frequency: options.min_frequency, admissible: &|_| true };
     let merges = learn(words, &mut pieces, &limits);
