@@ -5,6 +5,8 @@
 
 #[path = "cli/cache.rs"]
 mod cache;
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/edges.rs"]

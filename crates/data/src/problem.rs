@@ -40,6 +40,12 @@ pub enum ProblemKind {
     DuplicateId,
     /// Far more text than anyone could say in that time: transcript and sound do not belong together.
     TextTooLongForAudio,
+    /// Far less text than such a long sound holds: part of it is not written down.
+    TextTooShortForAudio,
+    /// The same sound, sample for sample, under another id.
+    DuplicateAudio,
+    /// The same sentence by the same speaker many times over.
+    RepeatedText,
     /// A stored record whose checksum does not fit.
     DamagedRecord,
 }

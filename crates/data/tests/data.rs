@@ -3,8 +3,12 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "data/audio.rs"]
+mod audio;
 #[path = "data/batches.rs"]
 mod batches;
+#[path = "data/broken_audio.rs"]
+mod broken_audio;
 #[path = "data/cache.rs"]
 mod cache;
 #[path = "data/cache_damage.rs"]
@@ -19,11 +23,27 @@ mod cache_kill;
 mod cache_prepare;
 #[path = "data/cache_runtime.rs"]
 mod cache_runtime;
+#[path = "data/check.rs"]
+mod check;
+#[path = "data/coqui_goldens.rs"]
+mod coqui_goldens;
+#[path = "data/dataset.rs"]
+mod dataset;
 #[path = "data/loader.rs"]
 mod loader;
+#[path = "data/mel_goldens.rs"]
+mod mel_goldens;
 #[path = "data/order.rs"]
 mod order;
+#[path = "data/persian.rs"]
+mod persian;
 #[path = "data/restores.rs"]
 mod restores;
 #[path = "data/synthetic.rs"]
 mod synthetic;
+#[path = "data/text.rs"]
+mod text;
+#[path = "data/text_table.rs"]
+mod text_table;
+#[path = "data/tokenizer.rs"]
+mod tokenizer;

@@ -1,1 +1,127 @@
 //! Text as written to text as spoken: a cleaner per language.
+//!
+//! Two families of cleaners: [`Cleaner::Default`] is ours and correct; [`Cleaner::Coqui`] repeats what the
+//! XTTS models were trained with, mistakes included, so that released weights see the text they know.
+//! Where does a new language go: its numbers in [`numbers`], its cleaner beside the others in
+//! [`languages`], its letters in [`alphabet`].
+
+mod alphabet;
+pub mod coqui;
+pub mod english;
+pub mod languages;
+pub mod normalize;
+pub mod numbers;
+pub mod persian;
+mod punctuation;
+pub(crate) mod rewrite;
+mod web;
+
+use std::fmt;
+use std::str::FromStr;
+
+use normalize::{Joiner, normalize};
+
+pub use alphabet::alphabet;
+
+/// Which family of cleaners prepares a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cleaner {
+    /// Ours: numbers, dates, units, abbreviations read correctly in each language.
+    #[default]
+    Default,
+    /// What Coqui's XTTS does, id by id, for its released models and vocabularies.
+    Coqui,
+}
+
+impl fmt::Display for Cleaner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cleaner::Default => "default",
+            Cleaner::Coqui => "coqui",
+        })
+    }
+}
+
+impl FromStr for Cleaner {
+    type Err = TextError;
+
+    fn from_str(name: &str) -> Result<Self, TextError> {
+        match name {
+            "default" => Ok(Cleaner::Default),
+            "coqui" => Ok(Cleaner::Coqui),
+            _ => Err(TextError::UnknownCleaner(name.to_owned())),
+        }
+    }
+}
+
+/// Why a text could not be cleaned.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// A cleaner of that name does not exist.
+    #[error("there is no cleaner {0:?}; use \"default\" or \"coqui\"")]
+    UnknownCleaner(String),
+    /// The language code is none.
+    #[error("{0:?} is no language code; use two or three letters like \"en\", \"fa\", \"zh-cn\"")]
+    BadLanguage(String),
+    /// Coqui's cleaner cannot read this.
+    #[error(transparent)]
+    Coqui(#[from] coqui::CoquiError),
+    /// The language has no rules for numbers, and the text has digits.
+    #[error(
+        "no rules are known for reading numbers in {language:?}, and the text has {number:?}; \
+         write it out in words"
+    )]
+    NoNumbers {
+        /// The language asked for.
+        language: String,
+        /// The first number in the text.
+        number: String,
+    },
+}
+
+/// The code a language is known by here: lower case, without region (`fa-IR` is `fa`), except Chinese,
+/// which XTTS calls `zh-cn`.
+pub fn canonical(language: &str) -> String {
+    let lower = language.trim().to_ascii_lowercase().replace('_', "-");
+    match lower.split('-').next() {
+        Some("zh" | "cmn") => "zh-cn".to_owned(),
+        Some("per" | "fas" | "prs") => "fa".to_owned(),
+        Some(base) => base.to_owned(),
+        None => lower,
+    }
+}
+
+/// Cleans `text` as `language` speaks it. With the default cleaner the result is a fixed point: cleaning
+/// it again changes nothing.
+pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, TextError> {
+    let code = canonical(language);
+    let letters = code.split('-').next().unwrap_or("");
+    if !(2..=3).contains(&letters.len()) || !letters.bytes().all(|b| b.is_ascii_lowercase()) {
+        return Err(TextError::BadLanguage(language.to_owned()));
+    }
+    match cleaner {
+        Cleaner::Coqui => Ok(coqui::clean(text, &code)?),
+        Cleaner::Default => match code.as_str() {
+            "en" => Ok(english::clean(text)),
+            "fa" => Ok(persian::clean(text)),
+            _ => basic(text, &code),
+        },
+    }
+}
+
+/// A language nobody has written rules for: letters and pauses are kept, digits are refused rather than
+/// passed on to a model that would make something up.
+fn basic(text: &str, language: &str) -> Result<String, TextError> {
+    let text = normalize(text, Joiner::Drop);
+    let number: String =
+        text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
+    if !number.is_empty() {
+        return Err(TextError::NoNumbers { language: language.to_owned(), number });
+    }
+    let spoken: String = text
+        .chars()
+        .map(|c| if normalize::is_letter(c) || " '-,.;:!?…—()،؛؟।。、".contains(c) { c } else { ' ' })
+        .collect();
+    let lower = normalize(&spoken.to_lowercase(), Joiner::Drop);
+    Ok(punctuation::tidy(&lower, &punctuation::LATIN))
+}

@@ -1,0 +1,76 @@
+//! The real ears and eyes: the decoder, the text cleaner and the tokenizer.
+
+use std::path::Path;
+
+use super::examine::{Examiner, Heard, Trouble, Understood};
+use crate::audio;
+use crate::problem::ProblemKind;
+use crate::text::{self, Cleaner};
+
+/// Quieter than the loudest moment by this much is silence at the ends of a clip.
+const SILENCE_BELOW_PEAK_DB: f32 = 40.0;
+
+/// Hears with the decoder that preparing uses, and reads with its cleaner.
+pub struct Senses {
+    cleaner: Cleaner,
+}
+
+impl Senses {
+    /// Reads texts with this cleaner.
+    pub fn new(cleaner: Cleaner) -> Self {
+        Senses { cleaner }
+    }
+}
+
+impl Examiner for Senses {
+    fn listen(&self, sound: &Path) -> Result<Heard, Trouble> {
+        let decoded = audio::decode(sound)
+            .map_err(|error| Trouble { kind: error.kind(), detail: error.to_string() })?;
+        let samples = &decoded.clip.samples;
+        let sample_rate = decoded.clip.sample_rate;
+        let sounding = audio::trim_silence(samples, sample_rate, SILENCE_BELOW_PEAK_DB, 0.0);
+        let power: f64 = samples.iter().map(|&sample| f64::from(sample).powi(2)).sum();
+        let count = samples.len().max(1) as f64;
+        let mut hash = blake3::Hasher::new();
+        hash.update(&sample_rate.to_le_bytes());
+        hash.update(bytemuck::cast_slice(samples));
+        Ok(Heard {
+            sample_rate,
+            seconds: decoded.clip.seconds(),
+            sounding_seconds: sounding.len() as f64 / f64::from(sample_rate.max(1)),
+            peak: decoded.peak,
+            rms: (power / count).sqrt() as f32,
+            clipped_share: decoded.clipped as f64 / count,
+            identity: *hash.finalize().as_bytes(),
+        })
+    }
+
+    fn read_text(&self, written: &str, language: &str) -> Result<Understood, Trouble> {
+        let cleaned = text::clean(written, language, self.cleaner)
+            .map_err(|error| Trouble { kind: ProblemKind::UnspeakableText, detail: error.to_string() })?;
+        let unknown = text::alphabet(language).map(|known| strangers(&cleaned, known)).unwrap_or_default();
+        Ok(Understood { cleaned, tokens: None, unknown })
+    }
+}
+
+/// Characters that are not among the known ones, each once, in order of appearance.
+fn strangers(text: &str, known: &str) -> Vec<char> {
+    let mut found = Vec::new();
+    for c in text.chars() {
+        if !known.contains(c) && !found.contains(&c) {
+            found.push(c);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_named_once() {
+        assert_eq!(strangers("aßb€ß", "ab"), ['ß', '€']);
+        assert_eq!(strangers("", "ab"), []);
+    }
+}

@@ -1,0 +1,193 @@
+//! The report as people read it in a terminal.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::report::{Report, Share, Spread, Verdict};
+use crate::problem::{Problem, ProblemKind, Severity};
+
+/// Speakers and languages that are listed before "and N more".
+const LISTED: usize = 10;
+
+/// A report to print, with so many problems of each kind.
+pub struct Summary<'a> {
+    /// What to print.
+    pub report: &'a Report,
+    /// How many problems of each kind are spelt out.
+    pub limit: usize,
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.report;
+        writeln!(f, "{}", printable(&report.corpus.why))?;
+        for note in &report.notes {
+            writeln!(f, "  {}", printable(note))?;
+        }
+        let Spread { total, min, median, max, .. } = report.seconds;
+        writeln!(f)?;
+        writeln!(
+            f,
+            "{} utterances, {}, {} speaker(s), {} language(s)",
+            report.corpus.utterances,
+            duration(total),
+            report.speakers.len(),
+            report.languages.len()
+        )?;
+        writeln!(f, "  seconds     min {min:.2}  median {median:.2}  max {max:.2}")?;
+        spread(f, "characters", report.text.characters, "")?;
+        let estimated = if report.text.tokens_estimated { " (estimated; --tokenizer counts)" } else { "" };
+        spread(f, "tokens", report.text.tokens, estimated)?;
+        let rates: Vec<String> =
+            report.sample_rates.iter().map(|(rate, n)| format!("{rate} Hz ({n})")).collect();
+        writeln!(f, "  rates       {}", rates.join(", "))?;
+        shares(f, "speakers", report.speakers.iter().map(|(name, share)| (name.as_str(), *share)).collect())?;
+        shares(
+            f,
+            "languages",
+            report.languages.iter().map(|(name, share)| (name.as_str(), *share)).collect(),
+        )?;
+        if !report.histogram.bins.is_empty() {
+            writeln!(f, "\ndurations")?;
+            for line in report.histogram.lines() {
+                writeln!(f, "{line}")?;
+            }
+        }
+        self.problems(f)?;
+        write!(f, "\n{}", self.verdict())
+    }
+}
+
+impl Summary<'_> {
+    fn problems(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.report;
+        if report.kinds.is_empty() {
+            return writeln!(f, "\nno problems");
+        }
+        let counts = report.counts();
+        writeln!(f, "\nproblems: {} error(s), {} warning(s)", counts.errors, counts.warnings)?;
+        for (&kind, count) in &report.kinds {
+            let mut parts = Vec::new();
+            if count.errors > 0 {
+                parts.push(format!("{} error(s)", count.errors));
+            }
+            if count.warnings > 0 {
+                parts.push(format!("{} warning(s)", count.warnings));
+            }
+            writeln!(f, "  {}: {}", name_of(kind), parts.join(", "))?;
+            // Errors first: where the list is cut, the worse ones must be on it.
+            let of =
+                |severity| report.problems.iter().filter(move |p| p.kind == kind && p.severity == severity);
+            let all = of(Severity::Error).chain(of(Severity::Warning));
+            for problem in all.take(self.limit) {
+                writeln!(f, "    {}", line_of(problem))?;
+            }
+            let more = (count.errors + count.warnings).saturating_sub(self.limit);
+            if more > 0 && self.limit > 0 {
+                writeln!(f, "    ... and {more} more (--limit shows more, --report writes all)")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last two lines: how much cannot be used, and whether that is too much.
+    pub fn verdict(&self) -> String {
+        let verdict = &self.report.verdict;
+        let &Verdict { failed, items, share, budget, usable_utterances, usable_seconds, passed } = verdict;
+        let usable = format!("{usable_utterances} utterances, {}", duration(usable_seconds));
+        let last = if passed {
+            format!("ready: {usable} to train on")
+        } else if usable_utterances == 0 {
+            "not ready: nothing to train on".to_owned()
+        } else {
+            format!("not ready: over the budget; {usable} would be left (--failure-budget allows more)")
+        };
+        let (share, budget) = (share * 100.0, budget * 100.0);
+        format!("{failed} of {items} items cannot be used: {share:.1} %, budget {budget:.1} %\n{last}\n")
+    }
+}
+
+fn spread(f: &mut fmt::Formatter<'_>, what: &str, spread: Spread, note: &str) -> fmt::Result {
+    let Spread { total, min, median, max, .. } = spread;
+    writeln!(f, "  {what:<10}  min {min:.0}  median {median:.0}  max {max:.0}  total {total:.0}{note}")
+}
+
+fn shares(f: &mut fmt::Formatter<'_>, what: &str, mut all: Vec<(&str, Share)>) -> fmt::Result {
+    // Largest first; names decide between equals, so that the list is always the same.
+    all.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds).then_with(|| a.0.cmp(b.0)));
+    let more = all.len().saturating_sub(LISTED);
+    for (at, (name, share)) in all.into_iter().take(LISTED).enumerate() {
+        let what = if at == 0 { what } else { "" };
+        writeln!(
+            f,
+            "  {what:<10}  {}: {} utterances, {}",
+            printable(name),
+            share.utterances,
+            duration(share.seconds)
+        )?;
+    }
+    if more > 0 {
+        writeln!(f, "  {:<10}  ... and {more} more", "")?;
+    }
+    Ok(())
+}
+
+/// `2.31 h`, `4 min 10 s`, `12.4 s`.
+fn duration(seconds: f64) -> String {
+    if seconds >= 3600.0 {
+        format!("{:.2} h", seconds / 3600.0)
+    } else if seconds >= 60.0 {
+        // Rounded once, or 119.7 s would be "1 min 60 s".
+        let whole = seconds.round() as u64;
+        format!("{} min {} s", whole / 60, whole % 60)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
+/// The name machines read, for people: without underscores.
+fn name_of(kind: ProblemKind) -> String {
+    match serde_json::to_value(kind) {
+        Ok(serde_json::Value::String(name)) => name.replace('_', " "),
+        _ => format!("{kind:?}"),
+    }
+}
+
+fn line_of(problem: &Problem) -> String {
+    let text = match problem.severity {
+        Severity::Error => problem.to_string(),
+        Severity::Warning => format!("warning: {problem}"),
+    };
+    printable(&text).into_owned()
+}
+
+/// Nothing from a corpus may steer the terminal.
+fn printable(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(duration(3.04), "3.0 s");
+        assert_eq!(duration(119.7), "2 min 0 s");
+        assert_eq!(duration(7200.0), "2.00 h");
+    }
+
+    #[test]
+    fn a_corpus_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+
+    #[test]
+    fn kinds_have_readable_names() {
+        assert_eq!(name_of(ProblemKind::TextTooLongForAudio), "text too long for audio");
+    }
+}

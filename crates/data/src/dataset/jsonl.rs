@@ -1,0 +1,194 @@
+//! A JSONL manifest: one object per line, with the keys that NeMo and its relatives use. A duration is
+//! compared with the sound when the corpus is checked.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::detect::Place;
+use super::metadata::{self, Entry, Line, Parsed, each_line, name, optional_name};
+use super::sounds;
+use super::{DatasetError, Draft, Reading};
+use crate::utterance::Origin;
+
+pub(super) const LOOKED_FOR: &str =
+    "a .jsonl, .ndjson or .json file with one object a line, with keys such as audio_filepath and text";
+
+const AUDIO: [&str; 10] = [
+    "audio_filepath",
+    "audio_file",
+    "audio_path",
+    "audio",
+    "wav_path",
+    "wav",
+    "file_name",
+    "filename",
+    "file",
+    "path",
+];
+const TEXT: [&str; 6] =
+    ["normalized_text", "text_normalized", "text", "sentence", "transcript", "transcription"];
+const SPEAKER: [&str; 5] = ["speaker", "speaker_name", "speaker_id", "spk", "client_id"];
+const LANGUAGE: [&str; 5] = ["lang", "language", "lang_id", "language_id", "locale"];
+const ID: [&str; 6] = ["id", "utt_id", "utterance_id", "utt", "uid", "key"];
+const SECONDS: [&str; 3] = ["duration", "duration_seconds", "audio_duration"];
+
+/// Whether a file's name is that of a manifest.
+pub(super) fn could_be(file: &Path) -> bool {
+    let extension = file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    ["jsonl", "ndjson", "json"].contains(&extension.as_str())
+}
+
+/// Most lines are objects that name a sound and a text.
+pub(super) fn fits(head: &[String]) -> bool {
+    let fitting = head
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Map<String, Value>>(line).ok())
+        .filter(|object| value(object, &AUDIO).is_some() && value(object, &TEXT).is_some())
+        .count();
+    !head.is_empty() && fitting * 2 > head.len()
+}
+
+/// The first of these keys that has a value.
+fn value<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a Value> {
+    keys.iter().filter_map(|&key| object.get(key)).find(|value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.trim().is_empty(),
+        _ => true,
+    })
+}
+
+/// A value that is text or a number, as text: speakers and ids are often numbers.
+fn string(object: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, String> {
+    match value(object, keys) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        // The datasets library stores the sound as an object with a path.
+        Some(Value::Object(inner)) if inner.get("path").is_some_and(Value::is_string) => {
+            string(inner, &["path"])
+        }
+        Some(_) => Err(format!("{} is neither text nor a number", keys.join("/"))),
+    }
+}
+
+fn number(object: &Map<String, Value>, keys: &[&str]) -> Result<Option<f64>, String> {
+    let number = match value(object, keys) {
+        None => return Ok(None),
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        Some(_) => None,
+    };
+    match number {
+        Some(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
+        _ => Err(format!("{} is not a number of seconds", keys[0])),
+    }
+}
+
+pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
+    each_line(bytes, file, |line, at| {
+        let object: Map<String, Value> =
+            serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
+        let written = string(&object, &AUDIO)?
+            .ok_or_else(|| format!("names no sound: none of the keys {} has a value", AUDIO.join(", ")))?;
+        let written = name("sound's path", &written)?;
+        let has_text = TEXT.iter().any(|&key| object.contains_key(key));
+        if !has_text {
+            return Err(format!("has no text: none of the keys {} is there", TEXT.join(", ")));
+        }
+        if let Some(offset) = number(&object, &["offset"])?.filter(|&offset| offset > 0.0) {
+            return Err(format!(
+                "the utterance starts {offset} s into a longer file; cut it out into a file of its own"
+            ));
+        }
+        let id = string(&object, &ID)?;
+        let entry = Entry {
+            id: match &id {
+                Some(id) => name("id", id)?.to_owned(),
+                None => sounds::without_extension(written).replace('\\', "/"),
+            },
+            audio: Some(written.to_owned()),
+            text: string(&object, &TEXT)?.unwrap_or_default(),
+            speaker: optional_name("speaker", string(&object, &SPEAKER)?.as_deref())?,
+            language: optional_name("language", string(&object, &LANGUAGE)?.as_deref())?,
+            seconds: number(&object, &SECONDS)?,
+            line: at,
+        };
+        Ok(Line::Entry(entry, object.len()))
+    })
+}
+
+pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
+    let bases = ["", "wavs", "audio", "clips"].map(|name| place.root.join(name));
+    let mut drafts = Vec::new();
+    let mut problems = Vec::new();
+    let mut there = 0;
+    for file in &place.files {
+        let parsed = parse(&metadata::load(file)?, file);
+        problems.extend(parsed.problems);
+        for entry in parsed.entries {
+            let (audio, found) = sounds::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id));
+            there += u64::from(found);
+            drafts.push(Draft {
+                id: sounds::relative_id(&place.root, entry.id),
+                audio,
+                text: entry.text,
+                speaker: entry.speaker,
+                language: entry.language,
+                seconds: entry.seconds,
+                origin: Origin { file: file.clone(), line: Some(entry.line) },
+            });
+        }
+    }
+    let why = format!(
+        "{} with one object a line, {there} of {} sounds found",
+        metadata::names(&place.files),
+        drafts.len()
+    );
+    let notes = match place.files.len() {
+        0 | 1 => Vec::new(),
+        _ => vec!["all these files are read as one corpus; name one of them to read it alone".to_owned()],
+    };
+    Ok(Reading { why, notes, drafts, problems })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(line: &str) -> Result<Entry, String> {
+        let mut parsed = parse(line.as_bytes(), Path::new("m.jsonl"));
+        match parsed.entries.pop() {
+            Some(entry) => Ok(entry),
+            None => Err(parsed.problems.pop().unwrap().detail),
+        }
+    }
+
+    #[test]
+    fn keys_of_several_tools_are_understood() {
+        let nemo = one(r#"{"audio_filepath":"a/b.wav","text":"x","duration":1.5,"speaker":7,"lang":"fa"}"#);
+        let nemo = nemo.unwrap();
+        assert_eq!((nemo.id.as_str(), nemo.audio.as_deref()), ("a/b", Some("a/b.wav")));
+        assert_eq!((nemo.speaker.as_deref(), nemo.seconds), (Some("7"), Some(1.5)));
+        let hugging = one(r#"{"id":"u1","audio":{"path":"c.flac","bytes":null},"sentence":"y","text":null}"#);
+        let hugging = hugging.unwrap();
+        assert_eq!((hugging.id.as_str(), hugging.text.as_str()), ("u1", "y"));
+    }
+
+    #[test]
+    fn every_reason_is_named() {
+        for (line, reason) in [
+            ("[1]", "not a JSON object"),
+            (r#"{"text":"x"}"#, "names no sound"),
+            (r#"{"audio":"a.wav"}"#, "has no text"),
+            (r#"{"audio":"a.wav","text":["x"]}"#, "neither text nor a number"),
+            (r#"{"audio":"a.wav","text":"x","duration":-1}"#, "not a number of seconds"),
+            (r#"{"audio":"a.wav","text":"x","offset":3.5}"#, "starts 3.5 s into"),
+            (r#"{"audio":"a\u0000.wav","text":"x"}"#, "U+0000"),
+        ] {
+            let said = one(line).unwrap_err();
+            assert!(said.contains(reason), "{line}: {said}");
+        }
+        assert_eq!(one(r#"{"audio":"a.wav","text":""}"#).unwrap().text, "", "empty is for the check to say");
+    }
+}

@@ -1,0 +1,159 @@
+//! Languages nobody named: codes made uniform, and a guess by script that is said aloud.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::Draft;
+use super::script::Script;
+use crate::text;
+
+/// A language held by fewer guessed utterances than this share is a foreign word on a line of its own.
+const STRAY: f64 = 0.02;
+
+/// `EN_us` -> `en`, `zh` -> `zh-cn`, `Persian` -> `fa`: codes as the text cleaners know them.
+pub(super) fn code(written: &str) -> String {
+    let code = text::canonical(written);
+    match code.as_str() {
+        "farsi" | "persian" => "fa".to_owned(),
+        "english" | "eng" => "en".to_owned(),
+        _ => code,
+    }
+}
+
+/// Gives every draft a language: its own, else `default`, else one guessed from its script. Returns
+/// what was guessed, in words.
+pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<String> {
+    let default = default.map(code).filter(|code| !code.is_empty());
+    for draft in drafts.iter_mut() {
+        draft.language = draft.language.take().map(|written| code(&written)).filter(|code| !code.is_empty());
+        if draft.language.is_none() {
+            draft.language.clone_from(&default);
+        }
+    }
+    let open: Vec<usize> = (0..drafts.len()).filter(|&i| drafts[i].language.is_none()).collect();
+    if open.is_empty() {
+        return None;
+    }
+    let scripts: Vec<Option<Script>> = open.par_iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
+    let arabic = arabic_or_persian(
+        open.iter()
+            .zip(&scripts)
+            .filter(|(_, script)| **script == Some(Script::Arabic))
+            .map(|(&i, _)| drafts[i].text.as_str()),
+    );
+    let kana = scripts.iter().filter(|script| **script == Some(Script::Kana)).count();
+    let han = scripts.iter().filter(|script| **script == Some(Script::Han)).count();
+    let language = |script| match script {
+        Script::Latin => "en",
+        Script::Cyrillic => "ru",
+        Script::Arabic => arabic,
+        Script::Devanagari => "hi",
+        Script::Hangul => "ko",
+        Script::Kana => "ja",
+        // Japanese sentences without kana occur in Japanese corpora.
+        Script::Han if kana > han => "ja",
+        Script::Han => "zh-cn",
+    };
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for &script in scripts.iter().flatten() {
+        *counts.entry(language(script)).or_default() += 1;
+    }
+    let most = counts.iter().max_by_key(|&(code, &n)| (n, std::cmp::Reverse(*code)));
+    let usual = most.map_or("en", |(&code, _)| code);
+    let stray = |code: &str| (counts.get(code).copied().unwrap_or(0) as f64) < STRAY * open.len() as f64;
+    let mut given: BTreeMap<&str, usize> = BTreeMap::new();
+    for (&i, script) in open.iter().zip(&scripts) {
+        let guess = script.map(language).filter(|code| !stray(code)).unwrap_or(usual);
+        *given.entry(guess).or_default() += 1;
+        drafts[i].language = Some(guess.to_owned());
+    }
+    let said: Vec<String> = given.iter().map(|(code, n)| format!("{code} for {n} utterances")).collect();
+    Some(format!("language: guessed from the script of the texts: {}; --language sets it", said.join(", ")))
+}
+
+/// Persian has four letters that Arabic lacks (about 4 % of a text), and its own kaf and yeh, unless it
+/// was typed on an Arabic keyboard.
+fn arabic_or_persian<'a>(texts: impl Iterator<Item = &'a str>) -> &'static str {
+    let (mut letters, mut persian_only, mut persian_forms, mut arabic_forms) = (0_usize, 0, 0, 0);
+    for c in texts.flat_map(str::chars) {
+        match c {
+            'پ' | 'چ' | 'ژ' | 'گ' => persian_only += 1,
+            '\u{6a9}' | '\u{6cc}' => persian_forms += 1,
+            '\u{643}' | '\u{64a}' | '\u{649}' | 'ة' => arabic_forms += 1,
+            _ => {}
+        }
+        letters += usize::from(Script::of(c) == Some(Script::Arabic));
+    }
+    if persian_only * 200 > letters || persian_forms > arabic_forms { "fa" } else { "ar" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::utterance::Origin;
+
+    fn draft(text: &str, language: Option<&str>) -> Draft {
+        Draft {
+            id: String::new(),
+            audio: "a.wav".into(),
+            text: text.to_owned(),
+            speaker: None,
+            language: language.map(str::to_owned),
+            seconds: None,
+            origin: Origin { file: "m".into(), line: None },
+        }
+    }
+
+    fn guessed(texts: &[&str]) -> Vec<String> {
+        let mut drafts: Vec<_> = texts.iter().map(|text| draft(text, None)).collect();
+        assert!(fill_in(&mut drafts, None).unwrap().contains("guessed"));
+        drafts.into_iter().map(|draft| draft.language.unwrap()).collect()
+    }
+
+    #[test]
+    fn codes_are_made_uniform() {
+        for (written, wanted) in [
+            ("EN_us", "en"),
+            ("fa-IR", "fa"),
+            ("zh", "zh-cn"),
+            ("zh-TW", "zh-tw"),
+            ("Farsi", "fa"),
+            ("de", "de"),
+        ] {
+            assert_eq!(code(written), wanted);
+        }
+    }
+
+    #[test]
+    fn persian_is_told_from_arabic() {
+        assert_eq!(guessed(&["سلام دنیا", "پدرم آمد"]), ["fa", "fa"]);
+        assert_eq!(guessed(&["ذهب الولد إلى المدرسة", "قرأت كتابا في البيت"]), ["ar", "ar"]);
+        // Typed with the Arabic yeh and kaf, as much of the Persian web is.
+        assert_eq!(guessed(&["كتاب هاي پدربزرگ من روي ميز است"]), ["fa"]);
+    }
+
+    #[test]
+    fn each_text_gets_the_language_of_its_script() {
+        assert_eq!(
+            guessed(&["hello", "Привет", "한국어", "東京へ", "行きます", "12"]),
+            ["en", "ru", "ko", "ja", "ja", "ja"]
+        );
+        assert_eq!(guessed(&["我们", "天气"]), ["zh-cn", "zh-cn"]);
+    }
+
+    #[test]
+    fn a_stray_foreign_line_belongs_to_the_corpus_it_stands_in() {
+        let mut texts = vec!["سلام دنیا"; 99];
+        texts.push("Windows");
+        assert!(guessed(&texts).iter().all(|code| code == "fa"));
+    }
+
+    #[test]
+    fn what_is_named_is_not_guessed() {
+        let mut drafts = [draft("سلام", Some("AR")), draft("hello", None)];
+        assert_eq!(fill_in(&mut drafts, Some("de-DE")), None);
+        assert_eq!(drafts[0].language.as_deref(), Some("ar"));
+        assert_eq!(drafts[1].language.as_deref(), Some("de"));
+    }
+}

@@ -1,0 +1,278 @@
+//! Finding sound files: by id in a folder, by a path as written, by walking a tree that may hold
+//! symbolic links to itself.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::problem::{Problem, ProblemKind, Severity};
+use crate::utterance::Origin;
+
+/// Extensions of sound files; where one id has several, the earlier wins. The last ones are not
+/// decoded, but a folder of them deserves a better answer than "no sounds here".
+const EXTENSIONS: [&str; 13] =
+    ["wav", "flac", "mp3", "ogg", "oga", "m4a", "mp4", "aac", "opus", "aiff", "aif", "webm", "wma"];
+
+/// Folders deeper than this are no corpus.
+const DEEPEST: usize = 16;
+
+/// How many files and folders are looked at before "nothing of that kind is here" is believed:
+/// someone will point the program at a home folder.
+const LOOK_AT: usize = 200_000;
+
+/// Place of a sound file's extension in the order of preference; `None` for anything else.
+pub(super) fn rank(path: &Path) -> Option<usize> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    EXTENSIONS.iter().position(|&known| known == extension)
+}
+
+/// A path as written, without the extension of a sound file: `wavs/a.b.wav` -> `wavs/a.b`.
+pub(super) fn without_extension(written: &str) -> &str {
+    match written.rsplit_once('.') {
+        Some((stem, _)) if !stem.is_empty() && rank(Path::new(written)).is_some() => stem,
+        _ => written,
+    }
+}
+
+/// An id made from a path: below the corpus' folder where it lies there, so that ids, and all that hangs
+/// on them, survive a move of the corpus.
+pub(super) fn relative_id(root: &Path, id: String) -> String {
+    let path = Path::new(&id);
+    if !path.is_absolute() {
+        return id;
+    }
+    let inside = |root: &Path| path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned);
+    let found = inside(root).or_else(|| root.canonicalize().ok().and_then(|root| inside(&root)));
+    found.filter(|inside| !inside.is_empty()).unwrap_or(id)
+}
+
+/// The sound files of some folders by stem.
+pub(super) struct Shelf {
+    by_stem: HashMap<String, PathBuf>,
+}
+
+impl Shelf {
+    /// Lists folders once, which is far cheaper than asking for every id and extension. Earlier
+    /// folders win; folders that are not there are no error.
+    pub(super) fn of(folders: &[PathBuf]) -> Self {
+        let mut by_stem: HashMap<String, PathBuf> = HashMap::new();
+        for folder in folders.iter().rev() {
+            let mut here: HashMap<String, PathBuf> = HashMap::new();
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                let (Some(new), Some(stem)) = (rank(&path), path.file_stem().and_then(|s| s.to_str())) else {
+                    continue;
+                };
+                // Equal ranks are `a.wav` and `a.WAV`: the name decides, not the folder's order.
+                let better = here.get(stem).is_none_or(|old| (new, &path) < (rank(old).unwrap_or(99), old));
+                if better {
+                    here.insert(stem.to_owned(), path);
+                }
+            }
+            by_stem.extend(here);
+        }
+        Shelf { by_stem }
+    }
+
+    /// The sound file with this stem.
+    pub(super) fn get(&self, stem: &str) -> Option<&PathBuf> {
+        self.by_stem.get(stem)
+    }
+}
+
+/// A sound file as metadata wrote it: absolute, or relative to one of `bases`, with or without an
+/// extension, also with the separators of another system. The first guess where nothing exists.
+pub(super) fn resolve(bases: &[PathBuf], written: &str) -> (PathBuf, bool) {
+    let forward = written.replace('\\', "/");
+    for way in [written, forward.as_str()] {
+        for base in bases {
+            let path = base.join(way);
+            if path.is_file() {
+                return (path, true);
+            }
+            if rank(&path).is_some() {
+                continue;
+            }
+            for extension in EXTENSIONS {
+                let path = base.join(format!("{way}.{extension}"));
+                if path.is_file() {
+                    return (path, true);
+                }
+            }
+        }
+    }
+    (bases.first().map_or_else(|| PathBuf::from(written), |base| base.join(written)), false)
+}
+
+/// Visits every folder below `root` with its files, both in order of their names. Hidden files and
+/// folders are not visited; links are followed, each folder once. What could not be visited comes back.
+pub(super) fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &[PathBuf]) -> ControlFlow<()>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut seen = HashSet::new();
+    let mut waiting = vec![(root.to_owned(), 0)];
+    while let Some((folder, depth)) = waiting.pop() {
+        // By its true path: a link to a parent would otherwise be followed for ever.
+        if folder.canonicalize().is_ok_and(|true_path| !seen.insert(true_path)) {
+            continue;
+        }
+        if depth > DEEPEST {
+            problems.push(unvisited(&folder, format!("deeper than {DEEPEST} folders; move it up")));
+            continue;
+        }
+        let listing = match std::fs::read_dir(&folder) {
+            Ok(listing) => listing,
+            Err(error) => {
+                problems.push(unvisited(&folder, format!("the folder cannot be read: {error}")));
+                continue;
+            }
+        };
+        let mut files = Vec::new();
+        let mut folders = Vec::new();
+        for entry in listing.flatten() {
+            let path = entry.path();
+            match entry.file_name().to_str() {
+                Some(name) if name.starts_with('.') => continue,
+                Some(name) if name.contains(char::is_control) => {
+                    let said = format!("the name {name:?} holds a control character; rename it");
+                    problems.push(unvisited(&folder, said));
+                    continue;
+                }
+                Some(_) => {}
+                None if rank(&path).is_none() && !path.is_dir() => continue,
+                None => {
+                    problems.push(unvisited(&path, "the name is not UTF-8; rename it".to_owned()));
+                    continue;
+                }
+            }
+            // `metadata` follows links, `file_type` does not.
+            match std::fs::metadata(&path) {
+                Ok(about) if about.is_dir() => folders.push(path),
+                Ok(_) => files.push(path),
+                // A dangling link to a sound is a sound that is missing: whoever opens it says so.
+                Err(_) => files.push(path),
+            }
+        }
+        files.sort();
+        folders.sort();
+        if visit(&folder, &files).is_break() {
+            return problems;
+        }
+        waiting.extend(folders.into_iter().rev().map(|folder| (folder, depth + 1)));
+    }
+    problems
+}
+
+/// Whether some folder's files satisfy `wanted`; gives up in very large trees.
+pub(super) fn any_folder(root: &Path, wanted: impl Fn(&[PathBuf]) -> bool) -> bool {
+    let mut found = false;
+    let mut looked_at = 0;
+    walk(root, &mut |_, files| {
+        found = wanted(files);
+        looked_at += 1 + files.len();
+        if found || looked_at > LOOK_AT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found
+}
+
+fn unvisited(path: &Path, detail: String) -> Problem {
+    Problem {
+        kind: ProblemKind::Unreadable,
+        severity: Severity::Error,
+        id: None,
+        // Problems are stored as JSON, which has no other text than UTF-8.
+        origin: Origin { file: PathBuf::from(path.to_string_lossy().into_owned()), line: None },
+        detail,
+    }
+}
+
+/// Folders directly in `folder`, sorted; hidden ones left out.
+pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| !n.starts_with('.')))
+        .filter(|path| path.is_dir())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Files directly in `folder`, sorted; hidden ones left out.
+pub(super) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| !n.starts_with('.')))
+        .filter(|path| path.is_file())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sound_extensions_are_taken_off() {
+        assert_eq!(without_extension("wavs/a.b.wav"), "wavs/a.b");
+        assert_eq!(without_extension("a.FLAC"), "a");
+        assert_eq!(without_extension("v1.2"), "v1.2");
+        assert_eq!(without_extension(".wav"), ".wav");
+    }
+
+    #[test]
+    fn ids_do_not_name_the_place_of_the_corpus() {
+        let id = |id: &str| relative_id(Path::new("/data/corpus"), id.to_owned());
+        assert_eq!(id("/data/corpus/wavs/a"), "wavs/a");
+        assert_eq!(id("/data/other/a"), "/data/other/a");
+        assert_eq!(id("wavs/a"), "wavs/a");
+        assert_eq!(id("/data/corpus"), "/data/corpus");
+    }
+
+    #[test]
+    fn a_shelf_prefers_earlier_folders_and_lossless_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+        for (folder, name) in [(&a, "x.mp3"), (&a, "x.flac"), (&b, "x.wav"), (&b, "y.OGG"), (&b, "z.txt")] {
+            std::fs::create_dir_all(folder).unwrap();
+            std::fs::write(folder.join(name), b"").unwrap();
+        }
+        let shelf = Shelf::of(&[a.clone(), b.clone(), dir.path().join("none")]);
+        assert_eq!(shelf.get("x"), Some(&a.join("x.flac")));
+        assert_eq!(shelf.get("y"), Some(&b.join("y.OGG")));
+        assert_eq!(shelf.get("z"), None);
+    }
+
+    #[test]
+    fn paths_of_other_systems_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("wavs")).unwrap();
+        let there = dir.path().join("wavs/a.flac");
+        std::fs::write(&there, b"").unwrap();
+        let bases = [dir.path().to_owned()];
+        for written in ["wavs/a.flac", "wavs\\a.flac", "wavs/a", "wavs\\a", &there.to_string_lossy()] {
+            assert_eq!(resolve(&bases, written), (there.clone(), true), "{written}");
+        }
+        assert_eq!(resolve(&bases, "b.wav"), (dir.path().join("b.wav"), false));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_parent_ends_the_walk() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        std::fs::write(dir.path().join("a/x.wav"), b"").unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("a/up")).unwrap();
+        let mut seen = 0;
+        let problems = walk(dir.path(), &mut |_, files| {
+            seen += files.len();
+            ControlFlow::Continue(())
+        });
+        assert_eq!((seen, problems.len()), (1, 0));
+    }
+}

@@ -1,0 +1,108 @@
+//! A transcript in a file of its own, for the layouts that keep one beside each sound.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use super::Draft;
+use super::metadata::{Entry, LONGEST_LINE, Parsed, malformed};
+use crate::problem::{Problem, ProblemKind, Severity};
+use crate::utterance::Origin;
+
+/// One transcript, counted as one line: its lines joined by spaces.
+pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
+    let mut parsed = Parsed { lines: 1, columns: 1, ..Parsed::default() };
+    match text(bytes) {
+        Ok(text) => parsed.entries.push(Entry {
+            id: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            audio: None,
+            text,
+            speaker: None,
+            language: None,
+            seconds: None,
+            line: 1,
+        }),
+        Err(detail) => parsed.problems.push(malformed(file, None, detail)),
+    }
+    parsed
+}
+
+fn text(bytes: &[u8]) -> Result<String, String> {
+    if bytes.len() > LONGEST_LINE {
+        return Err(format!("more than {LONGEST_LINE} bytes: this is no transcript of one utterance"));
+    }
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err("the transcript is UTF-16; save it as UTF-8".to_owned());
+    }
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        format!("byte 0x{:02x} at offset {at} is not UTF-8; save the file as UTF-8", bytes[at])
+    })?;
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Ok(lines.join(" "))
+}
+
+/// An utterance whose transcript is still to be read.
+pub(super) struct Pending {
+    pub(super) id: String,
+    pub(super) audio: PathBuf,
+    pub(super) transcript: PathBuf,
+    pub(super) speaker: Option<String>,
+}
+
+/// Reads many transcripts; the order of what comes back is the order of what went in.
+pub(super) fn read_all(pending: Vec<Pending>) -> (Vec<Draft>, Vec<Problem>) {
+    let read: Vec<Result<Draft, Problem>> = pending.into_par_iter().map(read_one).collect();
+    let mut drafts = Vec::with_capacity(read.len());
+    let mut problems = Vec::new();
+    for outcome in read {
+        match outcome {
+            Ok(draft) => drafts.push(draft),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (drafts, problems)
+}
+
+fn read_one(pending: Pending) -> Result<Draft, Problem> {
+    let Pending { id, audio, transcript, speaker } = pending;
+    let mut bytes = Vec::new();
+    let outcome = std::fs::File::open(&transcript)
+        .and_then(|file| file.take(LONGEST_LINE as u64 + 1).read_to_end(&mut bytes));
+    let text = match outcome {
+        Ok(_) => text(&bytes).map_err(|detail| (ProblemKind::MalformedLine, detail)),
+        Err(error) => Err((ProblemKind::Unreadable, format!("the transcript cannot be read: {error}"))),
+    };
+    let origin = Origin { file: transcript, line: None };
+    match text {
+        Ok(text) => Ok(Draft { id, audio, text, speaker, language: None, seconds: None, origin }),
+        Err((kind, detail)) => Err(Problem { kind, severity: Severity::Error, id: Some(id), origin, detail }),
+    }
+}
+
+/// A sound that nobody wrote down.
+pub(super) fn without_transcript(id: String, sound: &Path, wanted: &str) -> Problem {
+    Problem {
+        kind: ProblemKind::EmptyText,
+        severity: Severity::Error,
+        id: Some(id),
+        origin: Origin { file: sound.to_owned(), line: None },
+        detail: format!("there is no transcript {wanted}; write one or remove the sound"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_joined_and_marks_removed() {
+        assert_eq!(text(b"\xef\xbb\xbf one \r\n\r\n two\n").unwrap(), "one two");
+        assert_eq!(text(b"").unwrap(), "");
+        assert!(text(b"ab\xe9").unwrap_err().contains("offset 2"));
+        assert!(text(b"\xff\xfea\0").unwrap_err().contains("UTF-16"));
+        assert!(text(&vec![b'a'; LONGEST_LINE + 1]).unwrap_err().contains("65536"));
+    }
+}

@@ -1,0 +1,46 @@
+//! The characters a cleaned text of each language is made of, for checking a corpus before a vocabulary
+//! exists and for giving every letter a token when one is trained.
+
+/// Letters and punctuation expected after the default cleaner; `None` for a language we have no list of
+/// (Chinese, Japanese and Korean have no short one).
+pub fn alphabet(language: &str) -> Option<&'static str> {
+    Some(match super::canonical(language).as_str() {
+        "en" => "abcdefghijklmnopqrstuvwxyz '-,.;:!?…—()",
+        "es" => "abcdefghijklmnopqrstuvwxyzáéíóúüñ '-,.;:!?¿¡…—()",
+        "fr" => "abcdefghijklmnopqrstuvwxyzàâæçéèêëîïôœùûüÿ '-,.;:!?…—()",
+        "de" => "abcdefghijklmnopqrstuvwxyzäöüß '-,.;:!?…—()",
+        "it" => "abcdefghijklmnopqrstuvwxyzàèéìíîòóùú '-,.;:!?…—()",
+        "pt" => "abcdefghijklmnopqrstuvwxyzáâãàçéêíóôõúü '-,.;:!?…—()",
+        "pl" => "abcdefghijklmnopqrstuvwxyząćęłńóśźż '-,.;:!?…—()",
+        "tr" => "abcdefghijklmnopqrstuvwxyzçğıöşüâîû '-,.;:!?…—()",
+        "nl" => "abcdefghijklmnopqrstuvwxyzáéëèïíóöúü '-,.;:!?…—()",
+        "cs" => "abcdefghijklmnopqrstuvwxyzáčďéěíňóřšťúůýž '-,.;:!?…—()",
+        "hu" => "abcdefghijklmnopqrstuvwxyzáéíóöőúüű '-,.;:!?…—()",
+        "ru" => "абвгдеёжзийклмнопрстуфхцчшщъыьэюя '-,.;:!?…—()",
+        "ar" => "ءآأؤإئابةتثجحخدذرزسشصضطظعغفقكلمنهوىيًٌٍَُِّْ -،.؛:!؟…—()",
+        "fa" => "ءآأؤئابپتثجچحخدذرزژسشصضطظعغفقکگلمنهوی\u{200c} -،.؛:!؟…—()«»",
+        "hi" => "अआइईउऊऋएऐऑओऔकखगघङचछजझञटठडढणतथदधनपफबभमयरलवशषसहािीुूृेैॉोौ्ंँः़ '-,.;:!?।…—()",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alphabets_have_no_doubles_and_end_in_punctuation() {
+        for language in
+            ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "nl", "cs", "hu", "ru", "ar", "fa", "hi"]
+        {
+            let characters = alphabet(language).unwrap();
+            let mut sorted: Vec<char> = characters.chars().collect();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted.len(), characters.chars().count(), "{language}");
+            assert!(characters.contains(' ') && characters.contains('.'), "{language}");
+        }
+        assert_eq!(alphabet("fa-IR"), alphabet("fa"));
+        assert_eq!(alphabet("tlh"), None);
+    }
+}

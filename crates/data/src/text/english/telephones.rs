@@ -1,0 +1,29 @@
+//! Telephone numbers in English: digit by digit, with a pause between the groups.
+
+use super::words::one_by_one;
+use crate::text::rewrite::{pattern, rewrite};
+
+/// Reads North American numbers with and without area code, and any number that begins with a plus.
+pub fn read(text: &str) -> String {
+    let phone = pattern!(
+        r"(?:\+?([0-9]{1,3})[ .-])?\(([0-9]{3})\) ?([0-9]{3})[ .-]([0-9]{4})",
+        r"|(?:\+?([0-9]{1,3})[ .-])?([0-9]{3})[.-]([0-9]{3})[.-]([0-9]{4})",
+        r"|([0-9]{3})-([0-9]{4})",
+        r"|\+([0-9]{7,15})"
+    );
+    rewrite(text, phone, |found| {
+        if !found.is_whole_number() || !found.is_separate() || found.before.ends_with(['$', '€', '£']) {
+            return None;
+        }
+        let groups: Vec<&str> = (1..=11).filter_map(|group| found.get(group)).collect();
+        // "100-2000" with round ends is a range.
+        if found.get(9).is_some()
+            && groups.iter().all(|group| group.ends_with("00") && !group.starts_with('0'))
+        {
+            return None;
+        }
+        let plus = if found.text(0).starts_with('+') { "plus " } else { "" };
+        let said: Vec<String> = groups.into_iter().map(one_by_one).collect();
+        Some(format!("{plus}{}", said.join(", ")))
+    })
+}

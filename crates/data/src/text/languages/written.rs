@@ -1,0 +1,88 @@
+//! Numbers as they are written: which dots and commas group thousands and which one is the decimal sign.
+
+/// How a language writes numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    /// The decimal sign; the other of dot and comma groups thousands.
+    pub(super) point: char,
+    /// Thousands may be grouped by plain blanks ("1 234").
+    pub(super) blanks: bool,
+    /// Exactly three digits behind a single decimal sign are still thousands: languages in whose texts both
+    /// conventions are about ("1,234" in Russian).
+    pub(super) lenient: bool,
+}
+
+/// A written number taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// Digits of a whole number.
+    Integer(String),
+    /// Digits on both sides of the decimal sign.
+    Decimal(String, String),
+    /// No number: a version, an address, a date we do not know. The runs of digits.
+    Parts(Vec<String>),
+}
+
+/// Takes apart a run of digits, dots and commas that begins and ends with a digit.
+pub(super) fn parse(text: &str, writing: Writing) -> Written {
+    let pieces: Vec<&str> = text.split(['.', ',']).collect();
+    let signs: Vec<char> = text.chars().filter(|c| matches!(c, '.' | ',')).collect();
+    let parts = || Written::Parts(pieces.iter().filter(|p| !p.is_empty()).map(|p| (*p).to_owned()).collect());
+    if pieces.iter().any(|piece| piece.is_empty()) {
+        return parts();
+    }
+    let grouped = |pieces: &[&str]| {
+        pieces[0].len() <= 3 && !pieces[0].starts_with('0') && pieces[1..].iter().all(|p| p.len() == 3)
+    };
+    let decimal = |whole: &[&str]| Written::Decimal(whole.concat(), pieces[pieces.len() - 1].to_owned());
+    match signs.as_slice() {
+        [] => Written::Integer(text.to_owned()),
+        [sign] if (*sign != writing.point || writing.lenient) && grouped(&pieces) => {
+            Written::Integer(pieces.concat())
+        }
+        [_] => decimal(&pieces[..1]),
+        [first, rest @ ..] if rest.iter().all(|sign| sign == first) => {
+            if grouped(&pieces) {
+                Written::Integer(pieces.concat())
+            } else {
+                parts()
+            }
+        }
+        // Groups in one sign, the fraction behind the other.
+        [groups @ .., last] if groups.iter().all(|sign| *sign == groups[0] && sign != last) => {
+            let whole = &pieces[..pieces.len() - 1];
+            if grouped(whole) { decimal(whole) } else { parts() }
+        }
+        _ => parts(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMA: Writing = Writing { point: ',', blanks: false, lenient: false };
+
+    fn integer(text: &str) -> Written {
+        Written::Integer(text.into())
+    }
+
+    fn decimal(whole: &str, fraction: &str) -> Written {
+        Written::Decimal(whole.into(), fraction.into())
+    }
+
+    #[test]
+    fn separators_are_told_apart() {
+        assert_eq!(parse("1.234", COMMA), integer("1234"));
+        assert_eq!(parse("1.234.567", COMMA), integer("1234567"));
+        assert_eq!(parse("2.0", COMMA), decimal("2", "0"));
+        assert_eq!(parse("12,5", COMMA), decimal("12", "5"));
+        assert_eq!(parse("1,234", COMMA), decimal("1", "234"));
+        assert_eq!(parse("0.123", COMMA), decimal("0", "123"));
+        assert_eq!(parse("1.234,56", COMMA), decimal("1234", "56"));
+        assert_eq!(parse("1,234.56", COMMA), decimal("1234", "56"));
+        assert_eq!(parse("1,234", Writing { lenient: true, ..COMMA }), integer("1234"));
+        assert_eq!(parse("1.2.3", COMMA), Written::Parts(vec!["1".into(), "2".into(), "3".into()]));
+        assert_eq!(parse("1,,2", COMMA), Written::Parts(vec!["1".into(), "2".into()]));
+    }
+}

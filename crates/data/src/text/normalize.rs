@@ -1,0 +1,195 @@
+//! One spelling for what looks the same: Unicode forms, invisible characters, quotes, dashes, digits.
+//!
+//! Every default cleaner starts from here. The text stays NFC; compatibility forms (NFKC) are taken only
+//! where they are mere typography: Arabic presentation forms, full-width and half-width forms, ligatures,
+//! squared units, mathematical alphabets. Superscripts and vulgar fractions are left, because NFKC would
+//! turn "m²" into "m2" and "2½" into "21⁄2".
+
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// What becomes of the zero-width non-joiner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joiner {
+    /// It separates the parts of a word: Persian.
+    Keep,
+    /// It is an invisible accident: every other language.
+    Drop,
+}
+
+/// The zero-width non-joiner.
+pub const ZWNJ: char = '\u{200c}';
+
+/// Normalises `text`: see the module. Idempotent; never grows a string by more than a small factor.
+pub fn normalize(text: &str, joiner: Joiner) -> String {
+    let mut mapped = String::with_capacity(text.len());
+    for c in text.nfc() {
+        map(c, joiner, &mut mapped);
+    }
+    let composed: String = mapped.nfc().collect();
+    collapse(&composed)
+}
+
+/// Appends what `c` stands for.
+fn map(c: char, joiner: Joiner, out: &mut String) {
+    match c {
+        ZWNJ => {
+            if joiner == Joiner::Keep {
+                out.push(ZWNJ);
+            }
+        }
+        _ if is_invisible(c) => {}
+        _ if c.is_whitespace() => out.push(' '),
+        _ if c.is_control() => {}
+        '\u{2018}' | '\u{2019}' | '\u{201a}' | '\u{201b}' | '\u{2032}' | '\u{2035}' | '\u{00b4}' | '`'
+        | '\u{02bc}' | '\u{02b9}' | '\u{2039}' | '\u{203a}' => out.push('\''),
+        '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{201f}' | '\u{2033}' | '\u{2036}' => out.push('"'),
+        '\u{2010}' | '\u{2011}' | '\u{2212}' | '\u{fe63}' | '\u{ff0d}' => out.push('-'),
+        '\u{2012}'..='\u{2015}' | '\u{2e3a}' | '\u{2e3b}' | '\u{fe58}' => out.push('—'),
+        // Brackets other than round ones would be read as the vocabulary's "[en]" or as nothing at all.
+        '[' | '{' | '\u{fd3e}' | '\u{2983}' => out.push('('),
+        ']' | '}' | '\u{fd3f}' | '\u{2984}' => out.push(')'),
+        _ => match decimal_digit(c) {
+            Some(digit) => out.push(digit),
+            None if is_typographic(c) => {
+                for part in std::iter::once(c).nfkc() {
+                    // NFKC of a typographic form may itself be a space, a dash or a bracket.
+                    if part == c { out.push(c) } else { map(part, joiner, out) }
+                }
+            }
+            None => out.push(c),
+        },
+    }
+}
+
+/// Characters without width or sound: byte-order marks, joiners, bidirectional controls, variation
+/// selectors, soft hyphens, enclosing keycaps.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}' | '\u{200d}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{20dd}'..='\u{20e4}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffc}'
+        | '\u{e0000}'..='\u{e01ef}')
+}
+
+/// Forms that differ from their compatibility equivalent by looks only.
+fn is_typographic(c: char) -> bool {
+    matches!(c,
+        // Roman numerals and circled digits drawn as one character; letter-like signs of units.
+        '\u{2103}' | '\u{2109}' | '\u{2160}'..='\u{217f}' | '\u{2460}'..='\u{2473}'
+        // Squared units, ligatures, Arabic presentation forms, full- and half-width forms.
+        | '\u{3371}'..='\u{337a}' | '\u{3380}'..='\u{33df}' | '\u{fb00}'..='\u{fb06}'
+        | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' | '\u{ff01}'..='\u{ffe6}'
+        | '\u{1d400}'..='\u{1d7ff}')
+}
+
+/// Digits of every script that has them in order, as ASCII: the cleaners then know one kind only.
+fn decimal_digit(c: char) -> Option<char> {
+    const ZEROS: [u32; 18] = [
+        0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66,
+        0x0e50, 0x0ed0, 0x0f20, 0x1040, 0x17e0, 0x1810,
+    ];
+    let code = u32::from(c);
+    let zero = ZEROS.iter().find(|&&zero| (zero..zero + 10).contains(&code))?;
+    char::from_digit(code - zero, 10)
+}
+
+/// Single spaces, no space at the ends, one sign for an ellipsis and for a double hyphen, and a plain
+/// hyphen for a dash between digits, where it means a range.
+fn collapse(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            ' ' => {
+                if !out.is_empty() && !out.ends_with(' ') {
+                    out.push(' ');
+                }
+            }
+            '.' => {
+                let mut dots = 1;
+                while chars.next_if_eq(&'.').is_some() {
+                    dots += 1;
+                }
+                match dots {
+                    1 => out.push('.'),
+                    // Two dots are a slip of the finger for either; the pause is what can be heard.
+                    _ => push_once(&mut out, '…'),
+                }
+            }
+            '…' => {
+                while chars.next_if(|&c| c == '…' || c == '.').is_some() {}
+                push_once(&mut out, '…');
+            }
+            '-' | '—' => {
+                let mut long = c == '—';
+                while let Some(next) = chars.next_if(|&c| c == '-' || c == '—') {
+                    long = long || next == '—' || next == '-';
+                }
+                let in_range = out.ends_with(|c: char| c.is_ascii_digit())
+                    && chars.peek().is_some_and(char::is_ascii_digit);
+                out.push(if long && !in_range { '—' } else { '-' });
+            }
+            _ => out.push(c),
+        }
+    }
+    out.truncate(out.trim_end_matches(' ').len());
+    out
+}
+
+fn push_once(out: &mut String, c: char) {
+    if !out.ends_with(c) {
+        out.push(c);
+    }
+}
+
+/// Whether `c` is part of a written word: a letter or a mark on one.
+pub(crate) fn is_letter(c: char) -> bool {
+    c.is_alphabetic() || is_combining_mark(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(input: &str, expected: &str) {
+        assert_eq!(normalize(input, Joiner::Drop), expected);
+        assert_eq!(normalize(expected, Joiner::Drop), expected, "not a fixed point");
+    }
+
+    #[test]
+    fn invisible_characters_go() {
+        check("\u{feff}a\u{200b}b\u{200e}c\u{00ad}d\u{2066}e\u{2069}", "abcde");
+        check("می\u{200c}روم", "میروم");
+        assert_eq!(normalize("می\u{200c}روم", Joiner::Keep), "می\u{200c}روم");
+    }
+
+    #[test]
+    fn typography_is_unified() {
+        check("“Hi” ‘there’", "\"Hi\" 'there'");
+        check("1914–1918 – so — it", "1914-1918 — so — it");
+        check("a -- b", "a — b");
+        check("wait... what.. now…", "wait… what… now…");
+        check("[a] {b}", "(a) (b)");
+        check("ﬁne ＡＢＣ１２３ ㎏ 21℃", "fine ABC123 kg 21°C");
+        check("ﻻ ﷼", "لا ریال");
+        check("𝐡𝐞𝐥𝐥𝐨", "hello");
+    }
+
+    #[test]
+    fn letters_are_composed_and_superscripts_left() {
+        check("cafe\u{301}", "café");
+        check("m² and 2½", "m² and 2½");
+    }
+
+    #[test]
+    fn digits_of_every_script_are_ascii() {
+        check("٠١٢٣ ۴۵۶ ७८९", "0123 456 789");
+    }
+
+    #[test]
+    fn whitespace_is_one_space_and_controls_are_nothing() {
+        check("\t a\u{a0}\u{3000}b\r\n\u{7}c ", "a b c");
+    }
+}

@@ -1,0 +1,239 @@
+//! Numbers as words, one file per language.
+//!
+//! Each language says its numbers correctly through [`Numerals`]. Where num2words (which the XTTS models
+//! heard in training) writes something else, the language's file also has an `upstream` module for the
+//! parity cleaner; the tables are shared.
+
+pub mod arabic;
+pub mod czech;
+pub mod dutch;
+pub mod english;
+pub mod french;
+pub mod german;
+pub mod hungarian;
+pub mod italian;
+pub mod money;
+pub mod polish;
+pub mod portuguese;
+pub mod russian;
+pub mod spanish;
+pub mod turkish;
+
+pub use money::{Currency, Money, Noun};
+
+/// What the number stands before: many languages say "one" and "two" otherwise before a noun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Nothing: counting, a year, a room.
+    Alone,
+    /// A masculine noun.
+    Masculine,
+    /// A feminine noun.
+    Feminine,
+    /// A neuter noun.
+    Neuter,
+}
+
+/// Which form of a counted noun follows a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Plural {
+    /// One thing.
+    One,
+    /// The small plural of Slavic languages, and the dual and small plural of Arabic.
+    Few,
+    /// Every other count.
+    Many,
+}
+
+/// The number words of one language. `None` means that the number is too large for its scale words.
+pub trait Numerals: Sync {
+    /// "forty-two".
+    fn cardinal(&self, n: u128, form: Form) -> Option<String>;
+
+    /// "forty-second", agreeing with `form` where the language's ordinals do.
+    fn ordinal(&self, n: u128, form: Form) -> Option<String>;
+
+    /// What stands for the decimal sign in speech.
+    fn point(&self) -> &'static str;
+
+    /// Which noun form `n` asks for.
+    fn plural(&self, n: u128) -> Plural {
+        if n == 1 { Plural::One } else { Plural::Many }
+    }
+
+    /// "twelve point five" from the digits on both sides of the decimal sign.
+    fn decimal(&self, integer: u128, fraction: &str) -> Option<String> {
+        let digits = digit_by_digit(self, fraction)?;
+        Some(format!("{} {} {digits}", self.cardinal(integer, Form::Alone)?, self.point()))
+    }
+
+    /// "two cents": the number and its noun, in the order and the forms of the language.
+    fn count(&self, n: u128, noun: &Noun) -> Option<String> {
+        Some(format!("{} {}", self.cardinal(n, noun.form)?, noun.after(self.plural(n))))
+    }
+
+    /// The names of [`Currency::ALL`] in that order, with what stands between units and hundredths.
+    fn money(&self) -> &'static Money;
+}
+
+/// The number words of a language by its code (`pt`, also `pt-br`), if it is spoken here.
+pub fn numerals(language: &str) -> Option<&'static dyn Numerals> {
+    let base = language.split('-').next().unwrap_or(language);
+    Some(match base {
+        "ar" => &arabic::Arabic,
+        "cs" => &czech::Czech,
+        "de" => &german::German,
+        "en" => &english::English,
+        "es" => &spanish::Spanish,
+        "fr" => &french::French,
+        "hu" => &hungarian::Hungarian,
+        "it" => &italian::Italian,
+        "nl" => &dutch::Dutch,
+        "pl" => &polish::Polish,
+        "pt" => &portuguese::Portuguese,
+        "ru" => &russian::Russian,
+        "tr" => &turkish::Turkish,
+        _ => return None,
+    })
+}
+
+/// `n` in words; `None` when the language is not spoken here.
+pub fn cardinal(n: u64, language: &str) -> Option<String> {
+    numerals(language)?.cardinal(n.into(), Form::Alone)
+}
+
+/// `n` as an ordinal in its citation form (masculine nominative); `None` when the language is not spoken here.
+pub fn ordinal(n: u64, language: &str) -> Option<String> {
+    numerals(language)?.ordinal(n.into(), Form::Masculine)
+}
+
+/// A decimal fraction in words from its ASCII digits; an integer part too long for the language's scale words is
+/// read digit by digit. `None` when the language is not spoken here or something else than digits was given.
+pub fn decimal(integer_digits: &str, fraction_digits: &str, language: &str) -> Option<String> {
+    let words = numerals(language)?;
+    if !is_digits(fraction_digits) || !(integer_digits.is_empty() || is_digits(integer_digits)) {
+        return None;
+    }
+    let integer = if integer_digits.is_empty() { "0" } else { integer_digits };
+    match integer.parse().ok().and_then(|n| words.decimal(n, fraction_digits)) {
+        Some(said) => Some(said),
+        None => Some(format!(
+            "{} {} {}",
+            digit_by_digit(words, integer)?,
+            words.point(),
+            digit_by_digit(words, fraction_digits)?
+        )),
+    }
+}
+
+/// An amount of money in words from its ASCII digits ("20", "50"); the fraction is rounded to hundredths.
+/// `None` when the language is not spoken here, something else than digits was given, or the sum is past all words.
+pub fn currency(
+    integer_digits: &str,
+    fraction_digits: &str,
+    currency: Currency,
+    language: &str,
+) -> Option<String> {
+    money::say(numerals(language)?, integer_digits, fraction_digits, currency)
+}
+
+/// Every digit as a number of its own: telephone numbers, fractions, and numbers past the last scale word.
+pub fn digit_by_digit<N: Numerals + ?Sized>(words: &N, digits: &str) -> Option<String> {
+    let said: Option<Vec<String>> =
+        digits.chars().map(|c| c.to_digit(10).and_then(|d| words.cardinal(d.into(), Form::Alone))).collect();
+    Some(said?.join(" "))
+}
+
+/// The fraction as one number behind its leading zeros: "zero five", "seventy-five".
+fn fraction_as_number<N: Numerals + ?Sized>(words: &N, fraction: &str, form: Form) -> Option<String> {
+    let tail = fraction.trim_start_matches('0');
+    let zeros = &fraction[..fraction.len() - tail.len()];
+    // Past three digits nobody says a number; and a fraction of zeros has no number at all.
+    if tail.is_empty() || fraction.len() > 3 {
+        return digit_by_digit(words, fraction);
+    }
+    let mut said: Vec<String> = Vec::new();
+    if !zeros.is_empty() {
+        said.push(digit_by_digit(words, zeros)?);
+    }
+    said.push(words.cardinal(tail.parse().ok()?, form)?);
+    Some(said.join(" "))
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The non-zero groups of three digits, most significant first, each with its power of a thousand.
+fn triplets(n: u128) -> Vec<(usize, usize)> {
+    let mut groups = Vec::new();
+    let (mut rest, mut power) = (n, 0);
+    while rest > 0 {
+        let group = (rest % 1000) as usize;
+        if group > 0 {
+            groups.push((group, power));
+        }
+        rest /= 1000;
+        power += 1;
+    }
+    groups.reverse();
+    groups
+}
+
+/// The plural rule that Polish and Czech share.
+fn west_slavic_plural(n: u128) -> Plural {
+    match (n, n % 10, n % 100) {
+        (1, _, _) => Plural::One,
+        (_, 2..=4, h) if !(12..=14).contains(&h) => Plural::Few,
+        _ => Plural::Many,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODES: [&str; 13] = ["ar", "cs", "de", "en", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"];
+
+    #[test]
+    fn every_language_says_every_u64() {
+        for code in CODES {
+            for n in [0, 1, 2, 21, 100, 101, 1000, 1_000_000, 10u64.pow(15), u64::MAX] {
+                let said = cardinal(n, code).unwrap_or_else(|| panic!("{code} {n}"));
+                assert!(!said.is_empty() && !said.contains("  "), "{code} {n}: {said:?}");
+                assert!(!said.contains(|c: char| c.is_ascii_digit()), "{code} {n}: {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_language_orders_to_a_million() {
+        for code in CODES {
+            for n in (0..3000).chain([10_000, 12_345, 100_000, 999_999, 1_000_000]) {
+                let said = ordinal(n, code).unwrap_or_else(|| panic!("{code} {n}"));
+                assert!(!said.trim().is_empty(), "{code} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn different_numbers_sound_different() {
+        for code in CODES {
+            let mut seen = std::collections::HashMap::new();
+            for n in (0..2100).chain((2100..1_000_000).step_by(997)) {
+                if let Some(other) = seen.insert(cardinal(n, code), n) {
+                    panic!("{code}: {other} and {n} are both {:?}", cardinal(n, code));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_past_the_scale_words_are_spelled() {
+        let digits = "1".repeat(60);
+        assert!(decimal(&digits, "5", "en").is_some_and(|said| said.starts_with("one one one ")));
+        assert_eq!(decimal("", "5", "en").as_deref(), Some("zero point five"));
+        assert_eq!(decimal("1x", "5", "en"), None);
+        assert_eq!(cardinal(1, "xx"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! A new language for an existing vocabulary, without moving an id.
+//!
+//! Old pieces, ids and merges stay as they are, in order. New characters, then new pieces, then the language's
+//! token get ids behind the largest. New merges stand behind all old ones, and their results are new pieces,
+//! so they can never make an old merge apply.
+//!
+//! Would texts of the old languages change? A new piece is made only if it has a character that no old
+//! language writes, so a text in an old language's alphabet keeps its ids: Persian added beside Arabic learns
+//! «گفت» and «می‌» but not «را», which Arabic writes too. [`ExtendOptions::shared`] lifts that: fewer tokens
+//! for the new language, at the price of other ids for old texts with the same letters; the report counts
+//! the sample texts that change.
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde::Serialize;
+
+use super::coverage::{Coverage, coverage};
+use super::file::Added;
+use super::merges::{Limits, Pieces, Word, learn};
+use super::train::WordCounts;
+use super::{Tokenizer, TokenizerError, single};
+use crate::text::{self, Cleaner};
+
+/// How a vocabulary is extended.
+#[derive(Clone, Debug)]
+pub struct ExtendOptions {
+    /// The language to add.
+    pub language: String,
+    /// New ids at most, characters and the language's token included. About 2,000 serve a language best.
+    pub new_tokens: usize,
+    /// The cleaner the model will be trained with.
+    pub cleaner: Cleaner,
+    /// How often two pieces must stand together to become one.
+    pub min_frequency: u64,
+    /// Whether pieces may be made of letters that old languages write too.
+    pub shared: bool,
+}
+
+impl ExtendOptions {
+    /// The defaults for a language.
+    pub fn new(language: &str) -> Self {
+        ExtendOptions {
+            language: language.to_owned(),
+            new_tokens: 2000,
+            cleaner: Cleaner::Default,
+            min_frequency: 2,
+            shared: false,
+        }
+    }
+}
+
+/// What extending a vocabulary did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ExtendReport {
+    /// The language added.
+    pub language: String,
+    /// The id of its token.
+    pub language_id: i32,
+    /// The first new id.
+    pub first_id: usize,
+    /// Characters that had no token.
+    pub characters: Vec<char>,
+    /// New pieces of more than one character.
+    pub pieces: usize,
+    /// Rows of the text embedding before.
+    pub size_before: usize,
+    /// Rows of the text embedding after.
+    pub size_after: usize,
+    /// How the old vocabulary covered the new language's texts.
+    pub before: Coverage,
+    /// How the new one does.
+    pub after: Coverage,
+    /// Texts of other languages that were given.
+    pub old_texts: usize,
+    /// How many of them have other ids now.
+    pub old_texts_changed: usize,
+}
+
+/// Adds a language, learning from those of the `(language, text)` pairs that are in it; the others are
+/// samples of old languages, to be compared before and after.
+pub fn extend<L, T>(
+    base: &Tokenizer,
+    texts: impl IntoIterator<Item = (L, T)>,
+    options: &ExtendOptions,
+) -> Result<(Tokenizer, ExtendReport), TokenizerError>
+where
+    L: AsRef<str> + Sync,
+    T: AsRef<str> + Sync,
+{
+    let language = text::canonical(&options.language);
+    let (new, old): (Vec<_>, Vec<_>) =
+        texts.into_iter().partition(|(code, _)| text::canonical(code.as_ref()) == language);
+    let counts =
+        WordCounts::of(new.iter().map(|(code, text)| (code.as_ref(), text.as_ref())), options.cleaner)?;
+    if counts.words.is_empty() {
+        return Err(TokenizerError::NoText(Some(language)));
+    }
+
+    let mut vocabulary = base.vocabulary.clone();
+    let first_id = vocabulary.size();
+    let mut characters: BTreeSet<char> = counts.characters();
+    characters.extend(text::alphabet(&language).unwrap_or("").chars());
+    characters.retain(|&c| !base.knows(c));
+    for character in &characters {
+        vocabulary.append(character.to_string());
+    }
+
+    // The words as the old vocabulary with the new characters cuts them: new merges go on from there.
+    let widened = Tokenizer::new(vocabulary.clone())?;
+    let mut pieces = Pieces::default();
+    for (piece, _) in &vocabulary.pieces {
+        pieces.number(piece);
+    }
+    let old_pieces = pieces.names.len();
+    let mut words = Vec::with_capacity(counts.words.len());
+    for (word, &count) in &counts.words {
+        let cut = widened.pieces_of(word)?.0;
+        words.push(Word { pieces: cut.iter().map(|piece| pieces.number(piece)).collect(), count });
+    }
+    let has_token = base.languages.contains_key(&language);
+    let spent = characters.len() + usize::from(!has_token);
+    let foreign = foreign_characters(base, &language);
+    let known: HashSet<&str> = vocabulary.pieces.iter().map(|(piece, _)| piece.as_str()).collect();
+    let limits = Limits {
+        room: options.new_tokens.saturating_sub(spent),
+        min_frequency: options.min_frequency,
+        admissible: &|piece| {
+            !known.contains(piece) && (options.shared || piece.chars().any(|c| !foreign.contains(&c)))
+        },
+    };
+    let merges = learn(words, &mut pieces, &limits);
+
+    let name = |number: u32| pieces.names[number as usize].clone();
+    vocabulary.merges.extend(merges.into_iter().map(|(a, b)| (name(a), name(b))));
+    for piece in &pieces.names[old_pieces..] {
+        vocabulary.append(piece.clone());
+    }
+    if !has_token {
+        let token = format!("[{language}]");
+        let id = vocabulary.append(token.clone());
+        vocabulary.added.push(Added::special(&token, id));
+    }
+    let extended = Tokenizer::new(vocabulary)?;
+
+    let numbered =
+        || (1..).zip(&new).map(|(n, (_, text)): (u64, _)| (n.to_string(), language.as_str(), text.as_ref()));
+    let report = ExtendReport {
+        language_id: extended.language_id(&language).unwrap_or_default(),
+        first_id,
+        characters: characters.into_iter().collect(),
+        pieces: pieces.names.len() - old_pieces,
+        size_before: base.vocabulary_size(),
+        size_after: extended.vocabulary_size(),
+        before: coverage(base, numbered(), options.cleaner),
+        after: coverage(&extended, numbered(), options.cleaner),
+        old_texts: old.len(),
+        old_texts_changed: old
+            .iter()
+            .filter(|(code, text)| changes(base, &extended, code.as_ref(), text.as_ref(), options.cleaner))
+            .count(),
+        language,
+    };
+    Ok((extended, report))
+}
+
+fn changes(base: &Tokenizer, extended: &Tokenizer, language: &str, text: &str, cleaner: Cleaner) -> bool {
+    match (base.encode(text, language, cleaner), extended.encode(text, language, cleaner)) {
+        (Ok(before), Ok(after)) => before.ids != after.ids,
+        // A text that could not be encoded before cannot change.
+        _ => false,
+    }
+}
+
+/// The characters that the languages of `base` other than `language` write.
+fn foreign_characters(base: &Tokenizer, language: &str) -> HashSet<char> {
+    let mut foreign = HashSet::new();
+    for other in base.languages.keys().filter(|other| *other != language) {
+        match (text::alphabet(other), other.as_str()) {
+            (Some(alphabet), _) => foreign.extend(alphabet.chars()),
+            // XTTS writes these in Latin letters with tone numbers.
+            (None, "zh-cn" | "ja" | "ko") => foreign.extend(('a'..='z').chain('0'..='9')),
+            // Nothing is known about what it writes: everything the vocabulary has may be its.
+            (None, _) => foreign.extend(base.vocabulary.pieces.iter().filter_map(|(piece, _)| single(piece))),
+        }
+    }
+    foreign
+}

@@ -1,0 +1,343 @@
+//! Every kind of problem, planted and found; what the report promises.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use myxtts_data::check::{
+    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Summary, Trouble, Understood, examine,
+    seconds_of_frames,
+};
+use myxtts_data::dataset::{Corpus, Format};
+use myxtts_data::problem::{Problem, ProblemKind, Severity};
+use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_run::exit::Exit;
+use myxtts_run::progress::Silent;
+
+/// Hears what a table says and reads letters as tokens; sounds not in the table are good.
+#[derive(Default)]
+struct Fake {
+    sounds: BTreeMap<&'static str, Result<Heard, Trouble>>,
+    tokenizer: bool,
+}
+
+fn good(identity: u8) -> Heard {
+    Heard {
+        sample_rate: 22_050,
+        seconds: 3.0,
+        sounding_seconds: 2.9,
+        peak: 0.7,
+        rms: 0.1,
+        clipped_share: 0.0,
+        identity: [identity; 32],
+    }
+}
+
+impl Examiner for Fake {
+    fn listen(&self, sound: &Path) -> Result<Heard, Trouble> {
+        let name = sound.file_stem().unwrap().to_str().unwrap();
+        assert_ne!(name, "panics", "a decoder with a defect");
+        let identity = name.bytes().fold(7_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
+        self.sounds.get(name).cloned().unwrap_or_else(|| Ok(good(identity)))
+    }
+
+    fn read_text(&self, text: &str, language: &str) -> Result<Understood, Trouble> {
+        if language == "xx" {
+            let detail = "xx is no language".to_owned();
+            return Err(Trouble { kind: ProblemKind::UnspeakableText, detail });
+        }
+        Ok(Understood {
+            cleaned: text.to_lowercase(),
+            tokens: self.tokenizer.then(|| text.chars().count()),
+            unknown: text.chars().filter(|c| *c == '€' || *c == '\u{7}').collect(),
+        })
+    }
+}
+
+const TEXT: &str = "Some words that take three seconds to say.";
+
+fn utterance(id: &str) -> Utterance {
+    Utterance {
+        id: id.to_owned(),
+        audio: format!("wavs/{id}.wav").into(),
+        // Equal texts are a finding of their own.
+        text: format!("{TEXT} {id}"),
+        speaker: "ann".to_owned(),
+        language: "en".to_owned(),
+        origin: Origin { file: "metadata.csv".into(), line: Some(1) },
+    }
+}
+
+fn corpus(utterances: Vec<Utterance>) -> Corpus {
+    Corpus {
+        root: "corpus".into(),
+        format: Format::LjSpeech,
+        why: "LJSpeech: because".to_owned(),
+        notes: vec!["a note".to_owned()],
+        utterances,
+        problems: Vec::new(),
+        declared_seconds: BTreeMap::new(),
+    }
+}
+
+fn check(corpus: &Corpus, fake: &Fake) -> Report {
+    examine(corpus, &CheckOptions::default(), fake, &Silent)
+}
+
+/// The problems of one utterance, as (kind, severity).
+fn of(report: &Report, id: &str) -> Vec<(ProblemKind, Severity)> {
+    let mine = report.problems.iter().filter(|p| p.id.as_deref() == Some(id));
+    mine.map(|p| (p.kind, p.severity)).collect()
+}
+
+fn detail(report: &Report, id: &str) -> String {
+    report.problems.iter().find(|p| p.id.as_deref() == Some(id)).unwrap().detail.clone()
+}
+
+#[test]
+fn a_good_corpus_has_no_problems() {
+    let corpus = corpus(vec![utterance("a"), utterance("b")]);
+    let report = check(&corpus, &Fake { tokenizer: true, ..Fake::default() });
+    assert_eq!(report.problems, []);
+    assert!(report.verdict.passed);
+    assert_eq!(report.exit(), Exit::Done);
+    assert_eq!((report.verdict.usable_utterances, report.verdict.usable_seconds), (2, 6.0));
+    assert_eq!(report.seconds.total, 6.0);
+    assert_eq!(report.speakers["ann"].utterances, 2);
+    assert_eq!(report.languages["en"].seconds, 6.0);
+    assert_eq!(report.sample_rates[&22_050], 2);
+    assert!(!report.text.tokens_estimated);
+    assert_eq!(report.histogram.bins.iter().map(|bin| bin.count).sum::<usize>(), 2);
+}
+
+#[test]
+fn every_kind_of_trouble_with_a_sound_is_named() {
+    use ProblemKind::{Clipped, Corrupt, LengthDiffers, Missing, TooLong, TooShort, Truncated, Unreadable};
+    use Severity::{Error, Warning};
+    let trouble = |kind| Err(Trouble { kind, detail: "why".to_owned() });
+    let fake = Fake {
+        sounds: BTreeMap::from([
+            ("missing", trouble(Missing)),
+            ("unreadable", trouble(Unreadable)),
+            ("truncated", trouble(Truncated)),
+            ("differs", trouble(LengthDiffers)),
+            ("corrupt", trouble(Corrupt)),
+            ("crackles", Ok(Heard { clipped_share: 0.01, ..good(1) })),
+            ("distorted", Ok(Heard { clipped_share: 0.2, ..good(2) })),
+            ("silent", Ok(Heard { peak: 0.0, rms: 0.0, sounding_seconds: 0.0, ..good(3) })),
+            ("click", Ok(Heard { sounding_seconds: 0.02, ..good(4) })),
+            ("short", Ok(Heard { seconds: 0.3, sounding_seconds: 0.3, ..good(5) })),
+            ("long", Ok(Heard { seconds: 20.0, sounding_seconds: 12.0, ..good(6) })),
+        ]),
+        tokenizer: false,
+    };
+    let mut utterances: Vec<Utterance> = fake.sounds.keys().map(|id| utterance(id)).collect();
+    utterances.push(utterance("panics"));
+    for one in &mut utterances {
+        if one.id == "short" {
+            one.text = "Hi".to_owned();
+        }
+    }
+    let mut corpus = corpus(utterances);
+    corpus.declared_seconds.insert("crackles".to_owned(), 4.0);
+    let report = check(&corpus, &fake);
+    for (id, expected) in [
+        ("missing", vec![(Missing, Error)]),
+        ("unreadable", vec![(Unreadable, Error)]),
+        ("truncated", vec![(Truncated, Error)]),
+        ("differs", vec![(LengthDiffers, Error)]),
+        ("corrupt", vec![(Corrupt, Error)]),
+        ("crackles", vec![(LengthDiffers, Error), (Clipped, Warning)]),
+        ("distorted", vec![(Clipped, Error)]),
+        ("silent", vec![(ProblemKind::Silent, Error)]),
+        ("click", vec![(ProblemKind::Silent, Error)]),
+        ("short", vec![(TooShort, Error)]),
+        ("long", vec![(TooLong, Error)]),
+        ("panics", vec![(Unreadable, Error)]),
+    ] {
+        assert_eq!(of(&report, id), expected, "{id}");
+    }
+    assert!(detail(&report, "distorted").contains("20.00 %"));
+    assert!(detail(&report, "short").contains("0.30 s") && detail(&report, "short").contains("0.50 s"));
+    assert!(detail(&report, "long").contains("11.61 s"));
+    assert!(detail(&report, "silent").contains("-inf dBFS"));
+    assert!(detail(&report, "panics").contains("defect"));
+    assert_eq!(report.exit(), Exit::BadData);
+}
+
+#[test]
+fn every_kind_of_trouble_with_a_text_is_named() {
+    use ProblemKind::{EmptyText, TextTooLong, TextTooLongForAudio, UnknownCharacters, UnspeakableText};
+    use Severity::{Error, Warning};
+    let with = |id: &str, text: &str| Utterance { text: text.to_owned(), ..utterance(id) };
+    let long = "word ".repeat(81);
+    let utterances = vec![
+        with("empty", "  "),
+        with("dots", "... !"),
+        with("euro", "Twenty € and some more words"),
+        with("much", &"a".repeat(150)),
+        with("hurried", &"a".repeat(80)),
+        Utterance { language: "xx".to_owned(), ..utterance("foreign") },
+        with("tokens", &long),
+    ];
+    let corpus = corpus(utterances);
+    let fake = |tokenizer| Fake {
+        sounds: BTreeMap::from([("tokens", Ok(Heard { seconds: 11.6, sounding_seconds: 11.6, ..good(9) }))]),
+        tokenizer,
+    };
+    let report = check(&corpus, &fake(true));
+    assert_eq!(of(&report, "empty"), [(EmptyText, Error)]);
+    assert_eq!(of(&report, "dots"), [(EmptyText, Error)]);
+    assert_eq!(of(&report, "euro"), [(UnknownCharacters, Error)]);
+    assert!(detail(&report, "euro").contains("U+20AC"));
+    assert_eq!(of(&report, "much"), [(TextTooLongForAudio, Error)]);
+    assert!(detail(&report, "much").contains("50 a second"), "{}", detail(&report, "much"));
+    assert_eq!(of(&report, "hurried"), [(TextTooLongForAudio, Warning)]);
+    assert_eq!(of(&report, "foreign"), [(UnspeakableText, Error)]);
+    assert_eq!(of(&report, "tokens")[0], (TextTooLong, Error));
+    assert!(detail(&report, "tokens").contains("405 tokens"));
+
+    let report = check(&corpus, &fake(false));
+    assert_eq!(of(&report, "euro"), [(UnknownCharacters, Warning)], "without a tokenizer nobody knows");
+    assert!(report.text.tokens_estimated && report.text.tokens.total > 0.0);
+}
+
+#[test]
+fn comparing_utterances_finds_copies() {
+    let mut utterances: Vec<Utterance> = ["a", "b", "c", "d", "e", "f"].map(utterance).into();
+    for one in &mut utterances[..4] {
+        one.text = TEXT.to_owned();
+    }
+    let mute = Heard { peak: 0.0, ..good(1) };
+    let fake = Fake {
+        sounds: BTreeMap::from([
+            ("a", Ok(good(1))),
+            ("c", Ok(good(1))),
+            ("d", Ok(Heard { sample_rate: 16_000, ..good(2) })),
+            ("e", Ok(mute.clone())),
+            ("f", Ok(mute)),
+        ]),
+        tokenizer: false,
+    };
+    let report = check(&corpus(utterances), &fake);
+    assert_eq!(of(&report, "a"), [(ProblemKind::RepeatedText, Severity::Warning)]);
+    assert!(detail(&report, "a").starts_with("4 utterances") && detail(&report, "a").contains("(b, c, d)"));
+    assert_eq!(of(&report, "c"), [(ProblemKind::DuplicateAudio, Severity::Warning)]);
+    assert!(detail(&report, "c").contains("as a (metadata.csv:1)"));
+    assert_eq!(of(&report, "f"), [(ProblemKind::Silent, Severity::Error)], "silences are no copies");
+    assert!(report.notes.iter().any(|note| note.contains("1 at 16000 Hz, 5 at 22050 Hz")));
+}
+
+#[test]
+fn the_budget_counts_items_and_not_problems() {
+    let fake = Fake {
+        // Two problems, one utterance.
+        sounds: BTreeMap::from([("a", Ok(Heard { clipped_share: 0.2, seconds: 12.0, ..good(1) }))]),
+        tokenizer: false,
+    };
+    let mut utterances = vec![utterance("a")];
+    utterances.extend((0..18).map(|i| utterance(&format!("good{i}"))));
+    let mut twenty = corpus(utterances);
+    let lost = |severity| Problem {
+        kind: ProblemKind::MalformedLine,
+        severity,
+        id: None,
+        origin: Origin { file: "metadata.csv".into(), line: Some(9) },
+        detail: "why".to_owned(),
+    };
+    twenty.problems = vec![lost(Severity::Warning)];
+    let with_budget = |corpus: &Corpus, failure_budget| {
+        examine(corpus, &CheckOptions { failure_budget, ..Default::default() }, &fake, &Silent).verdict
+    };
+    let verdict = with_budget(&twenty, 1.0 / 19.0);
+    assert_eq!((verdict.items, verdict.failed, verdict.passed), (19, 1, true), "at the budget is within it");
+    twenty.problems.push(lost(Severity::Error));
+    let verdict = with_budget(&twenty, 0.05);
+    assert_eq!((verdict.items, verdict.failed, verdict.passed), (20, 2, false));
+    assert!((verdict.share - 0.1).abs() < 1e-12);
+    assert!(with_budget(&twenty, 0.1).passed);
+
+    let empty = corpus(Vec::new());
+    assert!(!with_budget(&empty, 1.0).passed, "nothing to train on is never good enough");
+}
+
+#[test]
+fn the_report_is_the_same_whatever_the_threads() {
+    let utterances: Vec<Utterance> = (0..200).map(|i| utterance(&format!("u{i:03}"))).collect();
+    let corpus = corpus(utterances);
+    let fake = Fake {
+        sounds: BTreeMap::from([("u007", Ok(good(9))), ("u100", Ok(good(9))), ("u150", Ok(good(9)))]),
+        tokenizer: false,
+    };
+    let with_threads = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let report = pool.install(|| check(&corpus, &fake));
+        serde_json::to_string(&report).unwrap()
+    };
+    let one = with_threads(1);
+    assert!(one.contains("as u007"));
+    for threads in [1, 2, 7] {
+        assert_eq!(with_threads(threads), one);
+    }
+}
+
+#[test]
+fn the_machine_readable_report_keeps_its_shape() {
+    let fake = Fake {
+        sounds: BTreeMap::from([("a", Err(Trouble { kind: ProblemKind::Missing, detail: "gone".into() }))]),
+        tokenizer: false,
+    };
+    let report = check(&corpus(vec![utterance("a"), utterance("b")]), &fake);
+    let json: serde_json::Value = serde_json::to_value(&report).unwrap();
+    let mut keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort();
+    // Another set of keys is another version of the schema, unless keys were only added.
+    assert_eq!(SCHEMA_VERSION, 1);
+    let expected = [
+        "corpus",
+        "histogram",
+        "kinds",
+        "languages",
+        "notes",
+        "problems",
+        "sample_rates",
+        "schema_version",
+        "seconds",
+        "speakers",
+        "text",
+        "verdict",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(json["schema_version"], 1);
+    assert_eq!(json["kinds"]["missing"]["errors"], 1);
+    assert_eq!(json["verdict"]["passed"], false);
+    assert_eq!(json["problems"][0]["kind"], "missing");
+    assert_eq!(json["problems"][0]["severity"], "error");
+    assert_eq!(json["problems"][0]["origin"]["line"], 1);
+    assert_eq!(json["sample_rates"]["22050"], 1);
+    assert_eq!(json["histogram"]["bins"][6], serde_json::json!({"from": 3.0, "to": 3.5, "count": 1}));
+    assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
+}
+
+#[test]
+fn the_summary_shows_the_worst_first_and_says_what_it_leaves_out() {
+    let fake = Fake {
+        sounds: BTreeMap::from([
+            ("a", Ok(Heard { clipped_share: 0.01, ..good(1) })),
+            ("b", Ok(Heard { clipped_share: 0.02, ..good(2) })),
+            ("c", Ok(Heard { clipped_share: 0.5, ..good(3) })),
+        ]),
+        tokenizer: false,
+    };
+    let report = check(&corpus(["a", "b", "c", "d"].map(utterance).into()), &fake);
+    let text = Summary { report: &report, limit: 1 }.to_string();
+    assert!(text.contains("LJSpeech: because\n  a note\n"), "{text}");
+    assert!(text.contains("clipped: 1 error(s), 2 warning(s)\n    c (metadata.csv:1): 50.00 %"), "{text}");
+    assert!(text.contains("... and 2 more"), "{text}");
+    assert!(text.contains("1 of 4 items cannot be used: 25.0 %, budget 5.0 %\nnot ready"), "{text}");
+    assert!(text.contains('█'), "{text}");
+}
+
+#[test]
+fn the_longest_clip_follows_from_the_frames() {
+    assert!((seconds_of_frames(1000) - 11.6100).abs() < 1e-4);
+}
