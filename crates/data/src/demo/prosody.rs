@@ -64,7 +64,7 @@ impl Melody {
         }
         for tail in &self.tails {
             let reached = ease((time - tail.from) / (tail.to - tail.from));
-            let left = ease((time - tail.to) / 0.1);
+            let left = ease((time - tail.to - 0.12) / 0.1);
             height += tail.height * (reached - left);
         }
         // The slow unsteadiness of any human pitch.
@@ -111,7 +111,10 @@ pub(crate) fn score(phrases: &[Phrase], voice: &Voice, draw: &mut Draw) -> Score
             }
             words.push((from, now));
         }
-        melody_of(phrase.ending, &stressed, sounds.get(first_sound), now, &mut accents, &mut tails);
+        // The tail has to be over while there is still a voice to carry it.
+        let voiced = sounds[first_sound..].iter().rev().find(|sound| is_vowel(sound));
+        let voiced_end = voiced.map_or(now, |sound| sound.end - 0.01);
+        melody_of(phrase.ending, &stressed, sounds.get(first_sound), voiced_end, &mut accents, &mut tails);
         if at + 1 < phrases.len() {
             let silence = if phrase.ending == Ending::Comma { 0.17 } else { 0.32 };
             let silence = silence * blend(0.9, 1.3, draw.unit());
@@ -129,6 +132,10 @@ pub(crate) fn score(phrases: &[Phrase], voice: &Voice, draw: &mut Draw) -> Score
     }
     let melody = Melody { middle, range: voice.range, begin, end, accents, tails };
     Score { sounds, melody, length: now, words }
+}
+
+fn is_vowel(sound: &Timed) -> bool {
+    sound.phoneme.is_some_and(Phoneme::is_vowel)
 }
 
 fn pause(sounds: &mut Vec<Timed>, start: f64, end: f64) {

@@ -14,9 +14,9 @@ use super::voice::Voice;
 const UPPER: [(f64, f64); 5] =
     [(3500.0, 200.0), (4400.0, 260.0), (5400.0, 350.0), (6400.0, 450.0), (7400.0, 550.0)];
 /// Brings a vowel to an RMS near 1, breath and hum to a like measure.
-const VOICE_GAIN: f64 = 1.0;
-const BREATH_GAIN: f64 = 1.0;
-const HUM_GAIN: f64 = 1.0;
+const VOICE_GAIN: f64 = 1.42;
+const BREATH_GAIN: f64 = 0.85;
+const HUM_GAIN: f64 = 2.3;
 /// Loudness of the speech within an utterance: RMS of what is not a pause, in dB below full scale.
 const LOUDNESS: f64 = -21.0;
 /// No sample comes nearer to full scale.
@@ -167,7 +167,8 @@ fn waveform(frames: &[Frame], voice: &Voice, seed: Seed) -> Vec<f64> {
     }
     let (mut pole, mut zero, mut hum) = (Resonator::default(), Resonator::default(), Resonator::default());
     pole.tune(NASAL_POLE, 100.0);
-    hum.tune(180.0, 90.0);
+    // The walls of a closed mouth pass little but the fundamental.
+    hum.tune(1.05 * voice.pitch, 90.0);
     let mut bands = [Band::default(); 2];
     let mut hiss = [0.0; 3];
     let mut last_breath = 0.0;
@@ -267,5 +268,51 @@ mod tests {
             let input = sine(f64::from(i) * 0.013);
             assert!((pole.pass(zero.pass_inverse(input)) - input).abs() < 1e-9);
         }
+    }
+
+    /// Levels in the inventory are relative to a vowel's: that holds only if a vowel has an RMS near 1.
+    #[test]
+    fn a_vowel_a_breath_and_a_hum_have_the_level_they_claim() {
+        let still = Frame {
+            pitch: 0.0,
+            formants: [0.0; 3],
+            widths: [75.0, 90.0, 150.0],
+            voice: 0.0,
+            hum: 0.0,
+            breath: 0.0,
+            zero: NASAL_POLE,
+            noise: [0.0; 2],
+            noise_centre: [3000.0; 2],
+            noise_width: [1000.0; 2],
+        };
+        let rms = |frame: Frame, voice: &Voice| {
+            let sound = waveform(&[frame; 160], voice, Seed::new(2));
+            let steady = &sound[2000..];
+            (steady.iter().map(|sample| sample * sample).sum::<f64>() / steady.len() as f64).sqrt()
+        };
+        let mut product = [1.0, 1.0, 1.0];
+        let mut count = 0.0;
+        for voice in &crate::demo::VOICES {
+            for name in ["AA", "IY", "UW", "EH", "a", "A"] {
+                let traits = crate::demo::Phoneme::named(name).unwrap().traits();
+                let formants = traits.formants.map(|formant| voice.tract * formant);
+                let still = Frame { pitch: voice.pitch, formants, ..still };
+                let levels = [
+                    rms(Frame { voice: 1.0, ..still }, voice),
+                    rms(Frame { breath: 1.0, ..still }, voice),
+                    rms(Frame { hum: 1.0, ..still }, voice),
+                ];
+                println!("{} {name}: voice {:.2} breath {:.2} hum {:.2}", voice.name, levels[0], levels[1], levels[2]);
+                assert!((0.35..2.5).contains(&levels[0]), "{} {name}: {levels:?}", voice.name);
+                for n in 0..3 {
+                    product[n] *= levels[n];
+                }
+                count += 1.0;
+            }
+        }
+        // The geometric mean over voices and vowels.
+        let mean = product.map(|product: f64| product.powf(1.0 / count));
+        println!("{mean:?}");
+        assert!(mean.iter().all(|mean| (0.8..1.25).contains(mean)), "voice, breath, hum: {mean:?}");
     }
 }

@@ -245,7 +245,7 @@ impl Tracks {
             Manner::Plosive => self.plosive(sound, traits, second, right),
             Manner::Affricate => {
                 let burst = end - sound.release;
-                let hum = if traits.voiced { 0.3 } else { 0.0 };
+                let hum = if traits.voiced { 0.2 } else { 0.0 };
                 self.quiet(start + 0.004, burst - 0.002);
                 self.levels(start + 0.006, burst, 0.0, hum * level, 0.0);
                 self.levels(burst + 0.005, end - RAMP, 0.7 * hum * level, 0.3 * hum * level, 0.0);
@@ -274,7 +274,7 @@ impl Tracks {
     fn plosive(&mut self, sound: &Timed, traits: &Traits, second: f64, right: Option<Phoneme>) {
         let Timed { start, end, release, level, .. } = *sound;
         let burst = end - release;
-        let hum = if traits.voiced { 0.3 * level } else { 0.0 };
+        let hum = if traits.voiced { 0.2 * level } else { 0.0 };
         if release == 0.0 {
             self.levels(start + 0.006, end - 0.003, 0.0, hum, 0.0);
             self.quiet(start + 0.004, end - 0.002);
