@@ -1,1 +1,128 @@
 //! Log-mel front-ends exactly as XTTS-v2 computes them.
+//!
+//! | front-end | Hz | n_fft | window | hop | channels | filters | logarithm |
+//! |---|---|---|---|---|---|---|---|
+//! | conditioning | 22,050 | 2048 | 1024 Hann | 256 | 80 | HTK scale, Slaney area | ln(max(x, 1e-5)) |
+//! | dvae | 22,050 | 1024 | 1024 Hann | 256 | 80 | HTK scale, Slaney area | ln(max(x, 1e-5)) |
+//! | speaker | 16,000 | 512 | 400 Hamming | 160 | 64 | HTK scale | pre-emphasis 0.97 before; ln(x + 1e-6) |
+//!
+//! All: periodic window, centred frames, reflected ends, power spectrum, 0 to 8000 Hz. What follows in
+//! the model, the division by `mel_stats` or the normalisation over time, is kept apart.
+
+mod extractor;
+mod filterbank;
+mod logarithm;
+
+pub use extractor::MelExtractor;
+
+/// The three ways in which XTTS looks at sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrontEnd {
+    /// For the style of a reference clip, at training and at inference.
+    Conditioning,
+    /// For the audio tokeniser.
+    Dvae,
+    /// For the speaker encoder.
+    Speaker,
+}
+
+/// What the table above says.
+#[derive(Clone, Copy, Debug)]
+struct Parameters {
+    sample_rate: u32,
+    n_fft: usize,
+    window: usize,
+    hop: usize,
+    channels: usize,
+}
+
+impl FrontEnd {
+    /// All of them.
+    pub const ALL: [FrontEnd; 3] = [FrontEnd::Conditioning, FrontEnd::Dvae, FrontEnd::Speaker];
+
+    fn parameters(self) -> Parameters {
+        let at_22050 = |n_fft| Parameters { sample_rate: 22_050, n_fft, window: 1024, hop: 256, channels: 80 };
+        match self {
+            FrontEnd::Conditioning => at_22050(2048),
+            FrontEnd::Dvae => at_22050(1024),
+            FrontEnd::Speaker => {
+                Parameters { sample_rate: 16_000, n_fft: 512, window: 400, hop: 160, channels: 64 }
+            }
+        }
+    }
+
+    /// Samples per second that it expects.
+    pub fn sample_rate(self) -> u32 {
+        self.parameters().sample_rate
+    }
+
+    /// Values of a frame.
+    pub fn channels(self) -> usize {
+        self.parameters().channels
+    }
+
+    /// Samples from frame to frame.
+    pub fn hop(self) -> usize {
+        self.parameters().hop
+    }
+
+    /// Frames of a clip: one more than whole hops, none for no samples.
+    pub fn frames(self, samples: usize) -> usize {
+        if samples == 0 { 0 } else { 1 + samples / self.hop() }
+    }
+}
+
+/// Gives each channel mean 0 and variance 1 over time (biased variance, epsilon 1e-5): the last step of
+/// the speaker front-end. `mel` is `[frames, channels]`.
+pub fn instance_normalize(mel: &mut [f32], channels: usize) {
+    let frames = mel.len() / channels;
+    if frames == 0 {
+        return;
+    }
+    let mut mean = vec![0f64; channels];
+    let mut variance = vec![0f64; channels];
+    for frame in mel.chunks_exact(channels) {
+        mean.iter_mut().zip(frame).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+    mean.iter_mut().for_each(|sum| *sum /= frames as f64);
+    for frame in mel.chunks_exact(channels) {
+        for ((sum, &value), mean) in variance.iter_mut().zip(frame).zip(&mean) {
+            *sum += (f64::from(value) - mean).powi(2);
+        }
+    }
+    let scale: Vec<f64> = variance.iter().map(|sum| 1.0 / (sum / frames as f64 + 1e-5).sqrt()).collect();
+    for frame in mel.chunks_exact_mut(channels) {
+        for ((value, mean), scale) in frame.iter_mut().zip(&mean).zip(&scale) {
+            *value = ((f64::from(*value) - mean) * scale) as f32;
+        }
+    }
+}
+
+/// Divides each channel by its entry in the model's `mel_stats`: the last step of the conditioning and
+/// DVAE front-ends. `mel` is `[frames, stats.len()]`.
+pub fn divide_by_stats(mel: &mut [f32], stats: &[f32]) {
+    for frame in mel.chunks_exact_mut(stats.len()) {
+        frame.iter_mut().zip(stats).for_each(|(value, stat)| *value /= stat);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normalising_centres_every_channel() {
+        let mut mel: Vec<f32> = (0..60).map(|n| (n * n % 17) as f32 + (n % 3) as f32 * 100.0).collect();
+        instance_normalize(&mut mel, 3);
+        for channel in 0..3 {
+            let values: Vec<f64> = mel.iter().skip(channel).step_by(3).map(|&v| f64::from(v)).collect();
+            let mean = values.iter().sum::<f64>() / 20.0;
+            let variance = values.iter().map(|v| v * v).sum::<f64>() / 20.0;
+            assert!(mean.abs() < 1e-6 && (variance - 1.0).abs() < 1e-4, "{mean} {variance}");
+        }
+        let mut constant = [3.0f32; 8];
+        instance_normalize(&mut constant, 2);
+        assert_eq!(constant, [0.0; 8]);
+        instance_normalize(&mut [], 2);
+    }
+}

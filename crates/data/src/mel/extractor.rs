@@ -1,0 +1,254 @@
+//! From samples to log-mel frames: window, spectrum, filters, logarithm, frame by frame.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use realfft::num_complex::Complex;
+use realfft::{RealFftPlanner, RealToComplex};
+
+use super::filterbank::Filterbank;
+use super::logarithm::ln;
+use super::{FrontEnd, Parameters};
+
+/// All front-ends end there.
+const HIGHEST_HERTZ: f64 = 8_000.0;
+
+/// Weight of the sample before, in the speaker front-end.
+const PRE_EMPHASIS: f32 = 0.97;
+
+/// Computes the mels of one front-end. Keep it: the plan, the window and the buffers are reused.
+pub struct MelExtractor {
+    front_end: FrontEnd,
+    parameters: Parameters,
+    window: Vec<f32>,
+    filters: Filterbank,
+    fft: Arc<dyn RealToComplex<f32>>,
+    frame: Vec<f32>,
+    spectrum: Vec<Complex<f32>>,
+    scratch: Vec<Complex<f32>>,
+    power: Vec<f32>,
+    emphasized: Vec<f32>,
+}
+
+impl MelExtractor {
+    /// For one of the front-ends.
+    pub fn new(front_end: FrontEnd) -> MelExtractor {
+        let parameters = front_end.parameters();
+        let Parameters { sample_rate, n_fft, window, channels, .. } = parameters;
+        // Periodic: as if one more sample followed.
+        let wave = |n: usize| (2.0 * PI * n as f64 / window as f64).cos();
+        let shape = |n: usize| match front_end {
+            FrontEnd::Conditioning | FrontEnd::Dvae => 0.5 - 0.5 * wave(n),
+            FrontEnd::Speaker => 0.54 - 0.46 * wave(n),
+        };
+        let area = front_end != FrontEnd::Speaker;
+        let filters = Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HERTZ, area);
+        let fft = RealFftPlanner::new().plan_fft_forward(n_fft);
+        MelExtractor {
+            front_end,
+            parameters,
+            window: (0..window).map(|n| shape(n) as f32).collect(),
+            frame: fft.make_input_vec(),
+            spectrum: fft.make_output_vec(),
+            scratch: fft.make_scratch_vec(),
+            power: vec![0.0; filters.buffer()],
+            filters,
+            fft,
+            emphasized: Vec::new(),
+        }
+    }
+
+    /// The front-end it was made for.
+    pub fn front_end(&self) -> FrontEnd {
+        self.front_end
+    }
+
+    /// Replaces `out` by the natural log-mel of a clip, `[frames, channels]`, and returns the frames.
+    ///
+    /// The samples are at [`FrontEnd::sample_rate`]. Frame `t` is centred on sample `t * hop`; what it
+    /// covers outside the clip is the clip mirrored at its first and last sample, and mirrored again
+    /// where the clip is shorter than that (the reference refuses such clips).
+    pub fn compute(&mut self, samples: &[f32], out: &mut Vec<f32>) -> usize {
+        let Parameters { hop, channels, .. } = self.parameters;
+        let frames = self.front_end.frames(samples.len());
+        out.clear();
+        out.resize(frames * channels, 0.0);
+        let emphasized = std::mem::take(&mut self.emphasized);
+        let (samples, emphasized) = match self.front_end {
+            FrontEnd::Speaker => {
+                let emphasized = emphasize(samples, emphasized);
+                (None, emphasized)
+            }
+            _ => (Some(samples), emphasized),
+        };
+        let signal = samples.unwrap_or(&emphasized);
+        for (number, mel) in out.chunks_exact_mut(channels).enumerate() {
+            self.frame(signal, number * hop);
+            self.filters.apply(&self.power, mel);
+            match self.front_end {
+                FrontEnd::Conditioning | FrontEnd::Dvae => {
+                    mel.iter_mut().for_each(|value| *value = ln(value.max(1e-5)));
+                }
+                FrontEnd::Speaker => mel.iter_mut().for_each(|value| *value = ln(*value + 1e-6)),
+            }
+        }
+        self.emphasized = emphasized;
+        frames
+    }
+
+    /// The power spectrum of the window around a sample.
+    fn frame(&mut self, signal: &[f32], centre: usize) {
+        let half = self.window.len() / 2;
+        // The window stands at the start of the frame and not in its middle: that turns phases, and the
+        // power does not see phases.
+        let (body, rest) = self.frame.split_at_mut(self.window.len());
+        let inside = centre.checked_sub(half).and_then(|start| signal.get(start..centre + half));
+        match inside {
+            Some(inside) => {
+                for ((value, sample), weight) in body.iter_mut().zip(inside).zip(&self.window) {
+                    *value = sample * weight;
+                }
+            }
+            None => {
+                for ((n, value), weight) in body.iter_mut().enumerate().zip(&self.window) {
+                    let position = (centre + n) as i64 - half as i64;
+                    *value = signal[mirrored(position, signal.len())] * weight;
+                }
+            }
+        }
+        rest.fill(0.0);
+        self.fft
+            .process_with_scratch(&mut self.frame, &mut self.spectrum, &mut self.scratch)
+            .expect("the buffers were made by the plan itself");
+        let bins = self.filters.bins();
+        for (power, bin) in self.power[..bins].iter_mut().zip(&self.spectrum) {
+            *power = bin.re * bin.re + bin.im * bin.im;
+        }
+    }
+}
+
+/// `x[t] - 0.97 x[t-1]`, the clip mirrored at its first sample.
+fn emphasize(samples: &[f32], mut out: Vec<f32>) -> Vec<f32> {
+    out.clear();
+    let Some(&first) = samples.first() else { return out };
+    out.push(first - PRE_EMPHASIS * samples.get(1).unwrap_or(&first));
+    out.extend(samples.windows(2).map(|pair| pair[1] - PRE_EMPHASIS * pair[0]));
+    out
+}
+
+/// Where a position lands when it is folded back at both ends of a clip that is not empty.
+fn mirrored(position: i64, length: usize) -> usize {
+    let last = length as i64 - 1;
+    if last == 0 {
+        return 0;
+    }
+    let folded = position.rem_euclid(2 * last);
+    (if folded > last { 2 * last - folded } else { folded }) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition in f64: a plain Fourier sum over the padded frame, a dense triangle per channel.
+    fn reference(front_end: FrontEnd, samples: &[f32]) -> Vec<f64> {
+        let Parameters { sample_rate, n_fft, window, hop, channels } = front_end.parameters();
+        let speaker = front_end == FrontEnd::Speaker;
+        let at = |signal: &[f64], position: i64| signal[mirrored(position, signal.len())];
+        let mut signal: Vec<f64> = samples.iter().map(|&sample| f64::from(sample)).collect();
+        if speaker {
+            let plain = signal.clone();
+            signal = (0..plain.len() as i64).map(|n| at(&plain, n) - 0.97 * at(&plain, n - 1)).collect();
+        }
+        let taper = |n: usize| {
+            let wave = (2.0 * PI * n as f64 / window as f64).cos();
+            if speaker { 0.54 - 0.46 * wave } else { 0.5 - 0.5 * wave }
+        };
+        let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
+        let hertz = |mel: f64| 700.0 * (10f64.powf(mel / 2595.0) - 1.0);
+        let corner = |n: usize| hertz(mel(8_000.0) * n as f64 / (channels + 1) as f64);
+        let mut out = Vec::new();
+        for number in 0..=samples.len() / hop {
+            let frame: Vec<f64> = (0..window)
+                .map(|n| taper(n) * at(&signal, (number * hop + n) as i64 - (window / 2) as i64))
+                .collect();
+            let power: Vec<f64> = (0..=n_fft / 2)
+                .map(|bin| {
+                    let (mut re, mut im) = (0.0, 0.0);
+                    for (n, value) in frame.iter().enumerate() {
+                        let angle = 2.0 * PI * (n * bin % n_fft) as f64 / n_fft as f64;
+                        re += value * angle.cos();
+                        im += value * angle.sin();
+                    }
+                    re * re + im * im
+                })
+                .collect();
+            for channel in 0..channels {
+                let [low, centre, high] = [0, 1, 2].map(|offset| corner(channel + offset));
+                let sum: f64 = power
+                    .iter()
+                    .enumerate()
+                    .map(|(bin, power)| {
+                        let f = bin as f64 * f64::from(sample_rate) / n_fft as f64;
+                        power * ((f - low) / (centre - low)).min((high - f) / (high - centre)).max(0.0)
+                    })
+                    .sum();
+                out.push(if speaker {
+                    (sum + 1e-6).ln()
+                } else {
+                    (sum * 2.0 / (high - low)).max(1e-5).ln()
+                });
+            }
+        }
+        out
+    }
+
+    fn noise(samples: usize) -> Vec<f32> {
+        let mut state = 9u64;
+        (0..samples)
+            .map(|_| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_front_end_computes_its_definition_even_for_the_shortest_clips() {
+        for front_end in FrontEnd::ALL {
+            let mut extractor = MelExtractor::new(front_end);
+            let mut mel = Vec::new();
+            for length in [1, 2, 5, 300, 700, 2100] {
+                let samples = noise(length);
+                let frames = extractor.compute(&samples, &mut mel);
+                assert_eq!(frames, front_end.frames(length));
+                assert_eq!(mel.len(), frames * front_end.channels());
+                for (at, (ours, exact)) in mel.iter().zip(reference(front_end, &samples)).enumerate() {
+                    let difference = (f64::from(*ours) - exact).abs();
+                    assert!(difference < 5e-5, "{front_end:?}, {length} samples, {at}: {ours} for {exact}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_samples_give_no_frames_and_silence_gives_the_floor() {
+        for (front_end, floor) in
+            FrontEnd::ALL.into_iter().zip([1e-5f32.ln(), 1e-5f32.ln(), 1e-6f32.ln()])
+        {
+            let mut extractor = MelExtractor::new(front_end);
+            let mut mel = vec![1.0];
+            assert_eq!(extractor.compute(&[], &mut mel), 0);
+            assert!(mel.is_empty());
+            extractor.compute(&[0.0; 3000], &mut mel);
+            assert!(mel.iter().all(|value| (value - floor).abs() < 2e-6), "{front_end:?}");
+        }
+    }
+
+    #[test]
+    fn positions_fold_back_at_both_ends() {
+        let folded: Vec<usize> = (-5..9).map(|position| mirrored(position, 4)).collect();
+        assert_eq!(folded, [1, 2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1, 2]);
+        assert_eq!(mirrored(-3, 1), 0);
+    }
+}

@@ -1,0 +1,8 @@
+//! Behaviour of the data crate, seen from outside.
+
+#[path = "data/audio.rs"]
+mod audio;
+#[path = "data/broken_audio.rs"]
+mod broken_audio;
+#[path = "data/mel_goldens.rs"]
+mod mel_goldens;
