@@ -1,10 +1,80 @@
-//! `myxtts demo-corpus`.
+//! `myxtts demo-corpus`: a corpus to try everything with, made on the spot.
 
+use std::path::PathBuf;
+
+use myxtts_data::demo::{self, DemoError, DemoOptions, Language, VOICES};
 use myxtts_run::exit::Exit;
 
-#[derive(clap::Args)]
-pub struct Args {}
+use crate::progress::Terminal;
 
-pub fn run(_args: Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("skeleton only")
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder to write to; created where it does not exist
+    dir: PathBuf,
+    /// How many utterances to make, dealt evenly to languages and speakers
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    utterances: usize,
+    /// The same seed gives the same corpus, byte for byte, on any machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Languages to speak
+    #[arg(long, value_name = "CODES", value_delimiter = ',', default_value = "en,fa", value_parser = language)]
+    languages: Vec<Language>,
+    /// How many speakers: mina, dara, kian
+    #[arg(long, value_name = "N", default_value_t = VOICES.len(), value_parser = speakers)]
+    speakers: usize,
+    /// Write even where the folder holds something that is no demo corpus
+    #[arg(long)]
+    force: bool,
+}
+
+fn language(code: &str) -> Result<Language, String> {
+    Language::from_code(code).ok_or_else(|| "the demo speaks `en` and `fa`".to_owned())
+}
+
+fn speakers(count: &str) -> Result<usize, String> {
+    let count = count.parse().map_err(|_| "not a whole number".to_owned())?;
+    if (1..=VOICES.len()).contains(&count) {
+        Ok(count)
+    } else {
+        Err(format!("there are 1 to {} speakers", VOICES.len()))
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let options = DemoOptions {
+        utterances: args.utterances,
+        seed: args.seed,
+        speakers: args.speakers,
+        languages: args.languages,
+        overwrite: args.force,
+    };
+    let report = match demo::write(&args.dir, &options, &Terminal::new()) {
+        Ok(report) => report,
+        Err(error @ (DemoError::Options(_) | DemoError::NotEmpty { .. })) => {
+            eprintln!("error: {error}");
+            return Ok(Exit::Usage);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    println!(
+        "{} utterances, {:.1} minutes, speakers {}, languages {}: {}",
+        report.utterances,
+        report.seconds / 60.0,
+        report.speakers.join(", "),
+        report.languages.join(", "),
+        report.dir.display()
+    );
+    println!("next: myxtts check {}", quoted(&report.dir.display().to_string()));
+    Ok(Exit::Done)
+}
+
+/// A path as a shell reads it back.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if !path.is_empty() && path.chars().all(plain) {
+        path.to_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
 }

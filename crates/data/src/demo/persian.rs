@@ -1,0 +1,332 @@
+//! Persian letters to sounds. The script leaves short vowels and most ezafes unwritten, so words come
+//! from a lexicon first; what is not in it is read by rules that put a short vowel where none is seen.
+//!
+//! Notation: `a e o` short, `A i u` long, `S Z C j` for ش ژ چ ج, `x q ?` for خ ق ع, `'` before the
+//! stressed vowel (the last one where none is marked).
+
+use super::phoneme::{Manner, Phoneme};
+use super::phrase::{Phone, Word};
+pub(crate) use super::persian_words::LEXICON;
+
+const JOINER: char = '\u{200c}';
+
+/// What a word does to its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Takes an ezafe before a modifier.
+    Noun,
+    /// Adjective, or the name of a city: asks for an ezafe on the noun before it.
+    Modifier,
+    /// A numeral: «ساعت» before it has an ezafe, «و» between two is `o`.
+    Number,
+    /// Stressed, and nothing more.
+    Word,
+    /// Leans on its neighbours: no stress.
+    Particle,
+}
+
+/// The letter, or the two of a ligature, in Persian spelling; `None` where it has no sound here.
+pub(crate) fn letter(character: char) -> Option<[char; 2]> {
+    let one = |letter| Some([letter, '\0']);
+    match character {
+        'ي' | 'ى' => one('ی'),
+        'ك' => one('ک'),
+        'ة' | 'ۀ' => one('ه'),
+        'أ' | 'إ' | 'ٱ' => one('ا'),
+        'ؤ' | 'ئ' | 'ء' => one('ئ'),
+        'ﻻ' | 'ﻼ' => Some(['ل', 'ا']),
+        // Kashida, superscript alef and sukun: nothing to hear, nothing to report.
+        '\u{640}' | '\u{670}' | '\u{652}' => Some(['\0', '\0']),
+        JOINER | '\u{64b}'..='\u{651}' | 'آ' => one(character),
+        _ if consonant(character).is_some() || "اوی".contains(character) => one(character),
+        _ => None,
+    }
+}
+
+/// Sounds of the words of one phrase: neighbours matter, for the ezafe and for «و».
+pub(crate) fn pronounce(words: &[String]) -> Vec<Word> {
+    let read: Vec<(String, Class)> = words.iter().map(|word| look_up(word)).collect();
+    let class = |i: usize| read.get(i).map(|(_, class)| *class);
+    words
+        .iter()
+        .enumerate()
+        .map(|(i, text)| {
+            let (mut notation, own) = read[i].clone();
+            let next = class(i + 1);
+            if text == "و" && next == Some(Class::Number) && i > 0 && class(i - 1) == Some(Class::Number) {
+                notation = "o".to_owned();
+            }
+            let wanted = (own == Class::Noun && next == Some(Class::Modifier))
+                || (text == "ساعت" && next == Some(Class::Number));
+            if wanted {
+                add_ezafe(&mut notation);
+            }
+            Word { text: text.clone(), phones: phones(&notation, own != Class::Particle) }
+        })
+        .collect()
+}
+
+/// An ezafe that is not written. After a vowel other than i it would be, so there is none.
+fn add_ezafe(notation: &mut String) {
+    // Stress stays where it was: an ezafe is never stressed.
+    mark_stress(notation);
+    match notation.chars().last() {
+        Some('i') => notation.push_str("ye"),
+        Some(last) if !is_vowel(last) => notation.push('e'),
+        _ => {}
+    }
+}
+
+fn mark_stress(notation: &mut String) {
+    if !notation.contains('\'')
+        && let Some(at) = notation.rfind(is_vowel)
+    {
+        notation.insert(at, '\'');
+    }
+}
+
+fn is_vowel(sign: char) -> bool {
+    "aeoAiu".contains(sign)
+}
+
+fn entry(word: &str) -> Option<(&'static str, Class)> {
+    LEXICON.iter().find(|(entry, _, _)| *entry == word).map(|&(_, notation, class)| (notation, class))
+}
+
+/// Endings and beginnings that a joiner sets off; only prefixes of verbs draw the stress.
+const AFFIXES: [(&str, &str); 14] = [
+    ("می", "m'i"),
+    ("نمی", "n'emi"),
+    ("ها", "hA"),
+    ("های", "hAye"),
+    ("هایی", "hAyi"),
+    ("ی", "ye"),
+    ("ای", "i"),
+    ("ام", "am"),
+    ("ات", "at"),
+    ("اش", "aS"),
+    ("تر", "tar"),
+    ("ترین", "tarin"),
+    ("اند", "and"),
+    ("اید", "id"),
+];
+
+fn look_up(word: &str) -> (String, Class) {
+    if let Some((notation, class)) = entry(word) {
+        return (notation.to_owned(), class);
+    }
+    if word.contains(JOINER) {
+        let mut notation = String::new();
+        for part in word.split(JOINER) {
+            let affix = AFFIXES.iter().find(|(affix, _)| *affix == part);
+            let sounds = match (affix, entry(part)) {
+                (Some((_, sounds)), _) => (*sounds).to_owned(),
+                (None, Some((sounds, _))) => sounds.to_owned(),
+                (None, None) => by_rule(part),
+            };
+            if matches!(part, "ی" | "ام" | "ات" | "اش") {
+                mark_stress(&mut notation); // these lean on what stands before them
+            }
+            // One stress a word, and the first mark wins: that of a verb's prefix.
+            if notation.contains('\'') {
+                notation.extend(sounds.chars().filter(|&sign| sign != '\''));
+            } else {
+                notation.push_str(&sounds);
+            }
+        }
+        return (notation, Class::Word);
+    }
+    (by_rule(word), Class::Word)
+}
+
+fn consonant(letter: char) -> Option<char> {
+    Some(match letter {
+        'ب' => 'b',
+        'پ' => 'p',
+        'ت' | 'ط' => 't',
+        'ث' | 'س' | 'ص' => 's',
+        'ج' => 'j',
+        'چ' => 'C',
+        'ح' | 'ه' => 'h',
+        'خ' => 'x',
+        'د' => 'd',
+        'ذ' | 'ز' | 'ض' | 'ظ' => 'z',
+        'ر' => 'r',
+        'ژ' => 'Z',
+        'ش' => 'S',
+        'ع' | 'ئ' => '?',
+        'غ' | 'ق' => 'q',
+        'ف' => 'f',
+        'ک' => 'k',
+        'گ' => 'g',
+        'ل' => 'l',
+        'م' => 'm',
+        'ن' => 'n',
+        _ => return None,
+    })
+}
+
+/// A word that no lexicon knows: long vowels as written, short ones as marked or guessed.
+fn by_rule(word: &str) -> String {
+    let letters: Vec<char> = word.chars().filter(|&letter| letter != JOINER).collect();
+    let mut out = String::new();
+    for (i, &letter) in letters.iter().enumerate() {
+        let first = i == 0;
+        let last = i + 1 == letters.len();
+        let after_vowel = out.chars().last().is_some_and(is_vowel);
+        let vowel_follows = letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
+        match letter {
+            'آ' => out.push('A'),
+            // At the beginning an alef only carries a vowel: a long one that is written, or a short one.
+            'ا' if first => match letters.get(i + 1) {
+                Some('ی' | 'و' | '\u{64e}' | '\u{650}' | '\u{64f}') => {}
+                _ => out.push('a'),
+            },
+            'ا' => out.push('A'),
+            '\u{64e}' => out.push('a'),
+            '\u{650}' => out.push('e'),
+            '\u{64f}' => out.push('o'),
+            '\u{64b}' => out.push_str("an"),
+            '\u{64c}' => out.push_str("on"),
+            '\u{64d}' => out.push_str("en"),
+            '\u{651}' => {}
+            'و' if (first && !last) || after_vowel || vowel_follows => out.push('v'),
+            'و' => out.push('u'),
+            'ی' if (first && !last) || after_vowel || vowel_follows => out.push('y'),
+            'ی' => out.push('i'),
+            'ه' if last && !first && !after_vowel => out.push('e'),
+            _ => out.extend(consonant(letter)),
+        }
+        // Three consonants never meet, and no word begins with two: a short vowel stands between.
+        let begins = out.chars().count() == 1;
+        let next_is_consonant = letters.get(i + 1).is_some_and(|&next| {
+            let final_h = next == 'ه' && i + 2 == letters.len();
+            consonant(next).is_some() && !final_h
+        });
+        let cluster = out.chars().rev().take_while(|&sign| !is_vowel(sign)).count();
+        if consonant(letter).is_some() && next_is_consonant && (begins || cluster >= 2) {
+            out.push(if begins { 'a' } else { 'e' });
+        }
+    }
+    if !out.is_empty() && !out.contains(is_vowel) {
+        out.push('e'); // a consonant alone is said with a vowel
+    }
+    out
+}
+
+/// Notation into sounds.
+fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
+    let mut notation = notation.to_owned();
+    mark_stress(&mut notation);
+    let signs: Vec<char> = notation.chars().collect();
+    let mut out: Vec<Phone> = Vec::new();
+    let mut stress = false;
+    for (i, &sign) in signs.iter().enumerate() {
+        let name = match sign {
+            '\'' => {
+                stress = stressed;
+                continue;
+            }
+            'n' if matches!(signs.get(i + 1), Some('k' | 'g' | 'q')) => "NG",
+            _ => name_of(sign),
+        };
+        let phoneme = Phoneme::named(name).expect("the notation names only sounds of the inventory");
+        // A doubled consonant is one that is held; the synthesiser has no longer one to offer.
+        let doubled = out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
+        if !doubled {
+            out.push(Phone { phoneme, stressed: stress });
+        }
+        stress = false;
+    }
+    out
+}
+
+fn name_of(sign: char) -> &'static str {
+    match sign {
+        'a' => "a",
+        'e' => "e",
+        'o' => "o",
+        'A' => "A",
+        'i' => "i",
+        'u' => "u",
+        'p' => "P",
+        'b' => "B",
+        't' => "T",
+        'd' => "D",
+        'k' => "K",
+        'g' => "G",
+        'q' => "Q",
+        'f' => "F",
+        'v' => "V",
+        's' => "S",
+        'z' => "Z",
+        'S' => "SH",
+        'Z' => "ZH",
+        'x' => "X",
+        'h' => "HH",
+        'C' => "CH",
+        'j' => "JH",
+        'm' => "M",
+        'n' => "N",
+        'l' => "L",
+        'r' => "RR",
+        'y' => "Y",
+        'w' => "W",
+        _ => "QQ",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::Language;
+    use crate::demo::phrase::read;
+
+    fn said(text: &str) -> String {
+        let (phrases, unknown) = read(text, Language::Persian);
+        assert_eq!(unknown, None, "{text}");
+        let words = phrases.iter().flat_map(|phrase| &phrase.words);
+        let sounds = words.map(|word| word.phones.iter().map(|phone| phone.phoneme.ipa()).collect::<String>());
+        sounds.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_ezafe_is_heard_where_the_words_ask_for_it() {
+        assert_eq!(said("کتاب سبز"), "ketɒːbe sæbz");
+        assert_eq!(said("صندلی کوچک"), "sændæliːje kuːtʃæk");
+        assert_eq!(said("دوچرخه‌ی آبی"), "dotʃæɾxeje ɒːbiː");
+        assert_eq!(said("قطار شیراز ساعت ۷"), "ɢætɒːɾe ʃiːɾɒːz sɒːʔæte hæft");
+        assert_eq!(said("هوا سرد است"), "hævɒː sæɾd æst");
+        assert_eq!(said("یک کتاب خرید"), "jek ketɒːb xæɾiːd");
+    }
+
+    #[test]
+    fn and_is_short_between_numbers() {
+        assert_eq!(said("۲۱"), "biːst o jek");
+        assert_eq!(said("نان و پنیر"), "nɒːn væ pæniːɾ");
+    }
+
+    #[test]
+    fn words_outside_the_lexicon_follow_the_letters() {
+        assert_eq!(said("شیشه"), "ʃiːʃe");
+        assert_eq!(said("دانا"), "dɒːnɒː");
+        assert_eq!(said("توران"), "tuːɾɒːn");
+        assert_eq!(said("گُل"), "ɡol");
+        assert_eq!(said("می‌دود"), "miːduːd");
+        assert_eq!(said("ترازو"), "tæɾɒːzuː");
+        assert_eq!(said("ب"), "be");
+        // Arabic spelling of the same word.
+        assert_eq!(said("كتاب"), said("کتاب"));
+    }
+
+    #[test]
+    fn the_lexicon_is_written_in_the_notation_and_has_no_word_twice() {
+        let mut seen = std::collections::HashSet::new();
+        for (word, notation, _) in LEXICON {
+            assert!(seen.insert(word), "{word} stands in the lexicon twice");
+            let known = |sign: char| "aeoAiupbtdkgqfvszSZxhCjmnlryw?'".contains(sign);
+            assert!(notation.chars().all(known), "{word}: {notation}");
+            assert!(notation.contains(is_vowel), "{word}: {notation}");
+        }
+    }
+}

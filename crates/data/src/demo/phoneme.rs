@@ -1,0 +1,245 @@
+//! The sounds of English and Persian and what each is made of: formants, voicing, noise, length.
+//!
+//! Frequencies are those of an adult man, from the textbooks of acoustic phonetics; a voice scales
+//! them by its tract. Levels are relative to the RMS of a vowel.
+
+/// How a sound is made; decides which recipe in `tracks` renders it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Vowel,
+    /// w, y.
+    Glide,
+    /// l, English r.
+    Liquid,
+    /// Persian r: the tongue taps.
+    Tap,
+    Nasal,
+    Fricative,
+    Plosive,
+    Affricate,
+    /// h: breath through the neighbour's formants.
+    Aspirate,
+    /// The glottal stop.
+    Glottal,
+}
+
+/// Two bands of noise: of a fricative, or of a plosive's burst.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noise {
+    /// Middle in Hz; 0 follows the second formant (velars are heard by that).
+    pub centre: [f64; 2],
+    pub width: [f64; 2],
+    pub level: [f64; 2],
+}
+
+const QUIET: Noise = Noise { centre: [3000.0, 6000.0], width: [1000.0, 2000.0], level: [0.0, 0.0] };
+
+/// What a sound is made of.
+#[derive(Debug)]
+pub(crate) struct Traits {
+    pub name: &'static str,
+    pub ipa: &'static str,
+    pub manner: Manner,
+    pub voiced: bool,
+    pub formants: [f64; 3],
+    /// Where a diphthong ends; the same as `formants` elsewhere.
+    pub end: [f64; 3],
+    /// How far a consonant's formants give way to the neighbouring vowel: 0 not at all, 1 entirely.
+    pub pull: f64,
+    /// Length in seconds when nothing shortens it, and the least it can be shortened to.
+    pub length: f64,
+    pub least: f64,
+    pub noise: Noise,
+    /// Zero of the nasal tract in Hz; only nasals have one.
+    pub zero: f64,
+}
+
+const BASE: Traits = Traits {
+    name: "",
+    ipa: "",
+    manner: Manner::Vowel,
+    voiced: true,
+    formants: [500.0, 1500.0, 2500.0],
+    end: [500.0, 1500.0, 2500.0],
+    pull: 0.0,
+    length: 0.08,
+    least: 0.04,
+    noise: QUIET,
+    zero: 0.0,
+};
+
+const fn vowel(name: &'static str, ipa: &'static str, length: f64, formants: [f64; 3]) -> Traits {
+    Traits { name, ipa, length, least: 0.5 * length, formants, end: formants, ..BASE }
+}
+
+const fn diphthong(name: &'static str, ipa: &'static str, from: [f64; 3], to: [f64; 3]) -> Traits {
+    Traits { name, ipa, length: 0.185, least: 0.105, formants: from, end: to, ..BASE }
+}
+
+const fn sonorant(
+    name: &'static str,
+    ipa: &'static str,
+    manner: Manner,
+    length: f64,
+    formants: [f64; 3],
+    pull: f64,
+) -> Traits {
+    Traits { name, ipa, manner, length, least: 0.6 * length, formants, end: formants, pull, ..BASE }
+}
+
+const fn nasal(name: &'static str, ipa: &'static str, formants: [f64; 3], pull: f64, zero: f64) -> Traits {
+    Traits { zero, ..sonorant(name, ipa, Manner::Nasal, 0.075, formants, pull) }
+}
+
+#[derive(Clone, Copy)]
+enum Voicing {
+    Voiced,
+    Voiceless,
+}
+use Voicing::{Voiced, Voiceless};
+
+/// Where in the mouth a plosive or fricative is made: formants at the constriction, and their pull.
+#[derive(Clone, Copy)]
+struct Place([f64; 3], f64);
+
+const LIPS: Place = Place([240.0, 950.0, 2250.0], 0.55);
+const TEETH: Place = Place([280.0, 1300.0, 2550.0], 0.45);
+const RIDGE: Place = Place([240.0, 1750.0, 2650.0], 0.35);
+const PALATE: Place = Place([260.0, 1950.0, 2500.0], 0.3);
+const VELUM: Place = Place([250.0, 1750.0, 2200.0], 0.75);
+const UVULA: Place = Place([420.0, 1200.0, 2350.0], 0.5);
+
+const fn obstruent(
+    name: &'static str,
+    ipa: &'static str,
+    manner: Manner,
+    voicing: Voicing,
+    place: Place,
+    length: f64,
+    noise: Noise,
+) -> Traits {
+    let Place(formants, pull) = place;
+    let voiced = matches!(voicing, Voiced);
+    Traits { name, ipa, manner, voiced, formants, end: formants, pull, length, least: 0.6 * length, noise, ..BASE }
+}
+
+const fn noise(centre: [f64; 2], width: [f64; 2], level: [f64; 2]) -> Noise {
+    Noise { centre, width, level }
+}
+
+use Manner::{Affricate, Aspirate, Fricative, Glide, Glottal, Liquid, Plosive, Tap};
+
+/// The inventory. English sounds carry their ARPAbet names; Persian vowels and the sounds that only
+/// Persian has carry the letters of the notation in `persian`.
+pub(crate) static INVENTORY: [Traits; 50] = [
+    // English vowels
+    vowel("IY", "i", 0.135, [290.0, 2250.0, 2900.0]),
+    vowel("IH", "ɪ", 0.095, [400.0, 1920.0, 2550.0]),
+    vowel("EH", "ɛ", 0.11, [550.0, 1780.0, 2500.0]),
+    vowel("AE", "æ", 0.15, [680.0, 1720.0, 2430.0]),
+    vowel("AA", "ɑ", 0.15, [730.0, 1120.0, 2450.0]),
+    vowel("AO", "ɔ", 0.155, [590.0, 900.0, 2500.0]),
+    vowel("UH", "ʊ", 0.1, [450.0, 1080.0, 2300.0]),
+    vowel("UW", "u", 0.135, [320.0, 950.0, 2250.0]),
+    vowel("AH", "ʌ", 0.11, [630.0, 1230.0, 2450.0]),
+    vowel("AX", "ə", 0.075, [490.0, 1450.0, 2450.0]),
+    vowel("ER", "ɝ", 0.14, [470.0, 1330.0, 1690.0]),
+    diphthong("EY", "eɪ", [490.0, 1930.0, 2550.0], [340.0, 2180.0, 2700.0]),
+    diphthong("AY", "aɪ", [730.0, 1250.0, 2500.0], [380.0, 2050.0, 2600.0]),
+    diphthong("AW", "aʊ", [740.0, 1300.0, 2450.0], [420.0, 930.0, 2350.0]),
+    diphthong("OY", "ɔɪ", [560.0, 880.0, 2450.0], [380.0, 2000.0, 2550.0]),
+    diphthong("OW", "oʊ", [530.0, 1020.0, 2400.0], [380.0, 820.0, 2300.0]),
+    // Persian vowels: three short, three long
+    vowel("a", "æ", 0.1, [690.0, 1600.0, 2450.0]),
+    vowel("e", "e", 0.09, [450.0, 1950.0, 2550.0]),
+    vowel("o", "o", 0.095, [440.0, 900.0, 2450.0]),
+    vowel("A", "ɒː", 0.15, [640.0, 1020.0, 2500.0]),
+    vowel("i", "iː", 0.13, [285.0, 2270.0, 2950.0]),
+    vowel("u", "uː", 0.135, [315.0, 830.0, 2300.0]),
+    // Sonorants
+    sonorant("W", "w", Glide, 0.07, [300.0, 700.0, 2200.0], 0.1),
+    sonorant("Y", "j", Glide, 0.07, [275.0, 2200.0, 2900.0], 0.1),
+    sonorant("L", "l", Liquid, 0.07, [350.0, 1150.0, 2750.0], 0.25),
+    sonorant("R", "ɹ", Liquid, 0.075, [330.0, 1180.0, 1580.0], 0.12),
+    sonorant("RR", "ɾ", Tap, 0.065, [430.0, 1450.0, 2350.0], 0.35),
+    nasal("M", "m", [260.0, 1000.0, 2250.0], 0.5, 700.0),
+    nasal("N", "n", [260.0, 1600.0, 2600.0], 0.35, 1050.0),
+    nasal("NG", "ŋ", [260.0, 1900.0, 2250.0], 0.6, 1500.0),
+    // Fricatives
+    obstruent("F", "f", Fricative, Voiceless, LIPS, 0.1, noise([7500.0, 1400.0], [4500.0, 900.0], [0.13, 0.03])),
+    obstruent("V", "v", Fricative, Voiced, LIPS, 0.065, noise([7500.0, 1400.0], [4500.0, 900.0], [0.05, 0.01])),
+    obstruent("TH", "θ", Fricative, Voiceless, TEETH, 0.095, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.09, 0.07])),
+    obstruent("DH", "ð", Fricative, Voiced, TEETH, 0.05, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.03, 0.02])),
+    obstruent("S", "s", Fricative, Voiceless, RIDGE, 0.11, noise([5600.0, 7600.0], [900.0, 1800.0], [0.3, 0.3])),
+    obstruent("Z", "z", Fricative, Voiced, RIDGE, 0.08, noise([5600.0, 7600.0], [900.0, 1800.0], [0.14, 0.14])),
+    obstruent("SH", "ʃ", Fricative, Voiceless, PALATE, 0.115, noise([2750.0, 4400.0], [500.0, 1500.0], [0.32, 0.25])),
+    obstruent("ZH", "ʒ", Fricative, Voiced, PALATE, 0.08, noise([2750.0, 4400.0], [500.0, 1500.0], [0.14, 0.11])),
+    obstruent("X", "x", Fricative, Voiceless, UVULA, 0.105, noise([1350.0, 3400.0], [350.0, 1200.0], [0.27, 0.09])),
+    sonorant("HH", "h", Aspirate, 0.065, [500.0, 1500.0, 2500.0], 1.0),
+    // Plosives and affricates
+    obstruent("P", "p", Plosive, Voiceless, LIPS, 0.08, noise([800.0, 2500.0], [700.0, 3000.0], [0.18, 0.05])),
+    obstruent("B", "b", Plosive, Voiced, LIPS, 0.075, noise([700.0, 2200.0], [700.0, 3000.0], [0.12, 0.03])),
+    obstruent("T", "t", Plosive, Voiceless, RIDGE, 0.075, noise([4000.0, 6500.0], [1200.0, 3000.0], [0.32, 0.18])),
+    obstruent("D", "d", Plosive, Voiced, RIDGE, 0.065, noise([3600.0, 6000.0], [1200.0, 3000.0], [0.18, 0.09])),
+    obstruent("K", "k", Plosive, Voiceless, VELUM, 0.08, noise([0.0, 4200.0], [350.0, 1500.0], [0.36, 0.08])),
+    obstruent("G", "ɡ", Plosive, Voiced, VELUM, 0.07, noise([0.0, 4000.0], [350.0, 1500.0], [0.22, 0.04])),
+    obstruent("Q", "ɢ", Plosive, Voiced, UVULA, 0.075, noise([1250.0, 3300.0], [400.0, 1200.0], [0.24, 0.05])),
+    obstruent("CH", "tʃ", Affricate, Voiceless, PALATE, 0.13, noise([2850.0, 4600.0], [550.0, 1600.0], [0.34, 0.26])),
+    obstruent("JH", "dʒ", Affricate, Voiced, PALATE, 0.105, noise([2750.0, 4400.0], [550.0, 1600.0], [0.18, 0.13])),
+    sonorant("QQ", "ʔ", Glottal, 0.055, [500.0, 1500.0, 2500.0], 1.0),
+];
+
+/// One sound of the inventory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Phoneme(u8);
+
+impl Phoneme {
+    /// The sound of that name: ARPAbet for English, `a e o A i u RR X Q QQ` for what Persian adds.
+    pub fn named(name: &str) -> Option<Phoneme> {
+        INVENTORY.iter().position(|traits| traits.name == name).map(|at| Phoneme(at as u8))
+    }
+
+    pub(crate) fn traits(self) -> &'static Traits {
+        &INVENTORY[usize::from(self.0)]
+    }
+
+    /// Its name in the inventory.
+    pub fn name(self) -> &'static str {
+        self.traits().name
+    }
+
+    /// Its sign in the International Phonetic Alphabet.
+    pub fn ipa(self) -> &'static str {
+        self.traits().ipa
+    }
+
+    /// Does it carry a syllable.
+    pub fn is_vowel(self) -> bool {
+        self.traits().manner == Manner::Vowel
+    }
+
+    pub(crate) fn manner(self) -> Manner {
+        self.traits().manner
+    }
+}
+
+impl std::fmt::Debug for Phoneme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sound_is_found_by_its_own_name_only() {
+        for (at, traits) in INVENTORY.iter().enumerate() {
+            assert_eq!(Phoneme::named(traits.name), Some(Phoneme(at as u8)), "{}", traits.name);
+            assert!(traits.least <= traits.length && traits.least > 0.02, "{}", traits.name);
+            assert!(traits.formants.is_sorted() && traits.end.is_sorted(), "{}", traits.name);
+        }
+        assert_eq!(Phoneme::named("ZZ"), None);
+    }
+}
