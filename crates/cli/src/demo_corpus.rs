@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use myxtts_data::demo::{self, DemoError, DemoOptions, Language, VOICES};
+use myxtts_data::demo::{self, DemoOptions, Language, VOICES};
 use myxtts_run::exit::Exit;
 
+use crate::output::print;
 use crate::progress::Terminal;
 
 #[derive(clap::Args)]
@@ -49,23 +50,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         languages: args.languages,
         overwrite: args.force,
     };
-    let report = match demo::write(&args.dir, &options, &Terminal::new()) {
-        Ok(report) => report,
-        Err(error @ (DemoError::Options(_) | DemoError::NotEmpty { .. })) => {
-            eprintln!("error: {error}");
-            return Ok(Exit::Usage);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    println!(
-        "{} utterances, {:.1} minutes, speakers {}, languages {}: {}",
+    let report = demo::write(&args.dir, &options, &Terminal::new())?;
+    print(&format!(
+        "{} utterances, {:.1} minutes, speakers {}, languages {}: {}\nnext: myxtts check {}\n",
         report.utterances,
         report.seconds / 60.0,
         report.speakers.join(", "),
         report.languages.join(", "),
-        report.dir.display()
-    );
-    println!("next: myxtts check {}", quoted(&report.dir.display().to_string()));
+        report.dir.display(),
+        quoted(&report.dir.display().to_string())
+    ))?;
     Ok(Exit::Done)
 }
 

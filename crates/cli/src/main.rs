@@ -2,8 +2,11 @@
 
 mod check;
 mod config;
+mod corpus;
 mod demo_corpus;
+mod failure;
 mod inspect;
+mod output;
 mod picture;
 mod prepare;
 mod progress;
@@ -14,8 +17,8 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use myxtts_run::config::ConfigError;
-use myxtts_run::exit::Exit;
+
+use failure::{UsageError, exit_of};
 
 /// Trains, fine-tunes and speaks XTTS voices, and keeps the GPU busy while it does.
 #[derive(Parser)]
@@ -60,13 +63,4 @@ fn main() -> ExitCode {
             exit_of(&error).into()
         }
     }
-}
-
-/// The exit code that belongs to an error: its own where it has one, otherwise by what caused it.
-fn exit_of(error: &anyhow::Error) -> Exit {
-    // First: a configuration that cannot be read has an I/O error inside, but is a wrong argument.
-    if error.chain().any(|cause| cause.is::<ConfigError>()) {
-        return Exit::Usage;
-    }
-    if error.chain().any(|cause| cause.is::<std::io::Error>()) { Exit::Io } else { Exit::Internal }
 }

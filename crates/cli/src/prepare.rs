@@ -1,108 +1,105 @@
 //! `myxtts prepare`: everything training reads, computed once and kept.
 
-mod interim;
-
 use std::path::{Path, PathBuf};
 
-use myxtts_data::cache::names::INDEX_FILE;
-use myxtts_data::cache::{self, CacheError, Featurizer, PrepareOptions, PrepareReport};
+use myxtts_data::cache::{self, CacheError, PrepareOptions, PrepareReport};
+use myxtts_data::dataset::Corpus;
 use myxtts_data::problem::Problem;
-use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
-use myxtts_run::progress::Progress;
+use myxtts_run::plan::DataPlan;
+use serde::Serialize;
 
+use crate::corpus;
+use crate::output::{print, print_json, size};
 use crate::progress::Terminal;
-
-/// Where a cache is kept, inside the corpus, unless the user says otherwise.
-const CACHE_FOLDER: &str = ".myxtts-cache";
+use crate::settings::Settings;
 
 /// Problems that are printed one by one; `--json` has all of them.
 const PRINTED: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// Corpus folder or metadata file; the built-in demo corpus where none is named
+    corpus: Option<PathBuf>,
     #[command(flatten)]
-    pub place: Place,
-    /// Share of utterances that may be unusable; past it the exit code is 65
-    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
-    pub failure_budget: f64,
+    settings: Settings,
     /// Print the report as JSON
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 }
 
-/// What every command on a cache needs to know.
-#[derive(clap::Args)]
-pub struct Place {
-    /// Corpus folder
-    pub corpus: PathBuf,
-    /// Folder of the cache [default: .myxtts-cache in the corpus]
-    #[arg(long, value_name = "DIR")]
-    pub cache_dir: Option<PathBuf>,
-    /// Threads [default: one per core]
-    #[arg(long, value_name = "N")]
-    pub num_workers: Option<usize>,
-}
-
-impl Place {
-    /// The folder of the cache.
-    pub fn cache(&self) -> PathBuf {
-        self.cache_dir.clone().unwrap_or_else(|| cache_of(&self.corpus))
-    }
-
-    /// How to write it.
-    pub fn options(&self) -> PrepareOptions {
-        let mut options = PrepareOptions { disk: disk_of_environment(), ..PrepareOptions::default() };
-        options.workers = self.num_workers.unwrap_or(options.workers).max(1);
-        options
-    }
-}
-
-/// The cache of a corpus, or the folder itself where it is a cache.
-pub fn cache_of(folder: &Path) -> PathBuf {
-    if folder.join(INDEX_FILE).is_file() { folder.to_owned() } else { folder.join(CACHE_FOLDER) }
-}
-
-/// The corpus. SEAM: the interim reader knows LJSpeech only; `dataset::read` takes its place.
-pub fn corpus(folder: &Path) -> anyhow::Result<Vec<Utterance>> {
-    interim::corpus(folder)
-}
-
-/// What makes arrays of it. SEAM: the interim one stores bytes and samples as they are; audio, mel and
-/// tokenizer take its place.
-pub fn featurizer(progress: &dyn Progress) -> Box<dyn Featurizer> {
-    progress.say("INTERIM FEATURES: text bytes and raw samples, no mels; for trying the cache only");
-    Box::new(interim::Raw)
+/// What was done for one corpus.
+#[derive(Serialize)]
+struct Prepared<'a> {
+    corpus: &'a Path,
+    cache: PathBuf,
+    /// Lines of metadata that are no utterance.
+    declared_wrong: &'a [Problem],
+    #[serde(flatten)]
+    report: PrepareReport,
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let mut settings = args.settings;
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    let plan = settings.resolve()?.data;
     let progress = Terminal::new();
-    let utterances = corpus(&args.place.corpus)?;
-    let dir = args.place.cache();
-    let featurizer = featurizer(&progress);
-    let options = PrepareOptions { failure_budget: args.failure_budget, ..args.place.options() };
-    let report = match cache::prepare(&dir, &utterances, featurizer.as_ref(), &options, &progress) {
-        Ok(report) => report,
-        Err(error) => return Ok(ended(error)),
+
+    let training = corpus::read(&plan, &progress)?;
+    let validation = match &plan.val_data {
+        Some(root) => Some(corpus::read_from(root, &plan, &progress)?),
+        None => None,
     };
-    print_problems(&report.problems);
+    let mut corpora = vec![&training];
+    corpora.extend(&validation);
+    let options = options_of(&plan);
+    // One vocabulary for both: it is kept in the cache of the training corpus.
+    let home = corpus::cache_of(&training, &plan);
+    let extractor = corpus::extractor(&corpora, &home, &plan, options.disk.as_ref(), &progress)?;
+
+    let mut done = Vec::new();
+    for one in corpora {
+        let dir = if one.root == training.root { home.clone() } else { validation_cache(one, &plan) };
+        print_problems(&one.problems);
+        let report = match cache::prepare(&dir, &one.utterances, &extractor, &options, &progress) {
+            Ok(report) => report,
+            Err(error) => {
+                if let CacheError::OverBudget { problems, .. } = &error {
+                    print_problems(problems);
+                }
+                return Err(error.into());
+            }
+        };
+        print_problems(&report.problems);
+        done.push(Prepared { corpus: &one.root, cache: dir, declared_wrong: &one.problems, report });
+    }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&done)?;
     } else {
-        print!("{}", summary(&dir, &report));
+        for prepared in &done {
+            print(&summary(&prepared.cache, &prepared.report))?;
+        }
     }
     Ok(Exit::Done)
 }
 
-/// Says why it ended, and with which code the program should.
-pub fn ended(error: CacheError) -> Exit {
-    let exit = error.exit();
-    if let CacheError::OverBudget { problems, .. } = &error {
-        print_problems(problems);
+/// The cache of the validation corpus: its own, also where `data.cache_dir` names one for training.
+fn validation_cache(corpus: &Corpus, plan: &DataPlan) -> PathBuf {
+    match &plan.cache_dir {
+        Some(dir) => dir.join("validation"),
+        None => corpus::cache_of(corpus, plan),
     }
-    eprintln!("error: {:#}", anyhow::Error::new(error));
-    exit
+}
+
+/// How a cache is written under these settings.
+pub fn options_of(plan: &DataPlan) -> PrepareOptions {
+    PrepareOptions {
+        workers: plan.num_workers,
+        failure_budget: plan.failure_budget,
+        disk: disk_of_environment(),
+        ..PrepareOptions::default()
+    }
 }
 
 fn print_problems(problems: &[Problem]) {
@@ -114,6 +111,7 @@ fn print_problems(problems: &[Problem]) {
     }
 }
 
+/// What a cache holds now, for people.
 pub fn summary(dir: &Path, report: &PrepareReport) -> String {
     let PrepareReport { utterances, records, failed, computed, copied, shards, shards_kept, .. } = report;
     format!(
@@ -127,14 +125,4 @@ pub fn summary(dir: &Path, report: &PrepareReport) -> String {
         size(report.bytes),
         report.fingerprint
     )
-}
-
-/// Bytes for people.
-pub fn size(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes} bytes"),
-        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }

@@ -2,11 +2,13 @@
 //! own. Commands flatten [`Settings`]; the flags are built from the table, none is written here.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Sources};
 use myxtts_run::plan::Plan;
+
+use crate::UsageError;
 
 /// What the command line says about settings.
 #[derive(Clone, Debug, Default)]
@@ -22,18 +24,23 @@ const SET: &str = "set";
 const HEADING: &str = "Settings (all of them: `myxtts config keys`)";
 
 impl Settings {
-    /// Sets a value that the command takes as an argument of its own, such as `DIR`.
+    /// Sets a path that the command takes as an argument of its own, such as `DIR`; nothing where the
+    /// argument was not given.
     ///
     /// # Panics
-    /// Where there is no such setting: the path is written in the code of a command.
-    #[allow(dead_code)] // for the commands that take a corpus as their argument
-    pub fn set(&mut self, argument: &str, path: &str, value: impl Into<String>) {
-        let key = Key::find(path).expect("the path of a setting of the table");
-        self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.into() });
+    /// Where there is no such setting: the name is written in the code of a command.
+    pub fn set_path(&mut self, argument: &str, setting: &str, value: Option<&Path>) -> anyhow::Result<()> {
+        let key = Key::find(setting).expect("the path of a setting of the table");
+        if let Some(path) = value {
+            let value = path.to_str().ok_or_else(|| {
+                UsageError(format!("{argument}: {} is not valid UTF-8; rename it", path.display()))
+            })?;
+            self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.to_owned() });
+        }
+        Ok(())
     }
 
     /// The plan on this machine. Its notes go to stderr.
-    #[allow(dead_code)] // for the commands that run a plan; `config show` prints the notes itself
     pub fn resolve(&self) -> anyhow::Result<Plan> {
         let plan = self.plan()?;
         for note in &plan.notes {

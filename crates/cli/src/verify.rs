@@ -1,19 +1,26 @@
 //! `myxtts verify`: is the cache what was written, and is it still that of the corpus?
 
+use std::path::PathBuf;
+
 use myxtts_data::cache::{self, Finding, PrepareReport, VerifyReport};
 use myxtts_run::exit::Exit;
 use serde::Serialize;
 
-use crate::prepare::{Place, corpus, ended, featurizer, size, summary};
+use crate::output::{print, print_json, size};
+use crate::prepare::{options_of, summary};
 use crate::progress::Terminal;
+use crate::settings::Settings;
+use crate::{UsageError, corpus};
 
 /// Findings that are printed one by one; `--json` has all of them.
 const PRINTED: usize = 50;
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// Corpus folder (its cache is compared with it), or the folder of a cache (its bytes are checked)
+    corpus: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    settings: Settings,
     /// Rebuild what is broken or stale, and nothing else
     #[arg(long)]
     fix: bool,
@@ -31,49 +38,57 @@ struct Outcome {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let mut settings = args.settings;
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    let plan = settings.resolve()?.data;
+    let options = options_of(&plan);
     let progress = Terminal::new();
-    let dir = args.place.cache();
-    let options = args.place.options();
-    // The cache's own folder was given: its bytes can be checked, but there is nothing to compare with.
-    let alone = dir == args.place.corpus;
-    if alone && args.fix {
-        eprintln!(
-            "error: --fix needs the corpus: `myxtts verify CORPUS --cache-dir {} --fix`",
-            dir.display()
-        );
-        return Ok(Exit::Usage);
-    }
-    let utterances = if alone { Vec::new() } else { corpus(&args.place.corpus)? };
-    let featurizer = featurizer(&progress);
-    let against = (!alone).then_some((&utterances[..], featurizer.as_ref()));
-    let found = match cache::verify(&dir, against, options.workers, &progress) {
-        Ok(found) => found,
-        Err(error) => return Ok(ended(error)),
-    };
-    print_findings(&found.findings);
 
-    let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
-    if args.fix && !outcome.sound {
-        match cache::repair(&dir, &utterances, featurizer.as_ref(), &options, &progress) {
-            Ok(fixed) => outcome.fixed = Some(fixed),
-            Err(error) => return Ok(ended(error)),
+    let given = plan.train_data.as_deref();
+    let outcome = if let Some(dir) = given.filter(|folder| corpus::is_cache(folder)) {
+        // There is nothing to compare a cache by itself with, and nothing to rebuild it from.
+        if args.fix {
+            let message =
+                format!("--fix needs the corpus: `myxtts verify CORPUS --cache-dir {} --fix`", dir.display());
+            return Err(UsageError(message).into());
         }
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        let found = cache::verify(dir, None, options.workers, &progress)?;
+        Outcome { sound: found.is_sound(), found, fixed: None }
     } else {
-        let VerifyReport { records, shards, bytes, failures, findings } = &outcome.found;
-        println!(
-            "checked      {records} records in {shards} shards, {}, {failures} known failures",
-            size(*bytes)
-        );
-        match &outcome.fixed {
-            None if outcome.sound => println!("sound        everything is as it was written"),
-            None => println!("damaged      {} findings; --fix rebuilds what they concern", findings.len()),
-            Some(fixed) => print!("fixed        {} findings\n{}", findings.len(), summary(&dir, fixed)),
+        let corpus = corpus::read(&plan, &progress)?;
+        let dir = corpus::cache_of(&corpus, &plan);
+        let extractor = corpus::extractor(&[&corpus], &dir, &plan, options.disk.as_ref(), &progress)?;
+        let against = Some((&corpus.utterances[..], &extractor as &dyn cache::Featurizer));
+        let found = cache::verify(&dir, against, options.workers, &progress)?;
+        let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
+        if args.fix && !outcome.sound {
+            outcome.fixed = Some(cache::repair(&dir, &corpus.utterances, &extractor, &options, &progress)?);
         }
+        if let (Some(fixed), false) = (&outcome.fixed, args.json) {
+            print(&summary(&dir, fixed))?;
+        }
+        outcome
+    };
+    print_findings(&outcome.found.findings);
+    if args.json {
+        print_json(&outcome)?;
+    } else {
+        print(&verdict(&outcome))?;
     }
     Ok(if outcome.sound || outcome.fixed.is_some() { Exit::Done } else { Exit::BadData })
+}
+
+fn verdict(outcome: &Outcome) -> String {
+    let VerifyReport { records, shards, bytes, failures, findings } = &outcome.found;
+    let verdict = match &outcome.fixed {
+        None if outcome.sound => "sound        everything is as it was written".to_owned(),
+        None => format!("damaged      {} findings; --fix rebuilds what they concern", findings.len()),
+        Some(_) => format!("fixed        {} findings", findings.len()),
+    };
+    format!(
+        "checked      {records} records in {shards} shards, {}, {failures} known failures\n{verdict}\n",
+        size(*bytes)
+    )
 }
 
 fn print_findings(findings: &[Finding]) {

@@ -10,6 +10,7 @@
 //! | [`mel`] | log-mel frames of the three XTTS front-ends |
 //! | [`text`] | cleaned text |
 //! | [`tokenizer`] | token ids |
+//! | [`features`] | one utterance's arrays |
 //! | [`check`] | a report of every [`problem::Problem`] |
 //! | [`cache`] | shards of arrays behind a checksummed index; a [`record::RecordSource`] |
 //! | [`order`] | which record stands at which position |
@@ -22,6 +23,7 @@ pub mod cache;
 pub mod check;
 pub mod dataset;
 pub mod demo;
+pub mod features;
 pub mod loader;
 pub mod mel;
 pub mod npy;

@@ -55,6 +55,11 @@ pub struct Column {
 }
 
 impl Column {
+    /// The column of that name, among those that features can be made of.
+    pub fn named(name: &str) -> Option<Column> {
+        COLUMNS.into_iter().find(|column| column.name == name)
+    }
+
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
         self.dtype.size() * self.width as usize
@@ -71,6 +76,9 @@ pub const CONDITIONING_MEL: Column = Column { name: "conditioning_mel", dtype: D
 pub const SPEAKER_MEL: Column = Column { name: "speaker_mel", dtype: Dtype::F32, width: 64 };
 /// The sound itself at the decoder's rate.
 pub const WAVEFORM: Column = Column { name: "waveform", dtype: Dtype::I16, width: 1 };
+
+/// Every column that can be computed of an utterance.
+pub const COLUMNS: [Column; 5] = [TOKENS, DVAE_MEL, CONDITIONING_MEL, SPEAKER_MEL, WAVEFORM];
 
 /// A set of records with random access, shared by all worker threads.
 ///

@@ -12,6 +12,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::seed::Seed;
 use serde::Serialize;
 
+use crate::output::{print, print_json};
 use crate::picture::{Mel, mels_png};
 
 #[derive(clap::Args)]
@@ -55,9 +56,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             .with_context(|| format!("writing the picture to {}", file.display()))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
     } else {
-        print!("{}", report.table());
+        print(&report.table())?;
     }
     Ok(Exit::Done)
 }

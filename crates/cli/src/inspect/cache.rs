@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use myxtts_data::cache::Store;
-use myxtts_data::record::{Dtype, RecordError, RecordSource};
+use myxtts_data::record::{Dtype, RecordSource};
 use myxtts_run::exit::Exit;
 use serde::Serialize;
 
-use crate::prepare::{cache_of, ended, size};
+use crate::corpus::cache_in;
+use crate::output::{print, print_json, size};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -70,40 +71,31 @@ struct ArrayView {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let dir = cache_of(&args.dir);
-    let store = match Store::open(&dir) {
-        Ok(store) => store,
-        Err(error) => return Ok(ended(error)),
-    };
+    let dir = cache_in(&args.dir);
+    let store = Store::open(&dir)?;
     let Some(id) = &args.utterance else {
         let overview = overview(dir, &store);
-        print!("{}", if args.json { json(&overview)? } else { overview.table() });
+        if args.json {
+            print_json(&overview)?
+        } else {
+            print(&overview.table())?
+        }
         return Ok(Exit::Done);
     };
     let Some(record) = store.find(id) else { return absent(&store, id) };
-    match view(&store, record) {
-        Ok(view) => print!("{}", if args.json { json(&view)? } else { view.table() }),
-        Err(Broken::Cache(error)) => return Ok(ended(error)),
-        Err(Broken::Record(error)) => {
-            eprintln!("error: {error}");
-            return Ok(if matches!(error, RecordError::Io { .. }) { Exit::Io } else { Exit::BadData });
-        }
+    let view = view(&store, record)?;
+    if args.json {
+        print_json(&view)?
+    } else {
+        print(&view.table())?
     }
     Ok(Exit::Done)
 }
 
-enum Broken {
-    Cache(myxtts_data::cache::CacheError),
-    Record(RecordError),
-}
-
 fn absent(store: &Store, id: &str) -> anyhow::Result<Exit> {
-    match store.failures() {
-        Err(error) => return Ok(ended(error)),
-        Ok(failures) => match failures.iter().find(|failure| failure.id == id) {
-            Some(failure) => eprintln!("{id} could not be prepared: {}", failure.detail),
-            None => eprintln!("error: there is no utterance {id:?} in this cache"),
-        },
+    match store.failures()?.iter().find(|failure| failure.id == id) {
+        Some(failure) => eprintln!("{id} could not be prepared: {}", failure.detail),
+        None => eprintln!("error: there is no utterance {id:?} in this cache"),
     }
     Ok(Exit::BadData)
 }
@@ -164,12 +156,12 @@ impl Overview {
     }
 }
 
-fn view(store: &Store, record: usize) -> Result<RecordView, Broken> {
-    let sealed = store.provenance(record).map_err(Broken::Cache)?;
+fn view(store: &Store, record: usize) -> anyhow::Result<RecordView> {
+    let sealed = store.provenance(record)?;
     let mut arrays = Vec::new();
     for (at, place) in store.places(record).into_iter().enumerate() {
         let mut bytes = vec![0; place.rows as usize * place.column.row_bytes()];
-        store.read(record, at, 0, &mut bytes).map_err(Broken::Record)?;
+        store.read(record, at, 0, &mut bytes)?;
         let [min, max, mean] = statistics(place.column.dtype, &bytes);
         let end = place.first_row + place.rows;
         let file = std::path::absolute(&place.file).unwrap_or(place.file);
@@ -240,10 +232,6 @@ fn statistics(dtype: Dtype, bytes: &[u8]) -> [f64; 3] {
     }
     let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &v| (min.min(v), max.max(v)));
     [min, max, values.iter().sum::<f64>() / values.len() as f64]
-}
-
-fn json(value: &impl Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
 fn hex(bytes: &[u8]) -> String {

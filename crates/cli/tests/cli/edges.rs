@@ -9,9 +9,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
     let page = std::fs::read_to_string(page).expect("ARCHITECTURE.md is part of the project");
-    let names = |cell: &str| -> BTreeSet<String> {
-        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-    };
+    let names =
+        |cell: &str| -> BTreeSet<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
     page.lines()
         .filter(|line| line.starts_with("| `myxtts"))
         .map(|line| {

@@ -122,9 +122,8 @@ pub fn write(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Resu
     remove_stale(&wavs, &items)?;
     sync_dir(&wavs)?;
     let lines = |line: &dyn Fn(&Item) -> String| items.iter().map(line).collect::<String>();
-    let speakers = lines(&|item| {
-        format!("{}|{}|{}\n", item.id, item.voice.name, item.sentence.language.code())
-    });
+    let speakers =
+        lines(&|item| format!("{}|{}|{}\n", item.id, item.voice.name, item.sentence.language.code()));
     store(&dir.join(SPEAKERS), speakers.as_bytes())?;
     let metadata =
         lines(&|item| format!("{}|{}|{}\n", item.id, item.sentence.text, item.sentence.normalised));

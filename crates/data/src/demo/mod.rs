@@ -68,7 +68,9 @@ impl Language {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// A character of another script.
-    #[error("the demo voices cannot say {character:?} in language `{language}`: write it in letters of that language")]
+    #[error(
+        "the demo voices cannot say {character:?} in language `{language}`: write it in letters of that language"
+    )]
     UnknownCharacter {
         /// The first such character.
         character: char,

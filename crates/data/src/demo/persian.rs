@@ -4,9 +4,9 @@
 //! Notation: `a e o` short, `A i u` long, `S Z C j` for ش ژ چ ج, `x q ?` for خ ق ع, `'` before the
 //! stressed vowel (the last one where none is marked).
 
+pub(crate) use super::persian_words::LEXICON;
 use super::phoneme::{Manner, Phoneme};
 use super::phrase::{Phone, Word};
-pub(crate) use super::persian_words::LEXICON;
 
 const JOINER: char = '\u{200c}';
 
@@ -174,7 +174,8 @@ fn by_rule(word: &str) -> String {
         let first = i == 0;
         let last = i + 1 == letters.len();
         let after_vowel = out.chars().last().is_some_and(is_vowel);
-        let vowel_follows = letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
+        let vowel_follows =
+            letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
         match letter {
             'آ' => out.push('A'),
             // At the beginning an alef only carries a vowel: a long one that is written, or a short one.
@@ -232,7 +233,8 @@ fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
         };
         let phoneme = Phoneme::named(name).expect("the notation names only sounds of the inventory");
         // A doubled consonant is one that is held; the synthesiser has no longer one to offer.
-        let doubled = out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
+        let doubled =
+            out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
         if !doubled {
             out.push(Phone { phoneme, stressed: stress });
         }
@@ -286,7 +288,8 @@ mod tests {
         let (phrases, unknown) = read(text, Language::Persian);
         assert_eq!(unknown, None, "{text}");
         let words = phrases.iter().flat_map(|phrase| &phrase.words);
-        let sounds = words.map(|word| word.phones.iter().map(|phone| phone.phoneme.ipa()).collect::<String>());
+        let sounds =
+            words.map(|word| word.phones.iter().map(|phone| phone.phoneme.ipa()).collect::<String>());
         sounds.collect::<Vec<_>>().join(" ")
     }
 

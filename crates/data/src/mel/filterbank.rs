@@ -20,7 +20,13 @@ struct Filter {
 impl Filterbank {
     /// `channels` filters from 0 Hz to `highest`, evenly spaced on the HTK mel scale, for the power
     /// spectrum of `n_fft` samples. With `area` each has area 1 (Slaney's norm), else height 1.
-    pub(super) fn new(sample_rate: u32, n_fft: usize, channels: usize, highest: f64, area: bool) -> Filterbank {
+    pub(super) fn new(
+        sample_rate: u32,
+        n_fft: usize,
+        channels: usize,
+        highest: f64,
+        area: bool,
+    ) -> Filterbank {
         let to_mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
         let to_hertz = |mel: f64| 700.0 * (10f64.powf(mel / 2595.0) - 1.0);
         let corner = |number: usize| to_hertz(to_mel(highest) * number as f64 / (channels + 1) as f64);

@@ -3,6 +3,7 @@
 //! A text becomes ids as in XTTS: clean, put `[language]` before it, write `[SPACE]` for each space, look the
 //! pieces up. Nothing else is added; START and STOP belong to the model.
 
+mod choose;
 mod coverage;
 mod extend;
 mod file;
@@ -18,6 +19,7 @@ use tokenizers::pre_tokenizers::whitespace::Whitespace;
 use crate::text::{self, Cleaner, TextError};
 use file::Vocabulary;
 
+pub use choose::{Chosen, choose};
 pub use coverage::{CharacterCount, Coverage, LongText, TEXT_TOKEN_LIMIT, coverage};
 pub use extend::{ExtendOptions, ExtendReport, extend};
 pub use train::{TrainOptions, train};

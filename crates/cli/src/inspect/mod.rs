@@ -2,6 +2,7 @@
 
 mod batch;
 mod cache;
+mod mel;
 
 use clap::Subcommand;
 use myxtts_run::exit::Exit;
@@ -14,6 +15,8 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum What {
+    /// A sound file through one of the three mel front-ends
+    Mel(mel::Args),
     /// A cache as a whole, or one utterance's arrays in it
     Cache(cache::Args),
     /// The batch of a step: its rows, its shape, its padding
@@ -22,6 +25,7 @@ enum What {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     match args.what {
+        What::Mel(args) => mel::run(args),
         What::Cache(args) => cache::run(args),
         What::Batch(args) => batch::run(args),
     }

@@ -1,0 +1,91 @@
+//! From settings to a corpus, its cache folder and what computes its features: the beginning that
+//! several commands share.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use myxtts_data::cache::names::INDEX_FILE;
+use myxtts_data::dataset::{self, Corpus, ReadOptions};
+use myxtts_data::demo::{self, DemoOptions};
+use myxtts_data::features::{Extractor, Recipe};
+use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_run::durable::{self, Disk};
+use myxtts_run::plan::DataPlan;
+use myxtts_run::progress::Progress;
+
+/// Where a cache is kept, inside the corpus, unless the user says otherwise.
+const CACHE_FOLDER: &str = ".myxtts-cache";
+/// The vocabulary a cache was built with, beside its shards.
+const TOKENIZER_FILE: &str = "tokenizer.json";
+/// Where the demo corpus is made when no corpus is named.
+const DEMO_FOLDER: &str = "demo";
+
+/// The corpus the settings name, or the demo corpus where they name none.
+pub fn read(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
+    match &plan.train_data {
+        Some(root) => read_from(root, plan, progress),
+        None => {
+            let root = Path::new(DEMO_FOLDER);
+            progress.say(&format!("no corpus is named: taking the built-in demo corpus, in {DEMO_FOLDER}/"));
+            demo::write(root, &DemoOptions::default(), progress)?;
+            read_from(root, plan, progress)
+        }
+    }
+}
+
+/// A corpus; how it was understood is said aloud.
+pub fn read_from(root: &Path, plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
+    let options = ReadOptions {
+        format: match plan.format.as_str() {
+            "auto" => None,
+            name => Some(name.parse()?),
+        },
+        language: plan.language.clone(),
+        speaker: plan.speaker.clone(),
+    };
+    let corpus = dataset::read(root, &options)?;
+    progress.say(&corpus.why);
+    corpus.notes.iter().for_each(|note| progress.say(note));
+    Ok(corpus)
+}
+
+/// The cache of a corpus.
+pub fn cache_of(corpus: &Corpus, plan: &DataPlan) -> PathBuf {
+    plan.cache_dir.clone().unwrap_or_else(|| corpus.root.join(CACHE_FOLDER))
+}
+
+/// The cache that a folder is or has inside.
+pub fn cache_in(folder: &Path) -> PathBuf {
+    if is_cache(folder) { folder.to_owned() } else { folder.join(CACHE_FOLDER) }
+}
+
+/// Whether a folder is itself a cache.
+pub fn is_cache(folder: &Path) -> bool {
+    folder.join(INDEX_FILE).is_file()
+}
+
+/// What computes the records of `corpora`. A vocabulary that had to be trained is kept in `cache`.
+pub fn extractor(
+    corpora: &[&Corpus],
+    cache: &Path,
+    plan: &DataPlan,
+    disk: &dyn Disk,
+    progress: &dyn Progress,
+) -> anyhow::Result<Extractor> {
+    let recipe = Recipe::of(plan);
+    let texts: Vec<(&str, &str)> = corpora
+        .iter()
+        .flat_map(|corpus| &corpus.utterances)
+        .map(|utterance| (utterance.language.as_str(), utterance.text.as_str()))
+        .collect();
+    let options =
+        TrainOptions { vocab_size: plan.vocab_size, cleaner: recipe.cleaner, ..TrainOptions::default() };
+    let kept = cache.join(TOKENIZER_FILE);
+    let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts, &options)?;
+    progress.say(&chosen.why);
+    if chosen.is_new {
+        durable::create_folder(disk, cache).context("keeping the vocabulary")?;
+        durable::write_with(disk, &kept, &chosen.tokenizer.to_json()).context("keeping the vocabulary")?;
+    }
+    Ok(Extractor::new(recipe, chosen.tokenizer))
+}

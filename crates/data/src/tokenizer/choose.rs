@@ -1,0 +1,116 @@
+//! Which vocabulary a cache speaks: the one the user names, the one it was built with, or a new one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::{Tokenizer, TokenizerError, TrainOptions, train};
+use crate::text;
+
+/// A vocabulary and where it came from.
+pub struct Chosen {
+    /// The vocabulary.
+    pub tokenizer: Tokenizer,
+    /// The decision, to be said aloud.
+    pub why: String,
+    /// It is new: to be kept beside the cache before anything is built with it.
+    pub is_new: bool,
+}
+
+/// Chooses the vocabulary for `texts` (language and transcript).
+///
+/// One that was kept is used again as long as it can say everything: training anew whenever a line of
+/// the corpus changes would number every piece differently and make every record stale.
+pub fn choose(
+    given: Option<&Path>,
+    kept: &Path,
+    texts: &[(&str, &str)],
+    options: &TrainOptions,
+) -> Result<Chosen, TokenizerError> {
+    if let Some(path) = given {
+        let why = format!("vocabulary: {}", path.display());
+        return Ok(Chosen { tokenizer: Tokenizer::load(path)?, why, is_new: false });
+    }
+    let mut reason = String::new();
+    match Tokenizer::load(kept) {
+        Ok(tokenizer) => match shortcoming(&tokenizer, texts, options) {
+            None => {
+                let why = format!("vocabulary: {} as before", name(kept));
+                return Ok(Chosen { tokenizer, why, is_new: false });
+            }
+            Some(lack) => reason = format!(", because the one before {lack}"),
+        },
+        Err(TokenizerError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+        Err(TokenizerError::Broken { .. }) => reason = ", because the one before is damaged".to_owned(),
+        Err(error) => return Err(error),
+    }
+    // A text that cannot be cleaned is a problem of its utterance, and is reported there.
+    let readable = texts
+        .iter()
+        .copied()
+        .filter(|(language, written)| text::clean(written, language, options.cleaner).is_ok());
+    let tokenizer = train(readable, options)?;
+    let why = format!(
+        "vocabulary: {} pieces trained on {} texts{reason}; kept as {}",
+        tokenizer.vocabulary_size(),
+        texts.len(),
+        name(kept)
+    );
+    Ok(Chosen { tokenizer, why, is_new: true })
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(PathBuf::from).unwrap_or_default().display().to_string()
+}
+
+/// What the vocabulary cannot say of these texts, in words.
+fn shortcoming(tokenizer: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
+    let languages: BTreeSet<&str> = texts.iter().map(|(language, _)| *language).collect();
+    if let Some(language) = languages.into_iter().find(|code| tokenizer.language_id(code).is_none()) {
+        return Some(format!("has no [{language}] token"));
+    }
+    let mut unknown = BTreeSet::new();
+    for (language, written) in texts {
+        if let Ok(encoded) = tokenizer.encode(written, language, options.cleaner) {
+            unknown.extend(encoded.unknown);
+        }
+    }
+    (!unknown.is_empty()).then(|| format!("cannot say {}", unknown.iter().collect::<String>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXTS: [(&str, &str); 2] = [("en", "A quiet morning."), ("en", "The morning is quiet.")];
+
+    fn options() -> TrainOptions {
+        TrainOptions { vocab_size: 300, ..TrainOptions::default() }
+    }
+
+    #[test]
+    fn a_kept_vocabulary_stays_until_it_cannot_say_something() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("tokenizer.json");
+        let first = choose(None, &kept, &TEXTS, &options()).unwrap();
+        assert!(first.is_new);
+        std::fs::write(&kept, first.tokenizer.to_json()).unwrap();
+
+        let more = [TEXTS[0], TEXTS[1], ("en", "Ten more words are here now.")];
+        let again = choose(None, &kept, &more, &options()).unwrap();
+        assert!(!again.is_new, "{}", again.why);
+        assert_eq!(again.tokenizer.fingerprint(), first.tokenizer.fingerprint());
+
+        let persian = [TEXTS[0], ("fa", "سلام")];
+        let new = choose(None, &kept, &persian, &options()).unwrap();
+        assert!(new.is_new && new.why.contains("[fa]"), "{}", new.why);
+    }
+
+    #[test]
+    fn a_damaged_one_is_replaced_and_a_named_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("tokenizer.json");
+        std::fs::write(&kept, b"{").unwrap();
+        assert!(choose(None, &kept, &TEXTS, &options()).unwrap().why.contains("damaged"));
+        assert!(choose(Some(&kept), &kept, &TEXTS, &options()).is_err());
+    }
+}
