@@ -2,3 +2,5 @@
 
 #[path = "data/coqui_goldens.rs"]
 mod coqui_goldens;
+#[path = "data/corrections.rs"]
+mod corrections;

@@ -114,7 +114,7 @@ impl Engine {
                 r"(\$|£|€)[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?(\$|£|€|(?:USD|GBP|EUR)\b)"
             )),
             percent: pattern(&format!(r"%[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?%")),
-            degree: pattern(&format!(r"({NUMBER})[ \u{{a0}}]?°(?:[ \u{{a0}}]?([CF])\b)?")),
+            degree: pattern(&format!(r"({NUMBER})[ \u{{a0}}]?°(?:([CF])\b)?")),
             number: pattern(NUMBER),
         }
     }
@@ -204,19 +204,23 @@ impl Engine {
     }
 }
 
-/// Replaces what `say` has words for, with blanks towards letters and digits next to it.
+/// Replaces what `say` has words for, with blanks towards letters and digits that touch it. Where the match itself
+/// begins or ends with a letter, that letter is context and goes on unbroken.
 fn replace(pattern: &Regex, text: &str, say: impl Fn(&Captures) -> Option<String>) -> String {
+    let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
     let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
     for found in pattern.captures_iter(text) {
         let whole = found.get_match();
         let Some(said) = say(&found) else { continue };
         out += &text[copied..whole.start()];
-        let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        if touches(out.chars().next_back()) && touches(said.chars().next()) {
+        let first = whole.as_str().chars().next();
+        if touches(out.chars().next_back()) && touches(said.chars().next()) && !letter(first) {
             out.push(' ');
         }
         out += &said;
-        if touches(text[whole.end()..].chars().next()) && touches(said.chars().next_back()) {
+        let (last, next) = (whole.as_str().chars().next_back(), text[whole.end()..].chars().next());
+        if touches(next) && touches(said.chars().next_back()) && !letter(last) {
             out.push(' ');
         }
         copied = whole.end();
