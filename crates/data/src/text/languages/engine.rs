@@ -82,7 +82,7 @@ pub(super) struct Engine {
     abbreviations: Vec<(Regex, &'static str)>,
     blanks: Regex,
     minus: Regex,
-    money: Regex,
+    money: [Regex; 2],
     percent: Regex,
     degree: Regex,
     number: Regex,
@@ -110,9 +110,13 @@ impl Engine {
                 .collect(),
             blanks: pattern(&format!(r"\b[1-9][0-9]{{0,2}}(?:{blank}[0-9]{{3}})+\b")),
             minus: pattern(r"(^|[\s(])[-−–]([0-9$£€])"),
-            money: pattern(&format!(
-                r"(\$|£|€)[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?(\$|£|€|(?:USD|GBP|EUR)\b)"
-            )),
+            // A sign that touches its number belongs to it before one that stands a blank away: "625 €8".
+            money: [
+                pattern(&format!(r"(\$|£|€)({NUMBER})|({NUMBER})(\$|£|€|(?:USD|GBP|EUR)\b)")),
+                pattern(&format!(
+                    r"(\$|£|€)[ \u{{a0}}]({NUMBER})|({NUMBER})[ \u{{a0}}](\$|£|€|(?:USD|GBP|EUR)\b)"
+                )),
+            ],
             percent: pattern(&format!(r"%[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?%")),
             degree: pattern(&format!(r"({NUMBER})[ \u{{a0}}]?°(?:([CF])\b)?")),
             number: pattern(NUMBER),
@@ -136,7 +140,9 @@ impl Engine {
         text = replace(&self.minus, &text, |found| {
             Some(format!("{}{} {}", &found[1], language.minus, &found[2]))
         });
-        text = replace(&self.money, &text, |found| self.money(found));
+        for pattern in &self.money {
+            text = replace(pattern, &text, |found| self.money(found));
+        }
         text = replace(&self.percent, &text, |found| self.percent(found));
         text = replace(&self.degree, &text, |found| self.degree(found));
         text = replace(&self.number, &text, |found| self.number(&found[0]));
