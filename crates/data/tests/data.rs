@@ -27,6 +27,8 @@ mod cache_runtime;
 mod check;
 #[path = "data/coqui_goldens.rs"]
 mod coqui_goldens;
+#[path = "data/corrections.rs"]
+mod corrections;
 #[path = "data/dataset.rs"]
 mod dataset;
 #[path = "data/loader.rs"]
