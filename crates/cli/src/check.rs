@@ -7,6 +7,7 @@ use anyhow::Context;
 use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
 use myxtts_data::dataset::{self, Format, ReadOptions};
 use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::{Progress, Silent};
 
@@ -25,6 +26,9 @@ pub struct Args {
     /// Speaker of utterances for which the corpus names none; the folder's name otherwise
     #[arg(long)]
     speaker: Option<String>,
+    /// Vocabulary to read the texts with: unknown characters become errors, tokens are counted
+    #[arg(long, value_name = "FILE")]
+    tokenizer: Option<PathBuf>,
     /// Text cleaner: default, or coqui for the released XTTS models
     #[arg(long, default_value_t)]
     cleaner: Cleaner,
@@ -61,6 +65,13 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         max_text_tokens: args.max_text_tokens,
         failure_budget: args.failure_budget,
     };
+    let tokenizer = match &args.tokenizer {
+        Some(file) => match Tokenizer::load(file) {
+            Ok(tokenizer) => Some(tokenizer),
+            Err(error) => return Ok(refused(&error, Exit::Usage)),
+        },
+        None => None,
+    };
     let read = ReadOptions { format: args.format, language: args.language, speaker: args.speaker };
     let corpus = match dataset::read(&args.corpus, &read) {
         Ok(corpus) => corpus,
@@ -68,7 +79,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
     progress.say(&corpus.why);
-    let report = check::examine(&corpus, &options, &Senses::new(args.cleaner), progress);
+    let senses = Senses::new(tokenizer.as_ref(), args.cleaner);
+    let report = check::examine(&corpus, &options, &senses, progress);
     if let Some(file) = &args.report {
         write_problems(&report, file)?;
     }

@@ -93,6 +93,7 @@ fn wrong_usage_ends_with_2() {
     check(&dir, &["--format", "ljspech"]).code(2).stderr(predicate::str::contains("common_voice"));
     check(&dir, &["--failure-budget", "5"]).code(2).stderr(predicate::str::contains("between 0 and 1"));
     check(&dir, &["--min-seconds", "NaN"]).code(2);
+    check(&dir, &["--tokenizer", "/nonexistent/vocab.json"]).code(2);
     let mut nowhere = Command::cargo_bin("myxtts").unwrap();
     nowhere
         .args(["check", "/nonexistent/corpus"])

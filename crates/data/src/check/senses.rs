@@ -6,23 +6,25 @@ use super::examine::{Examiner, Heard, Trouble, Understood};
 use crate::audio;
 use crate::problem::ProblemKind;
 use crate::text::{self, Cleaner};
+use crate::tokenizer::Tokenizer;
 
 /// Quieter than the loudest moment by this much is silence at the ends of a clip.
 const SILENCE_BELOW_PEAK_DB: f32 = 40.0;
 
 /// Hears with the decoder that preparing uses, and reads with its cleaner.
-pub struct Senses {
+pub struct Senses<'a> {
+    tokenizer: Option<&'a Tokenizer>,
     cleaner: Cleaner,
 }
 
-impl Senses {
-    /// Reads texts with this cleaner.
-    pub fn new(cleaner: Cleaner) -> Self {
-        Senses { cleaner }
+impl<'a> Senses<'a> {
+    /// Reads texts with this cleaner, and counts tokens where there is a tokenizer.
+    pub fn new(tokenizer: Option<&'a Tokenizer>, cleaner: Cleaner) -> Self {
+        Senses { tokenizer, cleaner }
     }
 }
 
-impl Examiner for Senses {
+impl Examiner for Senses<'_> {
     fn listen(&self, sound: &Path) -> Result<Heard, Trouble> {
         let decoded = audio::decode(sound)
             .map_err(|error| Trouble { kind: error.kind(), detail: error.to_string() })?;
@@ -46,8 +48,15 @@ impl Examiner for Senses {
     }
 
     fn read_text(&self, written: &str, language: &str) -> Result<Understood, Trouble> {
-        let cleaned = text::clean(written, language, self.cleaner)
-            .map_err(|error| Trouble { kind: ProblemKind::UnspeakableText, detail: error.to_string() })?;
+        let unspeakable = |detail| Trouble { kind: ProblemKind::UnspeakableText, detail };
+        if let Some(tokenizer) = self.tokenizer {
+            let encoded = tokenizer.encode(written, language, self.cleaner);
+            let encoded = encoded.map_err(|error| unspeakable(error.to_string()))?;
+            let tokens = Some(encoded.ids.len());
+            return Ok(Understood { cleaned: encoded.cleaned, tokens, unknown: encoded.unknown });
+        }
+        let cleaned =
+            text::clean(written, language, self.cleaner).map_err(|error| unspeakable(error.to_string()))?;
         let unknown = text::alphabet(language).map(|known| strangers(&cleaned, known)).unwrap_or_default();
         Ok(Understood { cleaned, tokens: None, unknown })
     }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use myxtts_data::check::{
-    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Summary, Trouble, Understood, examine,
+    CheckOptions, Examiner, Heard, Report, SCHEMA_VERSION, Senses, Summary, Trouble, Understood, examine,
     seconds_of_frames,
 };
 use myxtts_data::dataset::{Corpus, Format};
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
+use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::{TrainOptions, train};
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Silent;
@@ -340,4 +342,79 @@ fn the_summary_shows_the_worst_first_and_says_what_it_leaves_out() {
 #[test]
 fn the_longest_clip_follows_from_the_frames() {
     assert!((seconds_of_frames(1000) - 11.6100).abs() < 1e-4);
+}
+
+/// 16-bit mono WAV.
+fn wav(path: &Path, rate: u32, samples: &[i16]) {
+    let bytes = samples.len() as u32 * 2;
+    let mut file = Vec::new();
+    file.extend(b"RIFF");
+    file.extend((36 + bytes).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16_u32.to_le_bytes());
+    file.extend([1, 0, 1, 0]);
+    file.extend(rate.to_le_bytes());
+    file.extend((rate * 2).to_le_bytes());
+    file.extend([2, 0, 16, 0]);
+    file.extend(b"data");
+    file.extend(bytes.to_le_bytes());
+    file.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn the_real_senses_measure_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.wav");
+    // One second of silence, one of a square wave at half scale, one of silence.
+    let mut samples = vec![0_i16; 16_000];
+    samples.extend((0..16_000).map(|i| if i / 40 % 2 == 0 { 16_384_i16 } else { -16_384 }));
+    samples.extend(vec![0_i16; 16_000]);
+    wav(&path, 16_000, &samples);
+    let senses = Senses::new(None, Cleaner::Default);
+    let heard = senses.listen(&path).unwrap();
+    assert_eq!((heard.sample_rate, heard.seconds), (16_000, 3.0));
+    assert!((heard.sounding_seconds - 1.0).abs() < 0.06, "{heard:?}");
+    assert!((heard.peak - 0.5).abs() < 1e-3 && (heard.rms - 0.5 / 3.0_f32.sqrt()).abs() < 1e-3, "{heard:?}");
+    assert_eq!(heard.clipped_share, 0.0);
+
+    let other = dir.path().join("b.wav");
+    samples[20_000] += 1;
+    wav(&other, 16_000, &samples);
+    assert_ne!(senses.listen(&other).unwrap().identity, heard.identity, "one step of one sample");
+    samples[20_000] -= 1;
+    wav(&other, 22_050, &samples);
+    assert_ne!(senses.listen(&other).unwrap().identity, heard.identity, "another rate is another sound");
+
+    for sample in &mut samples[16_000..16_300] {
+        *sample = i16::MAX;
+    }
+    wav(&other, 16_000, &samples);
+    let clipped = senses.listen(&other).unwrap().clipped_share;
+    assert!((clipped - 300.0 / 48_000.0).abs() < 1e-9, "{clipped}");
+
+    let missing = senses.listen(&dir.path().join("c.wav")).unwrap_err();
+    assert_eq!(missing.kind, ProblemKind::Missing);
+}
+
+#[test]
+fn the_real_senses_read_with_and_without_a_tokenizer() {
+    let texts = ["the quick brown fox jumps over the lazy dog", "pack my box with five dozen liquor jugs"];
+    let options = TrainOptions { vocab_size: 120, ..Default::default() };
+    let tokenizer = train(texts.iter().map(|text| ("en", *text)), &options).unwrap();
+    let with = Senses::new(Some(&tokenizer), Cleaner::Default);
+    let read = with.read_text("The quick dog.", "en").unwrap();
+    assert_eq!(read.cleaned, "the quick dog.");
+    assert!(read.tokens.is_some_and(|tokens| (2..=15).contains(&tokens)), "{read:?}");
+    assert_eq!(read.unknown, []);
+    let trouble = with.read_text("سلام", "fa").unwrap_err();
+    assert_eq!(trouble.kind, ProblemKind::UnspeakableText);
+    assert!(trouble.detail.contains("[fa]"), "{}", trouble.detail);
+    assert_eq!(with.read_text("The жук.", "en").unwrap().unknown, ['ж', 'у', 'к']);
+
+    let without = Senses::new(None, Cleaner::Default);
+    let read = without.read_text("The жук.", "en").unwrap();
+    assert_eq!((read.tokens, read.unknown), (None, vec!['ж', 'у', 'к']));
+    assert_eq!(without.read_text("سلام دنیا", "fa").unwrap().unknown, []);
+    assert_eq!(without.read_text("x", "not a language").unwrap_err().kind, ProblemKind::UnspeakableText);
 }
