@@ -1,51 +1,27 @@
 //! `myxtts check`: read a corpus, examine all of it, say what is wrong, judge it.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
-use myxtts_data::dataset::{self, Format, ReadOptions};
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_run::durable;
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::{Progress, Silent};
 
+use crate::output::print;
 use crate::progress::Terminal;
+use crate::settings::Settings;
+use crate::{UsageError, corpus};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder, or one of its metadata files
-    corpus: PathBuf,
-    /// Layout, instead of finding it out: ljspeech, vctk, libritts, common_voice, coqui, folder, jsonl
-    #[arg(long)]
-    format: Option<Format>,
-    /// Language of utterances for which the corpus names none; guessed from the script otherwise
-    #[arg(long)]
-    language: Option<String>,
-    /// Speaker of utterances for which the corpus names none; the folder's name otherwise
-    #[arg(long)]
-    speaker: Option<String>,
-    /// Vocabulary to read the texts with: unknown characters become errors, tokens are counted
-    #[arg(long, value_name = "FILE")]
-    tokenizer: Option<PathBuf>,
-    /// Text cleaner: default, or coqui for the released XTTS models
-    #[arg(long, default_value_t)]
-    cleaner: Cleaner,
-    /// Shorter sounds cannot be used
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = CheckOptions::default().min_seconds)]
-    min_seconds: f64,
-    /// Longer sounds cannot be used [default: the length of 1000 mel frames]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    max_seconds: Option<f64>,
-    /// Texts of more tokens cannot be used
-    #[arg(long, value_name = "TOKENS", default_value_t = CheckOptions::default().max_text_tokens)]
-    max_text_tokens: usize,
-    /// Share of items that may be unusable; past it the exit code is 65
-    #[arg(long, value_name = "SHARE", value_parser = share, default_value_t = CheckOptions::default().failure_budget)]
-    failure_budget: f64,
-    /// Write the whole report as JSON to a file, or to standard output with `-`
-    #[arg(long, value_name = "FILE")]
+    /// Corpus folder or metadata file; the built-in demo corpus where none is named
+    corpus: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    /// Print the whole report as JSON, or write it to a file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Write every problem as one line of JSON to a file
     #[arg(long, value_name = "FILE")]
@@ -59,28 +35,25 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let mut settings = args.settings;
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    let plan = settings.resolve()?.data;
     let options = CheckOptions {
-        min_seconds: args.min_seconds,
-        max_seconds: args.max_seconds.unwrap_or(CheckOptions::default().max_seconds),
-        max_text_tokens: args.max_text_tokens,
-        failure_budget: args.failure_budget,
+        min_seconds: plan.min_seconds,
+        max_seconds: plan.longest_seconds(),
+        max_text_tokens: plan.max_text_tokens,
+        failure_budget: plan.failure_budget,
     };
-    let tokenizer = match &args.tokenizer {
-        Some(file) => match Tokenizer::load(file) {
-            Ok(tokenizer) => Some(tokenizer),
-            Err(error) => return Ok(refused(&error, Exit::Usage)),
-        },
+    let tokenizer = match &plan.tokenizer {
+        // A file that was named on purpose and cannot be used is a wrong argument.
+        Some(file) => Some(Tokenizer::load(file).map_err(|error| UsageError(error.to_string()))?),
         None => None,
     };
-    let read = ReadOptions { format: args.format, language: args.language, speaker: args.speaker };
-    let corpus = match dataset::read(&args.corpus, &read) {
-        Ok(corpus) => corpus,
-        Err(error) => return Ok(refused(&error, error.exit())),
-    };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
-    progress.say(&corpus.why);
-    let senses = Senses::new(tokenizer.as_ref(), args.cleaner);
+    let corpus = corpus::read(&plan, progress)?;
+    let senses = Senses::new(tokenizer.as_ref(), plan.cleaner.parse()?);
     let report = check::examine(&corpus, &options, &senses, progress);
+
     if let Some(file) = &args.report {
         write_problems(&report, file)?;
     }
@@ -93,23 +66,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             print(&json_of(&report)?)?;
         }
         Some(file) => {
-            write(file, &json_of(&report)?)?;
-            print(text.as_bytes())?;
+            write(file, json_of(&report)?.as_bytes())?;
+            print(&text)?;
         }
-        None => print(text.as_bytes())?,
+        None => print(&text)?,
     }
     Ok(report.exit())
 }
 
-fn refused(error: &dyn std::error::Error, exit: Exit) -> Exit {
-    eprintln!("error: {error}");
-    exit
-}
-
-fn json_of(report: &Report) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(report)?;
-    bytes.push(b'\n');
-    Ok(bytes)
+fn json_of(report: &Report) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
 fn write_problems(report: &Report, file: &Path) -> anyhow::Result<()> {
@@ -122,28 +88,5 @@ fn write_problems(report: &Report, file: &Path) -> anyhow::Result<()> {
 }
 
 fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    std::fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))
-}
-
-/// To standard output; a reader that has seen enough (`| head`) is no failure.
-fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome.context("writing to standard output"),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
-        _ => Err("a number of seconds is wanted, such as 11.6".to_owned()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
-        _ => Err("a share between 0 and 1 is wanted, such as 0.05".to_owned()),
-    }
+    durable::write(file, bytes).with_context(|| format!("writing {}", file.display()))
 }

@@ -58,7 +58,7 @@ fn check(dir: &TempDir, args: &[&str]) -> assert_cmd::assert::Assert {
 }
 
 fn json(dir: &TempDir, args: &[&str]) -> Value {
-    let assert = check(dir, &[&["--json", "-"], args].concat());
+    let assert = check(dir, &[&["--json"], args].concat());
     serde_json::from_slice(&assert.get_output().stdout).unwrap()
 }
 
@@ -114,7 +114,7 @@ fn a_folder_of_something_else_says_what_was_looked_for() {
 #[test]
 fn what_cannot_be_written_ends_with_74() {
     let dir = corpus(2, "");
-    check(&dir, &["--json", "/nonexistent/report.json"]).code(74).stderr(predicate::str::contains("writing"));
+    check(&dir, &["--json=/nonexistent/report.json"]).code(74).stderr(predicate::str::contains("writing"));
 }
 
 /// Every trouble that real files can be in, and the kind it must be reported as.
@@ -183,7 +183,7 @@ fn the_report_is_the_same_twice_and_with_one_thread() {
     let dir = corpus(12, "gone|No sound.|\nbad line\n");
     let run = |threads: &str| {
         let mut command = Command::cargo_bin("myxtts").unwrap();
-        command.env("RAYON_NUM_THREADS", threads).arg("check").arg(dir.path()).args(["--json", "-"]);
+        command.env("RAYON_NUM_THREADS", threads).arg("check").arg(dir.path()).args(["--json"]);
         command.output().unwrap().stdout
     };
     let one = run("1");
@@ -196,7 +196,7 @@ fn the_report_is_the_same_twice_and_with_one_thread() {
 fn problems_are_written_one_a_line() {
     let dir = corpus(3, "gone|No sound.|\nbad line\n");
     let file = dir.path().join("problems.jsonl");
-    check(&dir, &["--report", file.to_str().unwrap(), "--json", dir.path().join("r.json").to_str().unwrap()])
+    check(&dir, &["--report", file.to_str().unwrap(), &format!("--json={}", dir.path().join("r.json").display())])
         .code(65);
     let lines: Vec<Value> =
         std::fs::read_to_string(file).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
