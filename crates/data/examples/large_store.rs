@@ -16,6 +16,7 @@ use myxtts_data::cache::seal::StoredColumn;
 use myxtts_data::cache::shard::array_header;
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, SPEAKER_MEL, TOKENS, WAVEFORM};
 use myxtts_run::durable;
+use myxtts_run::seed::Seed;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -28,23 +29,46 @@ fn main() -> Outcome<()> {
     std::fs::create_dir_all(dir)?;
 
     let began = Instant::now();
-    write(dir, records, arguments.iter().any(|a| a == "--arrays"))?;
+    let arrays = arguments.iter().any(|a| a == "--arrays");
+    write(dir, records, arrays)?;
     println!("written in {:.1} s", began.elapsed().as_secs_f64());
 
     // The first opening pays for pages that no process has touched yet.
     for _ in 0..5 {
-        let (before, began) = (resident_kb(), Instant::now());
+        let (before, cpu_before, began) = (resident_kb(), cpu_ms(), Instant::now());
         let store = Store::open(dir)?;
-        let opened = began.elapsed();
+        let (opened, cpu) = (began.elapsed(), cpu_ms() - cpu_before);
         let frames: u64 = (0..store.len()).map(|record| u64::from(store.rows(record, 1))).sum();
         println!(
-            "{} records opened in {:.1} ms, all {frames} lengths after {:.1} ms, {} MB of index, +{} MB resident",
+            "{} records opened in {:.1} ms ({cpu:.1} of this thread), all {frames} lengths after {:.1} ms, {} MB of index, +{} MB resident",
             store.len(),
             opened.as_secs_f64() * 1e3,
             began.elapsed().as_secs_f64() * 1e3,
             store.index().bytes().len() >> 20,
             (resident_kb() - before) >> 10
         );
+    }
+    if arrays {
+        read(&Store::open(dir)?)?;
+    }
+    Ok(())
+}
+
+/// Reads mels here and there: twice, because the first round maps the files.
+fn read(store: &Store) -> Outcome<()> {
+    const READS: u64 = 20_000;
+    let seed = Seed::new(1).derive("reads");
+    let longest = (0..11).map(|n| rows(n)[1]).max().unwrap_or(0);
+    let mut out = vec![0; longest as usize * DVAE_MEL.row_bytes()];
+    for round in 1..=2 {
+        let (mut bytes, began) = (0, Instant::now());
+        for n in 0..READS {
+            let record = seed.below(n, store.len() as u64) as usize;
+            bytes += u64::from(store.read(record, 1, 0, &mut out)?) * DVAE_MEL.row_bytes() as u64;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let (each, rate) = (seconds * 1e6 / READS as f64, bytes as f64 / seconds / 1e9);
+        println!("round {round}: {each:.1} us a mel of {} kB, {rate:.2} GB/s", bytes / READS / 1000);
     }
     Ok(())
 }
@@ -117,6 +141,12 @@ fn write(dir: &Path, records: usize, arrays: bool) -> Outcome<()> {
 
 fn position(column: &StoredColumn) -> usize {
     COLUMNS.iter().position(|known| column == known).unwrap_or_default()
+}
+
+/// Time this thread has run, where Linux tells: on a busy machine the clock on the wall tells less.
+fn cpu_ms() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).unwrap_or(0.0) / 1e6
 }
 
 /// Memory of this process, where Linux tells.

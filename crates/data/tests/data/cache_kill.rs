@@ -101,6 +101,10 @@ fn an_abort_at_any_step_leaves_the_bytes_of_an_undisturbed_run() {
         let dir = root.path().join("cache");
         let ended = start(root.path(), utterances.len(), 0, step).wait().unwrap();
         assert!(!ended.success(), "step {step} of {steps} was not reached");
+        // Whatever has a seal is whole.
+        let findings = verify(&dir, None, 2, &Silent).unwrap().findings;
+        let expected = |kind| matches!(kind, FindingKind::Index | FindingKind::Leftover);
+        assert!(findings.iter().all(|finding| expected(finding.kind)), "step {step}: {findings:?}");
         prepared(&dir, &utterances);
         assert_same(&dir, &wanted, &format!("step {step}"));
         std::fs::remove_dir_all(&dir).unwrap();

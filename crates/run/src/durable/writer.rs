@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use super::{Disk, DiskFile, DurableError, parent, sync_folder};
 
@@ -37,23 +39,34 @@ impl Drop for Temp<'_> {
     }
 }
 
+/// A number of its own for every file. It begins at the time of day: in two containers that share a
+/// folder, two processes can have the same id.
+fn number() -> u64 {
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        AtomicU64::new(now.as_nanos() as u64)
+    });
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl<'d> Writer<'d> {
     /// Begins a file beside `path`: the same folder, so that the rename cannot cross file systems,
-    /// and a name that no other writer of this or another process uses.
+    /// and a name that no other writer uses.
     pub fn create(disk: &'d dyn Disk, path: &Path) -> Result<Self, DurableError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}-{}.tmp", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)));
-        let temp = Temp { disk, path: path.with_file_name(name), published: false };
-        let file = match disk.create(&temp.path) {
-            // A process of the same number died here: nobody else can own that name.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                disk.remove(&temp.path).and_then(|()| disk.create(&temp.path))
+        loop {
+            let mut name = path.file_name().unwrap_or_default().to_owned();
+            name.push(format!(".{}-{}.tmp", std::process::id(), number()));
+            let temp = path.with_file_name(name);
+            match disk.create(&temp) {
+                Ok(file) => {
+                    let temp = Temp { disk, path: temp, published: false };
+                    return Ok(Writer { file, buffer: Vec::new(), temp });
+                }
+                // Numbers only grow, so this comes to an end.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(DurableError::at("create", &temp)(error)),
             }
-            other => other,
-        };
-        let file = file.map_err(DurableError::at("create", &temp.path))?;
-        Ok(Writer { file, buffer: Vec::new(), temp })
+        }
     }
 
     /// Adds bytes at the end.

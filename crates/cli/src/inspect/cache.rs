@@ -1,0 +1,251 @@
+//! `myxtts inspect cache`: what a cache holds, as a table; or one utterance, as numbers.
+
+use std::path::PathBuf;
+
+use myxtts_data::cache::Store;
+use myxtts_data::record::{Dtype, RecordError, RecordSource};
+use myxtts_run::exit::Exit;
+use serde::Serialize;
+
+use crate::prepare::{cache_of, ended, size};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder of the cache, or of the corpus it belongs to
+    dir: PathBuf,
+    /// Utterance to look at
+    utterance: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Overview {
+    dir: PathBuf,
+    records: usize,
+    failures: u32,
+    hours: f64,
+    speakers: Vec<String>,
+    languages: Vec<String>,
+    columns: Vec<ColumnView>,
+    shards: u32,
+    array_bytes: u64,
+    index_bytes: usize,
+    recipe: String,
+    fingerprint: String,
+}
+
+#[derive(Serialize)]
+struct ColumnView {
+    name: &'static str,
+    dtype: &'static str,
+    width: u32,
+    rows: u64,
+}
+
+#[derive(Serialize)]
+struct RecordView {
+    id: String,
+    record: usize,
+    speaker: String,
+    language: String,
+    seconds: f32,
+    source_bytes: u64,
+    source_blake3: String,
+    arrays: Vec<ArrayView>,
+}
+
+#[derive(Serialize)]
+struct ArrayView {
+    column: &'static str,
+    dtype: &'static str,
+    shape: Vec<u32>,
+    min: f64,
+    max: f64,
+    mean: f64,
+    file: PathBuf,
+    first_row: u32,
+    numpy: String,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let dir = cache_of(&args.dir);
+    let store = match Store::open(&dir) {
+        Ok(store) => store,
+        Err(error) => return Ok(ended(error)),
+    };
+    let Some(id) = &args.utterance else {
+        let overview = overview(dir, &store);
+        print!("{}", if args.json { json(&overview)? } else { overview.table() });
+        return Ok(Exit::Done);
+    };
+    let Some(record) = store.find(id) else { return absent(&store, id) };
+    match view(&store, record) {
+        Ok(view) => print!("{}", if args.json { json(&view)? } else { view.table() }),
+        Err(Broken::Cache(error)) => return Ok(ended(error)),
+        Err(Broken::Record(error)) => {
+            eprintln!("error: {error}");
+            return Ok(if matches!(error, RecordError::Io { .. }) { Exit::Io } else { Exit::BadData });
+        }
+    }
+    Ok(Exit::Done)
+}
+
+enum Broken {
+    Cache(myxtts_data::cache::CacheError),
+    Record(RecordError),
+}
+
+fn absent(store: &Store, id: &str) -> anyhow::Result<Exit> {
+    match store.failures() {
+        Err(error) => return Ok(ended(error)),
+        Ok(failures) => match failures.iter().find(|failure| failure.id == id) {
+            Some(failure) => eprintln!("{id} could not be prepared: {}", failure.detail),
+            None => eprintln!("error: there is no utterance {id:?} in this cache"),
+        },
+    }
+    Ok(Exit::BadData)
+}
+
+fn overview(dir: PathBuf, store: &Store) -> Overview {
+    let index = store.index();
+    let rows = |column: usize| (0..index.shards()).map(|shard| index.shard(shard).rows[column]).sum();
+    let columns = store.columns().iter().enumerate().map(|(at, column)| ColumnView {
+        name: column.name,
+        dtype: column.dtype.numpy(),
+        width: column.width,
+        rows: rows(at),
+    });
+    Overview {
+        records: store.len(),
+        failures: index.failures(),
+        hours: index.total_seconds() / 3600.0,
+        speakers: store.speakers().to_vec(),
+        languages: store.languages().to_vec(),
+        columns: columns.collect(),
+        shards: index.shards(),
+        array_bytes: store.array_bytes(),
+        index_bytes: index.bytes().len(),
+        recipe: hex(&index.recipe()),
+        fingerprint: hex(&store.fingerprint()),
+        dir,
+    }
+}
+
+impl Overview {
+    fn table(&self) -> String {
+        let named = |names: &[String]| match names {
+            [] => "none".to_owned(),
+            names if names.len() <= 8 => format!("{}: {}", names.len(), names.join(", ")),
+            names => format!("{}: {}, ...", names.len(), names[..8].join(", ")),
+        };
+        let mut out = format!(
+            "cache        {}\nrecords      {}, {} utterances failed\nhours        {:.2}\nspeakers     {}\n\
+             languages    {}\nshards       {}\narrays       {}, index {}\nrecipe       {}\nfingerprint  {}\n",
+            self.dir.display(),
+            self.records,
+            self.failures,
+            self.hours,
+            named(&self.speakers),
+            named(&self.languages),
+            self.shards,
+            size(self.array_bytes),
+            size(self.index_bytes as u64),
+            self.recipe,
+            self.fingerprint,
+        );
+        out += &format!("\n{:<18} {:>5} {:>6} {:>14}\n", "column", "type", "width", "rows");
+        for column in &self.columns {
+            out +=
+                &format!("{:<18} {:>5} {:>6} {:>14}\n", column.name, column.dtype, column.width, column.rows);
+        }
+        out
+    }
+}
+
+fn view(store: &Store, record: usize) -> Result<RecordView, Broken> {
+    let sealed = store.provenance(record).map_err(Broken::Cache)?;
+    let mut arrays = Vec::new();
+    for (at, place) in store.places(record).into_iter().enumerate() {
+        let mut bytes = vec![0; place.rows as usize * place.column.row_bytes()];
+        store.read(record, at, 0, &mut bytes).map_err(Broken::Record)?;
+        let [min, max, mean] = statistics(place.column.dtype, &bytes);
+        let end = place.first_row + place.rows;
+        let file = std::path::absolute(&place.file).unwrap_or(place.file);
+        arrays.push(ArrayView {
+            column: place.column.name,
+            dtype: place.column.dtype.numpy(),
+            shape: if place.column.width == 1 {
+                vec![place.rows]
+            } else {
+                vec![place.rows, place.column.width]
+            },
+            min,
+            max,
+            mean,
+            numpy: format!(
+                "np.load({:?}, mmap_mode=\"r\")[{}:{end}]",
+                file.display().to_string(),
+                place.first_row
+            ),
+            file,
+            first_row: place.first_row,
+        });
+    }
+    Ok(RecordView {
+        id: sealed.id,
+        record,
+        speaker: sealed.speaker,
+        language: sealed.language,
+        seconds: sealed.seconds,
+        source_bytes: sealed.source.size,
+        source_blake3: hex(&sealed.source.hash),
+        arrays,
+    })
+}
+
+impl RecordView {
+    fn table(&self) -> String {
+        let mut out = format!(
+            "utterance    {} (record {})\nspeaker      {}\nlanguage     {}\nseconds      {:.3}\n\
+             source       {} bytes, blake3 {}\n",
+            self.id,
+            self.record,
+            self.speaker,
+            self.language,
+            self.seconds,
+            self.source_bytes,
+            self.source_blake3
+        );
+        for array in &self.arrays {
+            out += &format!(
+                "\n{} {} {:?}: min {:.4}, max {:.4}, mean {:.4}\n  {}\n",
+                array.column, array.dtype, array.shape, array.min, array.max, array.mean, array.numpy
+            );
+        }
+        out
+    }
+}
+
+/// Smallest, largest and mean; zeros where there is nothing.
+fn statistics(dtype: Dtype, bytes: &[u8]) -> [f64; 3] {
+    let values: Vec<f64> = match dtype {
+        Dtype::I16 => bytes.as_chunks().0.iter().map(|b| f64::from(i16::from_le_bytes(*b))).collect(),
+        Dtype::I32 => bytes.as_chunks().0.iter().map(|b| f64::from(i32::from_le_bytes(*b))).collect(),
+        Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f64::from(f32::from_le_bytes(*b))).collect(),
+    };
+    if values.is_empty() {
+        return [0.0; 3];
+    }
+    let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &v| (min.min(v), max.max(v)));
+    [min, max, values.iter().sum::<f64>() / values.len() as f64]
+}
+
+fn json(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
