@@ -11,6 +11,7 @@ mod picture;
 mod prepare;
 mod progress;
 mod settings;
+mod signal;
 mod tokenizer;
 mod verify;
 

@@ -14,6 +14,7 @@ use crate::corpus;
 use crate::output::{print, print_json, size};
 use crate::progress::Terminal;
 use crate::settings::Settings;
+use crate::signal::stop_requested;
 
 /// Problems that are printed one by one; `--json` has all of them.
 const PRINTED: usize = 10;
@@ -53,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let mut corpora = vec![&training];
     corpora.extend(&validation);
-    let options = options_of(&plan);
+    let options = options_of(&plan)?;
     // One vocabulary for both: it is kept in the cache of the training corpus.
     let home = corpus::cache_of(&training, &plan);
     let extractor = corpus::extractor(&corpora, &home, &plan, options.disk.as_ref(), &progress)?;
@@ -93,13 +94,14 @@ fn validation_cache(corpus: &Corpus, plan: &DataPlan) -> PathBuf {
 }
 
 /// How a cache is written under these settings.
-pub fn options_of(plan: &DataPlan) -> PrepareOptions {
-    PrepareOptions {
+pub fn options_of(plan: &DataPlan) -> anyhow::Result<PrepareOptions> {
+    Ok(PrepareOptions {
         workers: plan.num_workers,
         failure_budget: plan.failure_budget,
         disk: disk_of_environment(),
+        stop: stop_requested()?,
         ..PrepareOptions::default()
-    }
+    })
 }
 
 fn print_problems(problems: &[Problem]) {

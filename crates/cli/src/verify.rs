@@ -41,7 +41,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut settings = args.settings;
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
     let plan = settings.resolve()?.data;
-    let options = options_of(&plan);
+    let options = options_of(&plan)?;
     let progress = Terminal::new();
 
     let given = plan.train_data.as_deref();

@@ -79,8 +79,16 @@ fn main() -> Outcome<()> {
 }
 
 fn parse() -> Outcome<Args> {
-    let mut args =
-        Args { data: None, records: 2048, seconds: 3.0, npy: false, only_collate: false, cache: None };
+    let mut args = Args {
+        data: None,
+        records: 2048,
+        seconds: 3.0,
+        npy: false,
+        only_collate: false,
+        cache: None,
+        make_cache: None,
+        frames: FRAMES,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));

@@ -1,45 +1,34 @@
 //! `myxtts inspect batch`: what the model will see at a step, as a table, as JSON and as a picture.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::batch::{BatchInfo, Collator, Part, Plan, Rows, Settings};
+use myxtts_data::batch::{BatchInfo, Collator, Plan, Settings};
 use myxtts_data::cache::Store;
-use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, TOKENS};
+use myxtts_data::dataset::split::split_records;
+use myxtts_data::record::{DVAE_MEL, RecordSource};
+use myxtts_run::durable;
 use myxtts_run::exit::Exit;
-use myxtts_run::seed::Seed;
 use serde::Serialize;
 
+use crate::corpus::cache_in;
 use crate::output::{print, print_json};
 use crate::picture::{Mel, mels_png};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The cache that `myxtts prepare` wrote
+    /// The corpus, or the cache that `myxtts prepare` made of it
     dir: PathBuf,
+    #[command(flatten)]
+    settings: crate::settings::Settings,
     /// Which step of training
     #[arg(long, default_value_t = 0)]
     step: u64,
-    /// Seed of the order
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Rows of a batch, over all ranks
-    #[arg(long, default_value_t = 56)]
-    batch_size: u32,
-    /// Shapes at most
-    #[arg(long, default_value_t = 8)]
-    buckets: u32,
-    /// Begin with the largest batch of each shape
+    /// A batch of validation instead
     #[arg(long)]
-    worst_first: bool,
-    /// Leave out longer records
-    #[arg(long)]
-    max_mel_frames: Option<u32>,
-    /// Leave out records with more tokens
-    #[arg(long)]
-    max_text_tokens: Option<u32>,
+    validation: bool,
     /// Everything as JSON
     #[arg(long)]
     json: bool,
@@ -49,10 +38,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let source = open(&args.dir)?;
-    let (report, slab) = look(source, &args)?;
+    let plan = args.settings.resolve()?;
+    let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(&args.dir));
+    let (report, slab) = look(Arc::new(Store::open(&dir)?), &plan, &args)?;
     if let Some(file) = &args.png {
-        std::fs::write(file, report.picture(&slab)?)
+        durable::write(file, &report.picture(&slab)?)
             .with_context(|| format!("writing the picture to {}", file.display()))?;
     }
     if args.json {
@@ -63,37 +53,29 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Opens what a folder holds.
-fn open(dir: &Path) -> anyhow::Result<Arc<dyn RecordSource>> {
-    Ok(Arc::new(Store::open(dir)?))
-}
-
 /// Plans, collates the step, and says what is in it.
-fn look(source: Arc<dyn RecordSource>, args: &Args) -> anyhow::Result<(Report, Vec<u8>)> {
-    let has = |column: Column| source.columns().contains(&column);
-    let mut parts = vec![Part::whole(DVAE_MEL)];
-    if has(TOKENS) {
-        parts.insert(0, Part::whole(TOKENS));
+fn look(
+    source: Arc<dyn RecordSource>,
+    plan: &myxtts_run::plan::Plan,
+    args: &Args,
+) -> anyhow::Result<(Report, Vec<u8>)> {
+    let mut settings = Settings::of(plan);
+    settings.parts.retain(|part| source.columns().contains(&part.column));
+    // A corpus of its own for validation leaves this one whole.
+    let fraction = if plan.data.val_data.is_some() { 0.0 } else { plan.data.val_fraction };
+    let split = split_records(&*source, fraction, plan.training.seed);
+    let records = |side: &[usize]| side.iter().map(|&record| record as u32).collect::<Vec<u32>>();
+    let mut batches = Plan::new(&*source, records(&split.train), settings.clone())?;
+    if args.validation {
+        settings = settings.validation(batches.ladder().clone());
+        batches = Plan::new(&*source, records(&split.validation), settings)?;
     }
-    if has(CONDITIONING_MEL) {
-        parts.push(Part::companion(CONDITIONING_MEL, myxtts_data::batch::settings::CONDITIONING_FRAMES));
-    }
-    let settings = Settings {
-        seed: Seed::new(args.seed),
-        rows: Rows::Fixed(args.batch_size),
-        buckets: args.buckets,
-        worst_first: args.worst_first,
-        max_frames: args.max_mel_frames,
-        max_tokens: args.max_text_tokens,
-        parts,
-        ..Settings::default()
-    };
-    let plan = Arc::new(Plan::new(&*source, 0..source.len() as u32, settings)?);
-    let collator = Collator::new(source.clone(), plan.clone(), 0, 1)?;
+    let batches = Arc::new(batches);
+    let collator = Collator::new(source.clone(), batches.clone(), 0, 1)?;
     let mut slab = vec![0; collator.slab_bytes()];
     let info = collator.collate(args.step, &mut slab)?;
     slab.truncate(info.layout.bytes());
-    Ok((Report::new(&*source, &plan, &info, &slab), slab))
+    Ok((Report::new(&*source, &batches, &info, &slab), slab))
 }
 
 /// What is in a batch.
@@ -306,7 +288,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use myxtts_data::record::RecordError;
+    use myxtts_data::record::{Column, RecordError, TOKENS};
 
     use super::*;
 
@@ -358,12 +340,13 @@ mod tests {
 
     fn report(line: &str) -> (Report, Vec<u8>) {
         let args = Line::parse_from(line.split(' ')).args;
-        look(Arc::new(Ten { names: vec!["ann".into(), "bob".into()] }), &args).unwrap()
+        let plan = args.settings.plan().unwrap();
+        look(Arc::new(Ten { names: vec!["ann".into(), "bob".into()] }), &plan, &args).unwrap()
     }
 
     #[test]
     fn a_step_is_shown_as_a_table_and_as_data() {
-        let (report, slab) = report("batch somewhere --step 1 --batch-size 5 --buckets 1");
+        let (report, slab) = report("batch somewhere --step 1 --batch-size 5 --set data.buckets=1 --val-fraction 0");
         assert_eq!((report.frames, report.tokens, report.rows.len()), (32, 16, 5));
         assert_eq!((report.epoch, report.position, report.plan.batches_per_epoch), (Some(0), 1, 2));
         assert_eq!(slab.len(), report.bytes);
@@ -384,7 +367,7 @@ mod tests {
 
     #[test]
     fn limits_leave_records_out_and_say_so() {
-        let (report, _) = report("batch somewhere --batch-size 2 --max-mel-frames 25 --worst-first");
+        let (report, _) = report("batch somewhere --batch-size 2 --max-mel-frames 25 --set data.worst_batch_first=true --val-fraction 0 --min-seconds 0");
         assert_eq!(report.plan.left_out, 4);
         assert_eq!(report.epoch, None);
         assert!(report.table().contains("4 records are left out"), "{}", report.table());

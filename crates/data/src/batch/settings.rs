@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use myxtts_run::plan::Plan as RunPlan;
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
@@ -210,6 +211,28 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// What the settings of a run say, with the arrays of the GPT stage.
+    pub fn of(plan: &RunPlan) -> Self {
+        let data = &plan.data;
+        Settings {
+            seed: Seed::new(plan.training.seed),
+            rows: match data.frame_budget {
+                None => Rows::Fixed(data.batch_size as u32),
+                Some(frames) => Rows::Budget {
+                    frames: frames as u64,
+                    quadratic: data.quadratic_frames.map(|frames| frames as u32),
+                    multiple: 1,
+                },
+            },
+            order: if data.shuffle { Order::Shuffled } else { Order::Fixed },
+            worst_first: data.worst_batch_first,
+            buckets: data.buckets as u32,
+            max_frames: Some(data.max_mel_frames as u32),
+            max_tokens: Some(data.max_text_tokens as u32),
+            ..Settings::default()
+        }
+    }
+
     /// The settings for validating what these train: the same columns on `ladder`'s shapes, in a fixed
     /// order, every record once.
     pub fn validation(&self, ladder: Ladder) -> Self {

@@ -2,6 +2,9 @@
 //! grow, shrink or be read in another order and nothing that was heard in training is ever tested on.
 
 use myxtts_run::seed::Seed;
+use rayon::prelude::*;
+
+use crate::record::RecordSource;
 
 /// Whether the utterance belongs to validation. Pure in its arguments; raising `fraction` only adds.
 pub fn is_validation(id: &str, fraction: f64, seed: u64) -> bool {
@@ -45,6 +48,12 @@ pub fn split<'a>(ids: impl IntoIterator<Item = &'a str>, fraction: f64, seed: u6
         }
     }
     Split { train, validation }
+}
+
+/// The two sides of a record source, as record numbers.
+pub fn split_records(source: &dyn RecordSource, fraction: f64, seed: u64) -> Split {
+    let ids: Vec<String> = (0..source.len()).into_par_iter().map(|record| source.id(record)).collect();
+    split(ids.iter().map(String::as_str), fraction, seed)
 }
 
 #[cfg(test)]

@@ -5,11 +5,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use myxtts_data::batch::{Plan, Settings, State, Tail};
+use myxtts_data::cache::{Features, Featurizer, Fingerprint, PrepareOptions, Store, prepare};
 use myxtts_data::loader::{Batch, FailureBudget, HostSlab, Loader, LoaderError, Options, Slab};
+use myxtts_data::problem::Problem;
+use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, TOKENS};
+use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_run::progress::Silent;
 use myxtts_run::seed::Seed;
 use proptest::prelude::*;
 
-use crate::batches::rows;
+use crate::batches::{numbers, rows};
 use crate::order::{plan_of, settings};
 use crate::restores::{Resumable, restores_everywhere};
 use crate::synthetic::{Synthetic, speech_lengths};
@@ -340,4 +345,72 @@ fn any_memory_can_be_a_slab() {
             assert!(odd.unwrap().bytes() == plain.unwrap().bytes());
         }
     });
+}
+
+/// Mels whose length and values follow from the text.
+struct Spoken;
+
+impl Featurizer for Spoken {
+    fn columns(&self) -> &[Column] {
+        &[TOKENS, DVAE_MEL, CONDITIONING_MEL]
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        Fingerprint::new("spoken").finish()
+    }
+
+    fn compute(&self, utterance: &Utterance, _: &[u8]) -> Result<Features, Problem> {
+        let frames = 3 * utterance.text.len();
+        let tokens = utterance.text.bytes().flat_map(|letter| i32::from(letter).to_le_bytes()).collect();
+        let mel: Vec<u8> = (0..frames * 80).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        Ok(Features { arrays: vec![tokens, mel.clone(), mel], seconds: 1.0 })
+    }
+}
+
+#[test]
+fn a_prepared_cache_goes_through_the_loader() {
+    let folder = tempfile::tempdir().unwrap();
+    let audio = folder.path().join("sound");
+    std::fs::write(&audio, b"sound").unwrap();
+    let utterance = |i: usize| Utterance {
+        id: format!("u{i}"),
+        audio: audio.clone(),
+        text: "a".repeat(1 + i % 17),
+        speaker: format!("s{}", i % 3),
+        language: "en".into(),
+        origin: Origin { file: "list".into(), line: None },
+    };
+    let utterances: Vec<Utterance> = (0..50).map(utterance).collect();
+    let cache = folder.path().join("cache");
+    let options = PrepareOptions { workers: 1, ..PrepareOptions::default() };
+    prepare(&cache, &utterances, &Spoken, &options, &Silent).unwrap();
+
+    let store: Arc<dyn RecordSource> = Arc::new(Store::open(&cache).unwrap());
+    let plan = Arc::new(Plan::new(&*store, 0..50, settings(8)).unwrap());
+    let slabs = HostSlab::pool(3, plan.slab_bytes(1).unwrap());
+    let options = Options { until: Some(plan.epoch_start(1)), ..Options::default() };
+    let loader = Loader::start(store.clone(), plan.clone(), &plan.state(0), options, slabs).unwrap();
+    let mut met = std::collections::BTreeSet::new();
+    for batch in loader {
+        let mut batch = batch.unwrap();
+        let info = batch.info().clone();
+        let bytes = batch.bytes();
+        let frames = numbers(&info, bytes, "dvae_mel_rows");
+        for (row, record) in numbers(&info, bytes, "record").into_iter().enumerate() {
+            let id = store.id(record as usize);
+            let number: usize = id[1..].parse().unwrap();
+            assert_eq!(frames[row] as usize, 3 * (1 + number % 17), "{id}");
+            let mel = &bytes[info.layout.row_range(1, row as u32)];
+            assert!(
+                mel[..frames[row] as usize * 320]
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .enumerate()
+                    .all(|(i, value)| f32::from_le_bytes(*value) == i as f32)
+            );
+            met.insert(number);
+        }
+    }
+    assert_eq!(met.len(), 50);
 }
