@@ -20,6 +20,8 @@ mod phoneme;
 mod phrase;
 mod portable;
 mod prosody;
+#[cfg(test)]
+mod recognition;
 mod sentences;
 mod synth;
 mod tracks;
@@ -68,7 +70,9 @@ impl Language {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// A character of another script.
-    #[error("the demo voices cannot say {character:?} in language `{language}`: write it in letters of that language")]
+    #[error(
+        "the demo voices cannot say {character:?} in language `{language}`: write it in letters of that language"
+    )]
     UnknownCharacter {
         /// The first such character.
         character: char,

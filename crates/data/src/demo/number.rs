@@ -3,12 +3,14 @@
 
 use super::Language;
 
+#[rustfmt::skip]
 const ENGLISH_SMALL: [&str; 20] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 ];
 const ENGLISH_TENS: [&str; 10] =
     ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+#[rustfmt::skip]
 const PERSIAN_SMALL: [&str; 20] = [
     "صفر", "یک", "دو", "سه", "چهار", "پنج", "شش", "هفت", "هشت", "نه", "ده", "یازده", "دوازده", "سیزده",
     "چهارده", "پانزده", "شانزده", "هفده", "هجده", "نوزده",

@@ -4,9 +4,9 @@
 //! Notation: `a e o` short, `A i u` long, `S Z C j` for ش ژ چ ج, `x q ?` for خ ق ع, `'` before the
 //! stressed vowel (the last one where none is marked).
 
+pub(crate) use super::persian_words::LEXICON;
 use super::phoneme::{Manner, Phoneme};
 use super::phrase::{Phone, Word};
-pub(crate) use super::persian_words::LEXICON;
 
 const JOINER: char = '\u{200c}';
 
@@ -35,8 +35,8 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
         'أ' | 'إ' | 'ٱ' => one('ا'),
         'ؤ' | 'ئ' | 'ء' => one('ئ'),
         'ﻻ' | 'ﻼ' => Some(['ل', 'ا']),
-        // Kashida, superscript alef and sukun: nothing to hear, nothing to report.
-        '\u{640}' | '\u{670}' | '\u{652}' => Some(['\0', '\0']),
+        // Kashida, superscript alef, sukun, direction marks: nothing to hear, nothing to report.
+        '\u{640}' | '\u{670}' | '\u{652}' | '\u{200e}' | '\u{200f}' => Some(['\0', '\0']),
         JOINER | '\u{64b}'..='\u{651}' | 'آ' => one(character),
         _ if consonant(character).is_some() || "اوی".contains(character) => one(character),
         _ => None,
@@ -174,7 +174,8 @@ fn by_rule(word: &str) -> String {
         let first = i == 0;
         let last = i + 1 == letters.len();
         let after_vowel = out.chars().last().is_some_and(is_vowel);
-        let vowel_follows = letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
+        let vowel_follows =
+            letters.get(i + 1).is_some_and(|&next| "اآ\u{64b}\u{64e}\u{650}\u{64f}".contains(next));
         match letter {
             'آ' => out.push('A'),
             // At the beginning an alef only carries a vowel: a long one that is written, or a short one.
@@ -232,7 +233,8 @@ fn phones(notation: &str, stressed: bool) -> Vec<Phone> {
         };
         let phoneme = Phoneme::named(name).expect("the notation names only sounds of the inventory");
         // A doubled consonant is one that is held; the synthesiser has no longer one to offer.
-        let doubled = out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
+        let doubled =
+            out.last().is_some_and(|last| last.phoneme == phoneme && phoneme.manner() != Manner::Vowel);
         if !doubled {
             out.push(Phone { phoneme, stressed: stress });
         }
@@ -280,13 +282,16 @@ fn name_of(sign: char) -> &'static str {
 mod tests {
     use super::*;
     use crate::demo::Language;
+    use crate::demo::number::spell_out;
     use crate::demo::phrase::read;
+    use crate::demo::sentences::{grammar, held_out};
 
     fn said(text: &str) -> String {
         let (phrases, unknown) = read(text, Language::Persian);
         assert_eq!(unknown, None, "{text}");
         let words = phrases.iter().flat_map(|phrase| &phrase.words);
-        let sounds = words.map(|word| word.phones.iter().map(|phone| phone.phoneme.ipa()).collect::<String>());
+        let sounds =
+            words.map(|word| word.phones.iter().map(|phone| phone.phoneme.ipa()).collect::<String>());
         sounds.collect::<Vec<_>>().join(" ")
     }
 
@@ -327,6 +332,24 @@ mod tests {
             let known = |sign: char| "aeoAiupbtdkgqfvszSZxhCjmnlryw?'".contains(sign);
             assert!(notation.chars().all(known), "{word}: {notation}");
             assert!(notation.contains(is_vowel), "{word}: {notation}");
+        }
+    }
+
+    #[test]
+    fn every_word_of_the_sentences_stands_in_the_lexicon() {
+        let grammar = grammar(Language::Persian).iter().flat_map(|(_, choices)| choices.iter());
+        let mut texts: Vec<String> = grammar.map(|text| (*text).to_owned()).collect();
+        texts.extend(held_out().into_iter().filter(|s| s.language == Language::Persian).map(|s| s.text));
+        for text in texts {
+            let spelled = spell_out(&text, Language::Persian);
+            let words = spelled.split([' ', '.', '،', '؟', '!']);
+            for word in words.filter(|word| !word.is_empty() && !word.contains(['{', '}'])) {
+                let parts: Vec<&str> = word.split(JOINER).collect();
+                let affix = |part: &str| AFFIXES.iter().any(|(affix, _)| *affix == part);
+                let known = entry(word).is_some()
+                    || (parts.len() == 2 && entry(parts[0]).is_some() && affix(parts[1]));
+                assert!(known, "{word} in {text}");
+            }
         }
     }
 }

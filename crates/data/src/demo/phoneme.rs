@@ -120,7 +120,8 @@ const fn obstruent(
 ) -> Traits {
     let Place(formants, pull) = place;
     let voiced = matches!(voicing, Voiced);
-    Traits { name, ipa, manner, voiced, formants, end: formants, pull, length, least: 0.6 * length, noise, ..BASE }
+    let least = 0.6 * length;
+    Traits { name, ipa, manner, voiced, formants, end: formants, pull, length, least, noise, ..BASE }
 }
 
 const fn noise(centre: [f64; 2], width: [f64; 2], level: [f64; 2]) -> Noise {
@@ -131,6 +132,7 @@ use Manner::{Affricate, Aspirate, Fricative, Glide, Glottal, Liquid, Plosive, Ta
 
 /// The inventory. English sounds carry their ARPAbet names; Persian vowels and the sounds that only
 /// Persian has carry the letters of the notation in `persian`.
+#[rustfmt::skip]
 pub(crate) static INVENTORY: [Traits; 50] = [
     // English vowels
     vowel("IY", "i", 0.135, [290.0, 2250.0, 2900.0]),

@@ -222,7 +222,9 @@ fn release(word: &Word, i: usize, following: Option<Phoneme>) -> f64 {
         return 0.0;
     }
     let Some(next) = following else { return if traits.voiced { 0.015 } else { 0.04 } };
-    if matches!(next.manner(), Manner::Plosive | Manner::Affricate) && next.traits().formants == traits.formants {
+    if matches!(next.manner(), Manner::Plosive | Manner::Affricate)
+        && next.traits().formants == traits.formants
+    {
         return 0.0; // the tongue is there already
     }
     if traits.voiced {

@@ -115,7 +115,16 @@ struct Glottis {
 impl Glottis {
     fn new(voice: &Voice, seed: Seed) -> Self {
         let softness = 1.0 - exp(-std::f64::consts::TAU * voice.edge / f64::from(SAMPLE_RATE));
-        Glottis { phase: 0.0, open: voice.open, wobble: 1.0, shimmer: 1.0, seed, period: 0, soft: 0.0, softness }
+        Glottis {
+            phase: 0.0,
+            open: voice.open,
+            wobble: 1.0,
+            shimmer: 1.0,
+            seed,
+            period: 0,
+            soft: 0.0,
+            softness,
+        }
     }
 
     /// The next sample, and whether the folds are open.
@@ -207,7 +216,8 @@ fn waveform(frames: &[Frame], voice: &Voice, seed: Seed) -> Vec<f64> {
             hiss[1] = hiss[0];
             // The voice chops the friction of z and v.
             hiss[0] = friction.next() * if open || levels[0] + levels[1] < 0.02 { 1.0 } else { 0.45 };
-            let rustle = levels[3] * bands[0].pass(hiss[0], hiss[2]) + levels[4] * bands[1].pass(hiss[0], hiss[2]);
+            let rustle =
+                levels[3] * bands[0].pass(hiss[0], hiss[2]) + levels[4] * bands[1].pass(hiss[0], hiss[2]);
             sound.push(tract + HUM_GAIN * hum.pass(levels[1] * pulse) + rustle);
         }
         levels = aim;
@@ -217,7 +227,8 @@ fn waveform(frames: &[Frame], voice: &Voice, seed: Seed) -> Vec<f64> {
 
 /// Brings speech to [`LOUDNESS`], and lower where its peaks would pass [`CEILING`].
 fn level(sound: &mut [f64], frames: &[Frame]) {
-    let spoken = |frame: &Frame| frame.voice + frame.hum + frame.breath + frame.noise[0] + frame.noise[1] > 0.1;
+    let spoken =
+        |frame: &Frame| frame.voice + frame.hum + frame.breath + frame.noise[0] + frame.noise[1] > 0.1;
     let (mut power, mut count, mut peak) = (0.0, 0.0, 0.0_f64);
     for (frame, samples) in frames.iter().zip(sound.chunks(FRAME)) {
         for sample in samples {
@@ -302,7 +313,10 @@ mod tests {
                     rms(Frame { breath: 1.0, ..still }, voice),
                     rms(Frame { hum: 1.0, ..still }, voice),
                 ];
-                println!("{} {name}: voice {:.2} breath {:.2} hum {:.2}", voice.name, levels[0], levels[1], levels[2]);
+                println!(
+                    "{} {name}: voice {:.2} breath {:.2} hum {:.2}",
+                    voice.name, levels[0], levels[1], levels[2]
+                );
                 assert!((0.35..2.5).contains(&levels[0]), "{} {name}: {levels:?}", voice.name);
                 for n in 0..3 {
                     product[n] *= levels[n];
