@@ -9,5 +9,7 @@ mod cache;
 mod check;
 #[path = "cli/config.rs"]
 mod config;
+#[path = "cli/demo_corpus.rs"]
+mod demo_corpus;
 #[path = "cli/edges.rs"]
 mod edges;

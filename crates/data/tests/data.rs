@@ -31,6 +31,8 @@ mod coqui_goldens;
 mod corrections;
 #[path = "data/dataset.rs"]
 mod dataset;
+#[path = "data/demo.rs"]
+mod demo;
 #[path = "data/loader.rs"]
 mod loader;
 #[path = "data/mel_goldens.rs"]

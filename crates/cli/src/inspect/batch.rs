@@ -346,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_step_is_shown_as_a_table_and_as_data() {
-        let (report, slab) = report("batch somewhere --step 1 --batch-size 5 --set data.buckets=1 --val-fraction 0");
+        let (report, slab) =
+            report("batch somewhere --step 1 --batch-size 5 --set data.buckets=1 --val-fraction 0");
         assert_eq!((report.frames, report.tokens, report.rows.len()), (32, 16, 5));
         assert_eq!((report.epoch, report.position, report.plan.batches_per_epoch), (Some(0), 1, 2));
         assert_eq!(slab.len(), report.bytes);
@@ -367,7 +368,9 @@ mod tests {
 
     #[test]
     fn limits_leave_records_out_and_say_so() {
-        let (report, _) = report("batch somewhere --batch-size 2 --max-mel-frames 25 --set data.worst_batch_first=true --val-fraction 0 --min-seconds 0");
+        let (report, _) = report(
+            "batch somewhere --batch-size 2 --max-mel-frames 25 --set data.worst_batch_first=true --val-fraction 0 --min-seconds 0",
+        );
         assert_eq!(report.plan.left_out, 4);
         assert_eq!(report.epoch, None);
         assert!(report.table().contains("4 records are left out"), "{}", report.table());

@@ -196,8 +196,11 @@ fn the_report_is_the_same_twice_and_with_one_thread() {
 fn problems_are_written_one_a_line() {
     let dir = corpus(3, "gone|No sound.|\nbad line\n");
     let file = dir.path().join("problems.jsonl");
-    check(&dir, &["--report", file.to_str().unwrap(), &format!("--json={}", dir.path().join("r.json").display())])
-        .code(65);
+    check(
+        &dir,
+        &["--report", file.to_str().unwrap(), &format!("--json={}", dir.path().join("r.json").display())],
+    )
+    .code(65);
     let lines: Vec<Value> =
         std::fs::read_to_string(file).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     let whole: Value = serde_json::from_slice(&std::fs::read(dir.path().join("r.json")).unwrap()).unwrap();

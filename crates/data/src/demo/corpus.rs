@@ -21,6 +21,7 @@ use rayon::prelude::*;
 use super::sentences::{Sentence, sentences};
 use super::voice::{VOICES, Voice};
 use super::{Language, SAMPLE_RATE, spoken};
+use crate::audio::wav::encode_pcm16;
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ pub enum DemoError {
         dir: PathBuf,
     },
     /// Reading or writing failed.
-    #[error("{doing} {}: {source}", path.display())]
+    #[error("{doing} {}", path.display())]
     Io {
         /// What was being done.
         doing: &'static str,
@@ -111,7 +112,7 @@ pub fn write(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Resu
         .par_iter()
         .map(|item| {
             let (samples, _) = spoken(&item.sentence.text, item.sentence.language, item.voice, item.seed);
-            store(&wavs.join(format!("{}.wav", item.id)), &encode_wav(&samples))?;
+            store(&wavs.join(format!("{}.wav", item.id)), &encode_pcm16(&samples, SAMPLE_RATE))?;
             progress.advance(1);
             Ok(samples.len())
         })
@@ -162,7 +163,7 @@ fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
         let language = i % languages.len();
         let Some(sentence) = texts[language].next() else {
             return wrong(format!(
-                "{utterances} utterances were asked for, but the grammar has only {i} different sentences in them"
+                "{utterances} utterances were asked for, but after {i} there is no sentence left that was not said: ask for fewer"
             ));
         };
         let voice = &VOICES[i / languages.len() % speakers];
@@ -280,28 +281,6 @@ fn sync_dir(dir: &Path) -> Result<(), DemoError> {
         synced.map_err(|source| io("syncing", dir, source))?;
     }
     Ok(())
-}
-
-/// A WAV file: 16-bit PCM, mono.
-fn encode_wav(samples: &[f32]) -> Vec<u8> {
-    let bytes = 2 * samples.len() as u32;
-    let mut out = Vec::with_capacity(44 + 2 * samples.len());
-    out.extend(b"RIFF");
-    out.extend((36 + bytes).to_le_bytes());
-    out.extend(b"WAVEfmt ");
-    out.extend(16u32.to_le_bytes());
-    out.extend(1u16.to_le_bytes());
-    out.extend(1u16.to_le_bytes());
-    out.extend(SAMPLE_RATE.to_le_bytes());
-    out.extend((2 * SAMPLE_RATE).to_le_bytes());
-    out.extend(2u16.to_le_bytes());
-    out.extend(16u16.to_le_bytes());
-    out.extend(b"data");
-    out.extend(bytes.to_le_bytes());
-    for sample in samples {
-        out.extend(((sample.clamp(-1.0, 1.0) * 32767.0).round() as i16).to_le_bytes());
-    }
-    out
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ mod phoneme;
 mod phrase;
 mod portable;
 mod prosody;
+#[cfg(test)]
+mod recognition;
 mod sentences;
 mod synth;
 mod tracks;

@@ -3,6 +3,7 @@
 
 use super::Language;
 
+#[rustfmt::skip]
 const ENGLISH_SMALL: [&str; 20] = [
     "zero",
     "one",
@@ -27,6 +28,7 @@ const ENGLISH_SMALL: [&str; 20] = [
 ];
 const ENGLISH_TENS: [&str; 10] =
     ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+#[rustfmt::skip]
 const PERSIAN_SMALL: [&str; 20] = [
     "صفر",
     "یک",

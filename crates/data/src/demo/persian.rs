@@ -35,8 +35,8 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
         'أ' | 'إ' | 'ٱ' => one('ا'),
         'ؤ' | 'ئ' | 'ء' => one('ئ'),
         'ﻻ' | 'ﻼ' => Some(['ل', 'ا']),
-        // Kashida, superscript alef and sukun: nothing to hear, nothing to report.
-        '\u{640}' | '\u{670}' | '\u{652}' => Some(['\0', '\0']),
+        // Kashida, superscript alef, sukun, direction marks: nothing to hear, nothing to report.
+        '\u{640}' | '\u{670}' | '\u{652}' | '\u{200e}' | '\u{200f}' => Some(['\0', '\0']),
         JOINER | '\u{64b}'..='\u{651}' | 'آ' => one(character),
         _ if consonant(character).is_some() || "اوی".contains(character) => one(character),
         _ => None,
@@ -282,7 +282,9 @@ fn name_of(sign: char) -> &'static str {
 mod tests {
     use super::*;
     use crate::demo::Language;
+    use crate::demo::number::spell_out;
     use crate::demo::phrase::read;
+    use crate::demo::sentences::{grammar, held_out};
 
     fn said(text: &str) -> String {
         let (phrases, unknown) = read(text, Language::Persian);
@@ -330,6 +332,24 @@ mod tests {
             let known = |sign: char| "aeoAiupbtdkgqfvszSZxhCjmnlryw?'".contains(sign);
             assert!(notation.chars().all(known), "{word}: {notation}");
             assert!(notation.contains(is_vowel), "{word}: {notation}");
+        }
+    }
+
+    #[test]
+    fn every_word_of_the_sentences_stands_in_the_lexicon() {
+        let grammar = grammar(Language::Persian).iter().flat_map(|(_, choices)| choices.iter());
+        let mut texts: Vec<String> = grammar.map(|text| (*text).to_owned()).collect();
+        texts.extend(held_out().into_iter().filter(|s| s.language == Language::Persian).map(|s| s.text));
+        for text in texts {
+            let spelled = spell_out(&text, Language::Persian);
+            let words = spelled.split([' ', '.', '،', '؟', '!']);
+            for word in words.filter(|word| !word.is_empty() && !word.contains(['{', '}'])) {
+                let parts: Vec<&str> = word.split(JOINER).collect();
+                let affix = |part: &str| AFFIXES.iter().any(|(affix, _)| *affix == part);
+                let known = entry(word).is_some()
+                    || (parts.len() == 2 && entry(parts[0]).is_some() && affix(parts[1]));
+                assert!(known, "{word} in {text}");
+            }
         }
     }
 }

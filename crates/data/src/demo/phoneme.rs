@@ -120,19 +120,8 @@ const fn obstruent(
 ) -> Traits {
     let Place(formants, pull) = place;
     let voiced = matches!(voicing, Voiced);
-    Traits {
-        name,
-        ipa,
-        manner,
-        voiced,
-        formants,
-        end: formants,
-        pull,
-        length,
-        least: 0.6 * length,
-        noise,
-        ..BASE
-    }
+    let least = 0.6 * length;
+    Traits { name, ipa, manner, voiced, formants, end: formants, pull, length, least, noise, ..BASE }
 }
 
 const fn noise(centre: [f64; 2], width: [f64; 2], level: [f64; 2]) -> Noise {
@@ -143,6 +132,7 @@ use Manner::{Affricate, Aspirate, Fricative, Glide, Glottal, Liquid, Plosive, Ta
 
 /// The inventory. English sounds carry their ARPAbet names; Persian vowels and the sounds that only
 /// Persian has carry the letters of the notation in `persian`.
+#[rustfmt::skip]
 pub(crate) static INVENTORY: [Traits; 50] = [
     // English vowels
     vowel("IY", "i", 0.135, [290.0, 2250.0, 2900.0]),
@@ -178,146 +168,26 @@ pub(crate) static INVENTORY: [Traits; 50] = [
     nasal("N", "n", [260.0, 1600.0, 2600.0], 0.35, 1050.0),
     nasal("NG", "ŋ", [260.0, 1900.0, 2250.0], 0.6, 1500.0),
     // Fricatives
-    obstruent(
-        "F",
-        "f",
-        Fricative,
-        Voiceless,
-        LIPS,
-        0.1,
-        noise([7500.0, 1400.0], [4500.0, 900.0], [0.13, 0.03]),
-    ),
-    obstruent(
-        "V",
-        "v",
-        Fricative,
-        Voiced,
-        LIPS,
-        0.065,
-        noise([7500.0, 1400.0], [4500.0, 900.0], [0.05, 0.01]),
-    ),
-    obstruent(
-        "TH",
-        "θ",
-        Fricative,
-        Voiceless,
-        TEETH,
-        0.095,
-        noise([5600.0, 8000.0], [2600.0, 3000.0], [0.09, 0.07]),
-    ),
-    obstruent(
-        "DH",
-        "ð",
-        Fricative,
-        Voiced,
-        TEETH,
-        0.05,
-        noise([5600.0, 8000.0], [2600.0, 3000.0], [0.03, 0.02]),
-    ),
-    obstruent(
-        "S",
-        "s",
-        Fricative,
-        Voiceless,
-        RIDGE,
-        0.11,
-        noise([5600.0, 7600.0], [900.0, 1800.0], [0.3, 0.3]),
-    ),
-    obstruent(
-        "Z",
-        "z",
-        Fricative,
-        Voiced,
-        RIDGE,
-        0.08,
-        noise([5600.0, 7600.0], [900.0, 1800.0], [0.14, 0.14]),
-    ),
-    obstruent(
-        "SH",
-        "ʃ",
-        Fricative,
-        Voiceless,
-        PALATE,
-        0.115,
-        noise([2750.0, 4400.0], [500.0, 1500.0], [0.32, 0.25]),
-    ),
-    obstruent(
-        "ZH",
-        "ʒ",
-        Fricative,
-        Voiced,
-        PALATE,
-        0.08,
-        noise([2750.0, 4400.0], [500.0, 1500.0], [0.14, 0.11]),
-    ),
-    obstruent(
-        "X",
-        "x",
-        Fricative,
-        Voiceless,
-        UVULA,
-        0.105,
-        noise([1350.0, 3400.0], [350.0, 1200.0], [0.27, 0.09]),
-    ),
+    obstruent("F", "f", Fricative, Voiceless, LIPS, 0.1, noise([7500.0, 1400.0], [4500.0, 900.0], [0.13, 0.03])),
+    obstruent("V", "v", Fricative, Voiced, LIPS, 0.065, noise([7500.0, 1400.0], [4500.0, 900.0], [0.05, 0.01])),
+    obstruent("TH", "θ", Fricative, Voiceless, TEETH, 0.095, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.09, 0.07])),
+    obstruent("DH", "ð", Fricative, Voiced, TEETH, 0.05, noise([5600.0, 8000.0], [2600.0, 3000.0], [0.03, 0.02])),
+    obstruent("S", "s", Fricative, Voiceless, RIDGE, 0.11, noise([5600.0, 7600.0], [900.0, 1800.0], [0.3, 0.3])),
+    obstruent("Z", "z", Fricative, Voiced, RIDGE, 0.08, noise([5600.0, 7600.0], [900.0, 1800.0], [0.14, 0.14])),
+    obstruent("SH", "ʃ", Fricative, Voiceless, PALATE, 0.115, noise([2750.0, 4400.0], [500.0, 1500.0], [0.32, 0.25])),
+    obstruent("ZH", "ʒ", Fricative, Voiced, PALATE, 0.08, noise([2750.0, 4400.0], [500.0, 1500.0], [0.14, 0.11])),
+    obstruent("X", "x", Fricative, Voiceless, UVULA, 0.105, noise([1350.0, 3400.0], [350.0, 1200.0], [0.27, 0.09])),
     sonorant("HH", "h", Aspirate, 0.065, [500.0, 1500.0, 2500.0], 1.0),
     // Plosives and affricates
-    obstruent(
-        "P",
-        "p",
-        Plosive,
-        Voiceless,
-        LIPS,
-        0.08,
-        noise([800.0, 2500.0], [700.0, 3000.0], [0.18, 0.05]),
-    ),
+    obstruent("P", "p", Plosive, Voiceless, LIPS, 0.08, noise([800.0, 2500.0], [700.0, 3000.0], [0.18, 0.05])),
     obstruent("B", "b", Plosive, Voiced, LIPS, 0.075, noise([700.0, 2200.0], [700.0, 3000.0], [0.12, 0.03])),
-    obstruent(
-        "T",
-        "t",
-        Plosive,
-        Voiceless,
-        RIDGE,
-        0.075,
-        noise([4000.0, 6500.0], [1200.0, 3000.0], [0.32, 0.18]),
-    ),
-    obstruent(
-        "D",
-        "d",
-        Plosive,
-        Voiced,
-        RIDGE,
-        0.065,
-        noise([3600.0, 6000.0], [1200.0, 3000.0], [0.18, 0.09]),
-    ),
+    obstruent("T", "t", Plosive, Voiceless, RIDGE, 0.075, noise([4000.0, 6500.0], [1200.0, 3000.0], [0.32, 0.18])),
+    obstruent("D", "d", Plosive, Voiced, RIDGE, 0.065, noise([3600.0, 6000.0], [1200.0, 3000.0], [0.18, 0.09])),
     obstruent("K", "k", Plosive, Voiceless, VELUM, 0.08, noise([0.0, 4200.0], [350.0, 1500.0], [0.36, 0.08])),
     obstruent("G", "ɡ", Plosive, Voiced, VELUM, 0.07, noise([0.0, 4000.0], [350.0, 1500.0], [0.22, 0.04])),
-    obstruent(
-        "Q",
-        "ɢ",
-        Plosive,
-        Voiced,
-        UVULA,
-        0.075,
-        noise([1250.0, 3300.0], [400.0, 1200.0], [0.24, 0.05]),
-    ),
-    obstruent(
-        "CH",
-        "tʃ",
-        Affricate,
-        Voiceless,
-        PALATE,
-        0.13,
-        noise([2850.0, 4600.0], [550.0, 1600.0], [0.34, 0.26]),
-    ),
-    obstruent(
-        "JH",
-        "dʒ",
-        Affricate,
-        Voiced,
-        PALATE,
-        0.105,
-        noise([2750.0, 4400.0], [550.0, 1600.0], [0.18, 0.13]),
-    ),
+    obstruent("Q", "ɢ", Plosive, Voiced, UVULA, 0.075, noise([1250.0, 3300.0], [400.0, 1200.0], [0.24, 0.05])),
+    obstruent("CH", "tʃ", Affricate, Voiceless, PALATE, 0.13, noise([2850.0, 4600.0], [550.0, 1600.0], [0.34, 0.26])),
+    obstruent("JH", "dʒ", Affricate, Voiced, PALATE, 0.105, noise([2750.0, 4400.0], [550.0, 1600.0], [0.18, 0.13])),
     sonorant("QQ", "ʔ", Glottal, 0.055, [500.0, 1500.0, 2500.0], 1.0),
 ];
 

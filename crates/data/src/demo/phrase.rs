@@ -52,26 +52,30 @@ pub(crate) fn read(text: &str, language: Language) -> (Vec<Phrase>, Option<char>
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     for character in text.chars().chain(['.']) {
-        match kind(character, language) {
-            Kind::Letter(letters) => word.extend(letters.iter().filter(|&&letter| letter != '\0')),
-            Kind::Unknown => _ = unknown.get_or_insert(character),
-            Kind::Space | Kind::End(_) => {
-                if !word.is_empty() {
-                    words.push(std::mem::take(&mut word));
-                }
+        let ending = match kind(character, language) {
+            Kind::Letter(letters) => {
+                word.extend(letters.iter().filter(|&&letter| letter != '\0'));
+                continue;
             }
+            Kind::Unknown => {
+                unknown.get_or_insert(character);
+                continue;
+            }
+            Kind::Space => None,
+            Kind::End(ending) => Some(ending),
+        };
+        if !word.is_empty() {
+            words.push(std::mem::take(&mut word));
         }
-        if let Kind::End(ending) = kind(character, language) {
-            let spoken = match language {
-                Language::English => words.iter().map(|word| english::pronounce(word)).collect(),
-                Language::Persian => persian::pronounce(&words),
-            };
-            words.clear();
-            let spoken: Vec<Word> = spoken;
-            let spoken: Vec<Word> = spoken.into_iter().filter(|word| !word.phones.is_empty()).collect();
-            if !spoken.is_empty() {
-                phrases.push(Phrase { words: spoken, ending });
-            }
+        let Some(ending) = ending else { continue };
+        let mut spoken: Vec<Word> = match language {
+            Language::English => words.iter().map(|word| english::pronounce(word)).collect(),
+            Language::Persian => persian::pronounce(&words),
+        };
+        words.clear();
+        spoken.retain(|word| !word.phones.is_empty()); // a lone joiner or apostrophe
+        if !spoken.is_empty() {
+            phrases.push(Phrase { words: spoken, ending });
         }
     }
     (phrases, unknown)

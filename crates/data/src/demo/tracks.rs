@@ -211,9 +211,11 @@ impl Tracks {
     ) {
         let (start, end, level) = (sound.start, sound.end, sound.level);
         let breath = voice.breath * level;
+        // Before a pause the voice dies away; between sounds it changes at once.
+        let fade = if right.is_none() { 0.05_f64.min(0.4 * (end - start)) } else { RAMP };
         match traits.manner {
             Manner::Vowel => {
-                self.levels(start + RAMP, end - RAMP, level, 0.0, breath);
+                self.levels(start + RAMP, end - fade, level, 0.0, breath);
                 self.quiet(start + RAMP, end - RAMP);
             }
             Manner::Glide | Manner::Liquid | Manner::Nasal => {
@@ -221,7 +223,7 @@ impl Tracks {
                     Manner::Nasal => 0.6,
                     _ => 0.72,
                 };
-                self.levels(start + RAMP, end - RAMP, share * level, 0.0, 0.5 * breath);
+                self.levels(start + RAMP, end - fade, share * level, 0.0, 0.5 * breath);
                 self.quiet(start + RAMP, end - RAMP);
             }
             Manner::Tap => self.taps(sound, left.is_none() || right.is_none(), breath),

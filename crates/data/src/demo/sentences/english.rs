@@ -8,6 +8,7 @@ pub(super) const HELD_OUT: [&str; 3] = [
     "She closed the window, because the wind was cold.",
 ];
 
+#[rustfmt::skip]
 pub(super) const GRAMMAR: &Grammar = &[
     (
         "sentence",

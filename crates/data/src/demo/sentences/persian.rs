@@ -10,6 +10,7 @@ pub(super) const HELD_OUT: [&str; 3] = [
     "آیا شما این ترانه‌ی زیبا را شنیده‌اید؟",
 ];
 
+#[rustfmt::skip]
 pub(super) const GRAMMAR: &Grammar = &[
     (
         "sentence",

@@ -1,0 +1,56 @@
+//! `myxtts demo-corpus`: says what it made and what to do next, and refuses what it should.
+
+use assert_cmd::Command;
+use predicates::str::contains;
+
+fn demo_corpus() -> Command {
+    let mut command = Command::cargo_bin("myxtts").unwrap();
+    command.arg("demo-corpus");
+    command
+}
+
+#[test]
+fn it_says_what_it_made_and_what_to_do_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let corpus = dir.path().join("a corpus");
+    demo_corpus()
+        .arg(&corpus)
+        .args(["--utterances", "4", "--speakers", "2", "--languages", "fa"])
+        .assert()
+        .code(0)
+        .stdout(contains("4 utterances"))
+        .stdout(contains("speakers mina, dara, languages fa"))
+        .stdout(contains(format!("myxtts check '{}'", corpus.display())));
+    let metadata = std::fs::read_to_string(corpus.join("metadata.csv")).unwrap();
+    assert_eq!(metadata.lines().count(), 4);
+    assert!(metadata.lines().all(|line| line.starts_with("fa_")));
+}
+
+#[test]
+fn a_folder_of_something_else_needs_force() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    demo_corpus().arg(dir.path()).args(["--utterances", "2"]).assert().code(2).stderr(contains("--force"));
+    demo_corpus().arg(dir.path()).args(["--utterances", "2", "--force"]).assert().code(0);
+    assert_eq!(std::fs::read_to_string(dir.path().join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn wrong_arguments_exit_with_2_and_a_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, reason) in [
+        (["--languages", "de"], "`en` and `fa`"),
+        (["--speakers", "9"], "1 to 3"),
+        (["--utterances", "0"], "at least 1"),
+    ] {
+        demo_corpus().arg(dir.path()).args(arguments).assert().code(2).stderr(contains(reason));
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_exits_with_74() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    demo_corpus().arg(file.join("corpus")).assert().code(74).stderr(contains("creating"));
+}
