@@ -19,7 +19,7 @@ fn goldens() -> PathBuf {
 }
 
 fn xtts() -> Tokenizer {
-    Tokenizer::load(&goldens().join("vocab.json")).unwrap()
+    Tokenizer::load(&goldens().join("vocab.json")).expect("the golden vocabulary")
 }
 
 #[derive(serde::Deserialize)]
@@ -32,7 +32,8 @@ struct Golden {
 }
 
 fn golden_cases() -> Vec<Golden> {
-    serde_json::from_slice(&std::fs::read(goldens().join("cases.json")).unwrap()).unwrap()
+    let json = std::fs::read(goldens().join("cases.json")).expect("the golden cases");
+    serde_json::from_slice(&json).expect("golden cases are JSON")
 }
 
 /// Sentences of both languages, from the cleaner tables: enough words to learn from.

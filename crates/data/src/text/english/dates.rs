@@ -155,7 +155,7 @@ fn half(found: &Found, group: usize) -> String {
     let Some(half) = found.get(group) else { return String::new() };
     let ends = found.text(0).ends_with('.')
         && (found.after.is_empty()
-            || found.after.starts_with(|c: char| c == ' ') && next_is_upper(found.after));
+            || found.after.starts_with(' ') && next_is_upper(found.after));
     format!(" {} m{}", half.to_ascii_lowercase(), if ends { "." } else { "" })
 }
 

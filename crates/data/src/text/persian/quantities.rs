@@ -266,7 +266,7 @@ fn arithmetic(text: &str) -> String {
     let range = pattern!(r"([0-9]+(?:\.[0-9]+)*)-([0-9]+(?:\.[0-9]+)*)");
     let text = rewrite(&text, range, |found| {
         // After a Latin letter it is a model number: «a-10-20».
-        (!found.previous().is_some_and(|c| c == '-')).then(|| spoken(found.text(0)))
+        found.previous().is_none_or(|c| c != '-').then(|| spoken(found.text(0)))
     });
     let operator = pattern!(r"([0-9]) ?([+×*÷=<>]) ?(-?[0-9])");
     let read = |found: &Found| {

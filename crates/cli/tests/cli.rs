@@ -1,0 +1,4 @@
+//! Behaviour of the program, one module per command.
+
+#[path = "cli/tokenizer.rs"]
+mod tokenizer;
