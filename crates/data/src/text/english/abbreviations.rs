@@ -207,7 +207,9 @@ fn ends_sentence(found: &Found) -> bool {
 /// "U.S." is "u s", "J.R.R." "j r r".
 fn initials(text: &str) -> String {
     rewrite(text, pattern!(r"\b(?:\p{L}\.){2,}(?:\p{L}\b)?"), |found| {
-        if found.previous().is_some_and(|c| c.is_alphanumeric() || c == '.') {
+        let half_of_day = matches!(found.text(0).to_ascii_lowercase().as_str(), "a.m." | "p.m.")
+            && found.before.trim_end().ends_with(|c: char| c.is_ascii_digit());
+        if found.previous().is_some_and(|c| c.is_alphanumeric() || c == '.') || half_of_day {
             return None;
         }
         let letters: Vec<String> =

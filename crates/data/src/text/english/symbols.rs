@@ -14,6 +14,8 @@ pub fn read(text: &str) -> String {
         Some(format!("hashtag {}", found.text(1).replace('_', " ")))
     });
     let text = rewrite(&text, pattern!(r"(?i)\band/or\b"), |_| Some("and or".into()));
+    // A comparison stands between spaces; anything else in angle brackets is markup or a face.
+    let text = text.replace(" < ", " is less than ").replace(" > ", " is greater than ");
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let word = match c {
