@@ -10,3 +10,5 @@ mod text;
 mod text_table;
 #[path = "data/tokenizer.rs"]
 mod tokenizer;
+#[path = "data/corrections.rs"]
+mod corrections;

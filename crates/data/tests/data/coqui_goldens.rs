@@ -46,7 +46,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
 
 /// As the reference encodes: language tag, blanks as a token, no START or STOP.
 fn encode(tokenizer: &Tokenizer, cleaned: &str, language: &str) -> Vec<u32> {
-    let tag = if language == "zh" { "zh-cn" } else { language };
+    let base = language.split('-').next().unwrap_or(language);
+    let tag = if base == "zh" { "zh-cn" } else { base };
     let text = format!("[{tag}]{cleaned}").replace(' ', "[SPACE]");
     tokenizer.encode(text, false).expect("the vocabulary encodes any text").get_ids().to_vec()
 }

@@ -33,7 +33,8 @@ pub enum CoquiError {
         /// As it was asked for.
         language: String,
     },
-    /// The reference raises on this number, and the sample is lost in its training.
+    /// The reference raises on this number, and the sample is lost in its training; or the number has more digits
+    /// than we read (38, of which the reference reads some hundreds in English, French, German and Dutch).
     #[error(
         "coqui-tts cannot read {found:?} as {kind} in {language:?}; write it in words or use the default cleaner"
     )]
@@ -90,6 +91,6 @@ mod tests {
     #[test]
     fn numbers_without_an_end_are_errors() {
         assert!(matches!(clean(&"9".repeat(400), "en"), Err(CoquiError::Unreadable { .. })));
-        assert!(matches!(clean(&format!("0.{}", "9".repeat(400)), "en"), Ok(_)));
+        assert!(clean(&format!("0.{}", "9".repeat(400)), "en").is_ok());
     }
 }

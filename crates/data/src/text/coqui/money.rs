@@ -80,7 +80,10 @@ pub(super) fn say(amount: Float, currency: Currency, language: &str) -> Option<S
     let said = match language {
         "ar" => {
             let hundredths = if amount.is_integer() { 0 } else { amount.arabic_hundredths()? };
-            arabic::upstream::riyals(amount.integer()?, hundredths)?
+            match amount.integer()? {
+                0 if amount.is_integer() => cardinal(0, language)?,
+                units => arabic::upstream::riyals(units, hundredths)?,
+            }
         }
         _ => {
             let forms = forms(currency, language)?;

@@ -82,7 +82,7 @@ pub(super) struct Engine {
     abbreviations: Vec<(Regex, &'static str)>,
     blanks: Regex,
     minus: Regex,
-    money: Regex,
+    money: [Regex; 2],
     percent: Regex,
     degree: Regex,
     number: Regex,
@@ -110,11 +110,15 @@ impl Engine {
                 .collect(),
             blanks: pattern(&format!(r"\b[1-9][0-9]{{0,2}}(?:{blank}[0-9]{{3}})+\b")),
             minus: pattern(r"(^|[\s(])[-−–]([0-9$£€])"),
-            money: pattern(&format!(
-                r"(\$|£|€)[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?(\$|£|€|(?:USD|GBP|EUR)\b)"
-            )),
+            // A sign that touches its number belongs to it before one that stands a blank away: "625 €8".
+            money: [
+                pattern(&format!(r"(\$|£|€)({NUMBER})|({NUMBER})(\$|£|€|(?:USD|GBP|EUR)\b)")),
+                pattern(&format!(
+                    r"(\$|£|€)[ \u{{a0}}]({NUMBER})|({NUMBER})[ \u{{a0}}](\$|£|€|(?:USD|GBP|EUR)\b)"
+                )),
+            ],
             percent: pattern(&format!(r"%[ \u{{a0}}]?({NUMBER})|({NUMBER})[ \u{{a0}}]?%")),
-            degree: pattern(&format!(r"({NUMBER})[ \u{{a0}}]?°(?:[ \u{{a0}}]?([CF])\b)?")),
+            degree: pattern(&format!(r"({NUMBER})[ \u{{a0}}]?°(?:([CF])\b)?")),
             number: pattern(NUMBER),
         }
     }
@@ -136,7 +140,9 @@ impl Engine {
         text = replace(&self.minus, &text, |found| {
             Some(format!("{}{} {}", &found[1], language.minus, &found[2]))
         });
-        text = replace(&self.money, &text, |found| self.money(found));
+        for pattern in &self.money {
+            text = replace(pattern, &text, |found| self.money(found));
+        }
         text = replace(&self.percent, &text, |found| self.percent(found));
         text = replace(&self.degree, &text, |found| self.degree(found));
         text = replace(&self.number, &text, |found| self.number(&found[0]));
@@ -204,19 +210,23 @@ impl Engine {
     }
 }
 
-/// Replaces what `say` has words for, with blanks towards letters and digits next to it.
+/// Replaces what `say` has words for, with blanks towards letters and digits that touch it. Where the match itself
+/// begins or ends with a letter, that letter is context and goes on unbroken.
 fn replace(pattern: &Regex, text: &str, say: impl Fn(&Captures) -> Option<String>) -> String {
+    let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
     let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
     for found in pattern.captures_iter(text) {
         let whole = found.get_match();
         let Some(said) = say(&found) else { continue };
         out += &text[copied..whole.start()];
-        let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        if touches(out.chars().next_back()) && touches(said.chars().next()) {
+        let first = whole.as_str().chars().next();
+        if touches(out.chars().next_back()) && touches(said.chars().next()) && !letter(first) {
             out.push(' ');
         }
         out += &said;
-        if touches(text[whole.end()..].chars().next()) && touches(said.chars().next_back()) {
+        let (last, next) = (whole.as_str().chars().next_back(), text[whole.end()..].chars().next());
+        if touches(next) && touches(said.chars().next_back()) && !letter(last) {
             out.push(' ');
         }
         copied = whole.end();

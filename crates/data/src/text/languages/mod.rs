@@ -1,8 +1,8 @@
 //! The default cleaners of the XTTS languages other than English and Persian.
 //!
-//! One engine ([`engine`]) reads a table per language: how numbers are written and said, names of symbols,
+//! One engine (`engine`) reads a table per language: how numbers are written and said, names of symbols,
 //! abbreviations, and rules for what only that language writes. A new language is one file with one
-//! [`engine::Language`] in it, and one line in `ALL`.
+//! `engine::Language` in it, and one line in `ALL`.
 
 mod arabic;
 mod czech;

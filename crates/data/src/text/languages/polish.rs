@@ -56,7 +56,6 @@ pub(super) static LANGUAGE: Language = Language {
         ("ul.", "ulica"),
         ("al.", "aleja"),
         ("nr", "numer"),
-        ("ok.", "około"),
         ("jr.", "junior"),
         ("p.", "pan"),
     ],

@@ -15,6 +15,7 @@ fn character(c: char) -> Option<char> {
         }
         '\u{660}'..='\u{669}' => ascii_digit(c, '\u{660}'),
         '\u{6f0}'..='\u{6f9}' => ascii_digit(c, '\u{6f0}'),
+        '\u{966}'..='\u{96f}' => ascii_digit(c, '\u{966}'),
         '\u{ff10}'..='\u{ff19}' => ascii_digit(c, '\u{ff10}'),
         '٫' => ',',
         '٬' => '.',

@@ -261,11 +261,8 @@ pub(in crate::text) mod upstream {
         Some(said.trim().into())
     }
 
-    /// Every currency is the Saudi riyal of a hundred halalas.
+    /// Every currency is the Saudi riyal of a hundred halalas; less than one of them is silent.
     pub fn riyals(integer: u128, hundredths: usize) -> Option<String> {
-        if integer == 0 && hundredths == 0 {
-            return Some(ONES[0].into());
-        }
         let mut said = compose(integer, &ONES)?;
         if integer > 0 {
             said += match (integer, integer % 100) {

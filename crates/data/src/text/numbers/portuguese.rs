@@ -109,7 +109,7 @@ fn below_million(n: usize) -> String {
         1 => parts.push("mil".into()),
         thousands => parts.push(format!("{} mil", below_thousand(thousands))),
     }
-    if n % 1000 > 0 {
+    if !n.is_multiple_of(1000) {
         parts.push(below_thousand(n % 1000));
     }
     parts.join(" e ")
