@@ -2,6 +2,8 @@
 
 #[path = "data/coqui_goldens.rs"]
 mod coqui_goldens;
+#[path = "data/corrections.rs"]
+mod corrections;
 #[path = "data/persian.rs"]
 mod persian;
 #[path = "data/text.rs"]
@@ -10,5 +12,3 @@ mod text;
 mod text_table;
 #[path = "data/tokenizer.rs"]
 mod tokenizer;
-#[path = "data/corrections.rs"]
-mod corrections;

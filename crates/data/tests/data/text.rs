@@ -66,6 +66,20 @@ fn other_languages_share_the_last_steps() {
     }
 }
 
+/// Each took quadratic time once or could: pages of it have to come back, whatever it becomes.
+#[test]
+fn long_and_hostile_texts_come_back() {
+    for fragment in [
+        "9:00 ", "St. ", "1-", "(", "a.", "1/2 ", "ها ", "می ", "5kg ", "'", "$1 ", "0", "a@", "www.", "-",
+        "«",
+    ] {
+        let text = fragment.repeat(4_000);
+        for language in ["en", "fa"] {
+            assert!(clean(&text, language, Cleaner::Default).unwrap().len() < 100 * text.len());
+        }
+    }
+}
+
 /// Fragments that the rules react to, in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![

@@ -122,7 +122,10 @@ fn saints_and_streets(text: &str) -> String {
                 && !word.ends_with(['.', ',', '!', '?'])
         };
         // "12 Main St. Boston": a number before the name makes it an address.
-        let address = pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(found.before);
+        // Only the last words are looked at, or a text of nothing but streets would take quadratic time.
+        let nearby = found.before.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
+        let address =
+            pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(&found.before[nearby..]);
         match (named, follows_name) {
             (true, _) if !address => Some("saint".to_owned()),
             (_, true) | (true, _) => {

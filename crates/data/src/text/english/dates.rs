@@ -138,7 +138,8 @@ fn times(text: &str) -> String {
         match (minute, found.get(4), second) {
             (0, None, None) if hour == 0 => return Some("midnight".to_owned()),
             (0, None, None) => {
-                let told = found.after.trim_start().to_ascii_lowercase().starts_with("o'clock");
+                let rest = found.after.trim_start().as_bytes();
+                let told = rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"o'clock");
                 said.push_str(if told { "" } else { " o'clock" });
             }
             (0, Some(_), None) => {}
