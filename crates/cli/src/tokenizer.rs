@@ -1,10 +1,403 @@
-//! `myxtts tokenizer`.
+//! `myxtts tokenizer`: train, extend or look at a vocabulary.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::{
+    Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TokenizerError, TrainOptions,
+    coverage, extend, train,
+};
 use myxtts_run::exit::Exit;
 
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub fn run(_args: Args) -> anyhow::Result<Exit> {
-    anyhow::bail!("skeleton only")
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Train a vocabulary on texts
+    Train(TrainArgs),
+    /// Add a language to an existing vocabulary without moving an id
+    Extend(ExtendArgs),
+    /// Sizes, languages and special tokens of a vocabulary, and how it covers texts
+    Show(ShowArgs),
+}
+
+#[derive(clap::Args)]
+struct TrainArgs {
+    /// Text files, one sentence a line
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    data: Vec<PathBuf>,
+    /// Where to write the vocabulary
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Tokens in all, special ones and characters included
+    #[arg(long, default_value_t = TrainOptions::default().vocab_size)]
+    vocab_size: usize,
+    /// Language of texts that do not say theirs
+    #[arg(long)]
+    language: Option<String>,
+    /// default, or coqui for what the released models were trained with
+    #[arg(long, default_value_t)]
+    cleaner: Cleaner,
+    /// How often two pieces must stand together to become one
+    #[arg(long, default_value_t = TrainOptions::default().min_frequency)]
+    min_frequency: u64,
+}
+
+#[derive(clap::Args)]
+struct ExtendArgs {
+    /// The vocabulary to start from
+    base: PathBuf,
+    /// Text files in the new language, one sentence a line
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    data: Vec<PathBuf>,
+    /// The language to add
+    #[arg(long)]
+    language: String,
+    /// Where to write the new vocabulary
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// New ids at most
+    #[arg(long, default_value_t = 2000)]
+    new_tokens: usize,
+    /// Also make pieces of letters that other languages of the vocabulary write: shorter texts in the new
+    /// language, other ids for some texts in the old ones
+    #[arg(long)]
+    shared: bool,
+    /// Sample texts of a language the vocabulary has, to count those that change
+    #[arg(long, num_args = 1.., value_name = "LANGUAGE=PATH")]
+    old_data: Vec<String>,
+    /// default, or coqui for what the released models were trained with
+    #[arg(long, default_value_t)]
+    cleaner: Cleaner,
+    /// How often two pieces must stand together to become one
+    #[arg(long, default_value_t = 2)]
+    min_frequency: u64,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// The vocabulary
+    file: PathBuf,
+    /// Text files, one sentence a line, to measure it on
+    #[arg(long, num_args = 1.., value_name = "PATH")]
+    data: Vec<PathBuf>,
+    /// A text to encode
+    #[arg(long)]
+    text: Option<String>,
+    /// Language of texts that do not say theirs
+    #[arg(long)]
+    language: Option<String>,
+    /// default, or coqui for what the released models were trained with
+    #[arg(long, default_value_t)]
+    cleaner: Cleaner,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let outcome = match args.command {
+        Command::Train(args) => run_train(args),
+        Command::Extend(args) => run_extend(args),
+        Command::Show(args) => run_show(args),
+    };
+    outcome.map(|()| Exit::Done).or_else(|error| {
+        let exit = match error.downcast_ref::<TokenizerError>() {
+            Some(TokenizerError::NoLanguage { .. } | TokenizerError::TooSmall { .. }) => Exit::Usage,
+            Some(TokenizerError::Io { .. } | TokenizerError::Engine(_)) => return Err(error),
+            Some(_) => Exit::BadData,
+            None if error.is::<Usage>() => Exit::Usage,
+            None => return Err(error),
+        };
+        eprintln!("error: {error:#}");
+        Ok(exit)
+    })
+}
+
+/// The command line asks for something that does not fit together.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+fn run_train(args: TrainArgs) -> anyhow::Result<()> {
+    let texts = texts_of(&args.data, args.language.as_deref())?;
+    let options = TrainOptions {
+        vocab_size: args.vocab_size,
+        languages: args.language.into_iter().collect(),
+        cleaner: args.cleaner,
+        min_frequency: args.min_frequency,
+    };
+    let trained = train(texts.iter().map(|text| (&text.language, &text.text)), &options)?;
+    write_whole(&args.output, &trained.to_json())?;
+    describe(&args.output, &trained);
+    let measured = measure(&trained, &texts, args.cleaner);
+    print_coverage(&measured);
+    if trained.vocabulary_size() < args.vocab_size {
+        println!(
+            "Only {} of {} tokens were found in {} texts: more text would give more.",
+            trained.vocabulary_size(),
+            args.vocab_size,
+            texts.len()
+        );
+    }
+    Ok(())
+}
+
+fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
+    let base = Tokenizer::load(&args.base)?;
+    let mut texts = texts_of(&args.data, Some(&args.language))?;
+    for sample in &args.old_data {
+        let Some((language, path)) = sample.split_once('=') else {
+            return Err(
+                Usage(format!("--old-data {sample}: give a language and a file, like ar=texts.txt")).into()
+            );
+        };
+        texts.extend(texts_of(&[PathBuf::from(path)], Some(language))?);
+    }
+    let options = ExtendOptions {
+        new_tokens: args.new_tokens,
+        cleaner: args.cleaner,
+        min_frequency: args.min_frequency,
+        shared: args.shared,
+        ..ExtendOptions::new(&args.language)
+    };
+    let (extended, report) = extend(&base, texts.iter().map(|text| (&text.language, &text.text)), &options)?;
+    write_whole(&args.output, &extended.to_json())?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    describe(&args.output, &extended);
+    print_report(&report, args.shared);
+    Ok(())
+}
+
+fn run_show(args: ShowArgs) -> anyhow::Result<()> {
+    let tokenizer = Tokenizer::load(&args.file)?;
+    let covered = match args.data.is_empty() {
+        true => None,
+        false => Some(measure(&tokenizer, &texts_of(&args.data, args.language.as_deref())?, args.cleaner)),
+    };
+    let encoded = match &args.text {
+        None => None,
+        Some(text) => {
+            let language =
+                args.language.as_deref().ok_or_else(|| Usage("--text needs --language".to_owned()))?;
+            Some(tokenizer.encode(text, language, args.cleaner)?)
+        }
+    };
+    if args.json {
+        let languages: serde_json::Map<String, serde_json::Value> = tokenizer
+            .languages()
+            .into_iter()
+            .map(|language| (language.clone(), tokenizer.language_id(&language).into()))
+            .collect();
+        let report = serde_json::json!({
+            "vocabulary_size": tokenizer.vocabulary_size(),
+            "pieces": tokenizer.pieces(),
+            "merges": tokenizer.merges(),
+            "languages": languages,
+            "start": tokenizer.start_id(),
+            "stop": tokenizer.stop_id(),
+            "unk": tokenizer.unk_id(),
+            "space": tokenizer.space_id(),
+            "fingerprint": hex(&tokenizer.fingerprint()),
+            "coverage": covered,
+            "text": encoded,
+        });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+        return Ok(());
+    }
+    describe(&args.file, &tokenizer);
+    if let Some(encoded) = &encoded {
+        print_encoded(encoded);
+    }
+    if let Some(covered) = &covered {
+        print_coverage(covered);
+    }
+    Ok(())
+}
+
+/// A text to learn from or to measure.
+struct Text {
+    /// Where it stands: `file:line`.
+    id: String,
+    language: String,
+    text: String,
+}
+
+/// The texts of some paths. A plain text file has one a line and does not say its language.
+fn texts_of(paths: &[PathBuf], language: Option<&str>) -> anyhow::Result<Vec<Text>> {
+    let mut texts = Vec::new();
+    for path in paths {
+        let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        let Some(language) = language else {
+            return Err(
+                Usage(format!("{} does not say its language: give --language", path.display())).into()
+            );
+        };
+        // A line that is not UTF-8 is bad data of one line, not of the file.
+        let content = String::from_utf8_lossy(&bytes);
+        for (number, line) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            texts.push(Text {
+                id: format!("{}:{}", path.display(), number + 1),
+                language: language.to_owned(),
+                text: line.to_owned(),
+            });
+        }
+    }
+    Ok(texts)
+}
+
+fn measure(tokenizer: &Tokenizer, texts: &[Text], cleaner: Cleaner) -> Coverage {
+    coverage(tokenizer, texts.iter().map(|text| (text.id.as_str(), &text.language, &text.text)), cleaner)
+}
+
+/// Writes beside and renames: the file is there whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let written = File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    written.with_context(|| format!("writing {}", path.display())).inspect_err(|_| {
+        // Nothing more can be done about a temporary file that cannot be removed.
+        let _ = std::fs::remove_file(&beside);
+    })
+}
+
+fn describe(path: &Path, tokenizer: &Tokenizer) {
+    let (size, pieces) = (tokenizer.vocabulary_size(), tokenizer.pieces());
+    println!("{}", path.display());
+    println!("  tokens       {pieces} (ids 0 to {}, {} not used)", size.saturating_sub(1), size - pieces);
+    println!("  merges       {}", tokenizer.merges());
+    let languages: Vec<String> = tokenizer
+        .languages()
+        .into_iter()
+        .map(|language| format!("{language} {}", tokenizer.language_id(&language).unwrap_or_default()))
+        .collect();
+    println!("  languages    {}", languages.join(", "));
+    println!(
+        "  specials     [STOP] {}, [UNK] {}, [SPACE] {}, [START] {}",
+        tokenizer.stop_id(),
+        tokenizer.unk_id(),
+        tokenizer.space_id(),
+        tokenizer.start_id()
+    );
+    println!("  fingerprint  {}", &hex(&tokenizer.fingerprint())[..16]);
+}
+
+/// Cleaned text, pieces and ids of one text.
+pub fn print_encoded(encoded: &myxtts_data::tokenizer::Encoded) {
+    println!("cleaned  {}", encoded.cleaned);
+    println!("tokens   {}", encoded.ids.len());
+    for (id, piece) in encoded.ids.iter().zip(&encoded.pieces) {
+        println!("{id:>7}  {piece}");
+    }
+    if !encoded.unknown.is_empty() {
+        let unknown: Vec<String> = encoded.unknown.iter().map(|&c| visible(c)).collect();
+        println!("unknown  {}", unknown.join(", "));
+    }
+}
+
+fn print_coverage(covered: &Coverage) {
+    println!(
+        "coverage: {} texts, {} characters, {} unknown ({:.4} %), {:.3} tokens a character",
+        covered.texts,
+        covered.characters,
+        covered.unknown,
+        100.0 * covered.unknown_rate(),
+        covered.tokens_per_character()
+    );
+    for language in &covered.missing_languages {
+        println!("  the vocabulary has no [{language}] token; `myxtts tokenizer extend` adds one");
+    }
+    let unknown: Vec<_> = covered.per_character.iter().filter(|c| c.unknown > 0).collect();
+    if !unknown.is_empty() {
+        println!("  {:<14} {:>9}  for example", "unknown", "count");
+        for character in unknown.iter().take(30) {
+            println!(
+                "  {:<14} {:>9}  {}",
+                visible(character.character),
+                character.count,
+                character.examples.join(" ")
+            );
+        }
+        if unknown.len() > 30 {
+            println!("  and {} more (--json has all)", unknown.len() - 30);
+        }
+    }
+    if let Some(longest) = covered.longest.first() {
+        println!("  longest text: {} tokens of at most {TEXT_TOKEN_LIMIT} ({})", longest.tokens, longest.id);
+    }
+    if covered.over_limit > 0 {
+        println!("  {} texts are longer than the model reads: split or leave them out", covered.over_limit);
+        for text in covered.longest.iter().filter(|text| text.tokens > TEXT_TOKEN_LIMIT) {
+            println!("    {} tokens  {}", text.tokens, text.id);
+        }
+    }
+    if covered.uncleanable > 0 {
+        println!("  {} texts could not be cleaned:", covered.uncleanable);
+        for (id, reason) in &covered.uncleanable_examples {
+            println!("    {id}: {reason}");
+        }
+    }
+}
+
+fn print_report(report: &ExtendReport, shared: bool) {
+    let characters: Vec<String> = report.characters.iter().map(|&c| visible(c)).collect();
+    println!("added [{}] as {}", report.language, report.language_id);
+    println!("  ids          {} to {}", report.first_id, report.size_after.saturating_sub(1));
+    println!("  characters   {}: {}", characters.len(), characters.join(" "));
+    println!("  pieces       {}", report.pieces);
+    println!("  {:<12} {:>12} {:>12}", "", "before", "after");
+    println!("  {:<12} {:>12} {:>12}", "embedding", report.size_before, report.size_after);
+    println!("  {:<12} {:>12} {:>12}", "unknown", report.before.unknown, report.after.unknown);
+    println!("  {:<12} {:>12} {:>12}", "tokens", report.before.tokens, report.after.tokens);
+    println!(
+        "  {:<12} {:>12.3} {:>12.3}",
+        "a character",
+        report.before.tokens_per_character(),
+        report.after.tokens_per_character()
+    );
+    if report.old_texts > 0 {
+        println!(
+            "  {} of {} texts in old languages have other ids now",
+            report.old_texts_changed, report.old_texts
+        );
+    }
+    if !shared {
+        println!(
+            "  Every new piece has a letter that no other language writes, so that old texts keep their ids; \
+             --shared lifts that and makes texts shorter."
+        );
+    }
+}
+
+/// A character as a person can tell it from others: with its code point where it has no width of its own.
+pub fn visible(c: char) -> String {
+    let plain = c.is_alphanumeric() || c.is_ascii_punctuation();
+    if plain { format!("{c} U+{:04X}", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

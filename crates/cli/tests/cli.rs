@@ -13,3 +13,5 @@ mod config;
 mod demo_corpus;
 #[path = "cli/edges.rs"]
 mod edges;
+#[path = "cli/tokenizer.rs"]
+mod tokenizer;

@@ -20,6 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use normalize::{Joiner, normalize};
+use unicode_normalization::UnicodeNormalization;
 
 pub use alphabet::alphabet;
 
@@ -104,24 +105,31 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
         Cleaner::Default => match code.as_str() {
             "en" => Ok(english::clean(text)),
             "fa" => Ok(persian::clean(text)),
-            _ => basic(text, &code),
+            _ if languages::clean("", &code).is_some() => Ok(rewrite::settle(text, |text| {
+                // It has just been asked whether there is one.
+                finish(&languages::clean(text, &code).unwrap_or_default(), &code)
+            })),
+            _ => without_rules(text, &code),
         },
     }
 }
 
+/// What every default cleaner ends with: one spelling, lower case, no sign that cannot be said.
+fn finish(text: &str, language: &str) -> String {
+    let marks = if language == "ar" { &punctuation::ARABIC } else { &punctuation::LATIN };
+    let swept = punctuation::sweep(&normalize(text, Joiner::Drop), marks);
+    let lower: String = swept.to_lowercase().nfc().collect();
+    punctuation::tidy(&lower, marks)
+}
+
 /// A language nobody has written rules for: letters and pauses are kept, digits are refused rather than
 /// passed on to a model that would make something up.
-fn basic(text: &str, language: &str) -> Result<String, TextError> {
+fn without_rules(text: &str, language: &str) -> Result<String, TextError> {
     let text = normalize(text, Joiner::Drop);
     let number: String =
         text.chars().skip_while(|c| !c.is_ascii_digit()).take_while(char::is_ascii_digit).collect();
     if !number.is_empty() {
         return Err(TextError::NoNumbers { language: language.to_owned(), number });
     }
-    let spoken: String = text
-        .chars()
-        .map(|c| if normalize::is_letter(c) || " '-,.;:!?…—()،؛؟।。、".contains(c) { c } else { ' ' })
-        .collect();
-    let lower = normalize(&spoken.to_lowercase(), Joiner::Drop);
-    Ok(punctuation::tidy(&lower, &punctuation::LATIN))
+    Ok(rewrite::settle(&text, |text| finish(text, language)))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::normalize::is_letter;
+
 /// Punctuation of a script.
 pub(crate) struct Marks {
     /// Its comma.
@@ -19,9 +21,11 @@ pub(crate) struct Marks {
 /// Marks of the Latin script as XTTS was trained: no quotation marks.
 pub(crate) const LATIN: Marks =
     Marks { comma: ',', semicolon: ';', question: '?', quotes: None, stops_separate: false };
+/// Marks of Arabic.
+pub(crate) const ARABIC: Marks =
+    Marks { comma: '،', semicolon: '؛', question: '؟', quotes: None, stops_separate: true };
 /// Marks of Persian.
-pub(crate) const PERSIAN: Marks =
-    Marks { comma: '،', semicolon: '؛', question: '؟', quotes: Some(('«', '»')), stops_separate: true };
+pub(crate) const PERSIAN: Marks = Marks { quotes: Some(('«', '»')), ..ARABIC };
 
 impl Marks {
     /// How strong a pause is; of several in a row the strongest is kept. None: not a pause.
@@ -57,6 +61,31 @@ impl Marks {
             _ => None,
         }
     }
+}
+
+/// Pauses in the spelling of the script, and a space for everything that is neither letter nor pause: emoji,
+/// bullets, quotation marks, signs that nothing has read. Letters are kept, of whatever script.
+pub(crate) fn sweep(text: &str, marks: &Marks) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let before = out.chars().next_back();
+        let inside = before.is_some_and(is_letter) && chars.peek().copied().is_some_and(is_letter);
+        match c {
+            '\'' | '-' if inside => out.push(c),
+            // A hyphen with spaces around it is a dash; one at the edge of a word is nothing.
+            '-' if before == Some(' ') && chars.peek() == Some(&' ') => out.push('—'),
+            '\'' | '"' if !inside => {}
+            ',' | '،' | '、' => out.push(marks.comma),
+            ';' | '؛' => out.push(marks.semicolon),
+            '?' | '؟' => out.push(marks.question),
+            '。' | '۔' => out.push('.'),
+            '.' | ':' | '!' | '…' | '—' | '(' | ')' | ' ' | '¿' | '।' => out.push(c),
+            _ if is_letter(c) => out.push(c),
+            _ => out.push(' '),
+        }
+    }
+    out
 }
 
 /// One pause where several stand, no space before it and one behind, no pause at the beginning, no empty

@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str, words: &Words) -> String {
         regex::Regex::new(&source).expect("patterns are constants and tested")
     });
     // "end.It" is a sentence whose space was forgotten, not a host in Italy.
-    let text = rewrite(&text, pattern!(r"(\p{Ll})\.(\p{Lu})"), |found| {
+    let text = rewrite(&text, pattern!(r"(\p{Ll}{3})\.(\p{Lu}\p{Ll})"), |found| {
         Some(format!("{}. {}", found.text(1), found.text(2)))
     });
     rewrite(&text, &HOST, |found| {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::text_table::{Case, laws, table};
 
 fn persian(text: &str) -> String {
-    clean(text, "fa", Cleaner::Default).unwrap()
+    clean(text, "fa", Cleaner::Default).expect("Persian has a cleaner")
 }
 
 #[test]

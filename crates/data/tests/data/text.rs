@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::text_table::{Case, laws, table};
 
 fn english(text: &str) -> String {
-    clean(text, "en", Cleaner::Default).unwrap()
+    clean(text, "en", Cleaner::Default).expect("English has a cleaner")
 }
 
 #[test]
@@ -53,6 +53,31 @@ fn a_language_without_rules_keeps_its_letters_and_refuses_digits() {
     assert_eq!(clean("Sawubona , Mhlaba!", "zu", Cleaner::Default).unwrap(), "sawubona, mhlaba!");
     let error = clean("unyaka ka-1999", "zu", Cleaner::Default).unwrap_err().to_string();
     assert!(error.contains("\"1999\"") && error.contains("\"zu\""), "{error}");
+}
+
+#[test]
+fn other_languages_share_the_last_steps() {
+    for (language, text, expected) in [
+        ("de", "Das kostet 20 € 😀 , oder ?", "das kostet zwanzig euro, oder?"),
+        ("fr", "L’été « ici » – 5 %", "l'été ici — cinq pour cent"),
+        ("ar", "هل هذا 5, نعم?", "هل هذا خمسة، نعم؟"),
+    ] {
+        assert_eq!(clean(text, language, Cleaner::Default).unwrap(), expected);
+    }
+}
+
+/// Each took quadratic time once or could: pages of it have to come back, whatever it becomes.
+#[test]
+fn long_and_hostile_texts_come_back() {
+    for fragment in [
+        "9:00 ", "St. ", "1-", "(", "a.", "1/2 ", "ها ", "می ", "5kg ", "'", "$1 ", "0", "a@", "www.", "-",
+        "«",
+    ] {
+        let text = fragment.repeat(4_000);
+        for language in ["en", "fa"] {
+            assert!(clean(&text, language, Cleaner::Default).unwrap().len() < 100 * text.len());
+        }
+    }
 }
 
 /// Fragments that the rules react to, in any order.
@@ -101,6 +126,13 @@ proptest! {
             let once = normalize(&text, joiner);
             prop_assert_eq!(normalize(&once, joiner), once);
         }
+    }
+
+    #[test]
+    fn cleaning_any_language_twice_is_cleaning_once(text in prop_oneof![any::<String>(), fragments()], pick in 0..12usize) {
+        let language = ["ar", "cs", "de", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"][pick];
+        let once = clean(&text, language, Cleaner::Default).unwrap();
+        prop_assert_eq!(clean(&once, language, Cleaner::Default).unwrap(), once);
     }
 
     #[test]

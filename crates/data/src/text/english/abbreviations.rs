@@ -122,7 +122,10 @@ fn saints_and_streets(text: &str) -> String {
                 && !word.ends_with(['.', ',', '!', '?'])
         };
         // "12 Main St. Boston": a number before the name makes it an address.
-        let address = pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(found.before);
+        // Only the last words are looked at, or a text of nothing but streets would take quadratic time.
+        let nearby = found.before.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
+        let address =
+            pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(&found.before[nearby..]);
         match (named, follows_name) {
             (true, _) if !address => Some("saint".to_owned()),
             (_, true) | (true, _) => {
@@ -207,7 +210,9 @@ fn ends_sentence(found: &Found) -> bool {
 /// "U.S." is "u s", "J.R.R." "j r r".
 fn initials(text: &str) -> String {
     rewrite(text, pattern!(r"\b(?:\p{L}\.){2,}(?:\p{L}\b)?"), |found| {
-        if found.previous().is_some_and(|c| c.is_alphanumeric() || c == '.') {
+        let half_of_day = matches!(found.text(0).to_ascii_lowercase().as_str(), "a.m." | "p.m.")
+            && found.before.trim_end().ends_with(|c: char| c.is_ascii_digit());
+        if found.previous().is_some_and(|c| c.is_alphanumeric() || c == '.') || half_of_day {
             return None;
         }
         let letters: Vec<String> =

@@ -78,6 +78,15 @@ fn date(in_year: u64, month: u64, day: u64) -> Option<String> {
 
 /// "May 3, 1999", "May 3rd", "3 May 1999".
 fn spelled_dates(text: &str) -> String {
+    let days = pattern!(
+        r"(?i)\b(january|february|march|april|may|june|july|august|september|october|november|december)",
+        r" ([0-9]{1,2})-([0-9]{1,2})\b"
+    );
+    let text = &rewrite(text, days, |found| {
+        let day = |group: usize| found.text(group).parse::<u64>().ok().filter(|day| (1..=31).contains(day));
+        let (from, to) = (day(2)?, day(3)?);
+        found.is_whole_number().then(|| format!("{} {} to {}", found.text(1), ordinal(from), ordinal(to)))
+    });
     let month_first = pattern!(
         r"(?i)\b(january|february|march|april|may|june|july|august|september|october|november|december)",
         r" ([0-9]{1,2})(?:st|nd|rd|th)?\b(?:(,? )([0-9]{4})\b)?"
@@ -116,6 +125,8 @@ fn spelled_dates(text: &str) -> String {
 
 /// "9:30 am" is "nine thirty a m", "14:05" "fourteen oh five", "9:00" "nine o'clock".
 fn times(text: &str) -> String {
+    let range = pattern!(r"([0-9]{1,2}:[0-9]{2}) ?- ?([0-9]{1,2}:[0-9]{2})");
+    let text = &rewrite(text, range, |found| Some(format!("{} to {}", found.text(1), found.text(2))));
     let times = pattern!(r"(?i)\b([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?: ?([ap])\.?m\b\.?)?");
     let text = rewrite(text, times, |found| {
         let number = |group: usize| found.get(group).map(str::parse::<u64>).transpose().ok();
@@ -127,7 +138,8 @@ fn times(text: &str) -> String {
         match (minute, found.get(4), second) {
             (0, None, None) if hour == 0 => return Some("midnight".to_owned()),
             (0, None, None) => {
-                let told = found.after.trim_start().to_ascii_lowercase().starts_with("o'clock");
+                let rest = found.after.trim_start().as_bytes();
+                let told = rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"o'clock");
                 said.push_str(if told { "" } else { " o'clock" });
             }
             (0, Some(_), None) => {}
@@ -154,8 +166,7 @@ fn times(text: &str) -> String {
 fn half(found: &Found, group: usize) -> String {
     let Some(half) = found.get(group) else { return String::new() };
     let ends = found.text(0).ends_with('.')
-        && (found.after.is_empty()
-            || found.after.starts_with(|c: char| c == ' ') && next_is_upper(found.after));
+        && (found.after.is_empty() || found.after.starts_with(' ') && next_is_upper(found.after));
     format!(" {} m{}", half.to_ascii_lowercase(), if ends { "." } else { "" })
 }
 

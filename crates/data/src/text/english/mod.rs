@@ -15,7 +15,7 @@ mod words;
 use unicode_normalization::UnicodeNormalization;
 
 use super::normalize::{Joiner, normalize};
-use super::punctuation::{self, tidy};
+use super::punctuation::{self, sweep, tidy};
 use super::rewrite::settle;
 use super::web;
 
@@ -36,7 +36,7 @@ fn pass(text: &str) -> String {
     let text = dates::read(&text);
     let text = quantities::read(&text);
     let text = symbols::read(&text);
-    let text = symbols::sweep(&text);
+    let text = sweep(&text, &punctuation::LATIN);
     let text: String = text.to_lowercase().nfc().collect();
     tidy(&text, &punctuation::LATIN)
 }

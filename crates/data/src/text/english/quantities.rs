@@ -9,6 +9,7 @@ use crate::text::rewrite::{Found, pattern, rewrite};
 pub fn read(text: &str) -> String {
     let text = feet_and_inches(text);
     let text = thousands(&text);
+    let text = signs(&text);
     let text = money(&text);
     let text = percent(&text);
     let text = units::read(&text);
@@ -52,6 +53,23 @@ fn thousands(text: &str) -> String {
     })
 }
 
+/// A sign before a number, whatever comes behind it: "-5°C", "-$5".
+fn signs(text: &str) -> String {
+    let text = rewrite(text, pattern!(r"([%°])-([0-9])"), |found| {
+        Some(format!("{} to {}", found.text(1), found.text(2)))
+    });
+    rewrite(&text, pattern!(r"([-+±~])([$€£]?\.?[0-9])"), |found| {
+        let sign = match found.text(1) {
+            "-" => "minus",
+            "+" => "plus",
+            "~" => "about",
+            _ => "plus or minus",
+        };
+        let leads = found.previous().is_none_or(|c| matches!(c, ' ' | '(' | '"' | ',' | ':' | '='));
+        leads.then(|| format!("{sign} {}", found.text(2)))
+    })
+}
+
 /// Singular, plural, and the hundredth part's: "dollar", "dollars", "cent", "cents".
 fn currency(sign: &str) -> Option<[&'static str; 4]> {
     Some(match sign.to_ascii_uppercase().as_str() {
@@ -86,14 +104,20 @@ fn money(text: &str) -> String {
             "b" | "bn" => Some("billion"),
             _ => Some(scale.as_str()),
         };
+        // "a $5 bill", "a $5 million deal".
+        let adjective = matches!(found.word_before().as_str(), "a" | "an");
         Some(match (scale, number.split_once('.')) {
-            (Some(scale), _) => format!("{} {scale} {}", spoken(number), names[1]),
+            (Some(scale), _) => {
+                format!("{} {scale} {}", spoken(number), if adjective { names[0] } else { names[1] })
+            }
             (None, Some((units, cents)))
                 if cents.len() == 2 && !number.contains('-') && !names[2].is_empty() =>
             {
                 dollars_and_cents(units, cents, names)
             }
-            (None, _) => format!("{} {}", spoken(number), if number == "1" { names[0] } else { names[1] }),
+            (None, _) => {
+                format!("{} {}", spoken(number), if number == "1" || adjective { names[0] } else { names[1] })
+            }
         })
     });
     let text = rewrite(&text, pattern!(r"([0-9]+) ?¢"), |found| {
@@ -221,22 +245,11 @@ fn arithmetic(text: &str) -> String {
     };
     // Twice: the digit between two operators belongs to both.
     let text = rewrite(&rewrite(&text, operator, read), operator, read);
-    rewrite(&text, pattern!(r"([-+±~])(\.?[0-9])"), |found| {
-        let sign = match found.text(1) {
-            "-" => "minus",
-            "+" => "plus",
-            "~" => "about",
-            _ => "plus or minus",
-        };
-        let leads = found.previous().is_none_or(|c| matches!(c, ' ' | '(' | '"' | ',' | ':' | '='));
-        let joins = found.text(1) == "-" && found.previous().is_some_and(char::is_alphabetic);
-        match (leads, joins) {
-            (true, _) => Some(format!("{sign} {}", found.text(2))),
-            // "COVID-19": between a word and its number a hyphen is only a space.
-            (_, true) => Some(format!(" {}", found.text(2))),
-            _ => None,
-        }
-    })
+    let text = rewrite(&text, pattern!(r"\^ ?(-?[0-9])"), |found| {
+        Some(format!(" to the power of {}", found.text(1)))
+    });
+    // "COVID-19": between a word and its number a hyphen is only a space.
+    rewrite(&text, pattern!(r"(\p{L})-([0-9])"), |found| Some(format!("{} {}", found.text(1), found.text(2))))
 }
 
 /// What is left: decimals, versions, whole numbers.

@@ -1,6 +1,5 @@
-//! Signs that are read aloud in English, and what is dropped.
+//! Signs that are read aloud in English.
 
-use crate::text::normalize::is_letter;
 use crate::text::rewrite::{pattern, rewrite};
 
 /// Signs that need the number behind them, before numbers are read.
@@ -15,6 +14,8 @@ pub fn read(text: &str) -> String {
         Some(format!("hashtag {}", found.text(1).replace('_', " ")))
     });
     let text = rewrite(&text, pattern!(r"(?i)\band/or\b"), |_| Some("and or".into()));
+    // A comparison stands between spaces; anything else in angle brackets is markup or a face.
+    let text = text.replace(" < ", " is less than ").replace(" > ", " is greater than ");
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let word = match c {
@@ -37,32 +38,6 @@ pub fn read(text: &str) -> String {
         out.push(' ');
         out.push_str(word);
         out.push(' ');
-    }
-    out
-}
-
-/// A space for everything that is neither letter nor pause: emoji, bullets, quotation marks. XTTS was
-/// trained without quotation marks. Letters are kept, of whatever script.
-pub fn sweep(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let before = out.chars().next_back();
-        let inside = before.is_some_and(is_letter) && chars.peek().copied().is_some_and(is_letter);
-        match c {
-            '\'' if inside => out.push('\''),
-            '\'' | '"' if !inside => {}
-            '-' if inside => out.push('-'),
-            // A hyphen with spaces around it is a dash; one at the edge of a word is nothing.
-            '-' if before == Some(' ') && chars.peek() == Some(&' ') => out.push('—'),
-            '،' | '、' => out.push(','),
-            '؛' => out.push(';'),
-            '؟' => out.push('?'),
-            '。' | '۔' | '।' => out.push('.'),
-            ',' | '.' | ';' | ':' | '!' | '?' | '…' | '—' | '(' | ')' | ' ' => out.push(c),
-            _ if is_letter(c) => out.push(c),
-            _ => out.push(' '),
-        }
     }
     out
 }

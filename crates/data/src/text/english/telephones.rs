@@ -6,20 +6,19 @@ use crate::text::rewrite::{pattern, rewrite};
 /// Reads North American numbers with and without area code, and any number that begins with a plus.
 pub fn read(text: &str) -> String {
     let phone = pattern!(
-        r"(?:\+?([0-9]{1,3})[ .-])?\(([0-9]{3})\) ?([0-9]{3})[ .-]([0-9]{4})",
-        r"|(?:\+?([0-9]{1,3})[ .-])?([0-9]{3})[.-]([0-9]{3})[.-]([0-9]{4})",
-        r"|([0-9]{3})-([0-9]{4})",
-        r"|\+([0-9]{7,15})"
+        r"\+[0-9]{1,3}(?:[ .-][0-9]{2,4}){2,5}|\+[0-9]{7,15}",
+        r"|(?:\+?[0-9]{1,3}[ .-])?\([0-9]{3}\) ?[0-9]{3}[ .-][0-9]{4}",
+        r"|(?:[0-9]{1,3}[ .-])?[0-9]{3}[.-][0-9]{3}[.-][0-9]{4}",
+        r"|[0-9]{3}-[0-9]{4}"
     );
     rewrite(text, phone, |found| {
         if !found.is_whole_number() || !found.is_separate() || found.before.ends_with(['$', '€', '£']) {
             return None;
         }
-        let groups: Vec<&str> = (1..=11).filter_map(|group| found.get(group)).collect();
+        let groups: Vec<&str> =
+            found.text(0).split(|c: char| !c.is_ascii_digit()).filter(|group| !group.is_empty()).collect();
         // "100-2000" with round ends is a range.
-        if found.get(9).is_some()
-            && groups.iter().all(|group| group.ends_with("00") && !group.starts_with('0'))
-        {
+        if groups.len() == 2 && groups.iter().all(|group| group.ends_with("00") && !group.starts_with('0')) {
             return None;
         }
         let plus = if found.text(0).starts_with('+') { "plus " } else { "" };

@@ -87,16 +87,20 @@ pub const UNITS: [Unit; 63] = [
 /// Reads numbers with units, then degree signs that are left.
 pub fn read(text: &str) -> String {
     let numbers = pattern!(
-        r"([0-9]*\.?[0-9]+(?:-[0-9]*\.?[0-9]+)?)([ -]?)((?:[A-Za-zµμ]{1,4}/[a-z]{1,2}|[°º]?[A-Za-zµμ]{0,4}[²³23]?))"
+        r"([0-9]*\.?[0-9]+(?:-[0-9]*\.?[0-9]+)?)([ -]?)((?:[A-Za-zµμ]{1,4}/[a-z]{1,2}|[°º]?[A-Za-zµμ]{0,4}[²³23]?))(\. (?:[0-9]|\p{Ll}))?"
     );
     let text = rewrite(text, numbers, |found| {
         let (number, gap, symbol) = (found.text(1), found.text(2), found.text(3));
         let unit = UNITS.iter().find(|unit| unit.symbols.contains(&symbol))?;
-        let apart = !found.next().is_some_and(|c| c.is_alphanumeric() || matches!(c, '²' | '³' | '\''));
+        // "B-52s", "F-16s": the number belongs to the letter before it.
+        let model = found.previous().is_some_and(|c| c == '-' || c.is_alphabetic());
+        let apart =
+            !model && !found.next().is_some_and(|c| c.is_alphanumeric() || matches!(c, '²' | '³' | '\''));
         // "the 5 s in a row", "3 h" in a list of letters: one letter counts only if it touches or is metric.
         let letter = symbol.len() == 1 && !matches!(symbol, "m" | "g" | "l" | "L" | "V" | "W") && gap == " ";
         let name = if number == "1" || gap == "-" { unit.one } else { unit.many };
-        (apart && !letter && found.is_whole_number()).then(|| format!("{} {name}", spoken(number)))
+        let rest = found.text(4).trim_start_matches('.');
+        (apart && !letter && found.is_whole_number()).then(|| format!("{} {name}{rest}", spoken(number)))
     });
     rewrite(&text, pattern!(r"[°º]([CF]\b)?"), |found| {
         let scale = match found.text(1) {

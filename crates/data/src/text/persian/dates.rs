@@ -26,7 +26,8 @@ const GREGORIAN: [&str; 12] = [
 
 /// Reads every date and time; digits that are neither stay.
 pub fn read(text: &str) -> String {
-    let text = full_dates(text);
+    let text = week_days(text);
+    let text = full_dates(&text);
     let text = month_and_year(&text);
     let text = days_of_months(&text);
     let text = eras(&text);
@@ -34,12 +35,37 @@ pub fn read(text: &str) -> String {
     ratios(&text)
 }
 
+/// `۳شنبه` is a day, not three Saturdays.
+fn week_days(text: &str) -> String {
+    rewrite(text, pattern!(r"([1-5])[ \x{200c}]?شنبه"), |found| {
+        let day = match found.text(1) {
+            "1" => "یک\u{200c}شنبه",
+            "2" => "دوشنبه",
+            "3" => "سه\u{200c}شنبه",
+            "4" => "چهارشنبه",
+            _ => "پنج\u{200c}شنبه",
+        };
+        found.is_separate().then(|| day.to_owned())
+    })
+}
+
 fn full_dates(text: &str) -> String {
+    // A year of two digits stands first and cannot be a day: ۹۹/۱۲/۲۹.
+    let short = pattern!(r"([3-9][0-9])/([0-9]{1,2})/([0-9]{1,2})");
+    let text = rewrite(text, short, |found| {
+        let number = |group: usize| found.get(group).and_then(|digits| digits.parse::<u64>().ok());
+        let (year, month, day) = (number(1)?, number(2)?, number(3)?);
+        if year < 32 || !found.is_whole_number() {
+            return None;
+        }
+        let said = date(1300 + year, month, day)?;
+        Some(said.replace(&cardinal(1300 + year), &cardinal(year)))
+    });
     let dates = pattern!(
         r"([0-9]{4})(?:/([0-9]{1,2})/|-([0-9]{1,2})-|\.([0-9]{1,2})\.)([0-9]{1,2})",
         r"|([0-9]{1,2})(?:/([0-9]{1,2})/|-([0-9]{1,2})-|\.([0-9]{1,2})\.)([0-9]{4})"
     );
-    rewrite(text, dates, |found| {
+    rewrite(&text, dates, |found| {
         if !found.is_whole_number() {
             return None;
         }
@@ -89,15 +115,25 @@ fn days_of_months(text: &str) -> String {
         r"(فروردین|اردیبهشت|خرداد|تیر|مرداد|شهریور|مهر|آبان|آذر|دی|بهمن|اسفند",
         r"|ژانویه|فوریه|مارس|آوریل|آپریل|مه|می|ژوئن|ژوئیه|جولای|اوت|آگوست|سپتامبر|اکتبر|نوامبر|دسامبر)"
     );
-    rewrite(text, days, |found| {
+    let text = rewrite(text, days, |found| {
         let day = found.text(1).parse::<u64>().ok().filter(|day| (1..=31).contains(day))?;
-        let month = found.text(2);
-        // Here a prefix and a suffix could be meant: «۵ می‌روم».
-        let whole_word = !found.next().is_some_and(|c| c.is_alphanumeric() || c == '\u{200c}');
-        let month_or_verb =
-            month == "می" && !found.after.trim_start().starts_with(|c: char| c.is_ascii_digit());
-        (whole_word && !month_or_verb && found.is_whole_number()).then(|| format!("{} {month}", ordinal(day)))
-    })
+        let next = found.next();
+        let rest = found.after.trim_start_matches([' ', '\u{200c}']);
+        let whole_word =
+            !next.is_some_and(char::is_alphanumeric) && (next != Some('\u{200c}') || rest.starts_with("ماه"));
+        let month = match found.text(2) {
+            // May, unless a verb follows the prefix: «۵ می روم».
+            "می" if rest.starts_with(char::is_alphabetic) && !rest.starts_with("ماه") => return None,
+            "می" => "مه",
+            month => month,
+        };
+        // Squares and streets are named after the bare number: «میدان هفده شهریور».
+        let named = ["خیابان", "میدان", "بلوار", "بیمارستان", "پارک", "شهرک", "کوی", "ورزشگاه", "مدرسه"]
+            .contains(&found.word_before().as_str());
+        let said = if named { cardinal(day) } else { ordinal(day) };
+        (whole_word && found.is_whole_number()).then(|| format!("{said} {month}"))
+    });
+    rewrite(&text, pattern!(r"\bمی ([0-9]{4})\b"), |found| Some(format!("مه {}", found.text(1))))
 }
 
 /// `۲۰۲۴ م`, `۱۴۰۳ ه.ش`, `۵۰۰ ق.م`.
@@ -119,6 +155,8 @@ fn eras(text: &str) -> String {
 
 /// `۱۴:۳۰` is «چهارده و سی دقیقه»; a full hour says that it is one.
 fn times(text: &str) -> String {
+    let range = pattern!(r"([0-9]{1,2}:[0-9]{2}) ?- ?([0-9]{1,2}:[0-9]{2})");
+    let text = &rewrite(text, range, |found| Some(format!("{} تا {}", found.text(1), found.text(2))));
     let times = pattern!(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?: ?(ق\.? ?ظ|ب\.? ?ظ)\b)?");
     rewrite(text, times, |found| {
         let number = |group: usize| found.get(group).map(str::parse::<u64>).transpose().ok();

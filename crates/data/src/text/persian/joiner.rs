@@ -3,8 +3,9 @@
 //! 1. It stays only between two Arabic-script letters, and not after a letter that never connects
 //!    («کار‌ها» and «کارها» look the same, so they are written the same).
 //! 2. The prefixes می and نمی are joined to their verb, also where it was glued on («میشود»); the
-//!    suffixes ها… and ترین to their word, and ام ایم اید اند اش ی to a word that ends in ه.
-//! 3. تر and ای are left: both are words of their own («چشم تر», «ای دوست»).
+//!    suffixes ها… and ترین to their word, and ام ای ایم اید اند اش ی to a word that ends in ه.
+//! 3. تر is left, because it is a word of its own («چشم تر»), and so is a glued plural («کتابها»): only a
+//!    dictionary could tell it from «تنها».
 
 use super::letters::{ends_its_shape, is_arabic};
 use crate::text::normalize::ZWNJ;
@@ -45,7 +46,7 @@ const SUFFIXES: [&str; 13] = [
     "ترین",
 ];
 /// What follows a word that ends in a silent ه: verb endings, the possessive, the written ezafe.
-const ENDINGS: [&str; 6] = ["ام", "ایم", "اید", "اند", "اش", "ی"];
+const ENDINGS: [&str; 7] = ["ام", "ای", "ایم", "اید", "اند", "اش", "ی"];
 /// Words that follow the noun می (wine) and never a prefix.
 const NOT_VERBS: [&str; 12] = ["و", "را", "که", "از", "به", "در", "با", "بر", "تا", "یا", "ناب", "هم"];
 
@@ -103,6 +104,8 @@ fn unglued(word: &str) -> String {
         // present stems with a personal ending
         r"(?:شو|کن|خواه|رو|گوی|آی|گیر|ده|بین|رس|ساز|خور|زن|باش|آور|خوان|نویس|پرس|توان)(?:م|ی|د|یم|ید|ند)",
         r"|دان(?:م|د|یم|ید|ند)|توان",
+        // as spoken
+        r"|دون(?:م|ی|ه|یم|ین|ن)|تون(?:م|ی|ه|یم|ین|ن)|خوا(?:م|ی|د|یم|ین|ن)|گ(?:م|ی|ه|یم|ین|ن)|کن(?:ه|ین|ن)|ش(?:م|ه|یم|ین|ن)|ده|دم|خوره|زنه|بینه",
         // past stems, the third person without one
         r"|(?:شد|کرد|رفت|گفت|آمد|دانست|گرفت|داد|دید|رسید|ساخت|خورد|زد|خواست|توانست|آورد|خواند|نوشت|پرسید)",
         r"(?:م|ی|یم|ید|ند)?",

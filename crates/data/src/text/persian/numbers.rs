@@ -95,7 +95,7 @@ pub fn digits(digits: &str) -> String {
     let mut words = Vec::new();
     if significant.is_empty() {
         words.extend(std::iter::repeat_n(UNITS[0].to_owned(), digits.len()));
-    } else if zeros > 2 || significant.len() > 18 {
+    } else if zeros > 2 || (zeros > 0 && significant.len() > 4) || significant.len() > 18 {
         return one_by_one(digits);
     } else {
         words.extend(std::iter::repeat_n(UNITS[0].to_owned(), zeros));
@@ -195,6 +195,7 @@ mod tests {
         assert_eq!(amount("2.00"), "دو ممیز صفر صفر");
         assert_eq!(amount("1.2.3"), "یک نقطه دو نقطه سه");
         assert_eq!(amount("007"), "صفر صفر هفت");
+        assert_eq!(amount("0012345"), "صفر صفر یک دو سه چهار پنج");
         assert_eq!(amount(&"9".repeat(30)).split(' ').count(), 30);
     }
 }

@@ -9,7 +9,7 @@
 //! | `3,5` | two numbers | Persian has no decimal comma |
 //! | `۳٫۵` `3.5` | سه ممیز پنج | |
 //! | `۳/۴` | سه چهارم | smaller before larger is a fraction |
-//! | `۱۲/۵`, `۰/۵`, `۳/۵ درصد` | ممیز | the decimal slash of Persian print |
+//! | `۱۲/۵`, `۰/۵`, `۱/۵ لیتر`, `۳/۵ درصد` | ممیز | the decimal slash of Persian print, also before a measure |
 //! | `10-20` | ده تا بیست | unspaced, and no telephone number |
 
 use super::numbers::{amount, digits, fraction, ordinal_of};
@@ -19,6 +19,7 @@ use crate::text::rewrite::{Found, pattern, rewrite};
 pub fn read(text: &str) -> String {
     let text = separators(text);
     let text = telephones(&text);
+    let text = signs(&text);
     let text = slashes(&text);
     let text = vulgar_fractions(&text);
     let text = percent(&text);
@@ -46,10 +47,11 @@ fn separators(text: &str) -> String {
 fn telephones(text: &str) -> String {
     let mobile = pattern!(
         r"(\+98|0098|0)[ -]?(9[0-9]{2})[ -]?([0-9]{3})[ -]?([0-9]{2})[ -]?([0-9]{2})",
-        r"|(\+98|0)[ -]?([1-8][0-9])[ -]?([0-9]{2})([0-9]{2})[ -]?([0-9]{2})([0-9]{2})"
+        r"|\(?(\+98|0)[ -]?([1-8][0-9])\)?[ -]?([0-9]{2})([0-9]{2})[ -]?([0-9]{2})([0-9]{2})"
     );
     let text = rewrite(text, mobile, |found| {
-        if !found.is_whole_number() {
+        let half_open = found.text(0).contains('(') != found.text(0).contains(')');
+        if !found.is_whole_number() || half_open {
             return None;
         }
         let first = if found.get(1).is_some() { 1 } else { 6 };
@@ -70,19 +72,33 @@ fn telephones(text: &str) -> String {
     })
 }
 
+/// A sign before a number, whatever comes behind it: `-۵°C`.
+fn signs(text: &str) -> String {
+    rewrite(text, pattern!(r"([-+±])([$€£]?[0-9])"), |found| {
+        let sign = match found.text(1) {
+            "-" => "منفی",
+            "+" => "مثبت",
+            _ => "مثبت منفی",
+        };
+        let leads = found.previous().is_none_or(|c| matches!(c, ' ' | '(' | '«' | '"' | '،' | ':' | '='));
+        leads.then(|| format!("{sign} {}", found.text(2)))
+    })
+}
+
 /// `a/b`: a fraction or the decimal slash, see the table above.
 fn slashes(text: &str) -> String {
-    rewrite(text, pattern!(r"([0-9]+)/([0-9]+)( ?(?:[%٪]|درصد\b))?"), |found| {
+    rewrite(text, pattern!(r"([0-9]+)/([0-9]+)"), |found| {
         if !found.is_whole_number() {
             return None;
         }
         let (left, right) = (found.text(1), found.text(2));
         let (a, b) = (left.parse::<u64>().ok()?, right.parse::<u64>().ok()?);
-        let proper = a > 0 && a < b && !right.starts_with('0') && found.get(3).is_none();
-        Some(match proper {
-            true => fraction(a, b),
-            false => format!("{left}.{right}{}", found.text(3)),
-        })
+        let measured = pattern!(
+            r"^ ?(?:[%٪]|(?:درصد|لیتر|متر|کیلو|سانتی|میلی|گرم|تن|هکتار|درجه|برابر|هزار|میلیون|میلیارد|تریلیون|دلار",
+            r"|یورو|تومان|ریال|ساعت|مگا|گیگا|ترا|km|kg|cm|mm|GB|MB))"
+        );
+        let proper = a > 0 && a < b && !right.starts_with('0') && !measured.is_match(found.after);
+        Some(if proper { fraction(a, b) } else { format!("{left}.{right}") })
     })
 }
 
@@ -266,7 +282,7 @@ fn arithmetic(text: &str) -> String {
     let range = pattern!(r"([0-9]+(?:\.[0-9]+)*)-([0-9]+(?:\.[0-9]+)*)");
     let text = rewrite(&text, range, |found| {
         // After a Latin letter it is a model number: «a-10-20».
-        (!found.previous().is_some_and(|c| c == '-')).then(|| spoken(found.text(0)))
+        found.previous().is_none_or(|c| c != '-').then(|| spoken(found.text(0)))
     });
     let operator = pattern!(r"([0-9]) ?([+×*÷=<>]) ?(-?[0-9])");
     let read = |found: &Found| {
@@ -282,21 +298,8 @@ fn arithmetic(text: &str) -> String {
     };
     // Twice: the digit between two operators belongs to both.
     let text = rewrite(&rewrite(&text, operator, read), operator, read);
-    rewrite(&text, pattern!(r"([-+±])([0-9])"), |found| {
-        let sign = match found.text(1) {
-            "-" => "منفی",
-            "+" => "مثبت",
-            _ => "مثبت منفی",
-        };
-        let leads = found.previous().is_none_or(|c| matches!(c, ' ' | '(' | '«' | '،' | ':' | '='));
-        // «covid-19»: between a word and its number a hyphen is only a space.
-        let joins = found.text(1) == "-" && found.previous().is_some_and(char::is_alphabetic);
-        match (leads, joins) {
-            (true, _) => Some(format!("{sign} {}", found.text(2))),
-            (_, true) => Some(format!(" {}", found.text(2))),
-            _ => None,
-        }
-    })
+    // «covid-19»: between a word and its number a hyphen is only a space.
+    rewrite(&text, pattern!(r"(\p{L})-([0-9])"), |found| Some(format!("{} {}", found.text(1), found.text(2))))
 }
 
 /// What is left: decimals, versions, whole numbers.

@@ -8,6 +8,19 @@ use crate::text::rewrite::{pattern, rewrite};
 pub fn abbreviations(text: &str) -> String {
     let text = rewrite(text, pattern!(r"#([0-9])"), |found| Some(format!("شماره {}", found.text(1))));
     let text = rewrite(&text, pattern!(r"№ ?"), |_| Some("شماره ".into()));
+    let text = rewrite(&text, pattern!(r"\b(صص|ص|ج|ش)\.? ?([0-9])"), |found| {
+        let word = match found.text(1) {
+            "ص" => "صفحه",
+            "صص" => "صفحات",
+            "ج" => "جلد",
+            _ => "شماره",
+        };
+        Some(format!("{word} {}", found.text(2)))
+    });
+    let text = rewrite(&text, pattern!(r"([^0-9 ]) (ق|ب)\.ظ\b"), |found| {
+        let half = if found.text(2) == "ق" { "قبل از ظهر" } else { "بعد از ظهر" };
+        Some(format!("{} {half}", found.text(1)))
+    });
     rewrite(&text, pattern!(r"\((ص|ع|س|ره|عج)\)"), |found| {
         Some(match found.text(1) {
             "ص" => "صلی الله علیه و آله".into(),
