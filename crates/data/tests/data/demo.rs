@@ -1,5 +1,8 @@
 //! The demo corpus: a folder in LJSpeech's layout whose sound follows its text, the same everywhere.
 
+// Clippy exempts functions marked as tests, not their helpers.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -165,7 +168,7 @@ fn the_sound_is_the_same_everywhere() {
         }
         format!("{} {}", voice.name, &hash.finalize().to_hex()[..16])
     });
-    assert_eq!(hashes, ["mina ?", "dara ?", "kian ?"]);
+    assert_eq!(hashes, ["mina 0a5cccea992ade6c", "dara 19cff71796b94d48", "kian 2436f2133e760161"]);
 }
 
 #[test]
