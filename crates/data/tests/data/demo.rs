@@ -113,9 +113,12 @@ fn a_second_run_changes_nothing_and_other_options_replace_the_corpus() {
 #[test]
 fn a_run_that_was_killed_is_completed_by_the_next() {
     let dir = tempfile::tempdir().unwrap();
+    // A kill at the very first file.
+    std::fs::write(dir.path().join("demo-corpus.json.unfinished"), b"{").unwrap();
     demo::write(dir.path(), &options(6), &Silent).unwrap();
     let whole = files(dir.path());
-    // As a kill leaves it: no metadata, one sound missing, one damaged, one half written.
+    assert_eq!(whole.len(), 6 + 3);
+    // As a later kill leaves it: no metadata, one sound missing, one damaged, one half written.
     std::fs::remove_file(dir.path().join("metadata.csv")).unwrap();
     std::fs::remove_file(dir.path().join("wavs/fa_mina_00002.wav")).unwrap();
     std::fs::write(dir.path().join("wavs/en_dara_00003.wav"), b"RIFF").unwrap();
