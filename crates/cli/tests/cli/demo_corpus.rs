@@ -4,7 +4,7 @@ use assert_cmd::Command;
 use predicates::str::contains;
 
 fn demo_corpus() -> Command {
-    let mut command = Command::cargo_bin("myxtts").unwrap();
+    let mut command = Command::cargo_bin("myxtts").expect("cargo built the program for this test");
     command.arg("demo-corpus");
     command
 }

@@ -85,6 +85,10 @@ pub enum DemoError {
 }
 
 const MARKER: &str = "demo-corpus.json";
+/// By this line of it.
+const MADE_BY: &str = "\"made_by\": \"myxtts demo-corpus\"";
+/// Raised whenever the same options begin to give other sentences or other sound.
+const EDITION: u32 = 1;
 const METADATA: &str = "metadata.csv";
 const SPEAKERS: &str = "speakers.csv";
 /// The end of the name of a file that is not finished.
@@ -177,8 +181,9 @@ fn marker(options: &DemoOptions) -> String {
     let languages: Vec<String> =
         options.languages.iter().map(|language| format!("\"{}\"", language.code())).collect();
     format!(
-        "{{\n  \"made_by\": \"myxtts demo-corpus\",\n  \"note\": \"synthetic speech, no recording of a person\",\n  \
-         \"utterances\": {},\n  \"seed\": {},\n  \"speakers\": {},\n  \"languages\": [{}]\n}}\n",
+        "{{\n  {MADE_BY},\n  \"note\": \"synthetic speech, no recording of a person\",\n  \
+         \"edition\": {EDITION},\n  \"utterances\": {},\n  \"seed\": {},\n  \
+         \"speakers\": {},\n  \"languages\": [{}]\n}}\n",
         options.utterances,
         options.seed,
         options.speakers,
@@ -198,10 +203,15 @@ fn open(dir: &Path, marker: &str, overwrite: bool) -> Result<(), DemoError> {
     };
     match found {
         Some(bytes) if bytes == marker.as_bytes() => return Ok(()),
-        Some(_) => {}
-        None => {
-            let mut entries = std::fs::read_dir(dir).map_err(|source| io("listing", dir, source))?;
-            if entries.next().is_some() && !overwrite {
+        Some(bytes) if String::from_utf8_lossy(&bytes).contains(MADE_BY) => {}
+        _ => {
+            let entries = std::fs::read_dir(dir).map_err(|source| io("listing", dir, source))?;
+            // A run killed at its very first file leaves only the beginning of that.
+            let own = format!("{MARKER}{UNFINISHED}");
+            let foreign = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.map_or(true, |entry| entry.file_name() != own.as_str())
+            };
+            if entries.into_iter().any(foreign) && !overwrite {
                 return Err(DemoError::NotEmpty { dir: dir.to_owned() });
             }
         }

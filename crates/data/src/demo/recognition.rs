@@ -2,6 +2,7 @@
 //! comparing them with the same words cut out of other sentences, and with nothing else.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use myxtts_run::seed::Seed;
 use realfft::RealFftPlanner;
@@ -84,10 +85,9 @@ fn recognised(language: Language, voice: &Voice) -> (f64, usize, usize) {
     let mut templates: HashMap<String, Features> = HashMap::new();
     let mut trials = Vec::new();
     for (word, heard) in spoken_words(language, voice, 28) {
-        if templates.contains_key(&word) {
-            trials.push((word, heard));
-        } else {
-            templates.insert(word, heard);
+        match templates.entry(word) {
+            Entry::Occupied(known) => trials.push((known.key().clone(), heard)),
+            Entry::Vacant(new) => _ = new.insert(heard),
         }
     }
     let right = trials.iter().filter(|(word, heard)| {

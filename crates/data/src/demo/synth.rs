@@ -185,12 +185,12 @@ fn waveform(frames: &[Frame], voice: &Voice, seed: Seed) -> Vec<f64> {
     let mut sound = Vec::with_capacity(frames.len() * FRAME);
     let mut levels = [0.0; 5];
     for frame in frames {
-        for n in 0..3 {
-            lower[n].tune(frame.formants[n], frame.widths[n]);
+        for (n, resonator) in lower.iter_mut().enumerate() {
+            resonator.tune(frame.formants[n], frame.widths[n]);
         }
         zero.tune(frame.zero, 100.0);
-        for n in 0..2 {
-            bands[n].tune(frame.noise_centre[n].max(200.0), frame.noise_width[n].max(100.0));
+        for (n, band) in bands.iter_mut().enumerate() {
+            band.tune(frame.noise_centre[n].max(200.0), frame.noise_width[n].max(100.0));
         }
         // Levels move evenly through the frame: a step would be heard as a click.
         let aim = [frame.voice, frame.hum, frame.breath, frame.noise[0], frame.noise[1]];
