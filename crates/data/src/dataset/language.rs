@@ -117,7 +117,7 @@ mod tests {
             ("EN_us", "en"),
             ("fa-IR", "fa"),
             ("zh", "zh-cn"),
-            ("zh-TW", "zh-tw"),
+            ("zh-TW", "zh-cn"),
             ("Farsi", "fa"),
             ("de", "de"),
         ] {
