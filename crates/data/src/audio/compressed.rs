@@ -200,7 +200,10 @@ fn decode_track(container: Container, bytes: &[u8], name: &Path) -> Result<Decod
         _ => {}
     }
     if decoder.finalize().verify_ok == Some(false) {
-        return Err(AudioError::corrupt(name, "the sound does not have the MD5 sum that the header declares"));
+        return Err(AudioError::corrupt(
+            name,
+            "the sound does not have the MD5 sum that the header declares",
+        ));
     }
     let declared = mix.info.declared_frames;
     mix.keep(source.edit.delay, declared);

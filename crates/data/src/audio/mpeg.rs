@@ -162,9 +162,9 @@ fn parse_tag(header: &Header, frame: &[u8]) -> Option<Tag> {
 pub(super) fn probe(bytes: &[u8], name: &Path) -> Result<Option<SourceInfo>, AudioError> {
     let header = first_header(bytes, name)?;
     let Some(frame) = bytes.get(..header.bytes) else { return Ok(None) };
-    Ok(parse_tag(&header, frame).filter(|tag| tag.frames > 0).map(|tag| {
-        header.info((tag.frames * header.samples()).saturating_sub(tag.delay + tag.padding))
-    }))
+    Ok(parse_tag(&header, frame)
+        .filter(|tag| tag.frames > 0)
+        .map(|tag| header.info((tag.frames * header.samples()).saturating_sub(tag.delay + tag.padding))))
 }
 
 fn first_header(bytes: &[u8], name: &Path) -> Result<Header, AudioError> {

@@ -27,7 +27,8 @@ pub(super) fn check(bytes: &[u8], name: &Path) -> Result<(), AudioError> {
         let (Some(_), Some(page)) = (table, bytes.get(at..end)) else {
             return Err(AudioError::truncated(name, end as u64, bytes.len() as u64, "bytes"));
         };
-        let field = |from: usize| u32::from_le_bytes([page[from], page[from + 1], page[from + 2], page[from + 3]]);
+        let field =
+            |from: usize| u32::from_le_bytes([page[from], page[from + 1], page[from + 2], page[from + 3]]);
         let (serial, number, checksum) = (field(14), field(18), field(22));
         if checksum != checksum_of(page) {
             let what = format!("the checksum of the page at byte {at} does not fit");

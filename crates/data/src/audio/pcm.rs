@@ -61,9 +61,11 @@ fn mix<const N: usize>(
             2 => samples.extend(
                 piece.as_chunks::<2>().0.iter().map(|&[left, right]| (convert(left) + convert(right)) * 0.5),
             ),
-            _ => samples.extend(piece.chunks_exact(channels).map(|frame| {
-                frame.iter().map(|&value| convert(value)).sum::<f32>() / channels as f32
-            })),
+            _ => samples.extend(
+                piece
+                    .chunks_exact(channels)
+                    .map(|frame| frame.iter().map(|&value| convert(value)).sum::<f32>() / channels as f32),
+            ),
         }
         peak.update(&samples[start..]);
     }

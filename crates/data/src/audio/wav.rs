@@ -37,7 +37,9 @@ pub fn encode_pcm16(samples: &[f32], sample_rate: u32) -> Vec<u8> {
     out.extend_from_slice(b"\x02\0\x10\0data");
     out.extend_from_slice(&size(2 * samples.len()));
     // `as` saturates, which is the limiting promised above, and turns not-a-number into silence.
-    out.extend(samples.iter().flat_map(|&sample| ((sample * 32768.0).round_ties_even() as i16).to_le_bytes()));
+    out.extend(
+        samples.iter().flat_map(|&sample| ((sample * 32768.0).round_ties_even() as i16).to_le_bytes()),
+    );
     out
 }
 
@@ -126,8 +128,8 @@ fn layout(bytes: &[u8], total: u64, name: &Path) -> Result<Option<Layout>, Audio
         let Some(id) = id_at(bytes, at) else { return Ok(None) };
         let Some(size) = u32_at(bytes, at + 4) else { return Ok(None) };
         if &id == b"data" {
-            let format =
-                format.ok_or_else(|| AudioError::corrupt(name, "the data chunk comes before any fmt chunk"))?;
+            let format = format
+                .ok_or_else(|| AudioError::corrupt(name, "the data chunk comes before any fmt chunk"))?;
             let size = Declared { size, wide: wide_data, riff_end, riff_size };
             let data = data_range(bytes, total, body, size, &format, name)?;
             let layout = Layout { format, data };
@@ -260,7 +262,9 @@ fn check_fact(fact: Option<u32>, layout: &Layout, name: &Path) -> Result<(), Aud
     match fact.map(u64::from) {
         None | Some(0) => Ok(()),
         Some(declared) if declared == u64::from(u32::MAX) => Ok(()),
-        Some(declared) if declared == frames || declared == frames * u64::from(layout.format.channels) => Ok(()),
+        Some(declared) if declared == frames || declared == frames * u64::from(layout.format.channels) => {
+            Ok(())
+        }
         Some(declared) => Err(AudioError::length_differs(name, declared, frames, "samples")),
     }
 }

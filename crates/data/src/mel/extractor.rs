@@ -143,11 +143,7 @@ mod tests {
                         power * ((f - low) / (centre - low)).min((high - f) / (high - centre)).max(0.0)
                     })
                     .sum();
-                out.push(if speaker {
-                    (sum + 1e-6).ln()
-                } else {
-                    (sum * 2.0 / (high - low)).max(1e-5).ln()
-                });
+                out.push(if speaker { (sum + 1e-6).ln() } else { (sum * 2.0 / (high - low)).max(1e-5).ln() });
             }
         }
         out
@@ -183,9 +179,7 @@ mod tests {
 
     #[test]
     fn no_samples_give_no_frames_and_silence_gives_the_floor() {
-        for (front_end, floor) in
-            FrontEnd::ALL.into_iter().zip([1e-5f32.ln(), 1e-5f32.ln(), 1e-6f32.ln()])
-        {
+        for (front_end, floor) in FrontEnd::ALL.into_iter().zip([1e-5f32.ln(), 1e-5f32.ln(), 1e-6f32.ln()]) {
             let mut extractor = MelExtractor::new(front_end);
             let mut mel = vec![1.0];
             assert_eq!(extractor.compute(&[], &mut mel), 0);

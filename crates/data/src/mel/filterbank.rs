@@ -20,7 +20,13 @@ struct Filter {
 impl Filterbank {
     /// `channels` filters from 0 Hz to `highest`, evenly spaced on the HTK mel scale, for the power
     /// spectrum of `n_fft` samples. With `area` each has area 1 (Slaney's norm), else height 1.
-    pub(super) fn new(sample_rate: u32, n_fft: usize, channels: usize, highest: f64, area: bool) -> Filterbank {
+    pub(super) fn new(
+        sample_rate: u32,
+        n_fft: usize,
+        channels: usize,
+        highest: f64,
+        area: bool,
+    ) -> Filterbank {
         let to_mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
         let to_hertz = |mel: f64| 700.0 * (10f64.powf(mel / 2595.0) - 1.0);
         let corner = |number: usize| to_hertz(to_mel(highest) * number as f64 / (channels + 1) as f64);
@@ -36,8 +42,8 @@ impl Filterbank {
             };
             let from = (low / hertz_per_bin).floor() as usize;
             let to = ((high / hertz_per_bin).ceil() as usize).min(n_fft / 2);
-            let used = (from..=to).filter(|&bin| weight(bin) > 0.0);
-            let (first, last) = (used.clone().next().unwrap_or(from), used.last().unwrap_or(from));
+            let mut used = (from..=to).filter(|&bin| weight(bin) > 0.0);
+            let (first, last) = (used.clone().next().unwrap_or(from), used.next_back().unwrap_or(from));
             let start = bank.weights.len();
             bank.weights.extend((first..=last).map(weight));
             bank.weights.resize(start + (last - first + 1).next_multiple_of(LANES), 0.0);

@@ -42,7 +42,8 @@ impl FrontEnd {
     pub const ALL: [FrontEnd; 3] = [FrontEnd::Conditioning, FrontEnd::Dvae, FrontEnd::Speaker];
 
     fn parameters(self) -> Parameters {
-        let at_22050 = |n_fft| Parameters { sample_rate: 22_050, n_fft, window: 1024, hop: 256, channels: 80 };
+        let at_22050 =
+            |n_fft| Parameters { sample_rate: 22_050, n_fft, window: 1024, hop: 256, channels: 80 };
         match self {
             FrontEnd::Conditioning => at_22050(2048),
             FrontEnd::Dvae => at_22050(1024),

@@ -15,7 +15,9 @@ pub fn testdata(name: &str) -> PathBuf {
 /// The tone that all test files hold: from 200 Hz upwards, half of full scale.
 pub fn sweep(sample_rate: u32, samples: usize) -> Vec<f64> {
     let at = |n: usize| n as f64 / f64::from(sample_rate);
-    (0..samples).map(|n| 0.5 * (std::f64::consts::TAU * (200.0 * at(n) + 1200.0 * at(n) * at(n))).sin()).collect()
+    (0..samples)
+        .map(|n| 0.5 * (std::f64::consts::TAU * (200.0 * at(n) + 1200.0 * at(n) * at(n))).sin())
+        .collect()
 }
 
 /// A WAV file field by field, so that a test can put anything anywhere.
@@ -276,7 +278,9 @@ fn an_mp3_without_a_tag_keeps_the_encoders_delay_and_is_still_whole() {
 
 #[test]
 fn probing_says_what_decoding_finds() {
-    for name in ["sweep.flac", "sweep_alac.m4a", "sweep.ogg", "sweep.mp3", "sweep.m4a", "sweep_stereo_vbr.mp3"] {
+    for name in
+        ["sweep.flac", "sweep_alac.m4a", "sweep.ogg", "sweep.mp3", "sweep.m4a", "sweep_stereo_vbr.mp3"]
+    {
         let (probed, decoded) = (probe(&testdata(name)).unwrap(), decode(&testdata(name)).unwrap());
         assert_eq!(probed.declared_frames, Some(decoded.frames), "{name}");
         assert_eq!((probed.sample_rate, probed.channels), (decoded.info.sample_rate, decoded.info.channels));

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use myxtts_data::audio::{decode, probe};
-use myxtts_data::problem::ProblemKind::{self, Corrupt, LengthDiffers, Missing, TooShort, Truncated, Unreadable};
+use myxtts_data::problem::ProblemKind::{
+    self, Corrupt, LengthDiffers, Missing, TooShort, Truncated, Unreadable,
+};
 
 use super::audio::{Wav, chunk, sweep, testdata};
 
@@ -32,7 +34,11 @@ impl Collection {
     fn cuts(&mut self, name: &str, good: &[u8], at: impl IntoIterator<Item = usize>) {
         let (stem, extension) = name.rsplit_once('.').unwrap();
         for end in at {
-            self.add(format!("{stem}_cut_{end}.{extension}"), &good[..end], &[Truncated, Unreadable, Corrupt]);
+            self.add(
+                format!("{stem}_cut_{end}.{extension}"),
+                &good[..end],
+                &[Truncated, Unreadable, Corrupt],
+            );
         }
     }
 
@@ -73,7 +79,11 @@ fn wav_headers(files: &mut Collection) {
     }
     files.add("tag_extensible_without_extension.wav", patched(&good, 20, b"\xFE\xFF"), &[Corrupt]);
     for channels in [0u16, 2, 65, u16::MAX] {
-        files.add(format!("channels_{channels}.wav"), patched(&good, 22, &channels.to_le_bytes()), &[Corrupt]);
+        files.add(
+            format!("channels_{channels}.wav"),
+            patched(&good, 22, &channels.to_le_bytes()),
+            &[Corrupt],
+        );
     }
     for rate in [0u32, 1, 999, 44_100, 768_001, u32::MAX] {
         files.add(format!("rate_{rate}.wav"), patched(&good, 24, &rate.to_le_bytes()), &[Corrupt]);
@@ -235,7 +245,8 @@ fn two_hundred_broken_files_are_named_with_a_reason() {
 /// The list above would prove nothing if whole files were refused too.
 #[test]
 fn the_files_they_are_made_of_are_fine() {
-    for name in ["sweep.flac", "sweep.mp3", "sweep_untagged.mp3", "sweep.ogg", "sweep.m4a", "sweep_alac.m4a"] {
+    for name in ["sweep.flac", "sweep.mp3", "sweep_untagged.mp3", "sweep.ogg", "sweep.m4a", "sweep_alac.m4a"]
+    {
         decode(&testdata(name)).unwrap_or_else(|error| panic!("{error}"));
     }
     let folder = tempfile::tempdir().unwrap();
