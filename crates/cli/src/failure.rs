@@ -62,7 +62,11 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<RecordError>() {
         return Some(if matches!(error, RecordError::Io { .. }) { Exit::Io } else { Exit::BadData });
     }
-    if cause.is::<NpyError>() || cause.is::<TextError>() || cause.is::<BatchError>() {
+    if let Some(error) = cause.downcast_ref::<TextError>() {
+        let asked = matches!(error, TextError::BadLanguage(_) | TextError::UnknownCleaner(_));
+        return Some(if asked { Exit::Usage } else { Exit::BadData });
+    }
+    if cause.is::<NpyError>() || cause.is::<BatchError>() {
         return Some(Exit::BadData);
     }
     cause.is::<std::io::Error>().then_some(Exit::Io)

@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
+use myxtts_run::exit::Exit;
 use serde::Serialize;
 
 /// Prints text as it is.
@@ -12,6 +13,23 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.context("writing to standard output"),
+    }
+}
+
+/// Like `println!`, but a reader that has seen enough ends the program instead of making it panic.
+macro_rules! outln {
+    ($($argument:tt)*) => {
+        $crate::output::line(format_args!($($argument)*))
+    };
+}
+pub(crate) use outln;
+
+/// One line on stdout. Where nobody reads any more, or nothing can be written, there is nothing left to
+/// print for: the program ends.
+pub fn line(text: std::fmt::Arguments) {
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
+        let exit = if error.kind() == ErrorKind::BrokenPipe { Exit::Done } else { Exit::Io };
+        std::process::exit(exit.code().into());
     }
 }
 

@@ -1,16 +1,19 @@
 //! `myxtts tokenizer`: train, extend or look at a vocabulary.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{
-    Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TokenizerError, TrainOptions,
-    coverage, extend, train,
+    Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TrainOptions, coverage, extend, train,
 };
+use myxtts_data::utterance::Utterance;
+use myxtts_run::durable;
 use myxtts_run::exit::Exit;
+
+use crate::UsageError;
+use crate::output::{outln, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,7 +33,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct TrainArgs {
-    /// Text files, one sentence a line
+    /// Corpus folders, or text files with one sentence a line
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// Where to write the vocabulary
@@ -54,7 +57,7 @@ struct TrainArgs {
 struct ExtendArgs {
     /// The vocabulary to start from
     base: PathBuf,
-    /// Text files in the new language, one sentence a line
+    /// Corpus folders, or text files in the new language with one sentence a line
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// The language to add
@@ -88,7 +91,7 @@ struct ExtendArgs {
 struct ShowArgs {
     /// The vocabulary
     file: PathBuf,
-    /// Text files, one sentence a line, to measure it on
+    /// Corpus folders, or text files with one sentence a line, to measure it on
     #[arg(long, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// A text to encode
@@ -106,35 +109,13 @@ struct ShowArgs {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let outcome = match args.command {
+    match args.command {
         Command::Train(args) => run_train(args),
         Command::Extend(args) => run_extend(args),
         Command::Show(args) => run_show(args),
-    };
-    outcome.map(|()| Exit::Done).or_else(|error| {
-        let exit = match error.downcast_ref::<TokenizerError>() {
-            Some(TokenizerError::NoLanguage { .. } | TokenizerError::TooSmall { .. }) => Exit::Usage,
-            Some(TokenizerError::Io { .. } | TokenizerError::Engine(_)) => return Err(error),
-            Some(_) => Exit::BadData,
-            None if error.is::<Usage>() => Exit::Usage,
-            None => return Err(error),
-        };
-        eprintln!("error: {error:#}");
-        Ok(exit)
-    })
+    }?;
+    Ok(Exit::Done)
 }
-
-/// The command line asks for something that does not fit together.
-#[derive(Debug)]
-struct Usage(String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 fn run_train(args: TrainArgs) -> anyhow::Result<()> {
     let texts = texts_of(&args.data, args.language.as_deref())?;
@@ -145,12 +126,12 @@ fn run_train(args: TrainArgs) -> anyhow::Result<()> {
         min_frequency: args.min_frequency,
     };
     let trained = train(texts.iter().map(|text| (&text.language, &text.text)), &options)?;
-    write_whole(&args.output, &trained.to_json())?;
+    write(&args.output, &trained.to_json())?;
     describe(&args.output, &trained);
     let measured = measure(&trained, &texts, args.cleaner);
     print_coverage(&measured);
     if trained.vocabulary_size() < args.vocab_size {
-        println!(
+        outln!(
             "Only {} of {} tokens were found in {} texts: more text would give more.",
             trained.vocabulary_size(),
             args.vocab_size,
@@ -165,9 +146,10 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
     let mut texts = texts_of(&args.data, Some(&args.language))?;
     for sample in &args.old_data {
         let Some((language, path)) = sample.split_once('=') else {
-            return Err(
-                Usage(format!("--old-data {sample}: give a language and a file, like ar=texts.txt")).into()
-            );
+            return Err(UsageError(format!(
+                "--old-data {sample}: give a language and a file, like ar=texts.txt"
+            ))
+            .into());
         };
         texts.extend(texts_of(&[PathBuf::from(path)], Some(language))?);
     }
@@ -179,9 +161,9 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
         ..ExtendOptions::new(&args.language)
     };
     let (extended, report) = extend(&base, texts.iter().map(|text| (&text.language, &text.text)), &options)?;
-    write_whole(&args.output, &extended.to_json())?;
+    write(&args.output, &extended.to_json())?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
         return Ok(());
     }
     describe(&args.output, &extended);
@@ -199,7 +181,7 @@ fn run_show(args: ShowArgs) -> anyhow::Result<()> {
         None => None,
         Some(text) => {
             let language =
-                args.language.as_deref().ok_or_else(|| Usage("--text needs --language".to_owned()))?;
+                args.language.as_deref().ok_or_else(|| UsageError("--text needs --language".to_owned()))?;
             Some(tokenizer.encode(text, language, args.cleaner)?)
         }
     };
@@ -222,7 +204,7 @@ fn run_show(args: ShowArgs) -> anyhow::Result<()> {
             "coverage": covered,
             "text": encoded,
         });
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        print_json(&report)?;
         return Ok(());
     }
     describe(&args.file, &tokenizer);
@@ -243,83 +225,99 @@ struct Text {
     text: String,
 }
 
-/// The texts of some paths. A plain text file has one a line and does not say its language.
+/// The texts of some paths: corpora with their own languages, or plain text files with one text a line,
+/// which do not say theirs.
 fn texts_of(paths: &[PathBuf], language: Option<&str>) -> anyhow::Result<Vec<Text>> {
     let mut texts = Vec::new();
     for path in paths {
-        let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-        let Some(language) = language else {
-            return Err(
-                Usage(format!("{} does not say its language: give --language", path.display())).into()
-            );
-        };
-        // A line that is not UTF-8 is bad data of one line, not of the file.
-        let content = String::from_utf8_lossy(&bytes);
-        for (number, line) in content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            texts.push(Text {
-                id: format!("{}:{}", path.display(), number + 1),
-                language: language.to_owned(),
-                text: line.to_owned(),
-            });
-        }
+        texts.extend(if path.is_dir() {
+            texts_of_corpus(path, language)?
+        } else {
+            texts_of_file(path, language)?
+        });
     }
     Ok(texts)
+}
+
+fn texts_of_corpus(root: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
+    let options = ReadOptions { language: language.map(str::to_owned), ..ReadOptions::default() };
+    let corpus = dataset::read(root, &options)?;
+    eprintln!("{}", corpus.why);
+    corpus.notes.iter().chain(&problem_count(&corpus)).for_each(|note| eprintln!("{note}"));
+    Ok(corpus
+        .utterances
+        .into_iter()
+        .map(|Utterance { id, language, text, .. }| Text { id, language, text })
+        .collect())
+}
+
+/// A word on what was declared but is no utterance.
+fn problem_count(corpus: &Corpus) -> Option<String> {
+    let count = corpus.problems.len();
+    (count > 0).then(|| format!("{count} lines are no utterances: `myxtts check` names them"))
+}
+
+fn texts_of_file(path: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
+    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let language = language.ok_or_else(|| {
+        UsageError(format!("{} does not say its language: give --language", path.display()))
+    })?;
+    // A line that is not UTF-8 is bad data of one line, not of the file.
+    let content = String::from_utf8_lossy(&bytes);
+    let lines = content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    Ok(lines
+        .map(|(number, line)| Text {
+            id: format!("{}:{}", path.display(), number + 1),
+            language: language.to_owned(),
+            text: line.to_owned(),
+        })
+        .collect())
 }
 
 fn measure(tokenizer: &Tokenizer, texts: &[Text], cleaner: Cleaner) -> Coverage {
     coverage(tokenizer, texts.iter().map(|text| (text.id.as_str(), &text.language, &text.text)), cleaner)
 }
 
-/// Writes beside and renames: the file is there whole or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let beside = path.with_file_name(name);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path));
-    written.with_context(|| format!("writing {}", path.display())).inspect_err(|_| {
-        // Nothing more can be done about a temporary file that cannot be removed.
-        let _ = std::fs::remove_file(&beside);
-    })
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    durable::write(path, bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 fn describe(path: &Path, tokenizer: &Tokenizer) {
     let (size, pieces) = (tokenizer.vocabulary_size(), tokenizer.pieces());
-    println!("{}", path.display());
-    println!("  tokens       {pieces} (ids 0 to {}, {} not used)", size.saturating_sub(1), size - pieces);
-    println!("  merges       {}", tokenizer.merges());
+    outln!("{}", path.display());
+    outln!("  tokens       {pieces} (ids 0 to {}, {} not used)", size.saturating_sub(1), size - pieces);
+    outln!("  merges       {}", tokenizer.merges());
     let languages: Vec<String> = tokenizer
         .languages()
         .into_iter()
         .map(|language| format!("{language} {}", tokenizer.language_id(&language).unwrap_or_default()))
         .collect();
-    println!("  languages    {}", languages.join(", "));
-    println!(
+    outln!("  languages    {}", languages.join(", "));
+    outln!(
         "  specials     [STOP] {}, [UNK] {}, [SPACE] {}, [START] {}",
         tokenizer.stop_id(),
         tokenizer.unk_id(),
         tokenizer.space_id(),
         tokenizer.start_id()
     );
-    println!("  fingerprint  {}", &hex(&tokenizer.fingerprint())[..16]);
+    outln!("  fingerprint  {}", &hex(&tokenizer.fingerprint())[..16]);
 }
 
 /// Cleaned text, pieces and ids of one text.
 pub fn print_encoded(encoded: &myxtts_data::tokenizer::Encoded) {
-    println!("cleaned  {}", encoded.cleaned);
-    println!("tokens   {}", encoded.ids.len());
+    outln!("cleaned  {}", encoded.cleaned);
+    outln!("tokens   {}", encoded.ids.len());
     for (id, piece) in encoded.ids.iter().zip(&encoded.pieces) {
-        println!("{id:>7}  {piece}");
+        outln!("{id:>7}  {piece}");
     }
     if !encoded.unknown.is_empty() {
         let unknown: Vec<String> = encoded.unknown.iter().map(|&c| visible(c)).collect();
-        println!("unknown  {}", unknown.join(", "));
+        outln!("unknown  {}", unknown.join(", "));
     }
 }
 
 fn print_coverage(covered: &Coverage) {
-    println!(
+    outln!(
         "coverage: {} texts, {} characters, {} unknown ({:.4} %), {:.3} tokens a character",
         covered.texts,
         covered.characters,
@@ -328,13 +326,13 @@ fn print_coverage(covered: &Coverage) {
         covered.tokens_per_character()
     );
     for language in &covered.missing_languages {
-        println!("  the vocabulary has no [{language}] token; `myxtts tokenizer extend` adds one");
+        outln!("  the vocabulary has no [{language}] token; `myxtts tokenizer extend` adds one");
     }
     let unknown: Vec<_> = covered.per_character.iter().filter(|c| c.unknown > 0).collect();
     if !unknown.is_empty() {
-        println!("  {:<14} {:>9}  for example", "unknown", "count");
+        outln!("  {:<14} {:>9}  for example", "unknown", "count");
         for character in unknown.iter().take(30) {
-            println!(
+            outln!(
                 "  {:<14} {:>9}  {}",
                 visible(character.character),
                 character.count,
@@ -342,50 +340,51 @@ fn print_coverage(covered: &Coverage) {
             );
         }
         if unknown.len() > 30 {
-            println!("  and {} more (--json has all)", unknown.len() - 30);
+            outln!("  and {} more (--json has all)", unknown.len() - 30);
         }
     }
     if let Some(longest) = covered.longest.first() {
-        println!("  longest text: {} tokens of at most {TEXT_TOKEN_LIMIT} ({})", longest.tokens, longest.id);
+        outln!("  longest text: {} tokens of at most {TEXT_TOKEN_LIMIT} ({})", longest.tokens, longest.id);
     }
     if covered.over_limit > 0 {
-        println!("  {} texts are longer than the model reads: split or leave them out", covered.over_limit);
+        outln!("  {} texts are longer than the model reads: split or leave them out", covered.over_limit);
         for text in covered.longest.iter().filter(|text| text.tokens > TEXT_TOKEN_LIMIT) {
-            println!("    {} tokens  {}", text.tokens, text.id);
+            outln!("    {} tokens  {}", text.tokens, text.id);
         }
     }
     if covered.uncleanable > 0 {
-        println!("  {} texts could not be cleaned:", covered.uncleanable);
+        outln!("  {} texts could not be cleaned:", covered.uncleanable);
         for (id, reason) in &covered.uncleanable_examples {
-            println!("    {id}: {reason}");
+            outln!("    {id}: {reason}");
         }
     }
 }
 
 fn print_report(report: &ExtendReport, shared: bool) {
     let characters: Vec<String> = report.characters.iter().map(|&c| visible(c)).collect();
-    println!("added [{}] as {}", report.language, report.language_id);
-    println!("  ids          {} to {}", report.first_id, report.size_after.saturating_sub(1));
-    println!("  characters   {}: {}", characters.len(), characters.join(" "));
-    println!("  pieces       {}", report.pieces);
-    println!("  {:<12} {:>12} {:>12}", "", "before", "after");
-    println!("  {:<12} {:>12} {:>12}", "embedding", report.size_before, report.size_after);
-    println!("  {:<12} {:>12} {:>12}", "unknown", report.before.unknown, report.after.unknown);
-    println!("  {:<12} {:>12} {:>12}", "tokens", report.before.tokens, report.after.tokens);
-    println!(
+    outln!("added [{}] as {}", report.language, report.language_id);
+    outln!("  ids          {} to {}", report.first_id, report.size_after.saturating_sub(1));
+    outln!("  characters   {}: {}", characters.len(), characters.join(" "));
+    outln!("  pieces       {}", report.pieces);
+    outln!("  {:<12} {:>12} {:>12}", "", "before", "after");
+    outln!("  {:<12} {:>12} {:>12}", "embedding", report.size_before, report.size_after);
+    outln!("  {:<12} {:>12} {:>12}", "unknown", report.before.unknown, report.after.unknown);
+    outln!("  {:<12} {:>12} {:>12}", "tokens", report.before.tokens, report.after.tokens);
+    outln!(
         "  {:<12} {:>12.3} {:>12.3}",
         "a character",
         report.before.tokens_per_character(),
         report.after.tokens_per_character()
     );
     if report.old_texts > 0 {
-        println!(
+        outln!(
             "  {} of {} texts in old languages have other ids now",
-            report.old_texts_changed, report.old_texts
+            report.old_texts_changed,
+            report.old_texts
         );
     }
     if !shared {
-        println!(
+        outln!(
             "  Every new piece has a letter that no other language writes, so that old texts keep their ids; \
              --shared lifts that and makes texts shorter."
         );

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use myxtts_data::text::{Cleaner, TextError, alphabet, clean};
-use myxtts_data::tokenizer::{Tokenizer, TokenizerError};
+use myxtts_data::text::{Cleaner, alphabet, clean};
+use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::exit::Exit;
 
+use crate::output::{outln, print_json};
 use crate::tokenizer::{print_encoded, visible};
 
 #[derive(clap::Args)]
@@ -27,27 +28,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let outcome = match &args.tokenizer {
+    match &args.tokenizer {
         Some(path) => with_vocabulary(&args, &Tokenizer::load(path)?),
         None => without_vocabulary(&args),
-    };
-    outcome.map(|()| Exit::Done).or_else(|error| {
-        let exit = match (error.downcast_ref::<TokenizerError>(), error.downcast_ref::<TextError>()) {
-            (Some(TokenizerError::NoLanguage { .. }), _) | (_, Some(TextError::BadLanguage(_))) => {
-                Exit::Usage
-            }
-            (Some(TokenizerError::Text(_)), _) | (_, Some(_)) => Exit::BadData,
-            _ => return Err(error),
-        };
-        eprintln!("error: {error:#}");
-        Ok(exit)
-    })
+    }?;
+    Ok(Exit::Done)
 }
 
 fn with_vocabulary(args: &Args, tokenizer: &Tokenizer) -> anyhow::Result<()> {
     let encoded = tokenizer.encode(&args.text, &args.language, args.cleaner)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&encoded)?);
+        print_json(&encoded)?;
     } else {
         print_encoded(&encoded);
     }
@@ -63,14 +54,13 @@ fn without_vocabulary(args: &Args) -> anyhow::Result<()> {
     unknown.sort_unstable();
     unknown.dedup();
     if args.json {
-        println!("{}", serde_json::json!({ "cleaned": cleaned, "unexpected": unknown }));
-        return Ok(());
+        return print_json(&serde_json::json!({ "cleaned": cleaned, "unexpected": unknown }));
     }
-    println!("cleaned     {cleaned}");
+    outln!("cleaned     {cleaned}");
     if !unknown.is_empty() {
         let unknown: Vec<String> = unknown.into_iter().map(visible).collect();
-        println!("unexpected  {}", unknown.join(", "));
+        outln!("unexpected  {}", unknown.join(", "));
     }
-    println!("(--tokenizer FILE shows pieces and ids)");
+    outln!("(--tokenizer FILE shows pieces and ids)");
     Ok(())
 }
