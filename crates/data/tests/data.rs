@@ -1,4 +1,7 @@
-//! Behaviour of the data crate, seen from outside.
+//! Behaviour of the data path, one module per noun.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
 
 #[path = "data/audio.rs"]
 mod audio;
