@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::filterbank::Filterbank;
+use super::filterbank::{Filterbank, LANES};
 use super::logarithm::ln;
 use super::spectrum::Spectrum;
 use super::{FrontEnd, Parameters};
@@ -18,7 +18,6 @@ pub struct MelExtractor {
     front_end: FrontEnd,
     filters: Filterbank,
     engine: Engine,
-    power: Vec<f32>,
 }
 
 /// `f32` is good for 1.6e-4 in the worst bin of real speech. The speaker front-end lifts what is near
@@ -37,15 +36,18 @@ impl MelExtractor {
         let (engine, area) = match front_end {
             FrontEnd::Conditioning | FrontEnd::Dvae => {
                 let hann = wave.map(|wave| 0.5 - 0.5 * wave);
-                (Engine::Single(Spectrum::new(hann, n_fft)), true)
+                (Engine::Single(Spectrum::new(hann, n_fft, LANES)), true)
             }
             FrontEnd::Speaker => {
                 let hamming = wave.map(|wave| 0.54 - 0.46 * wave);
-                (Engine::Double { spectrum: Spectrum::new(hamming, n_fft), emphasized: Vec::new() }, false)
+                (
+                    Engine::Double { spectrum: Spectrum::new(hamming, n_fft, LANES), emphasized: Vec::new() },
+                    false,
+                )
             }
         };
         let filters = Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HERTZ, area);
-        MelExtractor { front_end, engine, power: vec![0.0; filters.buffer()], filters }
+        MelExtractor { front_end, filters, engine }
     }
 
     /// The front-end it was made for.
@@ -64,17 +66,14 @@ impl MelExtractor {
         if let Engine::Double { emphasized, .. } = &mut self.engine {
             emphasize(samples, emphasized);
         }
-        // The buffer is longer than the bins: what is behind them stays zero.
-        let bins = self.filters.bins();
         out.clear();
         out.resize(frames * channels, 0.0);
         for (number, mel) in out.chunks_exact_mut(channels).enumerate() {
-            let power = &mut self.power[..bins];
-            match &mut self.engine {
-                Engine::Single(spectrum) => spectrum.power(samples, number * hop, power),
-                Engine::Double { spectrum, emphasized } => spectrum.power(emphasized, number * hop, power),
-            }
-            self.filters.apply(&self.power, mel);
+            let power = match &mut self.engine {
+                Engine::Single(spectrum) => spectrum.power(samples, number * hop),
+                Engine::Double { spectrum, emphasized } => spectrum.power(emphasized, number * hop),
+            };
+            self.filters.apply(power, mel);
             match self.front_end {
                 FrontEnd::Conditioning | FrontEnd::Dvae => {
                     mel.iter_mut().for_each(|value| *value = ln(value.max(1e-5)));
