@@ -1,6 +1,6 @@
 //! Records sorted by the shape they fit, and what is left out of all of them.
 
-use crate::batch::ladder::{Ladder, Lengths, Rung};
+use crate::batch::ladder::{Fit, Ladder, Lengths, Rung};
 use crate::batch::plan::PlanError;
 use crate::batch::settings::Settings;
 use crate::record::{RecordSource, TOKENS};
@@ -104,7 +104,8 @@ impl Sorted {
         let max_frames = settings.max_frames.unwrap_or(LONGEST).min(LONGEST);
         let max_tokens = settings.max_tokens.unwrap_or(u32::MAX);
 
-        let mut lengths = Lengths::new(settings.frame_unit, max_frames);
+        let mut lengths = Lengths::default();
+        let mut longest = 0;
         let mut excluded = Vec::new();
         // Length of every record that stays, beside it: a second pass over an index costs more.
         let mut sizes: Vec<(u32, u32)> = Vec::with_capacity(records.len());
@@ -127,16 +128,22 @@ impl Sorted {
                 None => {
                     let tokens = tokens.unwrap_or(0);
                     lengths.add(frames, tokens);
+                    longest = longest.max(frames);
                     sizes.push((frames, tokens));
                 }
             }
             reason.is_none()
         });
         let ladder = settings.ladder.clone().unwrap_or_else(|| {
-            Ladder::fit(&lengths, settings.buckets as usize, settings.token_unit, |frames| {
-                settings.rows.at(frames).into()
-            })
+            let fit = Fit {
+                buckets: settings.buckets as usize,
+                frame_unit: settings.frame_unit,
+                max_frames,
+                token_unit: settings.token_unit,
+            };
+            Ladder::fit(&lengths, &fit, |frames| settings.rows.at(frames).into())
         });
+        let table = ladder.table(longest);
 
         // Counting sort by bucket; stable, so that members stay ascending.
         let mut buckets: Vec<Bucket> = (ladder.rungs().iter())
@@ -155,7 +162,7 @@ impl Sorted {
         let mut bucket_of: Vec<u32> = Vec::with_capacity(records.len());
         records.retain(|&record| {
             let &(frames, tokens) = size.next().expect("one size was noted for each record");
-            match ladder.rung_of(frames, tokens) {
+            match ladder.rung_by(&table, frames, tokens) {
                 Some(i) => {
                     buckets[i].records += 1;
                     buckets[i].frames += u64::from(frames);

@@ -18,13 +18,10 @@ pub struct Ladder {
     rungs: Vec<Rung>,
 }
 
-/// How long the records are, counted in units.
-#[derive(Clone, Debug)]
+/// How long the records are.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lengths {
-    unit: u32,
-    /// No rung is longer, whatever the unit rounds up to.
-    limit: u32,
-    /// By number of units.
+    /// By number of frames: a division for each of a million records would cost more than the table.
     levels: Vec<Level>,
 }
 
@@ -36,20 +33,48 @@ struct Level {
 }
 
 impl Lengths {
-    pub(crate) fn new(unit: u32, limit: u32) -> Self {
-        Lengths { unit: unit.max(1), limit, levels: Vec::new() }
-    }
-
-    /// Counts a record; `frames` is at most the limit.
+    /// Counts a record; the caller keeps `frames` within reason.
     pub(crate) fn add(&mut self, frames: u32, tokens: u32) {
-        let units = frames.div_ceil(self.unit) as usize;
-        if self.levels.len() <= units {
-            self.levels.resize(units + 1, Level::default());
+        let frames = frames as usize;
+        if self.levels.len() <= frames {
+            self.levels.resize(frames + 1, Level::default());
         }
-        let level = &mut self.levels[units];
+        let level = &mut self.levels[frames];
         level.records += 1;
         level.tokens = level.tokens.max(tokens);
     }
+
+    /// The lengths that occur, rounded up to `unit` but never over `limit`, and what is in each.
+    fn rounded(&self, unit: u32, limit: u32) -> (Vec<u32>, Vec<Level>) {
+        let (mut tops, mut levels): (Vec<u32>, Vec<Level>) = Default::default();
+        let unit = unit.max(1);
+        for (frames, level) in self.levels.iter().enumerate().filter(|(_, level)| level.records > 0) {
+            let top = (frames as u32).div_ceil(unit).saturating_mul(unit).min(limit);
+            match levels.last_mut() {
+                Some(last) if tops.last() == Some(&top) => {
+                    last.records += level.records;
+                    last.tokens = last.tokens.max(level.tokens);
+                }
+                _ => {
+                    tops.push(top);
+                    levels.push(*level);
+                }
+            }
+        }
+        (tops, levels)
+    }
+}
+
+/// What rungs are chosen by.
+pub(crate) struct Fit {
+    /// At most so many rungs.
+    pub(crate) buckets: usize,
+    /// Rungs are multiples of so many frames.
+    pub(crate) frame_unit: u32,
+    /// But none is longer than this.
+    pub(crate) max_frames: u32,
+    /// And have room for a multiple of so many tokens.
+    pub(crate) token_unit: u32,
 }
 
 impl Ladder {
@@ -59,25 +84,17 @@ impl Ladder {
         (grows && rungs.first().is_some_and(|rung| rung.frames > 0)).then_some(Ladder { rungs })
     }
 
-    /// The ladder of at most `buckets` rungs that pads least. Every rung holds at least `enough` of its
-    /// frames records (a batch of them), unless all records together are fewer.
-    pub(crate) fn fit(
-        lengths: &Lengths,
-        buckets: usize,
-        token_unit: u32,
-        enough: impl Fn(u32) -> u64,
-    ) -> Self {
-        let (tops, levels): (Vec<u32>, Vec<Level>) = (lengths.levels.iter().enumerate())
-            .filter(|(_, level)| level.records > 0)
-            .map(|(units, level)| ((units as u32).saturating_mul(lengths.unit).min(lengths.limit), *level))
-            .unzip();
+    /// The ladder that pads least. Every rung holds at least `enough` of its frames records (a batch of
+    /// them), unless all records together are fewer.
+    pub(crate) fn fit(lengths: &Lengths, fit: &Fit, enough: impl Fn(u32) -> u64) -> Self {
+        let (tops, levels) = lengths.rounded(fit.frame_unit, fit.max_frames);
         let mut start = 0;
-        let rungs = boundaries(&tops, &levels, buckets, enough)
+        let rungs = boundaries(&tops, &levels, fit.buckets, enough)
             .into_iter()
             .map(|end| {
                 let tokens = levels[start..end].iter().map(|level| level.tokens).max().unwrap_or(0);
                 start = end;
-                Rung { frames: tops[end - 1], tokens: tokens.next_multiple_of(token_unit.max(1)) }
+                Rung { frames: tops[end - 1], tokens: tokens.next_multiple_of(fit.token_unit.max(1)) }
             })
             .collect();
         Ladder { rungs }
@@ -90,7 +107,28 @@ impl Ladder {
 
     /// The shortest rung that has room for so much.
     pub fn rung_of(&self, frames: u32, tokens: u32) -> Option<usize> {
-        let first = self.rungs.partition_point(|rung| rung.frames < frames);
+        self.from(self.rungs.partition_point(|rung| rung.frames < frames), tokens)
+    }
+
+    /// The same for a million records: `table()[frames]` is where to look from.
+    pub(crate) fn rung_by(&self, table: &[u32], frames: u32, tokens: u32) -> Option<usize> {
+        self.from(*table.get(frames as usize)? as usize, tokens)
+    }
+
+    /// By number of frames: the first rung that is long enough.
+    pub(crate) fn table(&self, most_frames: u32) -> Vec<u32> {
+        let mut rung = 0;
+        (0..=most_frames)
+            .map(|frames| {
+                while self.rungs.get(rung as usize).is_some_and(|rung| rung.frames < frames) {
+                    rung += 1;
+                }
+                rung
+            })
+            .collect()
+    }
+
+    fn from(&self, first: usize, tokens: u32) -> Option<usize> {
         (first..self.rungs.len()).find(|&i| self.rungs[i].tokens >= tokens)
     }
 }
@@ -189,9 +227,10 @@ mod tests {
     use super::*;
 
     fn fit(frames: &[u32], buckets: usize, unit: u32, enough: u64) -> Ladder {
-        let mut lengths = Lengths::new(unit, 1 << 20);
+        let mut lengths = Lengths::default();
         frames.iter().for_each(|&n| lengths.add(n, n / 3));
-        Ladder::fit(&lengths, buckets, 16, |_| enough)
+        let fit = Fit { buckets, frame_unit: unit, max_frames: 1 << 20, token_unit: 16 };
+        Ladder::fit(&lengths, &fit, |_| enough)
     }
 
     fn held(frames: &[u32], ladder: &Ladder) -> u64 {
@@ -208,9 +247,10 @@ mod tests {
 
     #[test]
     fn the_top_rung_never_passes_the_limit() {
-        let mut lengths = Lengths::new(32, 1000);
+        let mut lengths = Lengths::default();
         lengths.add(999, 1);
-        assert_eq!(Ladder::fit(&lengths, 4, 16, |_| 1).rungs()[0].frames, 1000);
+        let fit = Fit { buckets: 4, frame_unit: 32, max_frames: 1000, token_unit: 16 };
+        assert_eq!(Ladder::fit(&lengths, &fit, |_| 1).rungs()[0].frames, 1000);
     }
 
     #[test]
@@ -231,6 +271,11 @@ mod tests {
         assert_eq!(ladder.rung_of(65, 1), Some(1));
         assert_eq!(ladder.rung_of(129, 1), None);
         assert_eq!(ladder.rung_of(1, 33), None);
+        let table = ladder.table(140);
+        for (frames, tokens) in (0..150).flat_map(|frames| [1, 16, 17, 32, 33].map(|tokens| (frames, tokens)))
+        {
+            assert_eq!(ladder.rung_by(&table, frames, tokens), ladder.rung_of(frames, tokens));
+        }
         assert!(Ladder::new(rungs.into_iter().rev().collect()).is_none());
     }
 

@@ -101,21 +101,9 @@ impl Plan {
         records.sort_unstable();
         records.dedup();
         let given = records.len();
-        let speakers = source.speakers().len();
-        for &record in &records {
-            if record as usize >= source.len() {
-                return Err(PlanError::Impossible(format!(
-                    "record {record} was asked for, there are {}",
-                    source.len()
-                )));
-            }
-            // A table is sized by this number, which comes from a file.
-            if settings.has_companions() && source.speaker(record as usize) as usize >= speakers {
-                return Err(PlanError::Impossible(format!(
-                    "record {record} names speaker {}, there are {speakers}; prepare the records again",
-                    source.speaker(record as usize)
-                )));
-            }
+        if let Some(record) = records.last().filter(|&&record| record as usize >= source.len()) {
+            let there = source.len();
+            return Err(PlanError::Impossible(format!("record {record} was asked for, there are {there}")));
         }
 
         let mut sorted = Sorted::sort(source, &mut records, &settings)?;
@@ -145,9 +133,18 @@ impl Plan {
         for &i in &worst_order {
             sorted.choose_worst(source, i, &settings);
         }
-        let speakers = settings
-            .has_companions()
-            .then(|| Speakers::group(&records, |record| source.speaker(record as usize)));
+        let speakers = if settings.has_companions() {
+            let count = source.speakers().len();
+            let group = Speakers::group(&records, count, |record| source.speaker(record as usize));
+            Some(group.map_err(|record| {
+                let speaker = source.speaker(record as usize);
+                PlanError::Impossible(format!(
+                    "record {record} names speaker {speaker}, there are {count}; prepare the records again"
+                ))
+            })?)
+        } else {
+            None
+        };
         let mut hasher = blake3::Hasher::new();
         hasher.update(bytemuck::cast_slice(&records));
         Ok(Plan {

@@ -1,6 +1,6 @@
 //! Memory that batches are made in. The loader only needs bytes; who owns them may pin them.
 
-use bytemuck::{Pod, Zeroable};
+use crate::batch::layout::ALIGNMENT;
 
 /// A piece of memory that holds a batch.
 pub trait Slab: Send + 'static {
@@ -10,17 +10,19 @@ pub trait Slab: Send + 'static {
 
 /// Ordinary memory, aligned as batches are laid out.
 pub struct HostSlab {
-    blocks: Vec<Block>,
+    memory: Vec<u8>,
+    /// Where the first aligned byte lies; a vector's memory does not move with it.
+    start: usize,
 }
-
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(256))]
-struct Block([u8; 256]);
 
 impl HostSlab {
     /// Zeroed memory of at least so many bytes.
     pub fn new(bytes: usize) -> Self {
-        HostSlab { blocks: vec![Block([0; 256]); bytes.div_ceil(size_of::<Block>())] }
+        // Zeroes straight from the system, which hands out each page when it is first written: opening
+        // does not wait for memory that the first batch does not use.
+        let memory = vec![0; bytes + ALIGNMENT - 1];
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        HostSlab { memory, start }
     }
 
     /// Several of them.
@@ -31,7 +33,8 @@ impl HostSlab {
 
 impl Slab for HostSlab {
     fn bytes(&mut self) -> &mut [u8] {
-        bytemuck::cast_slice_mut(&mut self.blocks)
+        let bytes = self.memory.len() + 1 - ALIGNMENT;
+        &mut self.memory[self.start..self.start + bytes]
     }
 }
 
@@ -43,7 +46,7 @@ mod tests {
     fn a_slab_is_aligned_and_large_enough() {
         for bytes in [0, 1, 256, 257, 100_000] {
             let mut slab = HostSlab::new(bytes);
-            assert!(slab.bytes().len() >= bytes);
+            assert_eq!(slab.bytes().len(), bytes);
             assert_eq!(slab.bytes().as_ptr() as usize % 256, 0);
         }
     }

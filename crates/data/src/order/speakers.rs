@@ -12,15 +12,16 @@ pub struct Speakers {
 }
 
 impl Speakers {
-    /// Groups `records` (ascending) by the number that `speaker_of` gives each.
-    pub fn group(records: &[u32], speaker_of: impl Fn(u32) -> u32) -> Self {
-        // Counting sort. Numbers come from a file: the table grows to the largest that is really
-        // there, in one pass that also keeps the answers.
-        let speakers: Vec<u32> = records.iter().map(|&record| speaker_of(record)).collect();
-        let count = speakers.iter().max().map_or(0, |&largest| largest as usize + 1);
+    /// Groups `records` (ascending) by the number below `count` that `speaker_of` gives each. Where one is
+    /// given another number, that record is the error.
+    pub fn group(records: &[u32], count: usize, speaker_of: impl Fn(u32) -> u32) -> Result<Self, u32> {
+        // Counting sort; the answers are kept, because asking again means reading the index again.
+        let mut speakers = Vec::with_capacity(records.len());
         let mut starts = vec![0u32; count + 1];
-        for &speaker in &speakers {
-            starts[speaker as usize + 1] += 1;
+        for &record in records {
+            let speaker = speaker_of(record);
+            *starts[1..].get_mut(speaker as usize).ok_or(record)? += 1;
+            speakers.push(speaker);
         }
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];
@@ -32,7 +33,7 @@ impl Speakers {
             grouped[*slot as usize] = record;
             *slot += 1;
         }
-        Speakers { starts, records: grouped }
+        Ok(Speakers { starts, records: grouped })
     }
 
     /// All records of a speaker, ascending.
@@ -64,18 +65,19 @@ mod tests {
     #[test]
     fn groups_hold_every_record_once_in_ascending_order() {
         let records = [1, 3, 4, 8, 9];
-        let speakers = Speakers::group(&records, |record| record % 3);
+        let speakers = Speakers::group(&records, 3, |record| record % 3).unwrap();
         assert_eq!(speakers.of(0), [3, 9]);
         assert_eq!(speakers.of(1), [1, 4]);
         assert_eq!(speakers.of(2), [8]);
         assert!(speakers.of(3).is_empty());
-        assert!(Speakers::group(&[], |_| 0).of(0).is_empty());
+        assert!(Speakers::group(&[], 0, |_| 0).unwrap().of(0).is_empty());
+        assert_eq!(Speakers::group(&records, 2, |record| record % 3).err(), Some(8));
     }
 
     #[test]
     fn a_companion_is_another_of_the_same_voice_and_all_are_met() {
         let records: Vec<u32> = (0..21).collect();
-        let speakers = Speakers::group(&records, |record| record / 7);
+        let speakers = Speakers::group(&records, 3, |record| record / 7).unwrap();
         let mut met = [0u32; 21];
         for draw in 0..6000 {
             let companion = speakers.companion(9, 1, Seed::new(4).with(draw));
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_lonely_record_is_its_own_companion() {
-        let speakers = Speakers::group(&[5], |_| 0);
+        let speakers = Speakers::group(&[5], 1, |_| 0).unwrap();
         assert_eq!(speakers.companion(5, 0, Seed::new(1)), 5);
     }
 }
