@@ -23,7 +23,7 @@ def once(workers):
                "--tokenizer", vocabulary, "--json"]
     begin = time.perf_counter()
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return time.perf_counter() - begin, json.loads(out)[0]
+    return time.perf_counter() - begin, json.loads(out)["training"]
 
 seconds = {1: [], 2: []}
 for _ in range(rounds):

@@ -4,12 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use myxtts_data::cache::CacheError;
 use myxtts_data::cache::names::INDEX_FILE;
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, Recipe};
 use myxtts_data::tokenizer::{self, TrainOptions};
 use myxtts_run::durable::{self, Disk};
+use myxtts_run::lock::FolderLock;
 use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::Progress;
 
@@ -64,14 +66,34 @@ pub fn is_cache(folder: &Path) -> bool {
     folder.join(INDEX_FILE).is_file()
 }
 
-/// What computes the records of `corpora`. A vocabulary that had to be trained is kept in `cache`.
+/// What computes the records of corpora, and the vocabulary it speaks.
+pub struct Computing {
+    /// The features.
+    pub extractor: Extractor,
+    /// Where a vocabulary that had to be trained is to be kept.
+    keep_in: Option<PathBuf>,
+}
+
+impl Computing {
+    /// Keeps a vocabulary that is new, before anything is built with it; as the one writer of the cache.
+    pub fn keep_vocabulary(&self, disk: &dyn Disk) -> anyhow::Result<()> {
+        let Some(cache) = &self.keep_in else { return Ok(()) };
+        let keep = || -> Result<(), CacheError> {
+            durable::create_folder(disk, cache)?;
+            let _lock = FolderLock::acquire(cache)?;
+            Ok(durable::write_with(disk, &cache.join(TOKENIZER_FILE), &self.extractor.tokenizer().to_json())?)
+        };
+        keep().context("keeping the vocabulary")
+    }
+}
+
+/// What computes the records of `corpora`, with the vocabulary that belongs to `cache`.
 pub fn extractor(
     corpora: &[&Corpus],
     cache: &Path,
     plan: &DataPlan,
-    disk: &dyn Disk,
     progress: &dyn Progress,
-) -> anyhow::Result<Extractor> {
+) -> anyhow::Result<Computing> {
     let recipe = Recipe::of(plan);
     let texts: Vec<(&str, &str)> = corpora
         .iter()
@@ -83,9 +105,6 @@ pub fn extractor(
     let kept = cache.join(TOKENIZER_FILE);
     let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts, &options)?;
     progress.say(&chosen.why);
-    if chosen.is_new {
-        durable::create_folder(disk, cache).context("keeping the vocabulary")?;
-        durable::write_with(disk, &kept, &chosen.tokenizer.to_json()).context("keeping the vocabulary")?;
-    }
-    Ok(Extractor::new(recipe, chosen.tokenizer))
+    let keep_in = chosen.is_new.then(|| cache.to_owned());
+    Ok(Computing { extractor: Extractor::new(recipe, chosen.tokenizer), keep_in })
 }

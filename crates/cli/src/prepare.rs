@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use myxtts_data::cache::{self, CacheError, PrepareOptions, PrepareReport};
 use myxtts_data::dataset::Corpus;
+use myxtts_data::features::Extractor;
 use myxtts_data::problem::Problem;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
@@ -30,6 +31,13 @@ pub struct Args {
     json: bool,
 }
 
+/// What was done, for machines.
+#[derive(Serialize)]
+struct Done<'a> {
+    training: Prepared<'a>,
+    validation: Option<Prepared<'a>>,
+}
+
 /// What was done for one corpus.
 #[derive(Serialize)]
 struct Prepared<'a> {
@@ -52,37 +60,47 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         Some(root) => Some(corpus::read_from(root, &plan, &progress)?),
         None => None,
     };
-    let mut corpora = vec![&training];
-    corpora.extend(&validation);
+    let corpora: Vec<&Corpus> = std::iter::once(&training).chain(&validation).collect();
     let options = options_of(&plan)?;
     // One vocabulary for both: it is kept in the cache of the training corpus.
     let home = corpus::cache_of(&training, &plan);
-    let extractor = corpus::extractor(&corpora, &home, &plan, options.disk.as_ref(), &progress)?;
+    let extractor = corpus::extractor(&corpora, &home, &plan, &progress)?;
+    extractor.keep_vocabulary(options.disk.as_ref())?;
 
-    let mut done = Vec::new();
-    for one in corpora {
-        let dir = if one.root == training.root { home.clone() } else { validation_cache(one, &plan) };
-        print_problems(&one.problems);
-        let report = match cache::prepare(&dir, &one.utterances, &extractor, &options, &progress) {
-            Ok(report) => report,
-            Err(error) => {
-                if let CacheError::OverBudget { problems, .. } = &error {
-                    print_problems(problems);
-                }
-                return Err(error.into());
-            }
-        };
-        print_problems(&report.problems);
-        done.push(Prepared { corpus: &one.root, cache: dir, declared_wrong: &one.problems, report });
-    }
+    let one = |corpus, cache| prepare_one(corpus, cache, &extractor.extractor, &options, &progress);
+    let done = Done {
+        training: one(&training, home.clone())?,
+        validation: match &validation {
+            Some(corpus) => Some(one(corpus, validation_cache(corpus, &plan))?),
+            None => None,
+        },
+    };
     if args.json {
         print_json(&done)?;
     } else {
-        for prepared in &done {
+        for prepared in std::iter::once(&done.training).chain(&done.validation) {
             print(&summary(&prepared.cache, &prepared.report))?;
         }
     }
     Ok(Exit::Done)
+}
+
+fn prepare_one<'a>(
+    corpus: &'a Corpus,
+    cache: PathBuf,
+    extractor: &Extractor,
+    options: &PrepareOptions,
+    progress: &Terminal,
+) -> anyhow::Result<Prepared<'a>> {
+    print_problems(&corpus.problems);
+    let report =
+        cache::prepare(&cache, &corpus.utterances, extractor, options, progress).inspect_err(|error| {
+            if let CacheError::OverBudget { problems, .. } = error {
+                print_problems(problems);
+            }
+        })?;
+    print_problems(&report.problems);
+    Ok(Prepared { corpus: &corpus.root, cache, declared_wrong: &corpus.problems, report })
 }
 
 /// The cache of the validation corpus: its own, also where `data.cache_dir` names one for training.

@@ -57,12 +57,15 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     } else {
         let corpus = corpus::read(&plan, &progress)?;
         let dir = corpus::cache_of(&corpus, &plan);
-        let extractor = corpus::extractor(&[&corpus], &dir, &plan, options.disk.as_ref(), &progress)?;
-        let against = Some((&corpus.utterances[..], &extractor as &dyn cache::Featurizer));
+        let computing = corpus::extractor(&[&corpus], &dir, &plan, &progress)?;
+        let extractor = &computing.extractor;
+        let against = Some((&corpus.utterances[..], extractor as &dyn cache::Featurizer));
         let found = cache::verify(&dir, against, options.workers, &progress)?;
         let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
         if args.fix && !outcome.sound {
-            outcome.fixed = Some(cache::repair(&dir, &corpus.utterances, &extractor, &options, &progress)?);
+            computing.keep_vocabulary(options.disk.as_ref())?;
+            let fixed = cache::repair(&dir, &corpus.utterances, extractor, &options, &progress)?;
+            outcome.fixed = Some(fixed);
         }
         if let (Some(fixed), false) = (&outcome.fixed, args.json) {
             print(&summary(&dir, fixed))?;

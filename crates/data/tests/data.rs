@@ -11,18 +11,6 @@ mod batches;
 mod broken_audio;
 #[path = "data/cache.rs"]
 mod cache;
-#[path = "data/cache_damage.rs"]
-mod cache_damage;
-#[path = "data/cache_disk.rs"]
-mod cache_disk;
-#[path = "data/cache_fixture.rs"]
-mod cache_fixture;
-#[path = "data/cache_kill.rs"]
-mod cache_kill;
-#[path = "data/cache_prepare.rs"]
-mod cache_prepare;
-#[path = "data/cache_runtime.rs"]
-mod cache_runtime;
 #[path = "data/check.rs"]
 mod check;
 #[path = "data/coqui_goldens.rs"]

@@ -60,7 +60,7 @@ fn prepare_verify_damage_fix() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 12);
     let cache = corpus.join(".myxtts-cache");
-    let report = json(&mut myxtts(&["prepare", "--num-workers", "2"], &corpus));
+    let report = &json(&mut myxtts(&["prepare", "--num-workers", "2"], &corpus))["training"];
     assert_eq!((&report["records"], &report["failed"]), (&12.into(), &0.into()));
     let wanted = snapshot(&cache);
     myxtts(&["verify"], &corpus).assert().success().stdout(contains("12 records").and(contains("sound")));
@@ -88,7 +88,7 @@ fn a_changed_sentence_is_stale_until_it_is_prepared_again() {
     let text = std::fs::read_to_string(&metadata).unwrap().replace("number 4", "number four");
     std::fs::write(&metadata, text).unwrap();
     myxtts(&["verify"], &corpus).assert().code(65).stderr(contains("LJ004"));
-    let report = json(&mut myxtts(&["prepare"], &corpus));
+    let report = &json(&mut myxtts(&["prepare"], &corpus))["training"];
     assert_eq!((&report["computed"], &report["copied"]), (&1.into(), &5.into()));
     myxtts(&["verify"], &corpus).assert().success();
 }
@@ -121,7 +121,7 @@ fn past_the_failure_budget_is_exit_65_and_names_the_files() {
         std::fs::write(corpus.join(format!("wavs/LJ{n:03}.wav")), "not a sound").unwrap();
     }
     myxtts(&["prepare"], &corpus).assert().code(65).stderr(contains("LJ002").or(contains("LJ005")));
-    let report = json(&mut myxtts(&["prepare", "--failure-budget", "0.3"], &corpus));
+    let report = &json(&mut myxtts(&["prepare", "--failure-budget", "0.3"], &corpus))["training"];
     assert_eq!((&report["records"], &report["failed"]), (&8.into(), &2.into()));
     // Known failures are no damage.
     myxtts(&["verify"], &corpus).assert().success().stdout(contains("2 known failures"));
@@ -145,7 +145,8 @@ fn inspect_shows_the_whole_and_one_utterance() {
     let root = tempfile::tempdir().unwrap();
     let corpus = corpus(root.path(), 5);
     myxtts(&["inspect", "cache"], &corpus).assert().code(65).stderr(contains("myxtts prepare"));
-    myxtts(&["prepare"], &corpus).assert().success();
+    let columns = "data.cache_columns=tokens, dvae_mel, waveform";
+    myxtts(&["prepare", "--set", columns], &corpus).assert().success();
     let overview = json(&mut myxtts(&["inspect", "cache"], &corpus));
     assert_eq!(overview["records"], 5);
     assert!(overview["columns"].as_array().unwrap().iter().any(|column| column["name"] == "tokens"));

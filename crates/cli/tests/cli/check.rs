@@ -91,7 +91,7 @@ fn past_the_budget_it_ends_with_65() {
 fn wrong_usage_ends_with_2() {
     let dir = corpus(1, "");
     check(&dir, &["--format", "ljspech"]).code(2).stderr(predicate::str::contains("common_voice"));
-    check(&dir, &["--failure-budget", "5"]).code(2).stderr(predicate::str::contains("between 0 and 1"));
+    check(&dir, &["--failure-budget", "5"]).code(2).stderr(predicate::str::contains("a number from 0 to 1"));
     check(&dir, &["--min-seconds", "NaN"]).code(2);
     check(&dir, &["--tokenizer", "/nonexistent/vocab.json"]).code(2);
     let mut nowhere = Command::cargo_bin("myxtts").unwrap();
