@@ -201,7 +201,7 @@ def main():
         "cpu": processor(),
         "cores_used": len(os.sched_getaffinity(0)),
         "load_average": os.getloadavg(),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}",
         "versions": {
             "python": platform.python_version(), "numpy": np.__version__, "librosa": librosa.__version__,
             "soundfile": soundfile.__version__, "libsndfile": soundfile.__libsndfile_version__,
