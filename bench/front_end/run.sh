@@ -9,8 +9,7 @@ cd "$(dirname "$0")/../.."
 
 cargo build --profile dist -p myxtts-data --example front_end_rate
 if [ ! -x .venv/bin/python ]; then python3 -m venv .venv; fi
-# The PyPI wheel of torch brings CUDA along and does not load without it; on Linux the CPU build is
-# at https://download.pytorch.org/whl/cpu for those who can reach it.
+# The PyPI wheel of torch brings its CUDA packages along (several GB) and does not load without them.
 .venv/bin/python -c 'import librosa, soundfile, soxr, torchaudio' 2>/dev/null ||
     .venv/bin/pip install --quiet librosa soundfile soxr torch==2.11.0 torchaudio==2.11.0
 

@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(index) = Index::from_unchecked(bytes.to_vec()) {
         for record in 0..index.len().min(1000) {
             let _ = index.id(record);
-            let _ = index.find(index.id(record));
+            let _ = std::str::from_utf8(index.id(record)).map(|id| index.find(id));
         }
         for shard in 0..index.shards().min(1000) {
             let _ = index.shard(shard);
