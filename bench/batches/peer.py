@@ -38,8 +38,8 @@ class Mels(torch.utils.data.Dataset):
 def pad(records):
     lengths = torch.tensor([len(record) for record in records])
     batch = torch.full((len(records), int(lengths.max()), 80), float(np.log(1e-5)))
-    for row, record in zip(batch, records):
-        row[: len(record)] = torch.from_numpy(np.ascontiguousarray(record))
+    for row, record in zip(batch.numpy(), records):
+        row[: len(record)] = record
     return batch, lengths
 
 

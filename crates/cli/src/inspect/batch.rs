@@ -232,7 +232,7 @@ impl Report {
         writeln!(out, "step {}: {when}", self.step)?;
         writeln!(
             out,
-            "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % padding",
+            "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % of all arrays is padding",
             self.rows.len(),
             self.frames,
             self.tokens,
