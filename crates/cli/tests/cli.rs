@@ -13,5 +13,7 @@ mod config;
 mod demo_corpus;
 #[path = "cli/edges.rs"]
 mod edges;
+#[path = "cli/newcomer.rs"]
+mod newcomer;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;

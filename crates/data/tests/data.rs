@@ -21,6 +21,8 @@ mod corrections;
 mod dataset;
 #[path = "data/demo.rs"]
 mod demo;
+#[path = "data/features.rs"]
+mod features;
 #[path = "data/loader.rs"]
 mod loader;
 #[path = "data/mel_goldens.rs"]

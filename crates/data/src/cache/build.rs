@@ -10,7 +10,7 @@ use myxtts_run::progress::Progress;
 use super::CacheError;
 use super::featurizer::{self, Featurizer};
 use super::fingerprint::{Hash, failure_key, record_key};
-use super::names::ShardName;
+use super::names::{ShardName, place};
 use super::seal::{Failure, Seal, SealedRecord, StoredColumn};
 use super::shard::{SealedShard, ShardWriter};
 use super::source::{self, SourceMark};
@@ -201,7 +201,7 @@ impl Job<'_> {
 
     fn problems(&self, seal: &Seal, utterances: &[&Utterance]) -> Vec<Problem> {
         let origin = |failure: &Failure| {
-            let at = utterances.binary_search_by(|u| u.id.as_str().cmp(&failure.id)).ok()?;
+            let at = utterances.binary_search_by_key(&place(&failure.id), |u| place(&u.id)).ok()?;
             Some(failure.problem(utterances[at].origin.clone()))
         };
         seal.failures.iter().filter_map(origin).collect()

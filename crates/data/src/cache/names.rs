@@ -1,4 +1,4 @@
-//! Which shard a record belongs to, and what the files of a store are called.
+//! Where a record stands, which shard it belongs to, and what the files of a store are called.
 
 use std::path::Path;
 
@@ -24,11 +24,17 @@ pub fn shard_count(utterances: usize, shard_size: u32) -> u32 {
     (wanted.max(1) as u32).next_power_of_two()
 }
 
-/// The shard of an utterance. `shards` is a power of two.
-pub fn shard_of(id: &str, shards: u32) -> u32 {
+/// Where an utterance stands among all others: records are numbered in ascending order of this. It
+/// follows from the id alone, so the order of records does not depend on the number of shards.
+pub fn place(id: &str) -> (u32, &str) {
     let hash = blake3::hash(id.as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
-    u32::from_le_bytes([a, b, c, d]) & shards.wrapping_sub(1)
+    (u32::from_be_bytes([a, b, c, d]), id)
+}
+
+/// The shard of an utterance: a range of places. `shards` is a power of two.
+pub fn shard_of(id: &str, shards: u32) -> u32 {
+    ((u64::from(place(id).0) * u64::from(shards)) >> 32) as u32
 }
 
 /// One generation of one shard.
@@ -79,8 +85,8 @@ impl ShardName {
 
     /// Can records of `self` belong to shard `shard` of `shards`?
     pub(super) fn overlaps(&self, shard: u32, shards: u32) -> bool {
-        let common = self.shards.min(shards) - 1;
-        self.shard & common == shard & common
+        let common = self.shards.min(shards);
+        self.shard / (self.shards / common) == shard / (shards / common)
     }
 }
 
@@ -147,9 +153,9 @@ mod tests {
         for n in 0..500 {
             let id = format!("utterance {n}");
             let (few, many) = (shard_of(&id, 8), shard_of(&id, 16));
-            assert!(many == few || many == few + 8);
+            assert!(many == 2 * few || many == 2 * few + 1);
             let old = ShardName { shards: 8, shard: few, tag: 0 };
-            assert!(old.overlaps(many, 16) && !old.overlaps(many ^ 1, 16));
+            assert!(old.overlaps(many, 16) && old.overlaps(many ^ 1, 16) && !old.overlaps(many ^ 2, 16));
         }
     }
 

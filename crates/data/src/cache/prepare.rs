@@ -15,7 +15,7 @@ use super::build::{Built, Job};
 use super::featurizer::Featurizer;
 use super::fingerprint;
 use super::index::{Index, IndexBuilder, IndexImage};
-use super::names::{self, INDEX_FILE, Listing, ShardName, shard_count, shard_of};
+use super::names::{self, INDEX_FILE, Listing, ShardName, place, shard_count, shard_of};
 use super::seal::StoredColumn;
 use super::shard::{SealedShard, array_file_bytes};
 use super::workers;
@@ -79,7 +79,7 @@ pub struct PrepareReport {
     pub problems: Vec<Problem>,
 }
 
-/// Utterances by shard, each in ascending order of ids.
+/// Utterances by shard, each in ascending order of places.
 pub(super) struct Partition<'u> {
     pub(super) shards: Vec<Vec<&'u Utterance>>,
     pub(super) duplicates: Vec<Problem>,
@@ -99,7 +99,7 @@ impl<'u> Partition<'u> {
         }
         for shard in &mut partition.shards {
             // Stable: of equal ids the one declared first stays first, and it is the one that counts.
-            shard.sort_by(|a, b| a.id.cmp(&b.id));
+            shard.sort_by_cached_key(|utterance| place(&utterance.id));
             shard.dedup_by(|later, first| {
                 let same = later.id == first.id;
                 if same {

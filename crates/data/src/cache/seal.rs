@@ -14,7 +14,7 @@
 
 use super::FORMAT;
 use super::fingerprint::Hash;
-use super::names::is_column_name;
+use super::names::{is_column_name, place};
 pub use super::source::SourceMark;
 use super::wire::{Bytes, put_text};
 use crate::problem::{Problem, ProblemKind, Severity};
@@ -37,9 +37,9 @@ pub struct Seal {
     pub recipe: Hash,
     /// The arrays of every record.
     pub columns: Vec<StoredColumn>,
-    /// Records in ascending order of their ids.
+    /// Records in ascending order of their places.
     pub records: Vec<SealedRecord>,
-    /// Utterances that could not become records, in ascending order of their ids.
+    /// Utterances that could not become records, in ascending order of their places.
     pub failures: Vec<Failure>,
 }
 
@@ -158,13 +158,13 @@ impl Seal {
 
     /// The record of an utterance.
     pub fn find(&self, id: &str) -> Option<usize> {
-        self.records.binary_search_by(|record| record.id.as_str().cmp(id)).ok()
+        self.records.binary_search_by(|record| place(&record.id).cmp(&place(id))).ok()
     }
 
     /// The failure of an utterance.
     pub fn find_failure(&self, id: &str) -> Option<&Failure> {
         self.failures
-            .binary_search_by(|failure| failure.id.as_str().cmp(id))
+            .binary_search_by(|failure| place(&failure.id).cmp(&place(id)))
             .ok()
             .map(|at| &self.failures[at])
     }

@@ -107,7 +107,7 @@ impl<'d> ShardWriter<'d> {
         }
     }
 
-    /// Adds a record; `record.arrays` is filled in here. Ids come in ascending order.
+    /// Adds a record; `record.arrays` is filled in here. They come in ascending order of places.
     pub(super) fn push<A: AsRef<[u8]>>(
         &mut self,
         mut record: SealedRecord,

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::featurizer::Featurizer;
 use super::fingerprint::{self, Hash, failure_key, record_key};
 use super::index::{Index, IndexBuilder};
-use super::names::{INDEX_FILE, Listing, ShardName};
+use super::names::{INDEX_FILE, Listing, ShardName, place};
 use super::prepare::{Partition, PrepareOptions, PrepareReport, prepare};
 use super::shard::SealedShard;
 use super::{CacheError, source, workers};
@@ -263,7 +263,7 @@ impl<'a> Check<'a> {
         let stored = shard.seal.records.iter().map(|record| &record.id);
         let stored = stored.chain(shard.seal.failures.iter().map(|failure| &failure.id));
         for id in stored {
-            if wanted.binary_search_by(|utterance| utterance.id.cmp(id)).is_err() {
+            if wanted.binary_search_by(|utterance| place(&utterance.id).cmp(&place(id))).is_err() {
                 let detail = "the corpus does not have it any more".into();
                 self.find(FindingKind::NotInCorpus, seal_path(), Some(id), detail);
             }

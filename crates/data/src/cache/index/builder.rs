@@ -22,7 +22,6 @@ pub struct IndexBuilder {
     records: u32,
     failures: u32,
     seconds: f64,
-    content: Option<Fingerprint>,
     shard_table: Vec<u8>,
     speakers: Names,
     languages: Names,
@@ -128,9 +127,6 @@ impl IndexBuilder {
             records: 0,
             failures: 0,
             seconds: 0.0,
-            content: Some(
-                Fingerprint::new("store").bytes("recipe", &recipe).number("shards", u64::from(shards)),
-            ),
             shard_table: Vec::new(),
             speakers: Names::default(),
             languages: Names::default(),
@@ -175,10 +171,9 @@ impl IndexBuilder {
         self.rows.fill(0);
         self.begun += 1;
         self.failures += failures;
-        self.content = self.content.take().map(|content| content.bytes("seal", seal));
     }
 
-    /// Adds a record to the shard at hand: rows and crc32 of every column. Ids ascend in a shard.
+    /// Adds a record to the shard at hand: rows and crc32 of every column. They come in ascending order of places.
     pub fn record(
         &mut self,
         entry: IndexEntry,
@@ -242,6 +237,16 @@ impl IndexBuilder {
             (self.speakers.numbers.len() as u32, self.languages.numbers.len() as u32);
         let [speaker_offsets, speakers, speaker] = self.speakers.sections();
         let [language_offsets, languages, language] = self.languages.sections();
+        // Everything about the records and nothing about shards: however a set is divided, it is the same.
+        let mut content = Fingerprint::new("store").bytes("recipe", &self.recipe).bytes("columns", &columns);
+        for part in [&speakers, &speaker, &languages, &language, &self.id_offsets, &self.ids, &self.durations]
+        {
+            content = content.bytes("records", part);
+        }
+        for [rows, _, crc] in &self.arrays {
+            content = content.bytes("rows", rows).bytes("crc", crc);
+        }
+        let content = content.finish();
         let mut parts = vec![
             Vec::new(),
             columns,
@@ -265,7 +270,6 @@ impl IndexBuilder {
             crc.update(part);
             length += part.len();
         }
-        let content = self.content.take().expect("put back after every use").finish();
         let header = Header {
             columns: self.columns.len() as u32,
             layout: layout_hash(&self.columns),

@@ -27,7 +27,7 @@ pub(super) const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
 /// | 32 | shards u32, speakers u32, languages u32, failures u32 |
 /// | 48 | length of the file u64 |
 /// | 56 | recipe [32] |
-/// | 88 | content [32]: of the recipe and every seal |
+/// | 88 | content [32]: of the recipe and every record, not of the shards |
 /// | 120 | seconds f64 |
 /// | 128 | crc32 of what follows the header, crc32 of the header before this |
 #[derive(Clone, Debug, PartialEq)]

@@ -28,7 +28,7 @@ pub use builder::{IndexBuilder, IndexEntry, IndexImage};
 pub use layout::{Layout, parse};
 
 use super::fingerprint::Hash;
-use super::names::{ShardName, shard_of};
+use super::names::{ShardName, place, shard_of};
 use super::seal::StoredColumn;
 use super::{CacheError, FORMAT};
 use layout::{SHARD_BYTES, array_at, parse_body, parse_header, u32_at};
@@ -242,12 +242,15 @@ impl Index {
 
     /// The record of an utterance.
     pub fn find(&self, id: &str) -> Option<usize> {
+        let wanted = place(id);
         let shard = shard_of(id, self.shards()) as usize;
         let (mut low, mut high) =
             (self.layout.firsts[shard] as usize, self.layout.firsts[shard + 1] as usize);
         while low < high {
             let middle = low + (high - low) / 2;
-            match self.id(middle).cmp(id.as_bytes()) {
+            // Ids are text; one that is not cannot have been written by us, and is nobody's.
+            let there = std::str::from_utf8(self.id(middle)).unwrap_or_default();
+            match place(there).cmp(&wanted) {
                 std::cmp::Ordering::Equal => return Some(middle),
                 std::cmp::Ordering::Less => low = middle + 1,
                 std::cmp::Ordering::Greater => high = middle,

@@ -1,0 +1,168 @@
+//! From a demo corpus to records: the cache and runtime mode must agree, and both must do what they say.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use myxtts_data::batch::{Plan, Rows, Settings};
+use myxtts_data::cache::{self, Featurizer, PrepareOptions, Runtime, RuntimeOptions, Store};
+use myxtts_data::dataset::{self, Corpus, ReadOptions};
+use myxtts_data::demo::{self, DemoOptions};
+use myxtts_data::features::{Extractor, LISTENING_RATE, Recipe, SPEAKING_RATE};
+use myxtts_data::record::{COLUMNS, RecordSource};
+use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::{Tokenizer, TrainOptions, train};
+use myxtts_run::config::keys;
+use myxtts_run::progress::Silent;
+use myxtts_run::seed::Seed;
+
+fn corpus(folder: &std::path::Path) -> Corpus {
+    let options = DemoOptions { utterances: 8, ..DemoOptions::default() };
+    demo::write(folder, &options, &Silent).unwrap();
+    dataset::read(folder, &ReadOptions::default()).unwrap()
+}
+
+fn tokenizer(corpus: &Corpus) -> Tokenizer {
+    let texts = corpus.utterances.iter().map(|u| (u.language.as_str(), u.text.as_str()));
+    train(texts, &TrainOptions { vocab_size: 400, ..TrainOptions::default() }).unwrap()
+}
+
+fn everything() -> Recipe {
+    Recipe { columns: COLUMNS.to_vec(), ..Recipe::default() }
+}
+
+#[test]
+fn the_cache_and_runtime_mode_hold_the_same_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder.path().join("demo"));
+    let extractor = Arc::new(Extractor::new(everything(), tokenizer(&corpus)));
+    let dir = folder.path().join("cache");
+    let options = PrepareOptions { workers: 2, ..PrepareOptions::default() };
+    cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
+    let store = Store::open(&dir).unwrap();
+    let runtime =
+        Runtime::open(&corpus.utterances, extractor.clone(), &RuntimeOptions::default(), &Silent).unwrap();
+    assert_eq!((store.len(), runtime.len()), (8, 8));
+    let by_id =
+        |source: &dyn RecordSource, id: &str| (0..source.len()).find(|&r| source.id(r) == id).unwrap();
+    for utterance in &corpus.utterances {
+        let (kept, computed) = (by_id(&store, &utterance.id), by_id(&runtime, &utterance.id));
+        for (at, column) in COLUMNS.iter().enumerate() {
+            let rows = store.rows(kept, at);
+            let bound = runtime.rows(computed, at);
+            assert!(rows > 0 && rows <= bound, "{} of {}: {rows} of {bound}", column.name, utterance.id);
+            let mut from_store = vec![0; rows as usize * column.row_bytes()];
+            let mut from_runtime = vec![0; bound as usize * column.row_bytes()];
+            assert_eq!(store.read(kept, at, 0, &mut from_store).unwrap(), rows);
+            assert_eq!(runtime.read(computed, at, 0, &mut from_runtime).unwrap(), rows);
+            assert!(from_runtime.starts_with(&from_store), "{} of {}", column.name, utterance.id);
+        }
+    }
+}
+
+/// Steps of a store as ids: the order that a model would see.
+fn order_of(store: &Store) -> Vec<Vec<String>> {
+    let settings = Settings { rows: Rows::Fixed(3), seed: Seed::new(5), buckets: 2, ..Settings::default() };
+    let plan = Plan::new(store, 0..store.len() as u32, settings).unwrap();
+    (0..20).map(|step| plan.step(step).records().flatten().map(|r| store.id(r as usize)).collect()).collect()
+}
+
+#[test]
+fn the_order_does_not_depend_on_shards_workers_or_the_order_of_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder.path().join("demo"));
+    let extractor = Extractor::new(Recipe::default(), tokenizer(&corpus));
+    let mut reversed = corpus.utterances.clone();
+    reversed.reverse();
+    let mut seen = Vec::new();
+    for (n, (shard_size, workers)) in [(64, 1), (4, 2), (1, 3), (2, 1)].into_iter().enumerate() {
+        let dir = folder.path().join(format!("cache{n}"));
+        let options = PrepareOptions { workers, shard_size, ..PrepareOptions::default() };
+        let utterances = if n % 2 == 0 { &corpus.utterances } else { &reversed };
+        cache::prepare(&dir, utterances, &extractor, &options, &Silent).unwrap();
+        let store = Store::open(&dir).unwrap();
+        for utterance in &corpus.utterances {
+            let record = store.find(&utterance.id).unwrap();
+            assert_eq!(store.id(record), utterance.id);
+        }
+        seen.push((store.index().shards(), order_of(&store), store.fingerprint()));
+    }
+    assert_eq!(seen.iter().map(|(shards, ..)| *shards).collect::<Vec<_>>(), [1, 2, 8, 4]);
+    for (_, order, fingerprint) in &seen[1..] {
+        assert_eq!((order, fingerprint), (&seen[0].1, &seen[0].2));
+    }
+}
+
+#[test]
+fn the_arrays_of_a_record_are_of_one_length_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder.path().join("demo"));
+    let extractor = Extractor::new(everything(), tokenizer(&corpus));
+    let whole = Extractor::new(Recipe { trim_db: None, ..everything() }, tokenizer(&corpus));
+    for utterance in &corpus.utterances {
+        let bytes = std::fs::read(&utterance.audio).unwrap();
+        let features = extractor.compute(utterance, &bytes).unwrap();
+        let rows: Vec<usize> = COLUMNS
+            .iter()
+            .zip(&features.arrays)
+            .map(|(column, array)| array.len() / column.row_bytes())
+            .collect();
+        let samples = (features.seconds * LISTENING_RATE as f32).round() as usize;
+        assert_eq!(rows[1], 1 + samples / 256);
+        assert_eq!(rows[2], rows[1]);
+        let at_16k = samples * 16_000 / LISTENING_RATE as usize;
+        assert!(rows[3].abs_diff(1 + at_16k / 160) <= 1);
+        let at_24k = samples * SPEAKING_RATE as usize / LISTENING_RATE as usize;
+        assert!(rows[4].abs_diff(at_24k) <= 2, "{} and {at_24k}", rows[4]);
+        // The demo's clips begin and end with silence, so trimming must have found some.
+        assert!(whole.compute(utterance, &bytes).unwrap().seconds > features.seconds + 0.05);
+    }
+}
+
+#[test]
+fn every_setting_of_the_recipe_changes_the_fingerprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder.path().join("demo"));
+    let base = Recipe::default();
+    let recipes = [
+        base.clone(),
+        Recipe { columns: base.columns[..2].to_vec(), ..base.clone() },
+        Recipe { trim_db: None, ..base.clone() },
+        Recipe { trim_db: Some(40.0), ..base.clone() },
+        Recipe { loudness_lufs: Some(-23.0), ..base.clone() },
+        Recipe { min_seconds: 0.4, ..base.clone() },
+        Recipe { max_mel_frames: 999, ..base.clone() },
+        Recipe { max_text_tokens: 399, ..base.clone() },
+        Recipe { cleaner: Cleaner::Coqui, ..base.clone() },
+    ];
+    let mut prints: Vec<[u8; 32]> =
+        recipes.into_iter().map(|r| Extractor::new(r, tokenizer(&corpus)).fingerprint()).collect();
+    let other = train([("en", "other words")], &TrainOptions { vocab_size: 400, ..TrainOptions::default() });
+    prints.push(Extractor::new(base, other.unwrap()).fingerprint());
+    let count = prints.len();
+    prints.sort_unstable();
+    prints.dedup();
+    assert_eq!(prints.len(), count);
+}
+
+#[test]
+fn clips_outside_the_limits_are_refused_with_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = corpus(&folder.path().join("demo"));
+    let utterance = &corpus.utterances[0];
+    let bytes = std::fs::read(&utterance.audio).unwrap();
+    let refused = |recipe: Recipe| {
+        Extractor::new(recipe, tokenizer(&corpus)).compute(utterance, &bytes).unwrap_err().to_string()
+    };
+    assert!(refused(Recipe { min_seconds: 60.0, ..Recipe::default() }).contains("60.00 s is the least"));
+    assert!(refused(Recipe { max_mel_frames: 20, ..Recipe::default() }).contains("20 is the most"));
+    assert!(refused(Recipe { max_text_tokens: 2, ..Recipe::default() }).contains("2 is the most"));
+}
+
+#[test]
+fn the_words_of_the_configuration_are_those_of_this_crate() {
+    // Detection tries layouts in an order of its own; the words are what must agree.
+    let formats: BTreeSet<&str> = dataset::Format::ALL.iter().map(|format| format.name()).collect();
+    assert_eq!(keys::FORMATS[0], "auto");
+    assert_eq!(keys::FORMATS[1..].iter().copied().collect::<BTreeSet<_>>(), formats);
+    assert_eq!(keys::COLUMNS, COLUMNS.map(|column| column.name));
+}
