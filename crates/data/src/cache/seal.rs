@@ -263,7 +263,7 @@ fn fields(bytes: &mut Bytes) -> Result<Seal, String> {
             *total += u64::from(array.rows);
             arrays.push(array);
         }
-        if records.last().is_some_and(|last| last.id >= id) {
+        if records.last().is_some_and(|last| place(&last.id) >= place(&id)) {
             return Err(format!("record {id} stands out of order"));
         }
         records.push(SealedRecord { id, speaker, language, key, source, seconds, arrays });
@@ -278,7 +278,7 @@ fn fields(bytes: &mut Bytes) -> Result<Seal, String> {
         let (id, key) = (bytes.text()?, bytes.array()?);
         let kind = kind_of(&bytes.text()?)?;
         let severity = if bytes.u8()? == 0 { Severity::Warning } else { Severity::Error };
-        if failures.last().is_some_and(|last| last.id >= id) {
+        if failures.last().is_some_and(|last| place(&last.id) >= place(&id)) {
             return Err(format!("failure {id} stands out of order"));
         }
         failures.push(Failure { id, key, kind, severity, detail: bytes.text()? });
