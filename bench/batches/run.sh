@@ -42,7 +42,7 @@ mine = median([o["batches_per_s"] for o in ours])
 result = {
     "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
     "command": command,
-    "machine": {"cpu": cpu, "cores": os.cpu_count(), "system": platform.release(), "load": os.getloadavg()},
+    "machine": {"cpu": cpu, "cores": os.cpu_count(), "system": platform.system(), "load": os.getloadavg()},
     "versions": {
         "rustc": subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.strip(),
         "torch": peer[0]["torch"],
