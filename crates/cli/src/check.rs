@@ -50,7 +50,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         None => None,
     };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
-    let corpus = corpus::read(&plan, progress)?;
+    // How the corpus was understood stands in the summary; only making one is worth a word before.
+    let corpus = corpus::read(&plan, if plan.train_data.is_some() { &Silent } else { progress })?;
     let senses = Senses::new(tokenizer.as_ref(), plan.cleaner.parse()?);
     let report = check::examine(&corpus, &options, &senses, progress);
 
