@@ -1,0 +1,2 @@
+//! The engine of MyXTTS.
+#![allow(missing_docs)]
