@@ -5,6 +5,7 @@ typedef unsigned short bf16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
+typedef float f32;
 
 #define INF __int_as_float(0x7f800000)
 #define FULL_MASK 0xffffffffu

@@ -1,0 +1,92 @@
+//! Matrix products on the CPU.
+
+use gemm::Parallelism;
+
+/// A matrix in memory: its first element, and the steps from row to row and from column to column.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    data: &'a [f32],
+    row: usize,
+    column: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// Rows of `columns` elements, one after another.
+    pub fn rows(data: &'a [f32], columns: usize) -> Matrix<'a> {
+        Matrix { data, row: columns, column: 1 }
+    }
+
+    /// Rows that start `stride` elements apart.
+    pub fn strided(data: &'a [f32], stride: usize) -> Matrix<'a> {
+        Matrix { data, row: stride, column: 1 }
+    }
+
+    /// The same with rows and columns exchanged.
+    pub fn transposed(self) -> Matrix<'a> {
+        Matrix { row: self.column, column: self.row, ..self }
+    }
+
+    fn check(&self, rows: usize, columns: usize) {
+        if rows > 0 && columns > 0 {
+            let last = (rows - 1) * self.row + (columns - 1) * self.column;
+            assert!(last < self.data.len(), "a {rows} x {columns} matrix is longer than its memory");
+        }
+    }
+}
+
+/// Who works on a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// The calling thread: for products inside a parallel loop.
+    One,
+    /// All of the pool, where the product is large enough to pay.
+    All,
+}
+
+/// `out[m, n] = scale * a[m, k] b[k, n]`, or added to what is there. Rows of `out` are `stride` apart.
+#[expect(clippy::too_many_arguments, reason = "the shape of a matrix product")]
+pub fn product(
+    (m, n, k): (usize, usize, usize),
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    out: &mut [f32],
+    stride: usize,
+    add: bool,
+    scale: f32,
+    threads: Threads,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    a.check(m, k);
+    b.check(k, n);
+    assert!((m - 1) * stride + n <= out.len(), "a {m} x {n} result is longer than its memory");
+    let parallelism = match threads {
+        Threads::One => Parallelism::None,
+        Threads::All => Parallelism::Rayon(0),
+    };
+    // SAFETY: the three checks above hold every access inside its slice, and `out` is borrowed mutably.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            stride as isize,
+            add,
+            a.data.as_ptr(),
+            a.column as isize,
+            a.row as isize,
+            b.data.as_ptr(),
+            b.column as isize,
+            b.row as isize,
+            1.0f32,
+            scale,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! What CPU code of operations stands on: matrix products and vector arithmetic on all cores.
+
+pub mod matrix;
+pub mod vector;

@@ -1,0 +1,216 @@
+//! One CUDA device as the engine uses it: its context, a compute stream, the compiled kernels and the matrix library.
+
+use super::cache::{KernelCache, cache_folder};
+use super::compile::Arch;
+use super::gemm::{GemmEngine, GemmTable, Lt};
+use super::library::{Library, require};
+use super::memory::DeviceMemory;
+use crate::error::Error;
+use crate::kernels;
+use cudarc::driver::{result, sys};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// What cuBLASLt may use for its own purposes.
+const WORKSPACE: usize = 64 << 20;
+
+/// An open device.
+#[derive(Debug)]
+pub struct Cuda {
+    ordinal: usize,
+    name: String,
+    capability: (u32, u32),
+    processors: u32,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    modules: Vec<sys::CUmodule>,
+    functions: Mutex<HashMap<String, sys::CUfunction>>,
+    large: Mutex<HashMap<usize, u32>>,
+    gemm: GemmEngine,
+    _workspace: DeviceMemory,
+    /// Whether f32 products may round their operands to TF32.
+    tf32: bool,
+}
+
+// The handles are used by one thread at a time or are thread-safe by the driver's word; `bind` makes the context current.
+unsafe impl Send for Cuda {}
+unsafe impl Sync for Cuda {}
+
+/// How a device is opened.
+#[derive(Clone, Debug, Default)]
+pub struct CudaOptions {
+    /// Where compiled kernels and chosen algorithms are kept; the user's cache folder if not said.
+    pub cache: Option<PathBuf>,
+    /// Round f32 products to TF32.
+    pub tf32: bool,
+}
+
+impl Cuda {
+    /// Opens device `ordinal` of those the driver shows.
+    pub fn open(ordinal: usize, options: &CudaOptions) -> Result<Cuda, Error> {
+        for library in [Library::Driver, Library::Nvrtc, Library::CublasLt] {
+            require(library)?;
+        }
+        result::init().map_err(|e| Error::driver("start", e))?;
+        let device = result::device::get(ordinal as i32)
+            .map_err(|e| Error::driver(format!("find the device cuda:{ordinal}"), e))?;
+        let name = result::device::get_name(device).map_err(|e| Error::driver("name the device", e))?;
+        use sys::CUdevice_attribute as A;
+        let attribute = |which| {
+            // SAFETY: `device` was given by the driver.
+            unsafe { result::device::get_attribute(device, which) }
+                .map(|v| v as u32)
+                .map_err(|e| Error::driver("describe the device", e))
+        };
+        let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // SAFETY: `device` is valid; the primary context is retained until `drop`.
+        let context = unsafe { result::primary_ctx::retain(device) }
+            .map_err(|e| Error::driver(format!("open cuda:{ordinal}"), e))?;
+        // SAFETY: `context` was just retained.
+        unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("use the device", e))?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(|e| Error::driver("make a stream", e))?;
+        let arch = Arch::for_device(major, minor)?;
+        let cache = match &options.cache {
+            Some(folder) => KernelCache::at(folder.join("kernels")),
+            None => KernelCache::of_user(),
+        };
+        let modules = load(&cache, arch)?;
+        let workspace = DeviceMemory::new(WORKSPACE)?;
+        let lt = std::sync::Arc::new(Lt::find()?);
+        let table = match options.cache.clone().or_else(cache_folder) {
+            Some(folder) => GemmTable::open(&folder.join("gemm"), &name, lt.version()),
+            None => GemmTable::in_memory(),
+        };
+        // SAFETY: the workspace lives as long as the engine that uses it.
+        let gemm = unsafe { GemmEngine::new(lt, workspace.address(), WORKSPACE, table) }?;
+        Ok(Cuda {
+            ordinal,
+            name,
+            capability: (major, minor),
+            processors,
+            context,
+            stream,
+            modules,
+            functions: Mutex::new(HashMap::new()),
+            large: Mutex::new(HashMap::new()),
+            gemm,
+            _workspace: workspace,
+            tf32: options.tf32,
+        })
+    }
+
+    /// Which of the driver's devices this is.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Compute capability.
+    pub fn capability(&self) -> (u32, u32) {
+        self.capability
+    }
+
+    /// Streaming multiprocessors.
+    pub fn processors(&self) -> u32 {
+        self.processors
+    }
+
+    /// Bytes the libraries hold beside the plan.
+    pub fn library_bytes(&self) -> usize {
+        WORKSPACE
+    }
+
+    /// Makes this device the one the calling thread speaks to.
+    pub fn bind(&self) -> Result<(), Error> {
+        // SAFETY: the context is retained as long as `self` lives.
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("use the device", e))
+    }
+
+    /// The stream everything is queued on.
+    pub fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Waits until all that was queued is done.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        // SAFETY: the stream is ours.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| Error::driver("finish the queued work", e))
+    }
+
+    /// Free and total memory in bytes.
+    pub fn memory(&self) -> Result<(usize, usize), Error> {
+        self.bind()?;
+        result::mem_get_info().map_err(|e| Error::driver("say how much memory is free", e))
+    }
+
+    /// Whether f32 products may round their operands to TF32.
+    pub fn tf32(&self) -> bool {
+        self.tf32
+    }
+
+    pub(crate) fn gemm(&self) -> &GemmEngine {
+        &self.gemm
+    }
+
+    /// The kernel of that name, in whichever file it is.
+    pub(crate) fn function(&self, name: &str) -> Result<sys::CUfunction, Error> {
+        let mut functions = self.functions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(&function) = functions.get(name) {
+            return Ok(function);
+        }
+        let missing = || Error::Unsupported(format!("there is no kernel {name} for {}", self.name));
+        let c_name = CString::new(name).map_err(|_| missing())?;
+        let found = self.modules.iter().find_map(|&module| {
+            // SAFETY: modules stay loaded as long as the process's context.
+            unsafe { result::module::get_function(module, c_name.clone()) }.ok()
+        });
+        let function = found.ok_or_else(missing)?;
+        functions.insert(name.to_owned(), function);
+        Ok(function)
+    }
+
+    /// A kernel gets more than 48 KiB of shared memory only after it was asked for, once.
+    pub(crate) fn allow_shared(&self, function: sys::CUfunction, bytes: u32) -> Result<(), Error> {
+        let mut large = self.large.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let granted = large.entry(function as usize).or_insert(48 << 10);
+        if bytes > *granted {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to a module that stays loaded.
+            unsafe { result::function::set_function_attribute(function, attribute, bytes as i32) }
+                .map_err(|e| Error::driver(format!("give a kernel {bytes} bytes of shared memory"), e))?;
+            *granted = bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: the stream is ours and nothing is queued on it after this. The context is the process's primary one
+        // and stays: memory that outlives this handle is still freed in it.
+        let _ = unsafe { result::stream::synchronize(self.stream) };
+        let _ = unsafe { result::stream::destroy(self.stream) };
+    }
+}
+
+/// Compiles what is not in the cache, and loads every file of kernels.
+fn load(cache: &KernelCache, arch: Arch) -> Result<Vec<sys::CUmodule>, Error> {
+    let compiled = cache.compile_all(kernels::SOURCES, arch)?;
+    let mut modules = Vec::with_capacity(compiled.len());
+    for ((name, _), image) in kernels::SOURCES.iter().zip(compiled) {
+        // SAFETY: the image is a cubin that NVRTC made for this architecture, and it outlives the call.
+        let module = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) }
+            .map_err(|e| Error::driver(format!("load the kernels of {name}"), e))?;
+        modules.push(module);
+    }
+    Ok(modules)
+}

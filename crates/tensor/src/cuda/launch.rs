@@ -1,0 +1,188 @@
+//! How an operation queues its kernels.
+
+use super::context::Cuda;
+use super::gemm::{Gemm, Operands};
+use crate::error::Error;
+use crate::shape::{DType, Shape};
+use cudarc::driver::{result, sys};
+use std::ffi::c_void;
+
+/// One tensor as a kernel sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tensor {
+    pub address: u64,
+    pub shape: Shape,
+    pub dtype: DType,
+}
+
+/// What an operation reads and writes on the device.
+#[derive(Debug)]
+pub struct CudaIo<'a> {
+    pub(crate) cuda: &'a Cuda,
+    pub(crate) inputs: Vec<Tensor>,
+    pub(crate) outputs: Vec<Tensor>,
+    pub(crate) bases: Vec<u64>,
+    pub(crate) collective: Option<&'a super::nccl::Nccl>,
+}
+
+/// Blocks, threads and shared memory of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// Blocks.
+    pub grid: (u32, u32, u32),
+    /// Threads of a block.
+    pub block: (u32, u32, u32),
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+}
+
+impl Launch {
+    /// A line of blocks of `threads`.
+    pub fn line(blocks: usize, threads: u32) -> Launch {
+        Launch { grid: (blocks.max(1) as u32, 1, 1), block: (threads, 1, 1), shared: 0 }
+    }
+
+    /// One thread for each of `n` pieces of work, 256 to a block.
+    pub fn each(n: usize) -> Launch {
+        Launch::line(n.div_ceil(256), 256)
+    }
+
+    /// A grid of blocks.
+    pub fn grid(x: usize, y: usize, z: usize, threads: u32) -> Launch {
+        Launch { grid: (x as u32, y as u32, z as u32), block: (threads, 1, 1), shared: 0 }
+    }
+
+    /// With dynamic shared memory.
+    pub fn shared(self, bytes: usize) -> Launch {
+        Launch { shared: bytes as u32, ..self }
+    }
+}
+
+/// One argument of a kernel: at most eight bytes, passed by their address.
+#[derive(Clone, Copy, Debug)]
+pub struct Arg(u64);
+
+impl From<u64> for Arg {
+    fn from(address: u64) -> Arg {
+        Arg(address)
+    }
+}
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Arg {
+        Arg(value as u64)
+    }
+}
+
+/// Kernels take sizes as `int`.
+impl From<usize> for Arg {
+    fn from(size: usize) -> Arg {
+        let size = i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
+        Arg::from(size)
+    }
+}
+
+impl From<i32> for Arg {
+    fn from(value: i32) -> Arg {
+        Arg(u64::from(value as u32))
+    }
+}
+
+impl From<u32> for Arg {
+    fn from(value: u32) -> Arg {
+        Arg(u64::from(value))
+    }
+}
+
+impl From<f32> for Arg {
+    fn from(value: f32) -> Arg {
+        Arg(u64::from(value.to_bits()))
+    }
+}
+
+/// The arguments of a kernel, in order.
+#[macro_export]
+macro_rules! args {
+    ($($arg:expr),* $(,)?) => { [$($crate::cuda::launch::Arg::from($arg)),*] };
+}
+
+impl CudaIo<'_> {
+    /// The address of the `i`-th input.
+    pub fn input(&self, i: usize) -> u64 {
+        self.inputs[i].address
+    }
+
+    /// The address of the `j`-th result.
+    pub fn output(&self, j: usize) -> u64 {
+        self.outputs[j].address
+    }
+
+    /// The address of what is added to the `j`-th result; 0 if nothing is.
+    pub fn base(&self, j: usize) -> u64 {
+        self.bases[j]
+    }
+
+    /// How many inputs there are.
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The shape of the `i`-th input.
+    pub fn shape(&self, i: usize) -> Shape {
+        self.inputs[i].shape
+    }
+
+    /// The shape of the `j`-th result.
+    pub fn output_shape(&self, j: usize) -> Shape {
+        self.outputs[j].shape
+    }
+
+    /// The element type of the `i`-th input.
+    pub fn dtype(&self, i: usize) -> DType {
+        self.inputs[i].dtype
+    }
+
+    /// The element type of the `j`-th result.
+    pub fn output_dtype(&self, j: usize) -> DType {
+        self.outputs[j].dtype
+    }
+
+    /// The device's streaming multiprocessors.
+    pub fn processors(&self) -> usize {
+        self.cuda.processors() as usize
+    }
+
+    /// The stream, for libraries.
+    pub fn stream(&self) -> sys::CUstream {
+        self.cuda.stream()
+    }
+
+    /// Queues a kernel.
+    pub fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
+        let function = self.cuda.function(kernel)?;
+        if launch.shared > 48 << 10 {
+            self.cuda.allow_shared(function, launch.shared)?;
+        }
+        let mut words: Vec<u64> = args.iter().map(|a| a.0).collect();
+        let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
+        // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
+        // caller's contract, checked by the suite that runs every operation on every shape class.
+        unsafe {
+            result::launch_kernel(
+                function,
+                launch.grid,
+                launch.block,
+                launch.shared,
+                self.cuda.stream(),
+                &mut pointers,
+            )
+        }
+        .map_err(|e| Error::driver(format!("launch {kernel} with {launch:?}"), e))
+    }
+
+    /// Queues a matrix product; see [`Gemm`]. An unseen shape is timed first, unless a step is being recorded.
+    pub fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
+        // SAFETY: the addresses are those of the plan, and the sizes those of the values there.
+        Ok(unsafe { self.cuda.gemm().run(gemm, operands, self.cuda.stream()) }?)
+    }
+}

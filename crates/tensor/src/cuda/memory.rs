@@ -1,0 +1,89 @@
+//! Memory of the device, and memory of the host that the device can copy from by itself.
+
+use crate::error::Error;
+use cudarc::driver::{result, sys};
+
+/// A piece of device memory.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    address: sys::CUdeviceptr,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    /// Takes memory of the current device, filled with zeros.
+    pub fn new(bytes: usize) -> Result<DeviceMemory, Error> {
+        let size = bytes.max(256);
+        // SAFETY: the context is current; the memory is freed in `drop`.
+        let address = unsafe { result::malloc_sync(size) }
+            .map_err(|e| Error::driver(format!("give {} MiB of memory", size >> 20), e))?;
+        // SAFETY: the range was just allocated.
+        unsafe { result::memset_d8_sync(address, 0, size) }.map_err(|e| Error::driver("clear memory", e))?;
+        Ok(DeviceMemory { address, bytes })
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// How many bytes were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`, freed once. At the end of a process the driver may be gone already.
+        let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+/// Page-locked host memory.
+#[derive(Debug)]
+pub struct PinnedMemory {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// Plain memory; the borrow rules of the slices below hold as for a Vec.
+unsafe impl Send for PinnedMemory {}
+unsafe impl Sync for PinnedMemory {}
+
+impl PinnedMemory {
+    /// Takes page-locked memory, filled with zeros.
+    pub fn new(bytes: usize) -> Result<PinnedMemory, Error> {
+        // SAFETY: freed in `drop`.
+        let start = unsafe { result::malloc_host(bytes.max(1), 0) }
+            .map_err(|e| Error::driver(format!("lock {bytes} bytes of host memory"), e))?
+            .cast::<u8>();
+        // SAFETY: the range was just allocated.
+        unsafe { start.write_bytes(0, bytes) };
+        Ok(PinnedMemory { start, bytes })
+    }
+
+    /// Where it starts.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the allocation is `bytes` long and initialised.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    /// Its bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the allocation is `bytes` long and initialised, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`, freed once.
+        let _ = unsafe { result::free_host(self.start.cast()) };
+    }
+}

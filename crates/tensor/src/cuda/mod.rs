@@ -1,0 +1,14 @@
+//! CUDA, reached at run time: the libraries are looked for, never linked.
+
+pub mod cache;
+pub mod compile;
+pub mod context;
+pub mod cupti;
+pub mod gemm;
+pub mod graph;
+pub mod launch;
+pub mod library;
+pub mod memory;
+pub mod nccl;
+
+pub use context::Cuda;

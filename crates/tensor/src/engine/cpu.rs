@@ -1,0 +1,75 @@
+//! Running a program on the CPU: one operation after another, each on all cores where it pays.
+
+use super::{Engine, Program};
+use crate::error::Error;
+use crate::op::{CpuIo, Slice, SliceMut};
+use crate::shape::DType;
+use crate::tape::{Node, Value};
+use std::time::{Duration, Instant};
+
+pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<(), Error> {
+    for n in 0..program.tape.nodes.len() {
+        step(engine, program, &program.tape.nodes[n])?;
+    }
+    program.runs += 1;
+    Ok(())
+}
+
+pub(super) fn profile(engine: &Engine, program: &mut Program) -> Result<Vec<Duration>, Error> {
+    let mut times = Vec::with_capacity(program.tape.nodes.len());
+    for n in 0..program.tape.nodes.len() {
+        let start = Instant::now();
+        step(engine, program, &program.tape.nodes[n])?;
+        times.push(start.elapsed());
+    }
+    Ok(times)
+}
+
+fn step(engine: &Engine, program: &Program, node: &Node) -> Result<(), Error> {
+    let at = |value: Value| {
+        let info = program.tape.info(value);
+        (program.addresses[value.0 as usize], info.shape.len(), info.dtype)
+    };
+    let inputs = node.inputs.iter().map(|&value| {
+        let (address, len, dtype) = at(value);
+        // SAFETY: the plan keeps a value's memory to itself from its first writer to its last reader, on buffers that
+        // live as long as the engine; a result never shares memory with an input (only with its base).
+        unsafe {
+            match dtype {
+                DType::F32 => Slice::F32(std::slice::from_raw_parts(address as *const f32, len)),
+                DType::I32 => Slice::I32(std::slice::from_raw_parts(address as *const i32, len)),
+                DType::Bf16 => panic!("the CPU computes in f32"),
+            }
+        }
+    });
+    let inputs = inputs.collect();
+    let mut outputs = Vec::with_capacity(node.outputs.len());
+    for (&value, base) in node.outputs.iter().zip(&node.bases) {
+        let (address, len, dtype) = at(value);
+        // SAFETY: as above; the results of one operation are distinct.
+        outputs.push(unsafe {
+            match dtype {
+                DType::F32 => {
+                    let data = std::slice::from_raw_parts_mut(address as *mut f32, len);
+                    if let Some(base) = base {
+                        let (from, ..) = at(*base);
+                        if from != address {
+                            data.copy_from_slice(std::slice::from_raw_parts(from as *const f32, len));
+                        }
+                    }
+                    SliceMut::F32 { data, based: base.is_some() }
+                }
+                DType::I32 => SliceMut::I32(std::slice::from_raw_parts_mut(address as *mut i32, len)),
+                DType::Bf16 => panic!("the CPU computes in f32"),
+            }
+        });
+    }
+    let mut io = CpuIo {
+        inputs,
+        outputs,
+        input_shapes: node.inputs.iter().map(|&v| program.tape.shape(v)).collect(),
+        output_shapes: node.outputs.iter().map(|&v| program.tape.shape(v)).collect(),
+        collective: engine.collective.as_deref(),
+    };
+    node.op.cpu(&mut io)
+}

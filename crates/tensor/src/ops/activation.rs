@@ -1,0 +1,168 @@
+//! Functions of one number: GELU (tanh and erf), ReLU, leaky ReLU, tanh, sigmoid, SiLU, and the few the losses need.
+
+use crate::args;
+use crate::cpu::vector;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::tape::{Gradients, Node, Spec, Tape, Value};
+use std::sync::Arc;
+
+/// Which function.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Function {
+    /// The tanh approximation of GELU, as GPT-2 has it.
+    GeluTanh,
+    /// GELU by the error function.
+    GeluErf,
+    /// `max(x, 0)`.
+    Relu,
+    /// `x`, or `slope * x` below zero.
+    LeakyRelu(f32),
+    /// Hyperbolic tangent.
+    Tanh,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `x * sigmoid(x)`.
+    Silu,
+}
+
+impl Function {
+    fn code(self) -> i32 {
+        match self {
+            Function::GeluTanh => 0,
+            Function::GeluErf => 1,
+            Function::Relu => 2,
+            Function::LeakyRelu(_) => 3,
+            Function::Tanh => 4,
+            Function::Sigmoid => 5,
+            Function::Silu => 6,
+        }
+    }
+
+    fn slope(self) -> f32 {
+        match self {
+            Function::LeakyRelu(slope) => slope,
+            _ => 0.0,
+        }
+    }
+
+    fn name(self, backward: bool) -> &'static str {
+        match (self, backward) {
+            (Function::GeluTanh, false) => "gelu_tanh",
+            (Function::GeluTanh, true) => "gelu_tanh'",
+            (Function::GeluErf, false) => "gelu_erf",
+            (Function::GeluErf, true) => "gelu_erf'",
+            (Function::Relu, false) => "relu",
+            (Function::Relu, true) => "relu'",
+            (Function::LeakyRelu(_), false) => "leaky_relu",
+            (Function::LeakyRelu(_), true) => "leaky_relu'",
+            (Function::Tanh, false) => "tanh",
+            (Function::Tanh, true) => "tanh'",
+            (Function::Sigmoid, false) => "sigmoid",
+            (Function::Sigmoid, true) => "sigmoid'",
+            (Function::Silu, false) => "silu",
+            (Function::Silu, true) => "silu'",
+        }
+    }
+
+    /// `f(x)`.
+    pub fn value(self, x: f32) -> f32 {
+        match self {
+            Function::GeluTanh => vector::gelu_tanh(x),
+            Function::GeluErf => 0.5 * x * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)),
+            Function::Relu => x.max(0.0),
+            Function::LeakyRelu(slope) => if x >= 0.0 { x } else { slope * x },
+            Function::Tanh => x.tanh(),
+            Function::Sigmoid => vector::sigmoid(x),
+            Function::Silu => x * vector::sigmoid(x),
+        }
+    }
+
+    /// `f'(x)`.
+    pub fn slope_at(self, x: f32) -> f32 {
+        match self {
+            Function::GeluTanh => vector::gelu_tanh_slope(x),
+            Function::GeluErf => {
+                let density = (-0.5 * x * x).exp() * 0.398_942_3;
+                0.5 * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)) + x * density
+            }
+            Function::Relu => f32::from(x > 0.0),
+            Function::LeakyRelu(slope) => if x >= 0.0 { 1.0 } else { slope },
+            Function::Tanh => 1.0 - x.tanh() * x.tanh(),
+            Function::Sigmoid => {
+                let s = vector::sigmoid(x);
+                s * (1.0 - s)
+            }
+            Function::Silu => {
+                let s = vector::sigmoid(x);
+                s * (1.0 + x * (1.0 - s))
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Activation(Function);
+
+impl Op for Activation {
+    fn name(&self) -> &'static str {
+        self.0.name(false)
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let x = io.f32(0);
+        vector::map(x, io.take(0), |x| self.0.value(x));
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.shape(0).len();
+        let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.input(0), n as i64, self.0.code(), self.0.slope()];
+        io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let (x, gradient) = (g.input(0), g.of_result());
+        let target = g.target(0);
+        g.push(ActivationBackward(self.0), &[x, gradient], &[target]);
+    }
+
+    fn remake(&self, _: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+        Some((Arc::new(self.clone()), node.inputs.clone()))
+    }
+}
+
+#[derive(Debug)]
+struct ActivationBackward(Function);
+
+impl Op for ActivationBackward {
+    fn name(&self) -> &'static str {
+        self.0.name(true)
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, dy) = (io.f32(0), io.f32(1));
+        vector::add_map2(x, dy, io.accumulate(0), |x, dy| dy * self.0.slope_at(x));
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.shape(0).len();
+        let name = format!("activation_backward_{}", float(io.dtype(0)).suffix());
+        let args = args![
+            io.output(0), io.base(0), io.input(0), io.input(1), n as i64, self.0.code(), self.0.slope()
+        ];
+        io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+    }
+}
+
+impl Tape {
+    /// A function of every element.
+    pub fn activation(&mut self, x: Value, function: Function) -> Value {
+        let info = self.info(x);
+        let spec = Spec::new(info.shape, info.dtype);
+        self.push_one(Activation(function), &[x], spec)
+    }
+}

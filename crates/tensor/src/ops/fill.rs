@@ -1,0 +1,39 @@
+//! Memory set to zero, and copies within the device.
+
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op};
+use crate::tape::{Tape, Value};
+use cudarc::driver::result;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Zero;
+
+impl Op for Zero {
+    fn name(&self) -> &'static str {
+        "zero"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        io.take(0).fill(0.0);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let bytes = io.output_shape(0).len() * io.output_dtype(0).size();
+        // SAFETY: the result is that long.
+        unsafe { result::memset_d8_async(io.output(0), 0, bytes, io.stream()) }
+            .map_err(|e| Error::driver("clear memory", e))
+    }
+}
+
+/// Sets an existing value to zero.
+pub(crate) fn zero(tape: &mut Tape, value: Value) {
+    tape.push_into(Arc::new(Zero), &[], &[value], &[None]);
+}
+
+/// Queues a copy within the device.
+pub(crate) fn copy_bytes(io: &CudaIo<'_>, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
+    // SAFETY: both ranges belong to the plan.
+    unsafe { result::memcpy_dtod_async(to, from, bytes, io.stream()) }.map_err(|e| Error::driver("copy memory", e))
+}

@@ -1,0 +1,10 @@
+//! The operations, one file each: CPU code, CUDA launch, gradient. Every file adds its operation to `Tape` as a method.
+
+pub mod activation;
+pub mod all_reduce;
+pub mod cast;
+pub mod fill;
+pub mod linear;
+pub mod norm;
+pub mod reshape;
+pub mod seed;

@@ -1,0 +1,260 @@
+//! Gradients. `Tape::backward` walks the tape from its end and asks every operation for the operations that make the
+//! gradients of its inputs; they are added to the same tape. What is not read again is free for reuse at once, since
+//! the memory planner sees the last reader of every value.
+
+use super::{Node, Spec, Storage, Tape, Value};
+use crate::op::Op;
+use crate::ops;
+use crate::parameters::ParameterId;
+use crate::shape::Shape;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What the backward pass computes again instead of keeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Recompute {
+    /// Nothing but what `Tape::checkpoint` marks.
+    #[default]
+    Marked,
+    /// Also the results that an operation can make again at the price of one pass over memory: norms, activations.
+    Cheap,
+}
+
+/// How gradients are taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backward {
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Add to the gradients of the steps before instead of replacing them.
+    pub accumulate: bool,
+}
+
+/// What an operation sees when it is asked for its gradients.
+pub struct Gradients<'a> {
+    tape: &'a mut Tape,
+    node: Node,
+    state: &'a mut State,
+}
+
+struct State {
+    options: Backward,
+    of: HashMap<Value, Value>,
+    written: HashSet<ParameterId>,
+    /// Values that were computed again, by the value they stand for.
+    again: HashMap<Value, Value>,
+    /// Which node made each value.
+    maker: HashMap<Value, usize>,
+    regions: Vec<std::ops::Range<usize>>,
+}
+
+/// Where a gradient goes: the result, and what is added to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    out: Value,
+    base: Option<Value>,
+}
+
+impl Tape {
+    /// Adds the operations that make the gradient of `loss` (one f32) with respect to everything it depends on.
+    pub fn backward(&mut self, loss: Value, options: Backward) {
+        assert_eq!(self.shape(loss).len(), 1, "gradients are taken of a scalar");
+        let end = self.nodes.len();
+        let mut state = State {
+            options,
+            of: HashMap::new(),
+            written: HashSet::new(),
+            again: HashMap::new(),
+            maker: HashMap::new(),
+            regions: std::mem::take(&mut self.regions),
+        };
+        for (n, node) in self.nodes.iter().enumerate() {
+            state.maker.extend(node.outputs.iter().map(|&v| (v, n)));
+        }
+        let seed = ops::seed::seed(self, loss);
+        state.of.insert(loss, seed);
+        for n in (0..end).rev() {
+            let node = self.nodes[n].clone();
+            if !node.outputs.iter().any(|v| state.of.contains_key(v)) {
+                continue;
+            }
+            if !node.inputs.iter().any(|&v| self.info(v).differentiable) {
+                continue;
+            }
+            while let Some(i) = state.regions.iter().position(|r| r.contains(&n)) {
+                let region = state.regions.swap_remove(i);
+                self.replay(region, &mut state);
+            }
+            let op = Arc::clone(&node.op);
+            self.scope = format!("{}'", node.scope).into();
+            op.backward(&mut Gradients { tape: self, node, state: &mut state });
+        }
+        self.scope = "".into();
+        // A parameter that was asked for and got no gradient this time must not keep the last step's.
+        if !options.accumulate {
+            let stored: Vec<(ParameterId, bool)> = self
+                .layout
+                .parameters()
+                .filter(|(_, p)| matches!(p.role, crate::parameters::Role::Trained(_)))
+                .map(|(id, _)| (id, state.written.contains(&id)))
+                .collect();
+            for (id, written) in stored {
+                if !written {
+                    let gradient = self.gradient_of_parameter(id);
+                    ops::fill::zero(self, gradient);
+                }
+            }
+        }
+        self.gradients.extend(state.of);
+    }
+
+    /// Adds the nodes of a checkpointed region again and notes which values stand for the old ones.
+    fn replay(&mut self, region: std::ops::Range<usize>, state: &mut State) {
+        for n in region {
+            let node = self.nodes[n].clone();
+            let inputs: Vec<Value> = node.inputs.iter().map(|v| *state.again.get(v).unwrap_or(v)).collect();
+            let outputs: Vec<Value> = node.outputs.iter().map(|&v| self.twin(v, state)).collect();
+            self.push_into(node.op, &inputs, &outputs, &node.bases);
+            state.again.extend(node.outputs.iter().copied().zip(outputs));
+        }
+    }
+
+    fn twin(&mut self, value: Value, state: &State) -> Value {
+        let info = self.info(value).clone();
+        match info.storage {
+            Storage::View { of, start } => {
+                let of = *state.again.get(&of).unwrap_or(&of);
+                self.view(of, start, info.shape)
+            }
+            _ => self.value(info),
+        }
+    }
+
+    /// The value itself, or one that was or now is computed again.
+    fn recall(&mut self, value: Value, state: &mut State) -> Value {
+        if let Some(&again) = state.again.get(&value) {
+            return again;
+        }
+        if state.options.recompute == Recompute::Marked {
+            return value;
+        }
+        let Some(&maker) = state.maker.get(&value) else { return value };
+        let node = self.nodes[maker].clone();
+        let Some(which) = node.outputs.iter().position(|&v| v == value) else { return value };
+        if let Storage::View { of, start } = self.info(value).storage {
+            let source = self.recall(of, state);
+            if source == of {
+                return value;
+            }
+            let again = self.view(source, start, self.shape(value));
+            state.again.insert(value, again);
+            return again;
+        }
+        let Some((op, inputs)) = node.op.remake(which, &node) else { return value };
+        let inputs: Vec<Value> = inputs.into_iter().map(|v| self.recall(v, state)).collect();
+        let info = self.info(value);
+        let spec = Spec::constant(info.shape, info.dtype);
+        let again = self.push_shared(op, &inputs, &[spec])[0];
+        state.again.insert(value, again);
+        again
+    }
+}
+
+impl Gradients<'_> {
+    /// The tape, for shapes and for further operations.
+    pub fn tape(&mut self) -> &mut Tape {
+        self.tape
+    }
+
+    /// How many inputs the operation has.
+    pub fn inputs(&self) -> usize {
+        self.node.inputs.len()
+    }
+
+    /// The `i`-th input of the operation.
+    pub fn input(&mut self, i: usize) -> Value {
+        self.tape.recall(self.node.inputs[i], self.state)
+    }
+
+    /// The `j`-th result of the operation.
+    pub fn output(&mut self, j: usize) -> Value {
+        self.tape.recall(self.node.outputs[j], self.state)
+    }
+
+    /// The shape of the `i`-th input, without recalling it.
+    pub fn input_shape(&self, i: usize) -> Shape {
+        self.tape.shape(self.node.inputs[i])
+    }
+
+    /// The gradient of the `j`-th result, if any flows to it.
+    pub fn of_output(&self, j: usize) -> Option<Value> {
+        self.state.of.get(&self.node.outputs[j]).copied()
+    }
+
+    /// The gradient of the only result.
+    pub fn of_result(&self) -> Value {
+        self.state.of[&self.node.outputs[0]]
+    }
+
+    /// Whether gradients flow to the `i`-th input.
+    pub fn wants(&self, i: usize) -> bool {
+        self.tape.info(self.node.inputs[i]).differentiable
+    }
+
+    /// Where the gradient of the `i`-th input goes. The operation that fills it adds the base, if there is one.
+    pub fn target(&mut self, i: usize) -> Target {
+        let value = self.node.inputs[i];
+        let info = self.tape.info(value).clone();
+        if let Storage::Master(id) | Storage::Work(id) = info.storage {
+            let out = self.tape.gradient_of_parameter(id);
+            let first = self.state.written.insert(id) && !self.state.options.accumulate;
+            self.state.of.insert(value, out);
+            return Target { out, base: (!first).then_some(out) };
+        }
+        let base = self.state.of.get(&value).copied();
+        let out = self.tape.scratch(Spec::constant(info.shape, info.gradient_dtype), false);
+        self.state.of.insert(value, out);
+        Target { out, base }
+    }
+
+    /// Adds an operation that fills targets.
+    pub fn push(&mut self, op: impl Op + 'static, inputs: &[Value], targets: &[Target]) {
+        let outputs: Vec<Value> = targets.iter().map(|t| t.out).collect();
+        let bases: Vec<Option<Value>> = targets.iter().map(|t| t.base).collect();
+        self.tape.push_into(Arc::new(op), inputs, &outputs, &bases);
+    }
+
+    /// Adds an operation that fills targets and needs work space.
+    pub fn push_with_space(
+        &mut self,
+        op: impl Op + 'static,
+        inputs: &[Value],
+        targets: &[Target],
+        space: &[Spec],
+    ) {
+        let mut outputs: Vec<Value> = targets.iter().map(|t| t.out).collect();
+        let mut bases: Vec<Option<Value>> = targets.iter().map(|t| t.base).collect();
+        for spec in space {
+            outputs.push(self.tape.scratch(*spec, false));
+            bases.push(None);
+        }
+        self.tape.push_into(Arc::new(op), inputs, &outputs, &bases);
+    }
+
+    /// The gradient of the `i`-th input is `value`, which may be the gradient of something else too.
+    pub fn pass(&mut self, i: usize, value: Value) {
+        if !self.wants(i) {
+            return;
+        }
+        let input = self.node.inputs[i];
+        let info = self.tape.info(input).clone();
+        assert_eq!(info.shape.len(), self.tape.shape(value).len(), "a gradient has the size of its value");
+        let owned = matches!(info.storage, Storage::Master(_) | Storage::Work(_));
+        let same_type = self.tape.info(value).dtype == info.gradient_dtype;
+        if !owned && same_type && !self.state.of.contains_key(&input) {
+            self.state.of.insert(input, value);
+            return;
+        }
+        let target = self.target(i);
+        self.push(ops::cast::Add, &[value], &[target]);
+    }
+}

@@ -1,0 +1,44 @@
+//! Gradients meet: all-reduce operations put on a tape right after the last writer of each bucket of gradients, so that
+//! they run while the backward pass goes on.
+
+use super::{Flat, Storage, Tape};
+use crate::ops::all_reduce::AllReduce;
+use crate::parameters::{CHUNK, Role};
+use std::sync::Arc;
+
+impl Tape {
+    /// Sums the gradients over all replicas, in buckets of about `bytes`. Called after `backward`, before the optimiser.
+    pub fn reduce_gradients(&mut self, bytes: usize) {
+        let layout = Arc::clone(&self.layout);
+        let gradients = self.flat(Flat::Gradients);
+        let mut last = vec![0; layout.parameters().count()];
+        for (n, node) in self.nodes.iter().enumerate() {
+            for output in &node.outputs {
+                if let Storage::Gradient(id) = self.info(*output).storage {
+                    last[id.0 as usize] = n;
+                }
+            }
+        }
+        // Buckets are contiguous in the arena, and lie there in the order of declaration: the backward pass, which
+        // goes the other way, finishes the last bucket first.
+        let mut buckets: Vec<(std::ops::Range<usize>, usize)> = Vec::new();
+        for (id, parameter) in layout.parameters().filter(|(_, p)| matches!(p.role, Role::Trained(_))) {
+            let range = parameter.offset..parameter.range().end.next_multiple_of(CHUNK);
+            let ready = last[id.0 as usize];
+            match buckets.last_mut() {
+                Some((bucket, when)) if (bucket.len() + range.len()) * 4 <= bytes => {
+                    bucket.end = range.end;
+                    *when = ready.max(*when);
+                }
+                _ => buckets.push((range, ready)),
+            }
+        }
+        buckets.sort_by_key(|(_, when)| std::cmp::Reverse(*when));
+        for (range, when) in buckets {
+            let view = self.view(gradients, range.start, [range.len()].into());
+            self.push_into(Arc::new(AllReduce), &[view], &[view], &[None]);
+            let node = self.nodes.pop();
+            self.nodes.splice(when + 1..when + 1, node);
+        }
+    }
+}
