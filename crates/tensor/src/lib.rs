@@ -1,2 +1,3 @@
 //! The engine of MyXTTS.
-#![allow(missing_docs)]
+
+pub mod cuda;

@@ -1,0 +1,500 @@
+//! Matrix products on the GPU, by cuBLASLt.
+//!
+//! A [`Gemm`] describes one product of row-major matrices and is the key of everything kept about it; [`GemmEngine`]
+//! runs it; [`GemmTable`] remembers on disk which of the library's algorithms was the fastest, so that the choice, and
+//! with it every bit of the result, is the same in the next run.
+
+mod engine;
+mod lt;
+mod plan;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+pub use engine::{Choice, DEFAULT_WORKSPACE, GemmEngine};
+pub use lt::Lt;
+pub use table::{Entry, GemmTable};
+
+/// What a matrix is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Element {
+    /// 32-bit float.
+    F32,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Element::F32 => 4,
+            Element::Bf16 => 2,
+        }
+    }
+}
+
+/// How an input lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Matrix {
+    /// The product takes the transpose of what is stored.
+    pub transposed: bool,
+    /// Elements from one stored row to the next.
+    pub ld: usize,
+    /// Elements from one matrix of the batch to the next; 0 when all share one.
+    pub batch_stride: i64,
+}
+
+impl Matrix {
+    /// A packed `[rows, columns]` matrix, taken as it is stored.
+    pub fn packed(columns: usize) -> Matrix {
+        Matrix { transposed: false, ld: columns, batch_stride: 0 }
+    }
+
+    /// The same storage, its transpose taken.
+    pub fn transpose(self) -> Matrix {
+        Matrix { transposed: !self.transposed, ..self }
+    }
+
+    /// The same storage, one matrix every `stride` elements.
+    pub fn every(self, stride: i64) -> Matrix {
+        Matrix { batch_stride: stride, ..self }
+    }
+}
+
+/// What is done to the product before it is stored.
+///
+/// `bias` and `aux` are of the output's element type; `aux` has the layout of the output, and its rows must be a
+/// multiple of 8 elements apart. GELU is the tanh form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Epilogue {
+    /// Nothing.
+    None,
+    /// `d = x + bias[n]`.
+    Bias,
+    /// `d = gelu(x + bias[n])`.
+    GeluBias,
+    /// `aux = x; d = gelu(x)`.
+    GeluAux,
+    /// `aux = x + bias[n]; d = gelu(aux)`.
+    GeluAuxBias,
+    /// `d = x * gelu'(aux)`.
+    DGelu,
+    /// As `DGelu`, and `bias[n]` is written: the sum of `d` over its rows.
+    DGeluBiasGrad,
+    /// `d = x`, and `bias[m]` is written: the sum of `op(a)` over k. The bias gradient beside
+    /// `dW[out, in] = dY^T X`. Never accumulated, even where `d` is.
+    BiasGradA,
+    /// `d = x`, and `bias[n]` is written: the sum of `op(b)` over k. The bias gradient beside
+    /// `dW[in, out] = X^T dY`. Never accumulated, even where `d` is.
+    BiasGradB,
+}
+
+impl Epilogue {
+    /// A bias (or bias gradient) pointer is needed.
+    pub fn has_bias(self) -> bool {
+        !matches!(self, Epilogue::None | Epilogue::GeluAux | Epilogue::DGelu)
+    }
+
+    /// A pointer to the input of GELU is needed.
+    pub fn has_aux(self) -> bool {
+        matches!(self, Epilogue::GeluAux | Epilogue::GeluAuxBias | Epilogue::DGelu | Epilogue::DGeluBiasGrad)
+    }
+}
+
+/// One product: `d[m, n] = epilogue(alpha * op(a)[m, k] * op(b)[k, n] (+ c))`, `batch` times, everything row-major.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Gemm {
+    /// Rows of the output.
+    pub m: usize,
+    /// Columns of the output.
+    pub n: usize,
+    /// What is summed over.
+    pub k: usize,
+    /// Number of products.
+    pub batch: usize,
+    /// Stored `[m, k]`, or `[k, m]` when transposed.
+    pub a: Matrix,
+    /// Stored `[k, n]`, or `[n, k]` when transposed.
+    pub b: Matrix,
+    /// Elements from one row of the output (and of what is added to it) to the next.
+    pub c_ld: usize,
+    /// Elements from one output of the batch to the next.
+    pub c_batch_stride: i64,
+    /// Of `a` and `b`.
+    pub input: Element,
+    /// Of `c`, `d`, bias and aux. bf16 inputs may give f32 (weight gradients), f32 inputs give f32 only.
+    pub output: Element,
+    /// Add `c`, which may be `d` itself.
+    pub accumulate: bool,
+    /// f32 inputs may be rounded to TF32 (10 bits of mantissa) for the tensor cores.
+    pub tf32: bool,
+    /// Done before the result is stored.
+    pub epilogue: Epilogue,
+}
+
+impl Gemm {
+    /// A single product of packed matrices without an epilogue; the output is of the input's type.
+    pub fn packed(m: usize, n: usize, k: usize, element: Element) -> Gemm {
+        Gemm {
+            m,
+            n,
+            k,
+            batch: 1,
+            a: Matrix::packed(k),
+            b: Matrix::packed(n),
+            c_ld: n,
+            c_batch_stride: 0,
+            input: element,
+            output: element,
+            accumulate: false,
+            tf32: false,
+            epilogue: Epilogue::None,
+        }
+    }
+
+    /// Nothing to compute: the output has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.m == 0 || self.n == 0 || self.batch == 0
+    }
+
+    /// Multiplications and additions, two per term.
+    pub fn flops(&self) -> f64 {
+        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
+    }
+
+    /// Refuses what the library would refuse with a bare status, in words.
+    pub fn validate(&self) -> Result<(), GemmError> {
+        let wrong = |what: String| Err(GemmError::Shape { what, gemm: Box::new(*self) });
+        if self.is_empty() {
+            return Ok(());
+        }
+        if self.k == 0 {
+            return wrong("k is 0: the sum has no terms; fill the output instead".into());
+        }
+        for (name, columns, ld) in [
+            ("a", if self.a.transposed { self.m } else { self.k }, self.a.ld),
+            ("b", if self.b.transposed { self.k } else { self.n }, self.b.ld),
+            ("c", self.n, self.c_ld),
+        ] {
+            if ld < columns {
+                return wrong(format!("rows of {name} are {columns} long but only {ld} apart"));
+            }
+        }
+        // Dimensions are unsigned 64-bit in the interface, but its kernels index rows with 32 bits.
+        if self.m.max(self.n).max(self.k).max(self.batch) > i32::MAX as usize {
+            return wrong("a dimension is past 2^31".into());
+        }
+        if self.input == Element::F32 && self.output == Element::Bf16 {
+            return wrong("f32 inputs give an f32 output".into());
+        }
+        if self.batch > 1 && self.c_batch_stride == 0 {
+            return wrong("the products of a batch would all be written to one place".into());
+        }
+        if self.epilogue.has_aux() && (!self.c_ld.is_multiple_of(8) || self.c_batch_stride % 8 != 0) {
+            return wrong("GELU with its input kept needs rows a multiple of 8 elements apart".into());
+        }
+        if self.batch > 1
+            && matches!(self.epilogue, Epilogue::DGeluBiasGrad | Epilogue::BiasGradA | Epilogue::BiasGradB)
+        {
+            return wrong("bias gradients are not made for a batch of products".into());
+        }
+        Ok(())
+    }
+
+    /// The same product as the library sees it. Row-major `D` is column-major `D^T = op(B)^T op(A)^T`, so the operands
+    /// change places; what was stored row-major reads as its transpose, so the transpose flags stay as they are.
+    pub(crate) fn column_major(&self) -> ColumnMajor {
+        let (m, n, k) = (self.m as u64, self.n as u64, self.k as u64);
+        let side = |matrix: &Matrix, rows: u64, columns: u64| {
+            let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
+            Side {
+                transposed: matrix.transposed,
+                rows,
+                columns,
+                ld: matrix.ld as i64,
+                stride: matrix.batch_stride,
+            }
+        };
+        ColumnMajor {
+            first: side(&self.b, n, k),
+            second: side(&self.a, k, m),
+            out: Side {
+                transposed: false,
+                rows: n,
+                columns: m,
+                ld: self.c_ld as i64,
+                stride: self.c_batch_stride,
+            },
+        }
+    }
+}
+
+/// A column-major matrix as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub transposed: bool,
+    pub rows: u64,
+    pub columns: u64,
+    pub ld: i64,
+    pub stride: i64,
+}
+
+/// A product in the library's terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ColumnMajor {
+    pub first: Side,
+    pub second: Side,
+    pub out: Side,
+}
+
+/// Device addresses of one product.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands {
+    /// The left matrix.
+    pub a: u64,
+    /// The right matrix.
+    pub b: u64,
+    /// What is added; not read unless the product accumulates. The same as `d` to add in place.
+    pub c: u64,
+    /// The result.
+    pub d: u64,
+    /// Bias, or where its gradient goes, if the epilogue has one.
+    pub bias: Option<u64>,
+    /// Input of GELU, if the epilogue has one.
+    pub aux: Option<u64>,
+    /// Factor of the product. In a captured step its value is fixed at capture.
+    pub alpha: f32,
+}
+
+impl Operands {
+    /// `d = a * b`, or `d += a * b` when the product accumulates.
+    pub fn new(a: u64, b: u64, d: u64) -> Operands {
+        Operands { a, b, c: d, d, bias: None, aux: None, alpha: 1.0 }
+    }
+
+    /// The same with a bias or a place for its gradient.
+    pub fn bias(self, bias: u64) -> Operands {
+        Operands { bias: Some(bias), ..self }
+    }
+
+    /// The same with the input of GELU.
+    pub fn aux(self, aux: u64) -> Operands {
+        Operands { aux: Some(aux), ..self }
+    }
+
+    fn check(&self, gemm: &Gemm) -> Result<(), GemmError> {
+        for (name, needed, given) in
+            [("bias", gemm.epilogue.has_bias(), self.bias), ("aux", gemm.epilogue.has_aux(), self.aux)]
+        {
+            if needed && given.is_none() {
+                return Err(GemmError::Operand { name, gemm: Box::new(*gemm) });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes each address is a multiple of, at most 16, which is all that any kernel asks for. A shifted view (a
+/// convolution's tap) may have less than its buffer, and an algorithm chosen for 16 would fault on it: so it is part
+/// of the key. An operand that is not used counts as 16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Alignment {
+    /// Of the left matrix.
+    pub a: u8,
+    /// Of the right matrix.
+    pub b: u8,
+    /// Of what is added.
+    pub c: u8,
+    /// Of the result.
+    pub d: u8,
+    /// Of the bias.
+    pub bias: u8,
+    /// Of the input of GELU.
+    pub aux: u8,
+}
+
+impl Alignment {
+    /// Of these operands as this product uses them.
+    pub fn of(gemm: &Gemm, operands: &Operands) -> Alignment {
+        let of = |address: u64| 1u8 << address.trailing_zeros().min(4);
+        let optional = |used: bool, address: Option<u64>| if used { address.map_or(16, of) } else { 16 };
+        Alignment {
+            a: of(operands.a),
+            b: of(operands.b),
+            c: optional(gemm.accumulate, Some(operands.c)),
+            d: of(operands.d),
+            bias: optional(gemm.epilogue.has_bias(), operands.bias),
+            aux: optional(gemm.epilogue.has_aux(), operands.aux),
+        }
+    }
+}
+
+/// What a plan is kept under, in memory and on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Key {
+    /// The product.
+    pub gemm: Gemm,
+    /// How its operands are aligned.
+    pub alignment: Alignment,
+}
+
+impl Key {
+    /// Of a product on these operands.
+    pub fn of(gemm: &Gemm, operands: &Operands) -> Key {
+        Key { gemm: *gemm, alignment: Alignment::of(gemm, operands) }
+    }
+}
+
+/// Why a product could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum GemmError {
+    /// The library is not there, or is not what it should be.
+    #[error("cuBLASLt: {0}\n  Install it with: pip install nvidia-cublas-cu12 (or the CUDA toolkit)")]
+    Library(String),
+    /// The description contradicts itself.
+    #[error("matrix product: {what}: {gemm:?}")]
+    Shape {
+        /// What is wrong.
+        what: String,
+        /// The description.
+        gemm: Box<Gemm>,
+    },
+    /// An epilogue without its pointer.
+    #[error("matrix product: no {name} was given: {gemm:?}")]
+    Operand {
+        /// Which.
+        name: &'static str,
+        /// The description.
+        gemm: Box<Gemm>,
+    },
+    /// The library has no kernel for it.
+    #[error("matrix product: cuBLASLt has no algorithm for {0:?}")]
+    Unsupported(Box<Key>),
+    /// A step is being captured and this product was never run before.
+    #[error("matrix product: first met while a step is being captured; run the step once before: {0:?}")]
+    Capturing(Box<Key>),
+    /// A call of the library failed.
+    #[error("cuBLASLt: {call} failed with status {status} ({name})")]
+    Status {
+        /// The function.
+        call: &'static str,
+        /// Its status.
+        status: i32,
+        /// The status in words.
+        name: &'static str,
+    },
+    /// A call of the driver failed.
+    #[error("CUDA, while choosing a matrix product's algorithm: {0}")]
+    Driver(#[from] cudarc::driver::DriverError),
+    /// The table could not be written.
+    #[error("table of matrix products {path}: {source}")]
+    Table {
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The column-major product of `first` and `second`, by the library's rules, over row-major memory.
+    fn by_the_librarys_rules(gemm: &Gemm, a: &[f32], b: &[f32], out: &mut [f32]) {
+        let c = gemm.column_major();
+        let at = |side: &Side, row: u64, column: u64| {
+            let (row, column) = if side.transposed { (column, row) } else { (row, column) };
+            assert!(row < side.rows && column < side.columns && side.ld as u64 >= side.rows);
+            row as usize + column as usize * side.ld as usize
+        };
+        for i in 0..c.out.rows {
+            for j in 0..c.out.columns {
+                let mut sum = 0.0;
+                for l in 0..gemm.k as u64 {
+                    sum += b[at(&c.first, i, l)] * a[at(&c.second, l, j)];
+                }
+                out[at(&c.out, i, j)] = sum;
+            }
+        }
+    }
+
+    #[test]
+    fn the_mapping_to_column_major_gives_the_row_major_product() {
+        let (m, n, k) = (3, 5, 4);
+        for transposes in 0..4 {
+            for padding in [0, 2] {
+                let (ta, tb) = (transposes & 1 == 1, transposes & 2 == 2);
+                let (ra, ca) = if ta { (k, m) } else { (m, k) };
+                let (rb, cb) = if tb { (n, k) } else { (k, n) };
+                let gemm = Gemm {
+                    a: Matrix { transposed: ta, ld: ca + padding, batch_stride: 0 },
+                    b: Matrix { transposed: tb, ld: cb + padding, batch_stride: 0 },
+                    c_ld: n + padding,
+                    ..Gemm::packed(m, n, k, Element::F32)
+                };
+                gemm.validate().unwrap();
+                let a: Vec<f32> = (0..ra * (ca + padding)).map(|i| (i % 7) as f32 - 3.0).collect();
+                let b: Vec<f32> = (0..rb * (cb + padding)).map(|i| (i % 5) as f32 - 2.0).collect();
+                let mut out = vec![0.0; m * (n + padding)];
+                by_the_librarys_rules(&gemm, &a, &b, &mut out);
+                for i in 0..m {
+                    for j in 0..n {
+                        let expected: f32 = (0..k)
+                            .map(|l| {
+                                let x = if ta { a[l * gemm.a.ld + i] } else { a[i * gemm.a.ld + l] };
+                                let y = if tb { b[j * gemm.b.ld + l] } else { b[l * gemm.b.ld + j] };
+                                x * y
+                            })
+                            .sum();
+                        assert_eq!(out[i * gemm.c_ld + j], expected, "{gemm:?} at {i},{j}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_library_would_refuse_is_refused_in_words() {
+        let good = Gemm::packed(8, 16, 4, Element::Bf16);
+        good.validate().unwrap();
+        let cases: [(Gemm, &str); 7] = [
+            (Gemm { k: 0, ..good }, "k is 0"),
+            (Gemm { a: Matrix::packed(3), ..good }, "rows of a"),
+            (Gemm { b: Matrix { transposed: true, ..Matrix::packed(3) }, ..good }, "rows of b"),
+            (Gemm { c_ld: 15, ..good }, "rows of c"),
+            (Gemm { input: Element::F32, ..good }, "f32 output"),
+            (Gemm { batch: 2, ..good }, "one place"),
+            (Gemm { c_ld: 17, epilogue: Epilogue::GeluAuxBias, ..good }, "multiple of 8"),
+        ];
+        for (gemm, words) in cases {
+            let error = gemm.validate().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        Gemm { m: 0, k: 0, ..good }.validate().unwrap();
+    }
+
+    #[test]
+    fn a_shifted_view_has_its_own_key() {
+        let gemm = Gemm::packed(4, 4, 4, Element::Bf16);
+        let whole = Key::of(&gemm, &Operands::new(4096, 8192, 256));
+        let shifted = Key::of(&gemm, &Operands::new(4096 + 6, 8192, 256));
+        assert_eq!(whole.alignment.a, 16);
+        assert_eq!(shifted.alignment.a, 2);
+        assert_ne!(whole, shifted);
+        // What is not read does not count.
+        let unread =
+            Key::of(&gemm, &Operands { c: 6, bias: Some(2), aux: Some(2), ..Operands::new(4096, 8192, 256) });
+        assert_eq!(whole, unread);
+    }
+
+    #[test]
+    fn a_missing_bias_is_named() {
+        let gemm = Gemm { epilogue: Epilogue::Bias, ..Gemm::packed(4, 4, 4, Element::Bf16) };
+        let error = Operands::new(16, 32, 64).check(&gemm).unwrap_err().to_string();
+        assert!(error.contains("no bias"), "{error}");
+    }
+}

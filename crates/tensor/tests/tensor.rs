@@ -1,0 +1,7 @@
+//! Behaviour of the engine, one module per noun.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+#[path = "tensor/gemm.rs"]
+mod gemm;
