@@ -1,2 +1,5 @@
 //! The engine of MyXTTS.
-#![allow(missing_docs)]
+
+pub mod cuda;
+pub mod device;
+pub mod kernels;
