@@ -1,0 +1,186 @@
+//! Where CUDA's libraries may lie: what the user names, the dynamic linker's path, toolkits, distributions, and the
+//! nvidia-* packages of Python (which needs to be neither run nor installed).
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The variable with folders to look in first, separated by colons.
+pub const OVERRIDE: &str = "MYXTTS_CUDA_PATH";
+
+/// One place to look in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A folder of [`OVERRIDE`]: what lies there is taken, even where another version would fit the driver better.
+    Chosen(PathBuf),
+    /// Whatever the dynamic linker finds by name.
+    Linker,
+    Folder(PathBuf),
+}
+
+/// All places in the order they are tried; folders that do not exist are left out.
+///
+/// `root` is `/`, and `variable` the environment, except in tests.
+pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
+    let mut seen = HashSet::new();
+    let mut places = Vec::new();
+    let folders = |name: &str| -> Vec<PathBuf> {
+        let list = variable(name).unwrap_or_default();
+        std::env::split_paths(&list).filter(|folder| folder.is_absolute()).collect()
+    };
+
+    // Here alone a relative path is meant as it stands: the user wrote it for this program.
+    let chosen = variable(OVERRIDE).unwrap_or_default();
+    for folder in std::env::split_paths(&chosen).filter(|folder| !folder.as_os_str().is_empty()) {
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        places.extend(inside(&folder).into_iter().filter(|f| seen.insert(f.clone())).map(Place::Chosen));
+    }
+    places.push(Place::Linker);
+
+    let mut roots = Vec::new();
+    for name in ["CUDA_HOME", "CUDA_PATH"] {
+        roots.extend(folders(name));
+    }
+    let mut toolkits = listed(&root.join("usr/local"), "cuda");
+    toolkits.reverse(); // /usr/local/cuda-13.0 before /usr/local/cuda-12.4
+    roots.push(root.join("usr/local/cuda"));
+    roots.extend(toolkits);
+    roots.push(root.join("opt/cuda"));
+
+    for folder in [
+        "usr/lib/x86_64-linux-gnu",
+        "usr/lib/aarch64-linux-gnu",
+        "usr/lib/x86_64-linux-gnu/nvidia/current",
+        "usr/lib64",
+        "usr/lib",
+        "usr/lib/wsl/lib",
+        "run/opengl-driver/lib",
+    ] {
+        roots.push(root.join(folder));
+    }
+
+    let conda = folders("CONDA_PREFIX");
+    let mut prefixes = folders("VIRTUAL_ENV");
+    prefixes.extend(conda.iter().cloned());
+    roots.extend(conda);
+    prefixes.extend(folders("HOME").into_iter().map(|home| home.join(".local")));
+    for folder in folders("PATH") {
+        // A virtual environment's python3 is a link: both the folder it stands in and the one it leads to are prefixes.
+        let python = folder.join("python3");
+        prefixes.extend(python.is_file().then(|| folder.parent().map(Path::to_owned)).flatten());
+        let real = python.canonicalize().ok();
+        prefixes.extend(real.and_then(|file| Some(file.parent()?.parent()?.to_owned())));
+    }
+    prefixes.extend([root.join("usr/local"), root.join("usr")]);
+    for prefix in prefixes {
+        for version in listed(&prefix.join("lib"), "python3") {
+            roots.extend([version.join("site-packages"), version.join("dist-packages")]);
+        }
+    }
+
+    for folder in roots.iter().flat_map(|root| inside(root)) {
+        // Links such as /usr/local/cuda would name every folder twice.
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        if !seen.contains(&folder) && seen.insert(real) {
+            places.push(Place::Folder(folder));
+        }
+    }
+    places
+}
+
+/// The folders that may hold libraries in a folder somebody named: itself, and those of a toolkit or of Python.
+fn inside(folder: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![folder.to_owned()];
+    folders.extend(["lib64", "lib"].map(|name| folder.join(name)));
+    folders.extend(listed(&folder.join("targets"), "").into_iter().map(|target| target.join("lib")));
+    folders.push(folder.join("extras/CUPTI/lib64"));
+    folders.extend(listed(&folder.join("nvidia"), "").into_iter().map(|package| package.join("lib")));
+    folders.retain(|folder| folder.is_dir());
+    folders
+}
+
+/// What lies in a folder under a name that begins so, in order of name.
+fn listed(folder: &Path, begin: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(begin))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_come_in_the_order_promised_and_once_each() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for folder in [
+            "mine/nvidia/cu13/lib",
+            "usr/local/cuda-12.4/targets/x86_64-linux/lib",
+            "usr/local/cuda-12.4/extras/CUPTI/lib64",
+            "usr/local/cuda-13.0/lib64",
+            "usr/lib/x86_64-linux-gnu",
+            "venv/lib/python3.12/site-packages/nvidia/cublas/lib",
+            "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
+            "conda/lib",
+            "py/bin",
+            "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
+        ] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::os::unix::fs::symlink("cuda-13.0", root.join("usr/local/cuda")).unwrap();
+        std::fs::write(root.join("py/bin/python3"), "").unwrap();
+        let variable = |name: &str| {
+            let folder = match name {
+                OVERRIDE => "mine",
+                "VIRTUAL_ENV" => "venv",
+                "CONDA_PREFIX" => "conda",
+                "HOME" => "home",
+                "PATH" => "py/bin",
+                _ => return None,
+            };
+            Some(root.join(folder).into_os_string())
+        };
+        let found: Vec<String> = places(root, &variable)
+            .iter()
+            .map(|place| match place {
+                Place::Linker => "linker".to_owned(),
+                Place::Chosen(path) => format!("! {}", path.strip_prefix(root).unwrap().display()),
+                Place::Folder(path) => path.strip_prefix(root).unwrap().display().to_string(),
+            })
+            .filter(|place| place.contains("lib") || place == "linker")
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "! mine/nvidia/cu13/lib",
+                "linker",
+                "usr/local/cuda/lib64",
+                "usr/local/cuda-12.4/targets/x86_64-linux/lib",
+                "usr/local/cuda-12.4/extras/CUPTI/lib64",
+                "usr/lib/x86_64-linux-gnu",
+                "usr/lib",
+                "conda/lib",
+                "venv/lib/python3.12/site-packages",
+                "venv/lib/python3.12/site-packages/nvidia/cublas/lib",
+                "home/.local/lib/python3.11/site-packages",
+                "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
+                "py/lib/python3.13/site-packages",
+                "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_chosen_folder_that_is_not_there_is_no_place() {
+        let root = tempfile::tempdir().unwrap();
+        let variable = |name: &str| (name == OVERRIDE).then(|| root.path().join("gone").into_os_string());
+        assert_eq!(places(root.path(), &variable), [Place::Linker]);
+    }
+}
