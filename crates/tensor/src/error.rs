@@ -44,7 +44,8 @@ pub enum Error {
 impl Error {
     /// A driver call that failed while `doing` something.
     pub fn driver(doing: impl Into<String>, error: cudarc::driver::DriverError) -> Error {
-        let reason = error.error_string().map_or_else(|_| format!("{error:?}"), |s| s.to_string_lossy().into_owned());
+        let reason =
+            error.error_string().map_or_else(|_| format!("{error:?}"), |s| s.to_string_lossy().into_owned());
         Error::Driver { doing: doing.into(), reason }
     }
 }

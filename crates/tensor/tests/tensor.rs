@@ -5,5 +5,11 @@
 
 #[path = "tensor/gemm.rs"]
 mod gemm;
+#[path = "tensor/gpu.rs"]
+mod gpu;
 #[path = "tensor/kernels.rs"]
 mod kernels;
+#[path = "tensor/ops/mod.rs"]
+mod ops;
+#[path = "tensor/suite.rs"]
+mod suite;

@@ -2,7 +2,7 @@
 
 use super::cache::{KernelCache, cache_folder};
 use super::compile::Arch;
-use super::gemm::{GemmEngine, GemmTable, Lt};
+use super::gemm::{Element, Gemm, GemmEngine, GemmTable, Lt, Operands};
 use super::library::{Library, require};
 use super::memory::DeviceMemory;
 use crate::error::Error;
@@ -17,7 +17,6 @@ use std::sync::Mutex;
 const WORKSPACE: usize = 64 << 20;
 
 /// An open device.
-#[derive(Debug)]
 pub struct Cuda {
     ordinal: usize,
     name: String,
@@ -29,6 +28,8 @@ pub struct Cuda {
     functions: Mutex<HashMap<String, sys::CUfunction>>,
     large: Mutex<HashMap<usize, u32>>,
     gemm: GemmEngine,
+    /// Products whose fastest algorithm was looked for.
+    tuned: Mutex<std::collections::HashSet<Gemm>>,
     _workspace: DeviceMemory,
     /// Whether f32 products may round their operands to TF32.
     tf32: bool,
@@ -87,7 +88,8 @@ impl Cuda {
             None => GemmTable::in_memory(),
         };
         // SAFETY: the workspace lives as long as the engine that uses it.
-        let gemm = unsafe { GemmEngine::new(lt, workspace.address(), WORKSPACE, table) }?;
+        let gemm =
+            unsafe { GemmEngine::new(lt, std::sync::Arc::new(table), workspace.address(), WORKSPACE) }?;
         Ok(Cuda {
             ordinal,
             name,
@@ -99,6 +101,7 @@ impl Cuda {
             functions: Mutex::new(HashMap::new()),
             large: Mutex::new(HashMap::new()),
             gemm,
+            tuned: Mutex::new(std::collections::HashSet::new()),
             _workspace: workspace,
             tf32: options.tf32,
         })
@@ -143,7 +146,8 @@ impl Cuda {
     /// Waits until all that was queued is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         // SAFETY: the stream is ours.
-        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| Error::driver("finish the queued work", e))
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(|e| Error::driver("finish the queued work", e))
     }
 
     /// Free and total memory in bytes.
@@ -157,8 +161,48 @@ impl Cuda {
         self.tf32
     }
 
-    pub(crate) fn gemm(&self) -> &GemmEngine {
-        &self.gemm
+    /// Queues a product. The first time one of its shape is seen its algorithms are timed, on the real operands and
+    /// into memory of its own.
+    pub(crate) fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
+        let mut tuned = self.tuned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if tuned.insert(*gemm) && !gemm.is_empty() && !self.capturing()? {
+            self.tune(gemm, operands)?;
+        }
+        drop(tuned);
+        // SAFETY: the addresses are those of the plan, and the sizes those of the values there.
+        Ok(unsafe { self.gemm.run(gemm, operands, self.stream) }?)
+    }
+
+    fn tune(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
+        let size = |element: Element| element.size();
+        let rows =
+            gemm.batch.saturating_sub(1) * gemm.c_batch_stride.unsigned_abs() as usize + gemm.m * gemm.c_ld;
+        let out = DeviceMemory::new(rows * size(gemm.output))?;
+        let bias = DeviceMemory::new(gemm.m.max(gemm.n) * 4)?;
+        let mut scratch = Operands { d: out.address(), ..*operands };
+        if gemm.accumulate && operands.c == operands.d {
+            scratch.c = out.address();
+        }
+        if gemm.epilogue.writes_bias() {
+            scratch.bias = operands.bias.map(|_| bias.address());
+        }
+        if super::gemm::Key::of(gemm, &scratch) == super::gemm::Key::of(gemm, operands) {
+            // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
+            unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;
+        }
+        self.synchronize()
+    }
+
+    /// Keeps the algorithms that were chosen, so that the next run takes the same and gives the same bits.
+    pub(crate) fn save_choices(&self) -> Result<(), Error> {
+        Ok(self.gemm.table().save()?)
+    }
+
+    fn capturing(&self) -> Result<bool, Error> {
+        // SAFETY: a query on our stream.
+        let status = unsafe { result::stream::is_capturing(self.stream) };
+        let status = status.map_err(|e| Error::driver("say whether a step is recorded", e))?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// The kernel of that name, in whichever file it is.
@@ -190,6 +234,12 @@ impl Cuda {
             *granted = bytes;
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cuda:{} ({})", self.ordinal, self.name)
     }
 }
 

@@ -98,6 +98,11 @@ impl Epilogue {
         !matches!(self, Epilogue::None | Epilogue::GeluAux | Epilogue::DGelu)
     }
 
+    /// The bias is written, not read.
+    pub fn writes_bias(self) -> bool {
+        matches!(self, Epilogue::DGeluBiasGrad | Epilogue::BiasGradA | Epilogue::BiasGradB)
+    }
+
     /// A pointer to the input of GELU is needed.
     pub fn has_aux(self) -> bool {
         matches!(self, Epilogue::GeluAux | Epilogue::GeluAuxBias | Epilogue::DGelu | Epilogue::DGeluBiasGrad)

@@ -20,7 +20,8 @@ impl Graph {
         let stream = cuda.stream();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is open and not being captured: captures are made and ended here alone.
-        unsafe { result::stream::begin_capture(stream, mode) }.map_err(|e| Error::driver("record a step", e))?;
+        unsafe { result::stream::begin_capture(stream, mode) }
+            .map_err(|e| Error::driver("record a step", e))?;
         let queued = queue();
         // SAFETY: as above. A failed recording is ended too, or the stream would be unusable.
         let graph = unsafe { result::stream::end_capture(stream) };
@@ -39,7 +40,8 @@ impl Graph {
             nodes = 0;
         }
         // SAFETY: both are valid; the upload keeps the first replay as short as the rest.
-        unsafe { result::graph::upload(executable, stream) }.map_err(|e| Error::driver("upload a step", e))?;
+        unsafe { result::graph::upload(executable, stream) }
+            .map_err(|e| Error::driver("upload a step", e))?;
         Ok(Graph { graph, executable, nodes })
     }
 

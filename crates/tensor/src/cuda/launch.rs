@@ -77,7 +77,8 @@ impl From<i64> for Arg {
 /// Kernels take sizes as `int`.
 impl From<usize> for Arg {
     fn from(size: usize) -> Arg {
-        let size = i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
+        let size =
+            i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
         Arg::from(size)
     }
 }
@@ -182,7 +183,6 @@ impl CudaIo<'_> {
 
     /// Queues a matrix product; see [`Gemm`]. An unseen shape is timed first, unless a step is being recorded.
     pub fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
-        // SAFETY: the addresses are those of the plan, and the sizes those of the values there.
-        Ok(unsafe { self.cuda.gemm().run(gemm, operands, self.cuda.stream()) }?)
+        self.cuda.gemm(gemm, operands)
     }
 }

@@ -127,7 +127,8 @@ impl Engine {
             let slice = &mut weights[parameter.range()];
             // Pieces of one parameter have streams of their own, so that any number of threads gives the same.
             slice.par_chunks_mut(1 << 16).enumerate().for_each(|(i, piece)| {
-                let mut stream = Stream::new(key.wrapping_add((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+                let mut stream =
+                    Stream::new(key.wrapping_add((i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
                 for x in piece {
                     *x = match parameter.init {
                         Init::Zeros => 0.0,

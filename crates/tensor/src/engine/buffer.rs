@@ -24,7 +24,8 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     fn new(bytes: usize) -> HostMemory {
         let size = bytes.next_multiple_of(ALIGN).max(ALIGN);
-        let layout = Layout::from_size_align(size, ALIGN).unwrap_or_else(|_| panic!("{bytes} bytes is too much"));
+        let layout =
+            Layout::from_size_align(size, ALIGN).unwrap_or_else(|_| panic!("{bytes} bytes is too much"));
         // SAFETY: the layout has a size.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
@@ -76,7 +77,11 @@ impl Buffer {
 
     /// Copies bytes in, after all that is queued.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
-        assert!(offset + data.len() <= self.bytes(), "a write of {} bytes at {offset} is too long", data.len());
+        assert!(
+            offset + data.len() <= self.bytes(),
+            "a write of {} bytes at {offset} is too long",
+            data.len()
+        );
         match self {
             // SAFETY: the range is inside the allocation, and the engine that owns it is not running.
             Buffer::Host(memory, _) => unsafe {

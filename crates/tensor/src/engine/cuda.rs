@@ -13,6 +13,9 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
     if engine.mode == Mode::Eager || program.runs == 0 {
         // The first run also makes what a recording must not: chosen algorithms, shared memory granted.
         queue(engine, program, cuda)?;
+        if program.runs == 0 {
+            cuda.save_choices()?;
+        }
     } else {
         if program.graph.is_none() {
             program.graph = Some(Graph::capture(cuda, || queue(engine, program, cuda))?);
@@ -47,13 +50,15 @@ fn step(engine: &Engine, program: &Program, cuda: &Cuda, node: &Node) -> Result<
 pub(super) fn profile(engine: &Engine, program: &Program, cuda: &Cuda) -> Result<Vec<Duration>, Error> {
     cuda.bind()?;
     let event = || {
-        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(|e| Error::driver("make an event", e))
+        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
+            .map_err(|e| Error::driver("make an event", e))
     };
     let nodes = &program.tape.nodes;
     let events: Vec<sys::CUevent> = (0..=nodes.len()).map(|_| event()).collect::<Result<_, _>>()?;
     // SAFETY: events and stream are ours.
     let record = |i: usize| {
-        unsafe { result::event::record(events[i], cuda.stream()) }.map_err(|e| Error::driver("mark a time", e))
+        unsafe { result::event::record(events[i], cuda.stream()) }
+            .map_err(|e| Error::driver("mark a time", e))
     };
     record(0)?;
     for (n, node) in nodes.iter().enumerate() {
@@ -64,7 +69,8 @@ pub(super) fn profile(engine: &Engine, program: &Program, cuda: &Cuda) -> Result
     let mut times = Vec::with_capacity(nodes.len());
     for pair in events.windows(2) {
         // SAFETY: both events are recorded and over.
-        let ms = unsafe { result::event::elapsed(pair[0], pair[1]) }.map_err(|e| Error::driver("read a time", e))?;
+        let ms = unsafe { result::event::elapsed(pair[0], pair[1]) }
+            .map_err(|e| Error::driver("read a time", e))?;
         times.push(Duration::from_secs_f64(f64::from(ms).max(0.0) / 1e3));
     }
     for event in events {

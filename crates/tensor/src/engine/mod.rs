@@ -118,7 +118,9 @@ impl Engine {
     ) -> Result<Engine, Error> {
         if precision == Precision::Bf16 {
             match &backend {
-                Backend::Cpu => return Err(Error::Unsupported("the CPU computes in f32: ask for f32".into())),
+                Backend::Cpu => {
+                    return Err(Error::Unsupported("the CPU computes in f32: ask for f32".into()));
+                }
                 Backend::Cuda(cuda) if cuda.capability().0 < 8 => {
                     return Err(Error::Unsupported(format!(
                         "{} (compute capability {}.{}) has no bf16: ask for f32",

@@ -65,7 +65,11 @@ impl Engine {
     /// What the engine would hold with a program of this plan.
     pub fn need_with(&self, plan: &MemoryPlan) -> MemoryNeed {
         let now = self.memory();
-        MemoryNeed { scratch: now.scratch.max(plan.scratch_bytes), inputs: now.inputs + plan.input_bytes, ..now }
+        MemoryNeed {
+            scratch: now.scratch.max(plan.scratch_bytes),
+            inputs: now.inputs + plan.input_bytes,
+            ..now
+        }
     }
 
     /// Makes a tape ready: memory for its inputs, and scratch for the largest program so far.
@@ -110,7 +114,9 @@ impl Engine {
         };
         match info.storage {
             // A value nobody wrote or reads has no place.
-            Storage::Scratch => program.plan.scratch[v].map_or(0, |offset| self.scratch.address() + offset as u64),
+            Storage::Scratch => {
+                program.plan.scratch[v].map_or(0, |offset| self.scratch.address() + offset as u64)
+            }
             Storage::Input => program.input_address(value),
             Storage::View { of, start } => self.address(program, of) + (start * info.dtype.size()) as u64,
             Storage::Master(id) => at(Flat::Master, self.layout.get(id).offset, DType::F32),
@@ -148,11 +154,12 @@ impl Engine {
         let info = program.tape.info(value);
         let bytes = self.read_bytes(program, value)?;
         Ok(match info.dtype {
-            DType::F32 => bytemuck::pod_collect_to_vec(&bytes),
-            DType::Bf16 => bytes
-                .chunks_exact(2)
-                .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32())
-                .collect(),
+            DType::F32 => {
+                bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+            }
+            DType::Bf16 => {
+                bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()
+            }
             DType::I32 => panic!("the value holds integers"),
         })
     }
@@ -160,7 +167,8 @@ impl Engine {
     /// Reads a kept integer value after a run.
     pub fn read_i32(&self, program: &Program, value: Value) -> Result<Vec<i32>, Error> {
         assert_eq!(program.tape.info(value).dtype, DType::I32, "the value holds floats");
-        Ok(bytemuck::pod_collect_to_vec(&self.read_bytes(program, value)?))
+        let bytes = self.read_bytes(program, value)?;
+        Ok(bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
     fn read_bytes(&self, program: &Program, value: Value) -> Result<Vec<u8>, Error> {

@@ -72,7 +72,13 @@ impl Function {
             Function::GeluTanh => vector::gelu_tanh(x),
             Function::GeluErf => 0.5 * x * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)),
             Function::Relu => x.max(0.0),
-            Function::LeakyRelu(slope) => if x >= 0.0 { x } else { slope * x },
+            Function::LeakyRelu(slope) => {
+                if x >= 0.0 {
+                    x
+                } else {
+                    slope * x
+                }
+            }
             Function::Tanh => x.tanh(),
             Function::Sigmoid => vector::sigmoid(x),
             Function::Silu => x * vector::sigmoid(x),
@@ -88,7 +94,13 @@ impl Function {
                 0.5 * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)) + x * density
             }
             Function::Relu => f32::from(x > 0.0),
-            Function::LeakyRelu(slope) => if x >= 0.0 { 1.0 } else { slope },
+            Function::LeakyRelu(slope) => {
+                if x >= 0.0 {
+                    1.0
+                } else {
+                    slope
+                }
+            }
             Function::Tanh => 1.0 - x.tanh() * x.tanh(),
             Function::Sigmoid => {
                 let s = vector::sigmoid(x);
@@ -152,7 +164,13 @@ impl Op for ActivationBackward {
         let n = io.shape(0).len();
         let name = format!("activation_backward_{}", float(io.dtype(0)).suffix());
         let args = args![
-            io.output(0), io.base(0), io.input(0), io.input(1), n as i64, self.0.code(), self.0.slope()
+            io.output(0),
+            io.base(0),
+            io.input(0),
+            io.input(1),
+            n as i64,
+            self.0.code(),
+            self.0.slope()
         ];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }

@@ -35,5 +35,6 @@ pub(crate) fn zero(tape: &mut Tape, value: Value) {
 /// Queues a copy within the device.
 pub(crate) fn copy_bytes(io: &CudaIo<'_>, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
     // SAFETY: both ranges belong to the plan.
-    unsafe { result::memcpy_dtod_async(to, from, bytes, io.stream()) }.map_err(|e| Error::driver("copy memory", e))
+    unsafe { result::memcpy_dtod_async(to, from, bytes, io.stream()) }
+        .map_err(|e| Error::driver("copy memory", e))
 }

@@ -206,7 +206,13 @@ impl Tape {
     }
 
     /// `x Wᵀ + bias + residual`.
-    pub fn linear_add(&mut self, x: Value, weight: Value, bias: Option<Value>, residual: Option<Value>) -> Value {
+    pub fn linear_add(
+        &mut self,
+        x: Value,
+        weight: Value,
+        bias: Option<Value>,
+        residual: Option<Value>,
+    ) -> Value {
         let (shape, w) = (self.shape(x), self.shape(weight));
         assert_eq!(w.rank(), 2, "a weight is a matrix, not {w}");
         assert_eq!(shape.last(), w.dim(1), "x {shape} and the weight {w} do not fit");

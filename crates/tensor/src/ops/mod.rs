@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod all_reduce;
 pub mod cast;
+pub mod dot;
 pub mod fill;
 pub mod linear;
 pub mod norm;

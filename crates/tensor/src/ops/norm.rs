@@ -54,7 +54,14 @@ impl Op for LayerNorm {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
         let name = format!("layer_norm_forward_{}", io.dtype(0).suffix());
         let args = args![
-            io.output(0), io.output(1), io.output(2), io.input(0), io.input(1), io.input(2), c, self.epsilon
+            io.output(0),
+            io.output(1),
+            io.output(2),
+            io.input(0),
+            io.input(1),
+            io.input(2),
+            c,
+            self.epsilon
         ];
         io.launch(&name, Launch::line(rows, threads(c)), &args)
     }
@@ -108,9 +115,8 @@ impl Op for LayerNormApply {
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (n, c) = (io.shape(0).len(), io.shape(0).last());
         let name = format!("layer_norm_again_{}", io.dtype(0).suffix());
-        let args = args![
-            io.output(0), io.input(0), io.input(1), io.input(2), io.input(3), io.input(4), n as i64, c
-        ];
+        let args =
+            args![io.output(0), io.input(0), io.input(1), io.input(2), io.input(3), io.input(4), n as i64, c];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }
 }
@@ -147,7 +153,14 @@ impl Op for LayerNormInput {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
         let name = format!("layer_norm_input_{}", io.dtype(0).suffix());
         let args = args![
-            io.output(0), io.base(0), io.input(0), io.input(1), io.input(2), io.input(3), io.input(4), c
+            io.output(0),
+            io.base(0),
+            io.input(0),
+            io.input(1),
+            io.input(2),
+            io.input(3),
+            io.input(4),
+            c
         ];
         io.launch(&name, Launch::line(rows, threads(c)), &args)
     }

@@ -4,7 +4,7 @@
 mod backward;
 mod collect;
 
-pub use backward::{Backward, Gradients, Recompute};
+pub use backward::{Backward, Gradients, Recompute, Target};
 
 use crate::op::Op;
 use crate::parameters::{Layout, ParameterId, Role};
@@ -229,6 +229,15 @@ impl Tape {
     pub fn variable(&mut self, shape: impl Into<Shape>) -> Value {
         let value = self.input(shape, self.dtype());
         self.values[value.0 as usize].differentiable = true;
+        value
+    }
+
+    /// A weight that is not a parameter: gradients flow to it in f32.
+    pub fn weight(&mut self, shape: impl Into<Shape>, dtype: DType) -> Value {
+        let value = self.input(shape, dtype);
+        let info = &mut self.values[value.0 as usize];
+        info.differentiable = true;
+        info.gradient_dtype = DType::F32;
         value
     }
 

@@ -1,0 +1,37 @@
+use crate::suite::Case;
+use myxtts_tensor::DType;
+use myxtts_tensor::ops::activation::Function;
+
+pub fn cases() -> Vec<Case> {
+    let functions = [
+        ("gelu_tanh", Function::GeluTanh),
+        ("gelu_erf", Function::GeluErf),
+        ("relu", Function::Relu),
+        ("leaky_relu", Function::LeakyRelu(0.1)),
+        ("tanh", Function::Tanh),
+        ("sigmoid", Function::Sigmoid),
+        ("silu", Function::Silu),
+    ];
+    let mut cases: Vec<Case> = functions
+        .into_iter()
+        .map(|(name, function)| {
+            let case = Case::new(name, move |b| {
+                let shape = [b.size(1, 5), b.size(1, 40)];
+                // Away from zero, where the kinked ones have no derivative.
+                let n = shape[0] * shape[1];
+                let data = (0..n).map(|_| b.random.normal()).map(|x| x + 0.05f32.copysign(x)).collect();
+                let x = b.variable_of(shape, data);
+                vec![b.tape.activation(x, function)]
+            });
+            case.step(5e-3)
+        })
+        .collect();
+    cases.push(Case::new("cast", |b| {
+        let n = b.size(1, 300);
+        let x = b.variable([n]);
+        // There and back, twice used: the gradients meet.
+        let y = b.tape.cast(x, DType::F32);
+        vec![y, b.tape.activation(x, Function::Tanh), b.tape.reshape(x, [1, n])]
+    }));
+    cases
+}
