@@ -1,3 +1,4 @@
 //! The engine of MyXTTS.
 
+pub mod collective;
 pub mod cuda;

@@ -3,5 +3,7 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "tensor/collective.rs"]
+mod collective;
 #[path = "tensor/gemm.rs"]
 mod gemm;
