@@ -7,3 +7,5 @@
 mod collective;
 #[path = "tensor/gemm.rs"]
 mod gemm;
+#[path = "tensor/gpu_times.rs"]
+mod gpu_times;
