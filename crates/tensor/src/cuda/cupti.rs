@@ -164,7 +164,11 @@ extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u8, _siz
             // SAFETY: within the valid part of the buffer.
             let bytes = unsafe { std::slice::from_raw_parts(record, valid - offset) };
             let names = &mut collected.names;
-            collected.records.extend(parse(bytes, |address| name(names, address)));
+            match parse(bytes, |address| name(names, address)) {
+                Some(record) => collected.records.push(record),
+                // CUPTI gives zeros for times once it runs out of device buffers.
+                None => collected.dropped += 1,
+            }
         }
         let mut dropped = 0;
         // SAFETY: writes one number.
@@ -202,7 +206,7 @@ pub struct KernelTimes {
 pub struct Recorded {
     /// In order of their start.
     pub records: Vec<KernelRecord>,
-    /// Records that CUPTI lost for want of memory: if any, the times are too low.
+    /// Records that CUPTI lost, or gave without times, for want of memory: if any, the sums are too low.
     pub dropped: usize,
 }
 
