@@ -16,13 +16,12 @@ pub(crate) struct Tensor {
 }
 
 /// What an operation reads and writes on the device.
-#[derive(Debug)]
 pub struct CudaIo<'a> {
     pub(crate) cuda: &'a Cuda,
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) bases: Vec<u64>,
-    pub(crate) collective: Option<&'a super::nccl::Nccl>,
+    pub(crate) collective: Option<&'a super::nccl::Communicator>,
 }
 
 /// Blocks, threads and shared memory of a launch.
