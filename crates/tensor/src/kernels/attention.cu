@@ -100,11 +100,12 @@ __device__ __forceinline__ void load_tile(u32 tile, const bf16* from, int stride
   constexpr int STEP = THREADS / (D / 8);
   int row = threadIdx.x / (D / 8), chunk = threadIdx.x % (D / 8);
   tile += row * D * 2 + (exchanged<D>(row, chunk) << 4);
-  from += chunk * 8;
+  // A product of two 32-bit numbers is one instruction with the addition of the base, a 64-bit one is four.
+  const char* base = reinterpret_cast<const char*>(from + chunk * 8);
 #pragma unroll
   for (int i = 0; i < ROWS / STEP; ++i) {
     int at = first + row + i * STEP;
-    copy16(tile + i * STEP * D * 2, from + (i64)min(at, end - 1) * stride, at < end);
+    copy16(tile + i * STEP * D * 2, base + (u64)(u32)min(at, end - 1) * (u32)(stride * 2), at < end);
   }
 }
 template <int D, int MT>
@@ -211,6 +212,13 @@ template <int MT, int NT, class F> __device__ __forceinline__ void hide(float (&
         }
       }
 }
+// Which 16 MT rows of the block's are this warp's. A causal mask gives the warps of a block unequal work, and a warp's
+// number decides which quarter of the multiprocessor it runs on: the order turns from tile to tile to even that out.
+// The shuffle tells the compiler that the number is the same in all lanes: it then lives in a uniform register.
+__device__ __forceinline__ int find_slot(int tile) {
+  int warp = __shfl_sync(FULL_MASK, threadIdx.x >> 5, 0);
+  return tile & 1 ? THREADS / 32 - 1 - warp : warp;
+}
 __device__ __forceinline__ float sum_of_four_lanes(float x) {
   x += __shfl_xor_sync(FULL_MASK, x, 1);
   return x + __shfl_xor_sync(FULL_MASK, x, 2);
@@ -247,9 +255,9 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
                                         float* lse, const int* key_lengths, const int* key_mask, int batches,
                                         int heads, int tq, int tk, bool causal, float scale) {
   constexpr int ROWS = 64 * MT, WIDTH = 8 * NT, TILE_BYTES = TILE * D * 2;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, shift = tk - tq;
+  int lane = threadIdx.x & 31, shift = tk - tq;
   Place place = find_place((tq + ROWS - 1) / ROWS, heads, batches, causal);
-  int first_row = place.tile * ROWS, own = first_row + warp * 16 * MT;
+  int slot = find_slot(place.tile), first_row = place.tile * ROWS, own = first_row + slot * 16 * MT;
   int keys = count_keys(key_lengths, place.batch, tk);
   if (causal) keys = min(keys, min(first_row + ROWS, tq) + shift);
   int own_keys = own >= tq ? 0 : causal ? min(keys, own + 16 * MT + shift) : keys;
@@ -268,7 +276,7 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
   await_copies();
   __syncthreads();
   u32 query[MT][D / 16][4];
-  load_fragments<D, MT>(query, queries + warp * MT * 32 * D, by_rows);
+  load_fragments<D, MT>(query, queries + slot * MT * 32 * D, by_rows);
 
   float acc[MT][D / 8][4] = {}, top[MT][2], sum[MT][2] = {};
 #pragma unroll
@@ -361,7 +369,7 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) { acc[m][n][2 * half] *= inverse; acc[m][n][2 * half + 1] *= inverse; }
     }
-  write_rows<D, MT>(shared_memory + warp * MT * 32 * D, acc, 1.f, o.at(place.batch, place.head), o.time, own, tq);
+  write_rows<D, MT>(shared_memory + slot * MT * 32 * D, acc, 1.f, o.at(place.batch, place.head), o.time, own, tq);
 }
 
 template <int D, int MT, int NT>
@@ -371,9 +379,9 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
                                            const int* key_mask, int batches, int heads, int tq, int tk, bool causal,
                                            float scale) {
   constexpr int ROWS = 64 * MT, WIDTH = 8 * NT, TILE_BYTES = TILE * D * 2;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, shift = tk - tq;
+  int lane = threadIdx.x & 31, shift = tk - tq;
   Place place = find_place((tq + ROWS - 1) / ROWS, heads, batches, causal);
-  int first_row = place.tile * ROWS, own = first_row + warp * 16 * MT;
+  int slot = find_slot(place.tile), first_row = place.tile * ROWS, own = first_row + slot * 16 * MT;
   int keys = count_keys(key_lengths, place.batch, tk);
   if (causal) keys = min(keys, min(first_row + ROWS, tq) + shift);
   int own_keys = own >= tq ? 0 : causal ? min(keys, own + 16 * MT + shift) : keys;
@@ -383,7 +391,7 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
   const bf16* from_v = v.at(place.batch, place.head);
   u32 queries = shared_address(shared_memory), grads = queries + ROWS * D * 2, stages = grads + ROWS * D * 2;
   u32 outputs = stages + 2 * TILE_BYTES;  // in the second stage until the first tile is at work
-  u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = warp * MT * 32 * D;
+  u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = slot * MT * 32 * D;
 
   load_tile<D, ROWS>(queries, q.at(place.batch, place.head), q.time, first_row, tq);
   load_tile<D, ROWS>(grads, grad.at(place.batch, place.head), grad.time, first_row, tq);
@@ -441,11 +449,12 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
       }
       float s[MT][NT][4] = {}, dp[MT][NT][4] = {};
       add_scores<D, MT, NT>(s, query, tile, by_chunks);
-      add_scores<D, MT, NT>(dp, gradient, tile + TILE_BYTES, by_chunks);
       if (!whole)
         hide<MT, NT>(s, [&](int row, int word) {
           return seen[word] & (causal ? bits_through(own + row + shift - first - 32 * word) : FULL_MASK);
         });
+      // After the branch, so that exponentials can be taken in the shadow of this product.
+      add_scores<D, MT, NT>(dp, gradient, tile + TILE_BYTES, by_chunks);
 #pragma unroll
       for (int m = 0; m < MT; ++m)
 #pragma unroll
@@ -470,17 +479,17 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
                                             int batches, int heads, int tq, int tk, bool causal, float scale) {
   constexpr int ROWS = 64 * MT, WIDTH = 8 * NT, TILE_BYTES = TILE * D * 2, STAGE = 2 * TILE_BYTES + 2 * TILE * 4;
   constexpr u32 ALL = MT == 2 ? FULL_MASK : 0xffffu;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, shift = tk - tq;
+  int lane = threadIdx.x & 31, shift = tk - tq;
   Place place = find_place((tk + ROWS - 1) / ROWS, heads, batches, false);
-  int first_row = place.tile * ROWS, own = first_row + warp * 16 * MT;
+  int slot = find_slot(place.tile), first_row = place.tile * ROWS, own = first_row + slot * 16 * MT;
   int keys = count_keys(key_lengths, place.batch, tk);
   u32 seen = seen_keys(key_mask ? key_mask + (i64)place.batch * tk : nullptr, own, keys) & ALL;
   int begin = causal ? max(0, first_row - shift) / TILE : 0, end = first_row < keys ? (tq + TILE - 1) / TILE : 0;
   const bf16* from_q = q.at(place.batch, place.head);
   const bf16* from_grad = grad.at(place.batch, place.head);
-  const float* column = (threadIdx.x < TILE ? lse : delta) + ((i64)place.batch * heads + place.head) * tq;
+  u32 pair = place.batch * heads + place.head;
   u32 own_k = shared_address(shared_memory), own_v = own_k + ROWS * D * 2, stages = own_v + ROWS * D * 2;
-  u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = warp * MT * 32 * D;
+  u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = slot * MT * 32 * D;
 
   // Rows past the last query are all 0, q, do, lse and delta: they add nothing, so no mask is kept for them.
   auto load_stage = [&](int i) {
@@ -488,7 +497,8 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
     load_tile<D, TILE>(stage, from_q, q.time, i * TILE, tq);
     load_tile<D, TILE>(stage + TILE_BYTES, from_grad, grad.time, i * TILE, tq);
     int row = i * TILE + (threadIdx.x & (TILE - 1));
-    copy4(stage + 2 * TILE_BYTES + threadIdx.x * 4, column + min(row, tq - 1), row < tq);
+    copy4(stage + 2 * TILE_BYTES + threadIdx.x * 4,
+          (threadIdx.x < TILE ? lse : delta) + (u64)pair * (u32)tq + (u32)min(row, tq - 1), row < tq);
   };
   if (begin < end) {
     load_tile<D, ROWS>(own_k, k.at(place.batch, place.head), k.time, first_row, keys);
@@ -515,18 +525,19 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
       const float* columns = reinterpret_cast<const float*>(shared_memory + 2 * ROWS * D * 2 + (i & 1) * STAGE +
                                                             2 * TILE_BYTES) + part + 2 * (lane & 3);
       float s[MT][NT][4] = {}, dp[MT][NT][4] = {};
-      if constexpr (HOLD) {
+      if constexpr (HOLD)
         add_scores<D, MT, NT>(s, key, tile, by_chunks);
-        add_scores<D, MT, NT>(dp, value, tile + TILE_BYTES, by_chunks);
-      } else {
+      else
         add_scores<D, MT, NT>(s, own_k + warp_rows, by_rows, tile, by_chunks);
-        add_scores<D, MT, NT>(dp, own_v + warp_rows, by_rows, tile + TILE_BYTES, by_chunks);
-      }
       if (seen != ALL || (causal && first < own + 16 * MT - 1 - shift))
         hide<MT, NT>(s, [&](int row, int word) {
           u32 bits = causal ? ~bits_through(own + row - shift - first - 32 * word - 1) : FULL_MASK;
           return seen >> row & 1 ? bits : 0u;
         });
+      if constexpr (HOLD)
+        add_scores<D, MT, NT>(dp, value, tile + TILE_BYTES, by_chunks);
+      else
+        add_scores<D, MT, NT>(dp, own_v + warp_rows, by_rows, tile + TILE_BYTES, by_chunks);
 #pragma unroll
       for (int n = 0; n < NT; ++n) {
         float2 column_lse = *reinterpret_cast<const float2*>(columns + 8 * n);
