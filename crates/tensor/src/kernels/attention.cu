@@ -565,6 +565,11 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
                     own, tk);
 }
 
+// Launch, with ROWS = 64 MT (128 for head size 64, 64 for 32), 128 threads, and bytes of dynamic shared memory:
+//   forward      batches * heads * ceil(tq / ROWS) blocks   (ROWS + 256) * D * 2
+//   backward_q   batches * heads * ceil(tq / ROWS) blocks   (2 * ROWS + 256) * D * 2
+//   backward_kv  batches * heads * ceil(tk / ROWS) blocks   (2 * ROWS + 256) * D * 2 + 1024, after backward_q
+// lse and delta are [batch, head, tq]; absent key_lengths [batch] and key_mask [batch, tk] are null.
 #define MASKS_AND_SIZES                                                                                         \
   const int *key_lengths, const int *key_mask, int batches, int heads, int tq, int tk, int causal, float scale
 #define FORWARD(NAME, D, MT, NT, BLOCKS)                                                                        \
@@ -592,6 +597,7 @@ BACKWARD_Q(attention_backward_q_bf16_d64, 64, 2, 4, 2)
 BACKWARD_Q(attention_backward_q_bf16_d32, 32, 1, 4, 2)
 BACKWARD_KV(attention_backward_kv_bf16_d64, 64, 2, 4, false, 2)
 BACKWARD_KV(attention_backward_kv_bf16_d32, 32, 1, 4, true, 2)
+// Other shapes of the same kernels, to be timed against those above on a new GPU.
 #ifdef ATTENTION_VARIANTS
 FORWARD(attention_forward_bf16_d64_m2n4, 64, 2, 4, 3)
 FORWARD(attention_forward_bf16_d64_m1n8, 64, 1, 8, 4)
@@ -605,6 +611,8 @@ BACKWARD_KV(attention_backward_kv_bf16_d64_m1n4, 64, 1, 4, true, 3)
 // ---- f32 without tensor cores, any head size up to 128 that is a multiple of 4. A block of 128 threads owns 32
 // rows, four threads a row, and streams tiles of 16. Pointers are aligned to 16 bytes, strides multiples of 4.
 // `dim` is rounded up to 16 in shared memory with zeros behind; 4 more floats a row keep 8 rows in different banks.
+// Launch as above with ROWS = 32; with pitch = ceil(dim / 16) * 16 + 4, bytes of dynamic shared memory are
+// (64 * pitch + 544) * 4 forward, (96 * pitch + 544) * 4 backward_q, (96 * pitch + 1088) * 4 backward_kv.
 #define OWNED 32
 #define STREAMED 16
 #define PIECES 8  // of 16 channels, at most
@@ -617,6 +625,7 @@ struct Slab {  // rows of f32 in shared memory
   }
   __device__ __forceinline__ void load(const float* from, int stride, int rows, int first, int end, int dim) const {
     int quads = (pitch - 4) / 4;
+#pragma unroll 2
     for (int i = threadIdx.x; i < rows * quads; i += 128) {
       int row = i / quads, c = i % quads * 4;
       float4 x = make_float4(0.f, 0.f, 0.f, 0.f);
@@ -632,6 +641,7 @@ __device__ __forceinline__ Slab first_slab(int dim) {
 // This thread's 4 scores of its row: with streamed rows c, c + 4, c + 8, c + 12.
 __device__ __forceinline__ void dot_rows(float (&s)[4], Slab own, Slab streamed, int row, int c) {
   s[0] = s[1] = s[2] = s[3] = 0.f;
+#pragma unroll 2
   for (int d = 0; d < own.pitch - 4; d += 4) {
     float4 a = *own.at(row, d);
 #pragma unroll
@@ -643,6 +653,7 @@ __device__ __forceinline__ void dot_rows(float (&s)[4], Slab own, Slab streamed,
 }
 // acc += the row's 16 weights times the streamed rows; a thread has channels 16 i + 4 c .. + 3.
 __device__ __forceinline__ void add_rows(float (&acc)[PIECES][4], const float* weights, Slab streamed, int c) {
+#pragma unroll 2
   for (int n = 0; n < STREAMED; ++n) {
     float w = weights[n];
 #pragma unroll
@@ -740,6 +751,7 @@ extern "C" __global__ void __launch_bounds__(128)
   i64 at = ((i64)place.batch * heads + place.head) * tq + row;
   float row_lse = row < tq ? lse[at] : INF, row_delta = 0.f;
   if (row < tq)
+#pragma unroll 1
     for (int d = 4 * c; d < dim; d += 16) {
       float x[4];
       load4(o.at(place.batch, place.head) + (i64)row * o.time + d, x);
