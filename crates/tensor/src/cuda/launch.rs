@@ -57,46 +57,60 @@ impl Launch {
     }
 }
 
-/// One argument of a kernel: at most eight bytes, passed by their address.
+/// One argument of a kernel, passed by the address of its bytes: a number, an address, or a small struct of words.
 #[derive(Clone, Copy, Debug)]
-pub struct Arg(u64);
+pub struct Arg([u64; 8]);
+
+impl Arg {
+    fn word(word: u64) -> Arg {
+        let mut words = [0; 8];
+        words[0] = word;
+        Arg(words)
+    }
+
+    /// A struct by value, as the kernel lays it out.
+    pub fn words(given: &[u64]) -> Arg {
+        let mut words = [0; 8];
+        words[..given.len()].copy_from_slice(given);
+        Arg(words)
+    }
+}
 
 impl From<u64> for Arg {
     fn from(address: u64) -> Arg {
-        Arg(address)
+        Arg::word(address)
     }
 }
 
 impl From<i64> for Arg {
     fn from(value: i64) -> Arg {
-        Arg(value as u64)
+        Arg::word(value as u64)
     }
 }
 
 /// Kernels take sizes as `int`.
 impl From<usize> for Arg {
     fn from(size: usize) -> Arg {
-        let size =
-            i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
+        let size = i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
         Arg::from(size)
     }
 }
 
 impl From<i32> for Arg {
     fn from(value: i32) -> Arg {
-        Arg(u64::from(value as u32))
+        Arg::word(u64::from(value as u32))
     }
 }
 
 impl From<u32> for Arg {
     fn from(value: u32) -> Arg {
-        Arg(u64::from(value))
+        Arg::word(u64::from(value))
     }
 }
 
 impl From<f32> for Arg {
     fn from(value: f32) -> Arg {
-        Arg(u64::from(value.to_bits()))
+        Arg::word(u64::from(value.to_bits()))
     }
 }
 
@@ -120,6 +134,11 @@ impl CudaIo<'_> {
     /// The address of what is added to the `j`-th result; 0 if nothing is.
     pub fn base(&self, j: usize) -> u64 {
         self.bases[j]
+    }
+
+    /// How many results there are.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// How many inputs there are.
@@ -163,8 +182,8 @@ impl CudaIo<'_> {
         if launch.shared > 48 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
-        let mut words: Vec<u64> = args.iter().map(|a| a.0).collect();
-        let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
+        let mut pointers: Vec<*mut c_void> =
+            args.iter().map(|arg| std::ptr::from_ref(&arg.0).cast_mut().cast()).collect();
         // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
         // caller's contract, checked by the suite that runs every operation on every shape class.
         unsafe {

@@ -1,7 +1,9 @@
 //! The operations, one file each: CPU code, CUDA launch, gradient. Every file adds its operation to `Tape` as a method.
 
 pub mod activation;
+pub mod adamw;
 pub mod all_reduce;
+pub mod attention;
 pub mod cast;
 pub mod dot;
 pub mod fill;
