@@ -120,17 +120,24 @@ pub struct MissingLibrary {
     pub install: String,
 }
 
+impl MissingLibrary {
+    /// What is wrong, without where it was looked for.
+    pub fn summary(&self) -> String {
+        match &self.refused[..] {
+            [] => format!("{} was not found", self.library),
+            refused => format!("{} cannot be used: {}", self.library, refused.join("; ")),
+        }
+    }
+}
+
 impl fmt::Display for MissingLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MissingLibrary { library, looked_for, looked_in, refused, install } = self;
-        let (names, places) = (looked_for.join(" or "), looked_in.join(", "));
-        if refused.is_empty() {
-            write!(f, "{library} was not found: no {names} in {places}")?;
-        } else {
-            write!(f, "{library} cannot be used: {}", refused.join("; "))?;
+        f.write_str(&self.summary())?;
+        if self.refused.is_empty() {
+            write!(f, ": no {} in {}", self.looked_for.join(" or "), self.looked_in.join(", "))?;
         }
-        write!(f, ". To install it: {install}")?;
-        if *library != Library::Driver {
+        write!(f, ". To install it: {}", self.install)?;
+        if self.library != Library::Driver {
             write!(f, "; or name its folder in {OVERRIDE}")?;
         }
         Ok(())
@@ -279,6 +286,7 @@ fn search(library: Library, driver: Option<u32>, places: &[Place]) -> Result<Fou
     }
     let looked_in = places.iter().map(|place| match place {
         Place::Linker => "the dynamic linker's path".to_owned(),
+        Place::Chosen(folder) if !folder.is_dir() => format!("{} (no such folder)", folder.display()),
         Place::Chosen(folder) | Place::Folder(folder) => folder.display().to_string(),
     });
     Err(MissingLibrary {
