@@ -18,7 +18,7 @@ pub(super) enum Place {
     Folder(PathBuf),
 }
 
-/// All places in the order they are tried; folders that do not exist are left out.
+/// All places in the order they are tried; folders that do not exist are left out, but for those the user named.
 ///
 /// `root` is `/`, and `variable` the environment, except in tests.
 pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
@@ -33,6 +33,11 @@ pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -
     let chosen = variable(OVERRIDE).unwrap_or_default();
     for folder in std::env::split_paths(&chosen).filter(|folder| !folder.as_os_str().is_empty()) {
         let folder = std::path::absolute(&folder).unwrap_or(folder);
+        if !folder.is_dir() {
+            // Nothing lies there, but the user thinks so, and must be told.
+            places.push(Place::Chosen(folder));
+            continue;
+        }
         places.extend(inside(&folder).into_iter().filter(|f| seen.insert(f.clone())).map(Place::Chosen));
     }
     places.push(Place::Linker);
@@ -178,9 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_folder_that_is_not_there_is_no_place() {
+    fn a_chosen_folder_that_is_not_there_is_still_named() {
         let root = tempfile::tempdir().unwrap();
-        let variable = |name: &str| (name == OVERRIDE).then(|| root.path().join("gone").into_os_string());
-        assert_eq!(places(root.path(), &variable), [Place::Linker]);
+        let gone = root.path().join("gone");
+        let variable = |name: &str| (name == OVERRIDE).then(|| gone.clone().into_os_string());
+        assert_eq!(places(root.path(), &variable), [Place::Chosen(gone.clone()), Place::Linker]);
     }
 }
