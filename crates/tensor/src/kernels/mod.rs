@@ -9,7 +9,7 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] = sources!["activation", "cast", "column_sum", "dot", "norm"];
+pub const SOURCES: &[(&str, &str)] = sources!["activation", "cast", "column_sum", "dot", "embedding", "norm"];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

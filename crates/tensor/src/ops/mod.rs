@@ -4,6 +4,7 @@ pub mod activation;
 pub mod all_reduce;
 pub mod cast;
 pub mod dot;
+pub mod embedding;
 pub mod fill;
 pub mod linear;
 pub mod norm;

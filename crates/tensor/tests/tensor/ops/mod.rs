@@ -3,9 +3,10 @@
 use crate::suite::Case;
 
 mod activation;
+mod embedding;
 mod linear;
 mod norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
+    [activation::cases(), embedding::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
 }
