@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod all_reduce;
 pub mod cast;
+pub mod cross_entropy;
 pub mod dot;
 pub mod embedding;
 pub mod fill;
