@@ -9,7 +9,17 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] = sources!["activation", "adamw", "attention", "cast", "column_sum", "dot", "norm"];
+pub const SOURCES: &[(&str, &str)] = sources![
+    "activation",
+    "adamw",
+    "attention",
+    "cast",
+    "column_sum",
+    "cross_entropy",
+    "dot",
+    "embedding",
+    "norm",
+];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

@@ -3,9 +3,14 @@
 use crate::suite::Case;
 
 mod activation;
+mod cross_entropy;
+mod embedding;
 mod linear;
 mod norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
+    [activation::cases(), cross_entropy::cases(), embedding::cases(), linear::cases(), norm::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
