@@ -73,6 +73,10 @@ pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -
         // A virtual environment's python3 is a link: both the folder it stands in and the one it leads to are prefixes.
         let python = folder.join("python3");
         prefixes.extend(python.is_file().then(|| folder.parent().map(Path::to_owned)).flatten());
+        // pyenv's python3 is a script that chooses among its versions: all of them count.
+        if folder.ends_with("shims") {
+            prefixes.extend(listed(&folder.with_file_name("versions"), ""));
+        }
         let real = python.canonicalize().ok();
         prefixes.extend(real.and_then(|file| Some(file.parent()?.parent()?.to_owned())));
     }
@@ -135,6 +139,8 @@ mod tests {
             "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
             "conda/lib",
             "py/bin",
+            "pyenv/shims",
+            "pyenv/versions/3.11.7/lib/python3.11/site-packages",
             "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
         ] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
@@ -147,7 +153,10 @@ mod tests {
                 "VIRTUAL_ENV" => "venv",
                 "CONDA_PREFIX" => "conda",
                 "HOME" => "home",
-                "PATH" => "py/bin",
+                "PATH" => {
+                    let folders = ["py/bin", "pyenv/shims"].map(|folder| root.join(folder));
+                    return std::env::join_paths(folders).ok();
+                }
                 _ => return None,
             };
             Some(root.join(folder).into_os_string())
@@ -178,6 +187,7 @@ mod tests {
                 "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
                 "py/lib/python3.13/site-packages",
                 "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
+                "pyenv/versions/3.11.7/lib/python3.11/site-packages",
             ]
         );
     }
