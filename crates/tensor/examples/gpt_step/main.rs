@@ -44,7 +44,11 @@ struct Options {
 
 fn options() -> Result<Options, Box<dyn Error>> {
     let sizes = Sizes { layers: 30, width: 1024, heads: 16, vocabulary: 7000, batch: 16, time: 512 };
-    let first = if myxtts_tensor::cuda::Cuda::open(0, &CudaOptions::default()).is_ok() { Device::Cuda(0) } else { Device::Cpu };
+    let first = if myxtts_tensor::cuda::Cuda::open(0, &CudaOptions::default()).is_ok() {
+        Device::Cuda(0)
+    } else {
+        Device::Cpu
+    };
     let mut o = Options {
         sizes,
         device: first,
@@ -116,7 +120,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for _ in 0..o.warm {
         engine.run(&mut program, &control)?;
     }
-    let used = engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(_, total)| total).saturating_sub(free(&engine));
+    let used = engine
+        .cuda()
+        .and_then(|c| c.memory().ok())
+        .map_or(0, |(_, total)| total)
+        .saturating_sub(free(&engine));
     let times = timed(&mut engine, &mut program, &control, o.steps)?;
     let last = engine.run(&mut program, &control)?;
     let share = if o.busy { Some(busy_share(&mut engine, &mut program, &control)?) } else { None };
@@ -147,7 +155,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         println!("{:?} on {}, {precision:?}, {:?}", o.sizes, o.device, o.mode);
         println!("{} parameters; memory as planned:\n{need}", gpt.layout.trained_count());
-        println!("  used on the device {:.1} MiB; ready after {:.2} s", used as f64 / 1048576.0, ready.as_secs_f64());
+        println!(
+            "  used on the device {:.1} MiB; ready after {:.2} s",
+            used as f64 / 1048576.0,
+            ready.as_secs_f64()
+        );
         println!(
             "median {:.3} ms, p99 {:.3} ms, variation {:.2} %, host {:.3} ms a step, {samples:.1} samples/s, {:.0} tokens/s",
             times.median * 1e3,
@@ -188,7 +200,12 @@ struct Times {
 }
 
 /// Steps with a few in flight, as training runs them: a step's time is from the end of the one before to its own.
-fn timed(engine: &mut Engine, program: &mut Program, control: &Control, steps: usize) -> Result<Times, Box<dyn Error>> {
+fn timed(
+    engine: &mut Engine,
+    program: &mut Program,
+    control: &Control,
+    steps: usize,
+) -> Result<Times, Box<dyn Error>> {
     let mut flying = VecDeque::new();
     let mut host = Duration::ZERO;
     let mut ends = Vec::with_capacity(steps);

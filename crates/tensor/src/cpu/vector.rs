@@ -58,6 +58,24 @@ pub fn add_map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32
     a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).zip(y.par_chunks_mut(PIECE)).for_each(piece);
 }
 
+/// `y *= f(x)`.
+pub fn multiply_map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+    let piece = |(x, y): (&[f32], &mut [f32])| {
+        wide(
+            #[inline(always)]
+            || {
+                for (y, &x) in y.iter_mut().zip(x) {
+                    *y *= f(x);
+                }
+            },
+        );
+    };
+    if x.len() <= PIECE {
+        return piece((x, y));
+    }
+    x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(piece);
+}
+
 /// `y = f(a, b)`.
 pub fn map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32 + Sync) {
     let piece = |((a, b), y): ((&[f32], &[f32]), &mut [f32])| {

@@ -91,7 +91,8 @@ impl From<i64> for Arg {
 /// Kernels take sizes as `int`.
 impl From<usize> for Arg {
     fn from(size: usize) -> Arg {
-        let size = i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
+        let size =
+            i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size} does not fit a kernel's int"));
         Arg::from(size)
     }
 }

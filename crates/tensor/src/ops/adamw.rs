@@ -112,22 +112,24 @@ impl Op for Update {
         let (scale, c1, c2) = (said[report::SCALE], said[report::CORRECTIONS], said[report::CORRECTIONS + 1]);
         let (rate, AdamW { beta1, beta2, epsilon, .. }) = (told[control::RATE], self.adam);
         let all = master.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK));
-        all.zip(gradients.par_chunks(CHUNK)).zip(group).with_min_len(16).for_each(|((((p, m), v), g), &group)| {
-            let Group { weight_decay, rate: factor, .. } = self.groups[group as usize];
-            let rate = rate * factor;
-            let (keep, step) = (1.0 - rate * weight_decay, rate / c1);
-            crate::cpu::vector::wide(
-                #[inline(always)]
-                || {
-                    for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
-                        let g = g * scale;
-                        *m = beta1 * *m + (1.0 - beta1) * g;
-                        *v = beta2 * *v + (1.0 - beta2) * g * g;
-                        *p = *p * keep - step * *m / (v.sqrt() / c2 + epsilon);
-                    }
-                },
-            );
-        });
+        all.zip(gradients.par_chunks(CHUNK)).zip(group).with_min_len(16).for_each(
+            |((((p, m), v), g), &group)| {
+                let Group { weight_decay, rate: factor, .. } = self.groups[group as usize];
+                let rate = rate * factor;
+                let (keep, step) = (1.0 - rate * weight_decay, rate / c1);
+                crate::cpu::vector::wide(
+                    #[inline(always)]
+                    || {
+                        for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                            let g = g * scale;
+                            *m = beta1 * *m + (1.0 - beta1) * g;
+                            *v = beta2 * *v + (1.0 - beta2) * g * g;
+                            *p = *p * keep - step * *m / (v.sqrt() / c2 + epsilon);
+                        }
+                    },
+                );
+            },
+        );
         if self.adam.average {
             let kept = told[control::AVERAGE];
             let average = io.take(3);
@@ -281,7 +283,11 @@ impl Tape {
 
     /// Puts a scalar in place `slot` of the report's notes.
     pub fn note(&mut self, slot: usize, value: Value) {
-        assert!(report::NOTES + slot < crate::step::SLOTS, "there are {} notes", crate::step::SLOTS - report::NOTES);
+        assert!(
+            report::NOTES + slot < crate::step::SLOTS,
+            "there are {} notes",
+            crate::step::SLOTS - report::NOTES
+        );
         assert_eq!(self.info(value).dtype, DType::F32, "a note is one f32");
         let said = self.flat(Flat::Report);
         self.push_into(Arc::new(Note(report::NOTES + slot)), &[value], &[said], &[None]);

@@ -95,9 +95,8 @@ impl Attention {
         }
     }
 
-    fn masks<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
+    fn masks<'a>(&self, io: &CpuIo<'a>) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
         let (lengths, keys) = self.mask_inputs();
-        let _ = sizes;
         (lengths.map(|i| io.i32(i)), keys.map(|i| io.i32(i)))
     }
 
@@ -151,7 +150,7 @@ impl Attention {
         args
     }
 
-    fn name(&self, pass: &str, dtype: DType) -> String {
+    fn kernel(&self, pass: &str, dtype: DType) -> String {
         match dtype {
             DType::Bf16 => format!("attention_{pass}_bf16_d{}", self.size),
             _ => format!("attention_{pass}_f32"),
@@ -194,7 +193,7 @@ impl Op for Attention {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let sizes = self.sizes(|i| io.shape(i));
         let (t, s, d) = (sizes.queries, sizes.keys, self.size);
-        let (lengths, keys) = self.masks(io, sizes);
+        let (lengths, keys) = self.masks(io);
         let sources = self.parts.map(|p| io.f32(p.input));
         let (o, lse) = (io.take(0), io.take(1));
         let heads: Vec<Vec<f32>> = lse
@@ -242,7 +241,7 @@ impl Op for Attention {
                 Launch::line(heads * sizes.queries.div_ceil(32), 128).shared(shared)
             }
         };
-        io.launch(&Attention::name(self, "forward", dtype), launch, &args)
+        io.launch(&self.kernel("forward", dtype), launch, &args)
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
@@ -251,7 +250,8 @@ impl Op for Attention {
         let mut inputs: Vec<Value> = (0..g.inputs()).map(|i| g.input(i)).collect();
         inputs.extend([o, lse, gradient]);
         let dtype = g.tape().info(gradient).dtype;
-        let mut outputs: Vec<Spec> = (0..self.sources).map(|i| Spec::constant(g.input_shape(i), dtype)).collect();
+        let mut outputs: Vec<Spec> =
+            (0..self.sources).map(|i| Spec::constant(g.input_shape(i), dtype)).collect();
         let space = g.tape().shape(lse);
         outputs.push(Spec::constant(space, DType::F32));
         let made = g.tape().push(AttentionBackward(*self), &inputs, &outputs);
@@ -286,7 +286,7 @@ impl Op for AttentionBackward {
         let a = &self.0;
         let sizes = a.sizes(|i| io.shape(i));
         let (t, s, d) = (sizes.queries, sizes.keys, a.size);
-        let (lengths, keys) = a.masks(io, sizes);
+        let (lengths, keys) = a.masks(io);
         let sources = a.parts.map(|p| io.f32(p.input));
         let n = io.inputs();
         let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
@@ -317,7 +317,16 @@ impl Op for AttentionBackward {
                     },
                 );
                 let mut dv = vec![0f32; s * d];
-                product((s, d, t), Matrix::rows(&p, s).transposed(), dout, &mut dv, d, false, 1.0, Threads::One);
+                product(
+                    (s, d, t),
+                    Matrix::rows(&p, s).transposed(),
+                    dout,
+                    &mut dv,
+                    d,
+                    false,
+                    1.0,
+                    Threads::One,
+                );
                 let mut ds = vec![0f32; t * s];
                 product((t, s, d), dout, v.transposed(), &mut ds, s, false, 1.0, Threads::One);
                 vector::wide(
@@ -325,7 +334,8 @@ impl Op for AttentionBackward {
                     || {
                         for (j, (ds, p)) in ds.chunks_mut(s).zip(p.chunks(s)).enumerate() {
                             let at = (b * t + j) * row + h * d;
-                            let delta: f32 = o[at..at + d].iter().zip(&grad[at..at + d]).map(|(o, g)| o * g).sum();
+                            let delta: f32 =
+                                o[at..at + d].iter().zip(&grad[at..at + d]).map(|(o, g)| o * g).sum();
                             for (ds, p) in ds.iter_mut().zip(p) {
                                 *ds = p * (*ds - delta);
                             }
@@ -335,7 +345,16 @@ impl Op for AttentionBackward {
                 let mut dq = vec![0f32; t * d];
                 product((t, d, s), Matrix::rows(&ds, s), k, &mut dq, d, false, a.scale, Threads::One);
                 let mut dk = vec![0f32; s * d];
-                product((s, d, t), Matrix::rows(&ds, s).transposed(), q, &mut dk, d, false, a.scale, Threads::One);
+                product(
+                    (s, d, t),
+                    Matrix::rows(&ds, s).transposed(),
+                    q,
+                    &mut dk,
+                    d,
+                    false,
+                    a.scale,
+                    Threads::One,
+                );
                 [dq, dk, dv]
             })
             .collect();
@@ -376,13 +395,13 @@ impl Op for AttentionBackward {
         args.extend(args![lse, delta]);
         args.extend(&tail);
         let launch = Launch::line(heads * sizes.queries.div_ceil(rows), 128).shared(shared_q);
-        io.launch(&a.name("backward_q", dtype), launch, &args)?;
+        io.launch(&a.kernel("backward_q", dtype), launch, &args)?;
         let mut args = sources;
         args.extend([a.packed(grad, sizes.queries, dtype), gradient(1), gradient(2)]);
         args.extend(args![lse, delta]);
         args.extend(&tail);
         let launch = Launch::line(heads * sizes.keys.div_ceil(rows), 128).shared(shared_kv);
-        io.launch(&a.name("backward_kv", dtype), launch, &args)
+        io.launch(&a.kernel("backward_kv", dtype), launch, &args)
     }
 }
 
@@ -437,7 +456,14 @@ impl Tape {
         self.attend(&[q, kv], parts, heads, size, mask)
     }
 
-    fn attend(&mut self, sources: &[Value], parts: [Part; 3], heads: usize, size: usize, mask: Mask) -> Value {
+    fn attend(
+        &mut self,
+        sources: &[Value],
+        parts: [Part; 3],
+        heads: usize,
+        size: usize,
+        mask: Mask,
+    ) -> Value {
         for &source in sources {
             let shape = self.shape(source);
             assert_eq!(shape.rank(), 3, "attention is over [batch, time, channels], not {shape}");
@@ -465,8 +491,10 @@ impl Tape {
         inputs.extend(mask.lengths);
         inputs.extend(mask.keys);
         let dtype = self.info(sources[0]).dtype;
-        let outputs =
-            [Spec::new([batch, queries, heads * size], dtype), Spec::constant([batch, heads, queries], DType::F32)];
+        let outputs = [
+            Spec::new([batch, queries, heads * size], dtype),
+            Spec::constant([batch, heads, queries], DType::F32),
+        ];
         self.push(op, &inputs, &outputs)[0]
     }
 }

@@ -8,6 +8,7 @@ pub mod cast;
 pub mod cross_entropy;
 pub mod dot;
 pub mod embedding;
+pub mod feed_forward;
 pub mod fill;
 pub mod linear;
 pub mod norm;

@@ -290,7 +290,15 @@ fn named() -> BTreeSet<String> {
 }
 
 /// Operations that are no function of their inputs alone, and where they are tested.
-const ELSEWHERE: &[(&str, &str)] = &[("all_reduce", "replicas"), ("zero", "training")];
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("all_reduce", "replicas"),
+    ("zero", "training"),
+    ("guard", "training"),
+    ("adamw", "training"),
+    ("commit", "training"),
+    ("note", "training"),
+    ("tell", "training"),
+];
 
 fn only() -> Option<String> {
     std::env::var("MYXTTS_CASE").ok()
