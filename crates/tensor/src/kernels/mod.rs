@@ -9,8 +9,17 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] =
-    sources!["activation", "cast", "column_sum", "cross_entropy", "dot", "embedding", "norm"];
+pub const SOURCES: &[(&str, &str)] = sources![
+    "activation",
+    "arithmetic",
+    "cast",
+    "column_sum",
+    "cross_entropy",
+    "dot",
+    "embedding",
+    "norm",
+    "time_sum"
+];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod all_reduce;
+pub mod arithmetic;
 pub mod cast;
 pub mod cross_entropy;
 pub mod dot;
@@ -11,3 +12,4 @@ pub mod linear;
 pub mod norm;
 pub mod reshape;
 pub mod seed;
+pub mod time;

@@ -3,14 +3,24 @@
 use crate::suite::Case;
 
 mod activation;
+mod arithmetic;
 mod cross_entropy;
 mod embedding;
 mod linear;
 mod norm;
+mod time;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), cross_entropy::cases(), embedding::cases(), linear::cases(), norm::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        activation::cases(),
+        arithmetic::cases(),
+        cross_entropy::cases(),
+        embedding::cases(),
+        linear::cases(),
+        norm::cases(),
+        time::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
