@@ -17,6 +17,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "cross_entropy",
     "dot",
     "embedding",
+    "geglu",
     "norm",
     "time_sum"
 ];

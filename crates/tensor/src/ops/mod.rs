@@ -8,6 +8,7 @@ pub mod cross_entropy;
 pub mod dot;
 pub mod embedding;
 pub mod fill;
+pub mod geglu;
 pub mod linear;
 pub mod norm;
 pub mod reshape;

@@ -6,6 +6,7 @@ mod activation;
 mod arithmetic;
 mod cross_entropy;
 mod embedding;
+mod geglu;
 mod linear;
 mod norm;
 mod time;
@@ -16,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         arithmetic::cases(),
         cross_entropy::cases(),
         embedding::cases(),
+        geglu::cases(),
         linear::cases(),
         norm::cases(),
         time::cases(),
