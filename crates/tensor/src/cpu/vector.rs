@@ -138,6 +138,35 @@ pub fn add_column_sums(x: &[f32], columns: usize, sums: &mut [f32]) {
     }
 }
 
+/// `Σ f(x)` in sixteen running sums, which is one order for every machine and one that wide registers can keep.
+#[inline(always)]
+pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let (pieces, rest) = x.as_chunks::<16>();
+    let mut sums = [0f32; 16];
+    for piece in pieces {
+        for (s, &x) in sums.iter_mut().zip(piece) {
+            *s += f(x);
+        }
+    }
+    for (s, &x) in sums.iter_mut().zip(rest) {
+        *s += f(x);
+    }
+    sums.iter().sum()
+}
+
+/// The largest element; NaNs are passed over.
+#[inline(always)]
+pub fn greatest(x: &[f32]) -> f32 {
+    let (pieces, rest) = x.as_chunks::<16>();
+    let mut tops = [f32::NEG_INFINITY; 16];
+    let larger = |top: &mut f32, x: f32| *top = if x > *top { x } else { *top };
+    for piece in pieces {
+        tops.iter_mut().zip(piece).for_each(|(top, &x)| larger(top, x));
+    }
+    tops.iter_mut().zip(rest).for_each(|(top, &x)| larger(top, x));
+    tops.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
 /// `e^x`, within 2 units in the last place, in a form compilers turn into vector code.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {

@@ -12,13 +12,16 @@ macro_rules! sources {
 pub const SOURCES: &[(&str, &str)] = sources![
     "activation",
     "adamw",
+    "arithmetic",
     "attention",
     "cast",
     "column_sum",
     "cross_entropy",
     "dot",
     "embedding",
+    "geglu",
     "norm",
+    "time_sum",
 ];
 
 /// What every kernel file starts with.

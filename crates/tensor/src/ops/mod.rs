@@ -3,6 +3,7 @@
 pub mod activation;
 pub mod adamw;
 pub mod all_reduce;
+pub mod arithmetic;
 pub mod attention;
 pub mod cast;
 pub mod cross_entropy;
@@ -10,7 +11,9 @@ pub mod dot;
 pub mod embedding;
 pub mod feed_forward;
 pub mod fill;
+pub mod geglu;
 pub mod linear;
 pub mod norm;
 pub mod reshape;
 pub mod seed;
+pub mod time;
