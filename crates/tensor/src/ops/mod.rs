@@ -3,8 +3,10 @@
 pub mod activation;
 pub mod all_reduce;
 pub mod cast;
+mod channel_norm;
 pub mod dot;
 pub mod fill;
+pub mod group_norm;
 pub mod linear;
 pub mod norm;
 pub mod reshape;

@@ -3,9 +3,10 @@
 use crate::suite::Case;
 
 mod activation;
+mod group_norm;
 mod linear;
 mod norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
+    [activation::cases(), group_norm::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
 }
