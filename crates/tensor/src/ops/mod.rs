@@ -10,4 +10,5 @@ pub mod group_norm;
 pub mod linear;
 pub mod norm;
 pub mod reshape;
+pub mod rms_norm;
 pub mod seed;

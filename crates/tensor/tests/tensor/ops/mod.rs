@@ -6,7 +6,11 @@ mod activation;
 mod group_norm;
 mod linear;
 mod norm;
+mod rms_norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), group_norm::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
+    [activation::cases(), group_norm::cases(), linear::cases(), norm::cases(), rms_norm::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
