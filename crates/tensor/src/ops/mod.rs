@@ -2,6 +2,7 @@
 
 pub mod activation;
 pub mod all_reduce;
+pub mod batch_norm;
 pub mod cast;
 mod channel_norm;
 pub mod dot;
@@ -12,3 +13,4 @@ pub mod norm;
 pub mod reshape;
 pub mod rms_norm;
 pub mod seed;
+pub mod weight_norm;

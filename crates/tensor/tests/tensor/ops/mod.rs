@@ -3,14 +3,24 @@
 use crate::suite::Case;
 
 mod activation;
+mod batch_norm;
 mod group_norm;
 mod linear;
 mod norm;
 mod rms_norm;
+mod weight_norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), group_norm::cases(), linear::cases(), norm::cases(), rms_norm::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        activation::cases(),
+        batch_norm::cases(),
+        group_norm::cases(),
+        linear::cases(),
+        norm::cases(),
+        rms_norm::cases(),
+        weight_norm::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
