@@ -9,6 +9,7 @@ pub mod dot;
 pub mod fill;
 pub mod group_norm;
 pub mod linear;
+pub mod matmul;
 pub mod norm;
 pub mod reshape;
 pub mod rms_norm;

@@ -6,6 +6,7 @@ mod activation;
 mod batch_norm;
 mod group_norm;
 mod linear;
+mod matmul;
 mod norm;
 mod rms_norm;
 mod weight_norm;
@@ -16,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         batch_norm::cases(),
         group_norm::cases(),
         linear::cases(),
+        matmul::cases(),
         norm::cases(),
         rms_norm::cases(),
         weight_norm::cases(),
