@@ -9,8 +9,17 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] =
-    sources!["activation", "cast", "channel_norm", "column_sum", "dot", "norm", "rms_norm", "weight_norm"];
+pub const SOURCES: &[(&str, &str)] = sources![
+    "activation",
+    "cast",
+    "channel_norm",
+    "column_sum",
+    "dot",
+    "norm",
+    "rms_norm",
+    "softmax",
+    "weight_norm"
+];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

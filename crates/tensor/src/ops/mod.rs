@@ -14,4 +14,5 @@ pub mod norm;
 pub mod reshape;
 pub mod rms_norm;
 pub mod seed;
+pub mod softmax;
 pub mod weight_norm;

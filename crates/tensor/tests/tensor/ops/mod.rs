@@ -9,6 +9,7 @@ mod linear;
 mod matmul;
 mod norm;
 mod rms_norm;
+mod softmax;
 mod weight_norm;
 
 pub fn cases() -> Vec<Case> {
@@ -20,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         matmul::cases(),
         norm::cases(),
         rms_norm::cases(),
+        softmax::cases(),
         weight_norm::cases(),
     ]
     .into_iter()
