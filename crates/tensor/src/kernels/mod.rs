@@ -15,13 +15,17 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "arithmetic",
     "attention",
     "cast",
+    "channel_norm",
     "column_sum",
     "cross_entropy",
     "dot",
     "embedding",
     "geglu",
     "norm",
+    "rms_norm",
+    "softmax",
     "time_sum",
+    "weight_norm",
 ];
 
 /// What every kernel file starts with.
