@@ -5,7 +5,7 @@ mod network;
 
 use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::cuda::cupti::{KernelTimes, busy, by_name};
-use myxtts_tensor::engine::OpTime;
+use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Program, Recompute, Training};
 use network::{Build, Gpt, Sizes, Step};
@@ -22,7 +22,8 @@ usage: gpt_step [options]
   --tf32                       round f32 products to TF32
   --steps 60 --warm 10         timed steps, and steps before them
   --eager                      kernel by kernel instead of recorded
-  --recompute                  compute norms and activations again in the backward pass
+  --recompute none|norms|all   what is computed again in the backward pass: nothing, norms (the default), activations too
+  --one-stream                 gradients of weights in turn with the rest instead of beside it
   --checkpoint                 compute whole blocks again
   --busy                       kernel time over wall time, by CUPTI
   --profile                    time by operation
@@ -36,6 +37,7 @@ struct Options {
     steps: usize,
     warm: usize,
     mode: Mode,
+    streams: Streams,
     build: Build,
     busy: bool,
     profile: bool,
@@ -57,7 +59,8 @@ fn options() -> Result<Options, Box<dyn Error>> {
         steps: 60,
         warm: 10,
         mode: Mode::Captured,
-        build: Build::default(),
+        streams: Streams::Two,
+        build: Build { recompute: Recompute::Norms, ..Build::default() },
         busy: false,
         profile: false,
         json: false,
@@ -84,7 +87,15 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--steps" => o.steps = value()?.parse()?,
             "--warm" => o.warm = value()?.parse()?,
             "--eager" => o.mode = Mode::Eager,
-            "--recompute" => o.build.recompute = Recompute::Cheap,
+            "--recompute" => {
+                o.build.recompute = match value()?.as_str() {
+                    "none" => Recompute::Marked,
+                    "norms" => Recompute::Norms,
+                    "all" => Recompute::Cheap,
+                    other => return Err(format!("what is {other}?\n{USAGE}").into()),
+                };
+            }
+            "--one-stream" => o.streams = Streams::One,
             "--checkpoint" => o.build.checkpoint = true,
             "--busy" => o.busy = true,
             "--profile" => o.profile = true,
@@ -106,6 +117,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settings = EngineOptions {
         training: Training::Adam,
         mode: o.mode,
+        streams: o.streams,
         seed: 1,
         cuda: CudaOptions { tf32: o.tf32, ..CudaOptions::default() },
     };

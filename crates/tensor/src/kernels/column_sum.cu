@@ -55,22 +55,24 @@ extern "C" __global__ void __launch_bounds__(256) sum_columns_bf16(
 }
 
 // out = base + the sum over `count` parts of n floats. The first `n0` columns are one result, the rest another.
-// 32 columns to a block of 8 warps, which share the parts.
-extern "C" __global__ void __launch_bounds__(256) sum_parts(
+// 32 columns to a block, whose warps share the parts: a sum over a few hundred parts is a matter of latency.
+extern "C" __global__ void __launch_bounds__(1024) sum_parts(
     float* out0, const float* base0, float* out1, const float* base1, const float* parts, int n0, int n, int count) {
-  __shared__ float shared[8][33];
+  __shared__ float shared[32][33];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
   float sum = 0.f;
-  if (column < n)
-    for (int p = warp; p < count; p += 8) sum += parts[(i64)p * n + column];
+  if (column < n) {
+#pragma unroll 4
+    for (int p = warp; p < count; p += 32) sum += parts[(i64)p * n + column];
+  }
   shared[warp][lane] = sum;
   __syncthreads();
-  if (warp != 0 || column >= n) return;
-  float all = 0.f;
-#pragma unroll
-  for (int w = 0; w < 8; ++w) all += shared[w][lane];
+  // Transposed, so that a warp adds up one column.
+  column = blockIdx.x * 32 + warp;
+  sum = warp_sum(shared[lane][warp]);
+  if (lane != 0 || column >= n) return;
   bool first = column < n0;
   int at = first ? column : column - n0;
   const float* base = first ? base0 : base1;
-  (first ? out0 : out1)[at] = all + (base ? base[at] : 0.f);
+  (first ? out0 : out1)[at] = sum + (base ? base[at] : 0.f);
 }

@@ -71,6 +71,10 @@ impl Op for BatchNorm {
         channel_norm::backward(g, self.view, true, self.momentum.is_some());
     }
 
+    fn is_norm(&self) -> bool {
+        true
+    }
+
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let [x, weight, bias, ..] = node.inputs[..] else { return None };
         let again: Arc<dyn Op> = Arc::new(Again(self.view));

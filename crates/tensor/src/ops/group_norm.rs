@@ -40,6 +40,10 @@ impl Op for GroupNorm {
         channel_norm::backward(g, self.view, self.affine, true);
     }
 
+    fn is_norm(&self) -> bool {
+        true
+    }
+
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1], node.outputs[2]];
         inputs.extend(&node.inputs[1..]);

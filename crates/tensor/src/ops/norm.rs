@@ -93,6 +93,10 @@ impl Op for LayerNorm {
         g.push_with_space(op, &[x, w, mean, inverse, dy], &targets, &space);
     }
 
+    fn is_norm(&self) -> bool {
+        true
+    }
+
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let [x, w, b] = node.inputs[..] else { return None };
         (which == 0).then(|| {

@@ -98,6 +98,10 @@ impl Op for RmsNorm {
         }
     }
 
+    fn is_norm(&self) -> bool {
+        true
+    }
+
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1]];
         inputs.extend(&node.inputs[1..]);
@@ -209,8 +213,7 @@ impl Op for WeightGradient {
         let space = io.output(1);
         let args = args![space, io.input(0), io.input(1), io.input(2), rows, c, parts, self.0.scale(c)];
         io.launch(&name, Launch::grid(c.div_ceil(128), parts, 1, 128), &args)?;
-        let args = args![io.output(0), io.base(0), space, c, parts];
-        io.launch("column_sum_parts", Launch::each(c), &args)
+        crate::ops::linear::sum_parts(io, [(io.output(0), io.base(0)), (0, 0)], space, c, c, parts)
     }
 }
 

@@ -199,8 +199,8 @@ fn relative(a: &[f32], b: &[f32]) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     let apart = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
     let size = norm(&mut b.iter().map(|b| f64::from(*b)));
-    // A gradient that is zero in exact arithmetic is compared by its absolute size.
-    apart / size.max(1e-3 * (b.len() as f64).sqrt())
+    // A gradient that is nearly zero in exact arithmetic, as a difference of larger numbers, is compared by their size.
+    apart / size.max(0.1 * (b.len() as f64).sqrt())
 }
 
 fn loss_at(ran: &mut Ran, value: Value, data: &[f32], loss: Value) -> f64 {

@@ -24,7 +24,8 @@ fn averaged() -> Build {
     Build { adam: AdamW { average: true, ..AdamW::default() }, ..Build::default() }
 }
 
-/// Sentences with a rule in them, so that there is something to learn: each id follows from the one before.
+/// Sentences with a rule in them, so that there is something to learn: each id follows from the one before. One in
+/// five targets is chance, as in speech: what is left to lose does not fall to nothing, and losses can be compared.
 fn sentences(sizes: Sizes, batch: u64) -> (Vec<i32>, Vec<i32>) {
     let mut random = Stream::new(1000 + batch);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
@@ -33,7 +34,8 @@ fn sentences(sizes: Sizes, batch: u64) -> (Vec<i32>, Vec<i32>) {
         for _ in 0..sizes.time {
             ids.push(id as i32);
             id = (id * 3 + step) % sizes.vocabulary;
-            targets.push(id as i32);
+            let chance = random.uniform() < 0.2;
+            targets.push(if chance { random.below(sizes.vocabulary) } else { id } as i32);
         }
     }
     (ids, targets)
@@ -81,7 +83,7 @@ fn train(
 #[test]
 fn a_small_gpt_learns_on_the_cpu() {
     let (losses, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 100);
-    assert!(losses[0] > 3.5 && losses[99] < 0.7 * losses[0], "{losses:?}");
+    assert!(losses[0] > 3.5 && losses[99] < 0.85 * losses[0], "{losses:?}");
 }
 
 #[test]

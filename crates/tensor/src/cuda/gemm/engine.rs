@@ -13,8 +13,8 @@ use super::{Entry, Gemm, GemmError, GemmTable, Key, Lt, Operands};
 /// What NVIDIA advises for Hopper; a smaller one loses algorithms that split k.
 pub const DEFAULT_WORKSPACE: usize = 32 << 20;
 
-/// Algorithms asked for. The library sorts them by its own estimate; past these none has been the best.
-const CANDIDATES: usize = 16;
+/// Algorithms asked for. The library sorts them by its own estimate, which is not always right.
+const CANDIDATES: usize = 64;
 
 /// A later candidate must win by this much, or noise would choose between equals.
 const MARGIN: f64 = 0.98;
