@@ -16,6 +16,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "column_sum",
     "cross_entropy",
     "dot",
+    "dropout",
     "embedding",
     "geglu",
     "norm",

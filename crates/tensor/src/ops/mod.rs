@@ -6,6 +6,7 @@ pub mod arithmetic;
 pub mod cast;
 pub mod cross_entropy;
 pub mod dot;
+pub mod dropout;
 pub mod embedding;
 pub mod fill;
 pub mod geglu;

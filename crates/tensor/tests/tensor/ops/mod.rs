@@ -5,6 +5,7 @@ use crate::suite::Case;
 mod activation;
 mod arithmetic;
 mod cross_entropy;
+mod dropout;
 mod embedding;
 mod geglu;
 mod linear;
@@ -16,6 +17,7 @@ pub fn cases() -> Vec<Case> {
         activation::cases(),
         arithmetic::cases(),
         cross_entropy::cases(),
+        dropout::cases(),
         embedding::cases(),
         geglu::cases(),
         linear::cases(),
