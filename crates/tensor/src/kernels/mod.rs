@@ -20,6 +20,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "embedding",
     "geglu",
     "norm",
+    "reduce",
     "time_sum"
 ];
 

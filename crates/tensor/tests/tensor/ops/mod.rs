@@ -9,7 +9,9 @@ mod dropout;
 mod embedding;
 mod geglu;
 mod linear;
+mod loss;
 mod norm;
+mod reduce;
 mod time;
 
 pub fn cases() -> Vec<Case> {
@@ -21,7 +23,9 @@ pub fn cases() -> Vec<Case> {
         embedding::cases(),
         geglu::cases(),
         linear::cases(),
+        loss::cases(),
         norm::cases(),
+        reduce::cases(),
         time::cases(),
     ]
     .into_iter()
