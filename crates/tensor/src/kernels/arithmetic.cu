@@ -14,6 +14,7 @@ __device__ __forceinline__ void each(T* out, const T* base, i64 n, bool whole, F
     store8(out + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) store(out + i, f.one(i) + (base ? to_f32(base[i]) : 0.f));
 }
 

@@ -20,6 +20,7 @@ __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i6
     store8(y + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) {
     i64 at = quotient(i, c);
     int id = ids[at];
@@ -184,6 +185,7 @@ __device__ __forceinline__ void positions(T* y, const T* x, const W* table, i64 
     store8(y + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) store(y + i, to_f32(x[i]) + to_f32(table[i % period]));
 }
 // dtable[t] = base + sum over the batch; rows past the last time get their base or zero. `size` is the table's.
@@ -207,6 +209,7 @@ __device__ __forceinline__ void positions_table(
     store4(dtable + i, sum);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 4, size); i < end; ++i) {
     float sum = 0.f;
     if (i < period)

@@ -19,6 +19,7 @@ __device__ __forceinline__ void forward(T* y, const T* x, i64 count, int n) {
     store8(y + i, a);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, count); i < end; ++i) {
     const T* p = x + i + quotient(i, n) * n;
     store(y + i, to_f32(p[0]) * gelu(to_f32(p[n])));
@@ -52,6 +53,7 @@ __device__ __forceinline__ void backward(T* dx, const T* base, const T* x, const
     store8(dx + at + n, g);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, count); i < end; ++i) {
     i64 at = i + quotient(i, n) * n;
     float a = to_f32(x[at]), g = to_f32(x[at + n]), d = to_f32(dy[i]);

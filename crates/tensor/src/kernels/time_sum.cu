@@ -92,6 +92,7 @@ __device__ __forceinline__ void spread(
     store8(dx + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) {
     i64 row = quotient(i, c);
     int b = (int)quotient(row, time), t = (int)(row - (i64)b * time), length = lengths ? min(time, lengths[b]) : time;

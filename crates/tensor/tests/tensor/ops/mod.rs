@@ -7,13 +7,16 @@ mod arithmetic;
 mod attention;
 mod batch_norm;
 mod cross_entropy;
+mod dropout;
 mod embedding;
 mod feed_forward;
 mod geglu;
 mod group_norm;
 mod linear;
+mod loss;
 mod matmul;
 mod norm;
+mod reduce;
 mod rms_norm;
 mod softmax;
 mod time;
@@ -26,13 +29,16 @@ pub fn cases() -> Vec<Case> {
         attention::cases(),
         batch_norm::cases(),
         cross_entropy::cases(),
+        dropout::cases(),
         embedding::cases(),
         feed_forward::cases(),
         geglu::cases(),
         group_norm::cases(),
         linear::cases(),
+        loss::cases(),
         matmul::cases(),
         norm::cases(),
+        reduce::cases(),
         rms_norm::cases(),
         softmax::cases(),
         time::cases(),
