@@ -16,6 +16,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "column_sum",
     "dot",
     "norm",
+    "quantize",
     "rms_norm",
     "softmax",
     "weight_norm"
