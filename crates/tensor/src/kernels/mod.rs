@@ -19,6 +19,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "quantize",
     "rms_norm",
     "softmax",
+    "stft",
     "weight_norm"
 ];
 
