@@ -23,9 +23,11 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "embedding",
     "geglu",
     "norm",
+    "quantize",
     "reduce",
     "rms_norm",
     "softmax",
+    "stft",
     "time_sum",
     "weight_norm",
 ];

@@ -154,3 +154,26 @@ impl Tape {
         (view, Spec::new(shape, self.info(inputs[0]).dtype), Spec::constant([c], DType::F32))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::{Init, LayoutBuilder, Role};
+    use crate::tape::Precision;
+
+    #[test]
+    fn the_running_statistics_are_committed() {
+        let mut layout = LayoutBuilder::new();
+        let group = layout.group("norms", 0.0, 1.0);
+        let [weight, bias] =
+            ["weight", "bias"].map(|name| layout.add(name, [6], Role::Trained(group), Init::Zeros));
+        let [mean, variance] =
+            ["mean", "variance"].map(|name| layout.add(name, [6], Role::State, Init::Zeros));
+        let mut tape = Tape::new(Arc::new(layout.finish()), Precision::Bf16);
+        let x = tape.input([5, 6], DType::Bf16);
+        let affine = (tape.master(weight), tape.master(bias));
+        tape.batch_norm(x, affine, (mean, variance), 0.1, 1e-5);
+        let committed: Vec<ParameterId> = tape.commits.iter().map(|(id, _)| *id).collect();
+        assert_eq!(committed, [mean, variance]);
+    }
+}
