@@ -1,4 +1,5 @@
 //! What CPU code of operations stands on: matrix products and vector arithmetic on all cores.
 
+pub(crate) mod columns;
 pub mod matrix;
 pub mod vector;

@@ -160,12 +160,27 @@ impl CudaIo<'_> {
 
     /// Queues a kernel.
     pub fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
+        self.launch_with(kernel, launch, args, &[0u8; 0])
+    }
+
+    /// Queues a kernel whose last argument is a struct, of the layout C gives it; nothing of no size.
+    pub fn launch_with<S: bytemuck::Pod>(
+        &self,
+        kernel: &str,
+        launch: Launch,
+        args: &[Arg],
+        last: &S,
+    ) -> Result<(), Error> {
         let function = self.cuda.function(kernel)?;
         if launch.shared > 48 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
         let mut words: Vec<u64> = args.iter().map(|a| a.0).collect();
+        let mut last = *last;
         let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
+        if size_of::<S>() > 0 {
+            pointers.push(std::ptr::from_mut(&mut last).cast());
+        }
         // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
         // caller's contract, checked by the suite that runs every operation on every shape class.
         unsafe {

@@ -9,7 +9,8 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] = sources!["activation", "cast", "column_sum", "dot", "norm"];
+pub const SOURCES: &[(&str, &str)] =
+    sources!["activation", "addends", "cast", "column_sum", "columns", "dot", "norm"];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

@@ -3,9 +3,23 @@
 use crate::suite::Case;
 
 mod activation;
+mod conv1d;
+mod conv2d;
+mod conv_transpose1d;
+mod convolution;
 mod linear;
 mod norm;
 
 pub fn cases() -> Vec<Case> {
-    [activation::cases(), linear::cases(), norm::cases()].into_iter().flatten().collect()
+    [
+        activation::cases(),
+        conv1d::cases(),
+        conv2d::cases(),
+        conv_transpose1d::cases(),
+        linear::cases(),
+        norm::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
