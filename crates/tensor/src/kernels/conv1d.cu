@@ -362,14 +362,40 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
     CONVOLVE(BM, BN, WARPS_M, WARPS_N, WARPS_K, BK, GROUP, STAGES);                                                \
   }
 
+// A tile shape costs about half a second of compilation: a caller that knows which it needs defines TILES, one bit each.
+#ifndef TILES
+#define TILES 0xffff
+#endif
+#if TILES & 0x1
 FORWARD(256, 128, 64, 4, 2, 1, 1, 4, 1)
+#endif
+#if TILES & 0x2
 FORWARD(128, 128, 64, 2, 2, 1, 1, 3, 2)
+#endif
+#if TILES & 0x4
 FORWARD(256, 64, 64, 4, 1, 1, 1, 4, 2)
+#endif
+#if TILES & 0x8
 FORWARD(128, 64, 64, 2, 2, 1, 1, 4, 2)
+#endif
+#if TILES & 0x10
 FORWARD(64, 64, 64, 2, 2, 1, 1, 4, 3)
+#endif
+#if TILES & 0x20
 FORWARD(64, 32, 64, 2, 1, 4, 1, 4, 2)
+#endif
+#if TILES & 0x40
 FORWARD(32, 32, 64, 1, 1, 4, 1, 4, 4)
+#endif
+#if TILES & 0x80
 FORWARD(512, 32, 32, 4, 1, 1, 4, 3, 2)
+#endif
+#if TILES & 0x100
 FORWARD(256, 32, 32, 4, 1, 1, 4, 3, 3)
+#endif
+#if TILES & 0x200
 FORWARD(128, 32, 32, 4, 1, 1, 4, 3, 4)
+#endif
+#if TILES & 0x400
 FORWARD(256, 8, 32, 4, 1, 1, 4, 3, 4)
+#endif

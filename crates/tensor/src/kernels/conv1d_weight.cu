@@ -135,23 +135,15 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
       for (int j = 0; j < NJ; j++) acc[t][i][j][0] = acc[t][i][j][1] = acc[t][i][j][2] = acc[t][i][j][3] = 0.f;
   }
 
-  // Fragment addresses inside a stage; a step of 16 rows leaves the permutation as it is.
-  u32 a_at[MI], x_at[TAPS][NJ / 2];
-  {
-    int row = (lane >> 4) * 8 + (lane & 7);
+  // Fragment addresses inside a stage: a step of 16 rows leaves the permutation as it is, a step of 16 columns is one
+  // exclusive or.
+  int a_row = (lane >> 4) * 8 + (lane & 7), a_column = warp_m * (WM / 8) + ((lane >> 3) & 1);
+  u32 a_at = (a_row + warp_r * 16) * A_ROW + ((a_column ^ swizzle<BM>(a_row)) << 4), x_at[TAPS];
 #pragma unroll
-    for (int i = 0; i < MI; i++) {
-      int piece = warp_m * (WM / 8) + i * 2 + ((lane >> 3) & 1);
-      a_at[i] = row * A_ROW + ((piece ^ swizzle<BM>(row)) << 4) + warp_r * 16 * A_ROW;
-    }
-#pragma unroll
-    for (int t = 0; t < TAPS; t++)
-#pragma unroll
-      for (int j = 0; j < NJ / 2; j++) {
-        int r = ((lane >> 3) & 1) * 8 + (lane & 7) + (warp_t * TAPS + t) * p.dilation;
-        int piece = warp_c * (WC / 8) + j * 2 + (lane >> 4);
-        x_at[t][j] = A_BYTES + r * X_ROW + ((piece ^ swizzle<BC>(r)) << 4) + warp_r * 16 * X_ROW;
-      }
+  for (int t = 0; t < TAPS; t++) {
+    int row = ((lane >> 3) & 1) * 8 + (lane & 7) + (warp_t * TAPS + t) * p.dilation;
+    int column = warp_c * (WC / 8) + (lane >> 4);
+    x_at[t] = A_BYTES + (row + warp_r * 16) * X_ROW + ((column ^ swizzle<BC>(row)) << 4);
   }
   int slot0 = tap0 + warp_t * TAPS, live_taps = min(TAPS, p.taps - slot0);
   int owner = p.taps < groups * GROUP ? p.taps : 0;
@@ -183,11 +175,11 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
         if (t == 0) {
 #pragma unroll
           for (int i = 0; i < MI; i++)
-            load_matrix4_transposed(a[depth & 1][i], at + a_at[i] + depth * (16 * WARPS_R * A_ROW));
+            load_matrix4_transposed(a[depth & 1][i], ((at + a_at) ^ (i << 5)) + depth * (16 * WARPS_R * A_ROW));
         }
 #pragma unroll
         for (int j = 0; j < NJ / 2; j++)
-          load_matrix4_transposed(bfrag[step & 1][j], at + x_at[t][j] + depth * (16 * WARPS_R * X_ROW));
+          load_matrix4_transposed(bfrag[step & 1][j], ((at + x_at[t]) ^ (j << 5)) + depth * (16 * WARPS_R * X_ROW));
       };
       fetch(0);
 #pragma unroll
@@ -281,15 +273,37 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
     WEIGHT_GRAD(WM, WC, TAPS, WARPS_M, WARPS_T, WARPS_C, WARPS_R, ROWS, STAGES);                                   \
   }
 
+// A tile shape costs about half a second of compilation: a caller that knows which it needs defines TILES, one bit each.
+#ifndef TILES
+#define TILES 0xffff
+#endif
+#if TILES & 0x1
 WEIGHT(128, 64, 4, 64, 64, 1, 2, 4, 1, 1, 64, 4, 1)
+#endif
+#if TILES & 0x2
 WEIGHT(128, 64, 3, 32, 32, 3, 4, 1, 2, 1, 64, 4, 1)
+#endif
+#if TILES & 0x4
 WEIGHT(128, 256, 1, 64, 64, 1, 2, 1, 4, 1, 64, 4, 1)
+#endif
+#if TILES & 0x8
 WEIGHT(64, 64, 4, 64, 64, 1, 1, 4, 1, 1, 64, 4, 2)
+#endif
+#if TILES & 0x10
 WEIGHT(64, 64, 3, 32, 32, 3, 2, 1, 2, 1, 64, 4, 2)
+#endif
+#if TILES & 0x20
 WEIGHT(64, 128, 1, 64, 64, 1, 1, 1, 2, 2, 64, 4, 2)
+#endif
+#if TILES & 0x40
 WEIGHT(32, 32, 12, 32, 32, 3, 1, 4, 1, 1, 128, 3, 3)
+#endif
+#if TILES & 0x80
 WEIGHT(32, 32, 8, 32, 32, 4, 1, 2, 1, 2, 128, 3, 2)
+#endif
+#if TILES & 0x100
 WEIGHT(32, 32, 3, 32, 32, 3, 1, 1, 1, 4, 128, 4, 3)
+#endif
 
 // out[i] = (accumulate ? out[i] : 0) + scale * (sum of the shares' element i), shares in one fixed order; elements from
 // n_first on go to `second`. Block (32, 8), grid ceil((n_first + n_second) / 32). `stride` = elements of a share.
