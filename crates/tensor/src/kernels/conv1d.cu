@@ -348,7 +348,17 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
 #define CONVOLVE(...)
 #endif
 
-// name, columns of one row tile and so on: BM x BN x BK, then warps by rows, columns and depth, taps per stage, stages.
+// One kernel per tile BM x BN x BK (rows, columns, channels of a stage); then its warps by rows, columns and depth, the
+// taps of a stage, the stages, and the blocks an SM should hold. Which to take, by n and by how many blocks B it makes:
+//
+// | n            | tile                                                                        |
+// |--------------|-----------------------------------------------------------------------------|
+// | <= 8         | 256x8x32                                                                    |
+// | <= 32        | 256x32x32 while B >= 2 per SM, else 128x32x32; channels > 32: 64x32x64      |
+// | <= 64        | 256x64x64 while B >= 1 per SM, then 128x64x64, 64x64x64, 64x32x64           |
+// | more         | 128x128x64 while B >= 1 per SM, then 128x64x64, 64x64x64, 64x32x64          |
+//
+// 32x32x64 takes what fits nowhere else (long halos); 256x128x64 and 512x32x32 read less and suit whole waves of blocks.
 // `base` may be `y` itself (accumulate); `residual`, `mask`, `base`, `bias`, `cond` may be null.
 // Launch: grid (ceil(n / BN), ceil(rows / BM), batch), block `threads`, dynamic shared memory
 //   groups = ceil(taps / GROUP), x_tiles = outer * ceil(channels / BK)

@@ -263,6 +263,10 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
 #define WEIGHT_GRAD(...)
 #endif
 
+// Which tile: one tap (strided, transposed, 1x1) 128x256x1 where m >= 128 and channels >= 256, else 64x128x1; m and
+// channels <= 32: 32x32x3, 32x32x8 or 32x32x12, the first that holds the taps; m <= 64: 64x64x3 up to three taps, else
+// 64x64x4; wider: 128x64x3 up to three taps, else 128x64x4. Splits: as many as make the grid one full round of blocks
+// (blocks per SM: the last number of each tile), or two rounds where one would leave more than 15 % of it idle.
 // BM x BC x taps of a block. Launch: grid (ceil(taps / GROUP) * ceil(channels / BC) * ceil(m / BM), splits), block
 // `threads`, dynamic shared memory STAGES * (ROWS * BM + (ROWS + (GROUP - 1) * dilation) * BC) * 2 bytes.
 // Workspace: splits * (m * taps * channels + m) f32; the last m of a share are the column sums of dy.
