@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod corpus;
 mod demo_corpus;
+mod devices;
 mod failure;
 mod inspect;
 mod output;
@@ -31,6 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show what there is to compute with: CPU, GPUs, CUDA's libraries
+    Devices(devices::Args),
     /// Show the resolved settings with the origin of each, or write a commented file to start from
     Config(config::Args),
     /// Make a small corpus of synthetic speech, English and Persian, to try everything with
@@ -49,6 +52,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Devices(args) => devices::run(args),
         Command::Config(args) => config::run(args),
         Command::DemoCorpus(args) => demo_corpus::run(args),
         Command::Check(args) => check::run(args),

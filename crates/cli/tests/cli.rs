@@ -11,6 +11,8 @@ mod check;
 mod config;
 #[path = "cli/demo_corpus.rs"]
 mod demo_corpus;
+#[path = "cli/devices.rs"]
+mod devices;
 #[path = "cli/edges.rs"]
 mod edges;
 #[path = "cli/newcomer.rs"]

@@ -36,6 +36,9 @@ pub enum Error {
     /// Replicas could not meet.
     #[error(transparent)]
     Collective(#[from] crate::collective::CollectiveError),
+    /// NCCL refused.
+    #[error(transparent)]
+    Nccl(#[from] crate::cuda::nccl::NcclError),
     /// What was asked is not possible on this device.
     #[error("{0}")]
     Unsupported(String),

@@ -3,10 +3,14 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "tensor/collective.rs"]
+mod collective;
 #[path = "tensor/gemm.rs"]
 mod gemm;
 #[path = "tensor/gpu.rs"]
 mod gpu;
+#[path = "tensor/gpu_times.rs"]
+mod gpu_times;
 #[path = "tensor/kernels.rs"]
 mod kernels;
 #[path = "tensor/ops/mod.rs"]

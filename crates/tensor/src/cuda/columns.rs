@@ -2,7 +2,7 @@
 //! piece of them, batched over the groups.
 
 use super::gemm::{Gemm, Matrix, Operands};
-use super::launch::{CudaIo, Launch};
+use super::launch::{Arg, CudaIo, Launch};
 use crate::args;
 use crate::error::Error;
 use crate::ops::geometry::{Geometry, Piece};
@@ -99,7 +99,7 @@ impl Columns<'_> {
         let n = self.threads(piece.count() * g.output[1] * g.row(), &shape);
         let x = self.at(x, piece.items.start * g.input[0] * g.input[1] * g.channels);
         let name = format!("columns_fill_{}", self.dtype.suffix());
-        self.io.launch_with(&name, Launch::each(n), &args![self.space, x, n], &shape)
+        self.io.launch(&name, Launch::each(n), &args![self.space, x, n, Arg::of(&shape)])
     }
 
     /// The three products differ in which of columns, weights and the output's side is the result.
@@ -183,7 +183,7 @@ impl Columns<'_> {
             let n = self.threads(to.count() * width, &shape);
             let (x, base) = (self.at(x, start * width), self.at(base, start * width));
             let name = format!("columns_gather_{}", self.dtype.suffix());
-            self.io.launch_with(&name, Launch::each(n), &args![x, base, self.space, n], &shape)?;
+            self.io.launch(&name, Launch::each(n), &args![x, base, self.space, n, Arg::of(&shape)])?;
         }
         Ok(())
     }

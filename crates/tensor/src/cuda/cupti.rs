@@ -1,1 +1,299 @@
-//! CUPTI.
+//! When each kernel ran, told by the GPU itself through CUPTI's activity records.
+//!
+//! The share of time a GPU is busy is [`busy`]: the union of the kernels' intervals over the wall time. The span
+//! between two events would count the gaps between kernels as work.
+
+mod record;
+
+use std::alloc::Layout;
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use libloading::Library;
+
+use super::shared_library::{self, symbol};
+pub use record::{Activity, KernelRecord, busy, by_name};
+use record::{CONCURRENT_KERNEL, MEMCPY, MEMCPY_BETWEEN_DEVICES, MEMSET, parse};
+
+type Status = i32;
+
+const ENABLED: [u32; 4] = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_BETWEEN_DEVICES];
+
+const FLUSH_FORCED: u32 = 1;
+
+/// About 5,000 records; CUPTI asks for as many as it needs.
+const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a layout of one MiB"),
+};
+
+/// Why kernels could not be timed.
+#[derive(Debug, thiserror::Error)]
+pub enum CuptiError {
+    /// The library is not there, or is not what it should be.
+    #[error(
+        "CUPTI: {0}\n  Timing single kernels needs it: pip install nvidia-cuda-cupti-cu12 (or the CUDA toolkit)"
+    )]
+    Library(String),
+    /// A call of the library failed.
+    #[error("CUPTI: {call} failed: {words} (status {status})")]
+    Status {
+        /// The function.
+        call: &'static str,
+        /// Its status.
+        status: i32,
+        /// CUPTI's words for it.
+        words: String,
+    },
+    /// Records are collected for the whole process, once.
+    #[error("CUPTI: kernels are being timed already")]
+    Running,
+}
+
+/// The calls of CUPTI that are used.
+struct Cupti {
+    register: unsafe extern "C" fn(Requested, Completed) -> Status,
+    enable: unsafe extern "C" fn(u32) -> Status,
+    disable: unsafe extern "C" fn(u32) -> Status,
+    flush: unsafe extern "C" fn(u32) -> Status,
+    next: unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status,
+    dropped: unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> Status,
+    timestamp: unsafe extern "C" fn(*mut u64) -> Status,
+    result_string: unsafe extern "C" fn(Status, *mut *const c_char) -> Status,
+    _library: Library,
+}
+
+type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Completed = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+#[derive(Default)]
+struct Collected {
+    running: bool,
+    registered: bool,
+    records: Vec<KernelRecord>,
+    dropped: usize,
+    /// Names by their address in CUPTI's memory, which lasts while the kernel's module is loaded.
+    names: HashMap<u64, Arc<str>>,
+}
+
+// CUPTI's callbacks carry nothing of ours, and it serves one process-wide consumer: hence statics.
+static CUPTI: OnceLock<Cupti> = OnceLock::new();
+static COLLECTED: Mutex<Option<Collected>> = Mutex::new(None);
+
+fn collected() -> MutexGuard<'static, Option<Collected>> {
+    COLLECTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Cupti {
+    fn load() -> Result<&'static Cupti, CuptiError> {
+        if let Some(cupti) = CUPTI.get() {
+            return Ok(cupti);
+        }
+        let names: &[&str] = &["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
+        let library = shared_library::first_of(names).map_err(CuptiError::Library)?;
+        Cupti::install(library)
+    }
+
+    fn install(library: Library) -> Result<&'static Cupti, CuptiError> {
+        // SAFETY: the signatures are those of cupti_activity.h, the same from 12.0 to 13.x.
+        let bound = unsafe { Cupti::bind(library) }.map_err(CuptiError::Library)?;
+        Ok(CUPTI.get_or_init(|| bound))
+    }
+
+    /// # Safety
+    /// The library is CUPTI.
+    unsafe fn bind(library: Library) -> Result<Cupti, String> {
+        // SAFETY: the caller's.
+        unsafe {
+            Ok(Cupti {
+                register: symbol(&library, "cuptiActivityRegisterCallbacks")?,
+                enable: symbol(&library, "cuptiActivityEnable")?,
+                disable: symbol(&library, "cuptiActivityDisable")?,
+                flush: symbol(&library, "cuptiActivityFlushAll")?,
+                next: symbol(&library, "cuptiActivityGetNextRecord")?,
+                dropped: symbol(&library, "cuptiActivityGetNumDroppedRecords")?,
+                timestamp: symbol(&library, "cuptiGetTimestamp")?,
+                result_string: symbol(&library, "cuptiGetResultString")?,
+                _library: library,
+            })
+        }
+    }
+
+    fn passed(&self, call: &'static str, status: Status) -> Result<(), CuptiError> {
+        if status == 0 {
+            return Ok(());
+        }
+        let mut words = std::ptr::null();
+        // SAFETY: writes one pointer to a static string.
+        let known = unsafe { (self.result_string)(status, &mut words) } == 0 && !words.is_null();
+        let words = if known {
+            // SAFETY: not null, and ends in a zero.
+            unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+        } else {
+            "unknown".into()
+        };
+        Err(CuptiError::Status { call, status, words })
+    }
+}
+
+/// CUPTI wants a buffer.
+extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
+    // SAFETY: the size is not zero; CUPTI gives three places to write to. It drops records where there is no memory.
+    unsafe {
+        let memory = std::alloc::alloc(BUFFER);
+        *buffer = memory;
+        *size = if memory.is_null() { 0 } else { BUFFER.size() };
+        *most_records = 0;
+    }
+}
+
+/// CUPTI has filled a buffer.
+extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
+    if buffer.is_null() {
+        return;
+    }
+    if let (Some(cupti), Some(collected)) = (CUPTI.get(), collected().as_mut()) {
+        let mut record = std::ptr::null_mut();
+        // SAFETY: CUPTI's own walk over its own buffer.
+        while valid > 0 && unsafe { (cupti.next)(buffer, valid, &mut record) } == 0 {
+            let offset = (record as usize).wrapping_sub(buffer as usize);
+            if offset >= valid {
+                break;
+            }
+            // SAFETY: within the valid part of the buffer.
+            let bytes = unsafe { std::slice::from_raw_parts(record, valid - offset) };
+            let names = &mut collected.names;
+            match parse(bytes, |address| name(names, address)) {
+                Some(record) => collected.records.push(record),
+                // CUPTI gives zeros for times once it runs out of device buffers.
+                None => collected.dropped += 1,
+            }
+        }
+        let mut dropped = 0;
+        // SAFETY: writes one number.
+        if unsafe { (cupti.dropped)(context, stream, &mut dropped) } == 0 {
+            collected.dropped += dropped;
+        }
+    }
+    // SAFETY: from `requested`, with the same layout.
+    unsafe { std::alloc::dealloc(buffer, BUFFER) };
+}
+
+fn name(names: &mut HashMap<u64, Arc<str>>, address: u64) -> Arc<str> {
+    if address == 0 {
+        return "unknown".into();
+    }
+    names
+        .entry(address)
+        .or_insert_with(|| {
+            // SAFETY: the name in a record of CUPTI's is a string of its own.
+            unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy().into()
+        })
+        .clone()
+}
+
+/// Kernels being timed, from [`KernelTimes::start`] on.
+///
+/// Timing costs a few microseconds a kernel: a run that is timed so is not a run whose speed is reported. Start it
+/// before the steps that shall be seen are captured as graphs; CUPTI need not see the kernels of an older graph.
+pub struct KernelTimes {
+    cupti: &'static Cupti,
+}
+
+/// What was recorded.
+#[derive(Debug, Clone, Default)]
+pub struct Recorded {
+    /// In order of their start.
+    pub records: Vec<KernelRecord>,
+    /// Records that CUPTI lost, or gave without times, for want of memory: if any, the sums are too low.
+    pub dropped: usize,
+}
+
+impl KernelTimes {
+    /// Has CUPTI taken from a library found elsewhere; once, before `start`.
+    pub fn install(library: Library) -> Result<(), CuptiError> {
+        Cupti::install(library).map(|_| ())
+    }
+
+    /// Begins to record.
+    pub fn start() -> Result<KernelTimes, CuptiError> {
+        let cupti = Cupti::load()?;
+        let mut guard = collected();
+        let state = guard.get_or_insert_default();
+        if state.running {
+            return Err(CuptiError::Running);
+        }
+        if !state.registered {
+            // SAFETY: the callbacks are functions of this program.
+            let status = unsafe { (cupti.register)(requested, completed) };
+            cupti.passed("cuptiActivityRegisterCallbacks", status)?;
+            state.registered = true;
+        }
+        state.running = true;
+        state.records.clear();
+        state.dropped = 0;
+        // CUPTI may call back while it enables, and the callback needs the lock.
+        drop(guard);
+        // From here on dropping it puts everything back.
+        let times = KernelTimes { cupti };
+        for kind in ENABLED {
+            // SAFETY: a kind of cupti_activity.h.
+            times.cupti.passed("cuptiActivityEnable", unsafe { (cupti.enable)(kind) })?;
+        }
+        Ok(times)
+    }
+
+    /// The time on the clock of the records.
+    pub fn now(&self) -> Result<u64, CuptiError> {
+        let mut now = 0;
+        // SAFETY: writes one number.
+        self.cupti.passed("cuptiGetTimestamp", unsafe { (self.cupti.timestamp)(&mut now) })?;
+        Ok(now)
+    }
+
+    /// What was recorded until now. Synchronise the device first: what still runs is not in it.
+    pub fn stop(self) -> Result<Recorded, CuptiError> {
+        // SAFETY: takes a flag.
+        let status = unsafe { (self.cupti.flush)(FLUSH_FORCED) };
+        self.cupti.passed("cuptiActivityFlushAll", status)?;
+        let mut guard = collected();
+        let state = guard.get_or_insert_default();
+        let mut records = std::mem::take(&mut state.records);
+        let dropped = std::mem::take(&mut state.dropped);
+        drop(guard);
+        records.sort_by_key(|record| (record.start_ns, record.end_ns));
+        Ok(Recorded { records, dropped })
+    }
+}
+
+impl Drop for KernelTimes {
+    fn drop(&mut self) {
+        for kind in ENABLED {
+            // SAFETY: a kind of cupti_activity.h. One that was not enabled gives an error, which is of no interest.
+            unsafe { (self.cupti.disable)(kind) };
+        }
+        if let Some(state) = collected().as_mut() {
+            state.running = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_gpu_it_is_an_error_that_says_so() {
+        match KernelTimes::start() {
+            Ok(times) => {
+                assert!(matches!(KernelTimes::start(), Err(CuptiError::Running)));
+                let (from, to) = (times.now().unwrap(), times.now().unwrap());
+                assert!(from <= to);
+                times.stop().unwrap();
+                drop(KernelTimes::start().unwrap());
+            }
+            Err(error) => println!("{error}"),
+        }
+    }
+}

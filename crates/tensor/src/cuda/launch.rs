@@ -16,13 +16,12 @@ pub(crate) struct Tensor {
 }
 
 /// What an operation reads and writes on the device.
-#[derive(Debug)]
 pub struct CudaIo<'a> {
     pub(crate) cuda: &'a Cuda,
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) bases: Vec<u64>,
-    pub(crate) collective: Option<&'a super::nccl::Nccl>,
+    pub(crate) collective: Option<&'a super::nccl::Communicator>,
 }
 
 /// Blocks, threads and shared memory of a launch.
@@ -58,19 +57,42 @@ impl Launch {
     }
 }
 
-/// One argument of a kernel: at most eight bytes, passed by their address.
+/// One argument of a kernel, passed by the address of its bytes: a number, an address, or a small struct of words.
 #[derive(Clone, Copy, Debug)]
-pub struct Arg(u64);
+pub struct Arg([u64; ARG_WORDS]);
+
+/// Words of the largest argument there is.
+const ARG_WORDS: usize = 11;
+
+impl Arg {
+    fn word(word: u64) -> Arg {
+        Arg::words(&[word])
+    }
+
+    /// A struct by value, as the kernel lays it out.
+    pub fn words(given: &[u64]) -> Arg {
+        let mut words = [0; ARG_WORDS];
+        words[..given.len()].copy_from_slice(given);
+        Arg(words)
+    }
+
+    /// A struct by value, whose layout (`repr(C)`) is the kernel's.
+    pub fn of<S: bytemuck::Pod>(given: &S) -> Arg {
+        let mut words = [0; ARG_WORDS];
+        bytemuck::cast_slice_mut(&mut words)[..size_of::<S>()].copy_from_slice(bytemuck::bytes_of(given));
+        Arg(words)
+    }
+}
 
 impl From<u64> for Arg {
     fn from(address: u64) -> Arg {
-        Arg(address)
+        Arg::word(address)
     }
 }
 
 impl From<i64> for Arg {
     fn from(value: i64) -> Arg {
-        Arg(value as u64)
+        Arg::word(value as u64)
     }
 }
 
@@ -85,19 +107,19 @@ impl From<usize> for Arg {
 
 impl From<i32> for Arg {
     fn from(value: i32) -> Arg {
-        Arg(u64::from(value as u32))
+        Arg::word(u64::from(value as u32))
     }
 }
 
 impl From<u32> for Arg {
     fn from(value: u32) -> Arg {
-        Arg(u64::from(value))
+        Arg::word(u64::from(value))
     }
 }
 
 impl From<f32> for Arg {
     fn from(value: f32) -> Arg {
-        Arg(u64::from(value.to_bits()))
+        Arg::word(u64::from(value.to_bits()))
     }
 }
 
@@ -121,6 +143,11 @@ impl CudaIo<'_> {
     /// The address of what is added to the `j`-th result; 0 if nothing is.
     pub fn base(&self, j: usize) -> u64 {
         self.bases[j]
+    }
+
+    /// How many results there are.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
     }
 
     /// How many inputs there are.
@@ -160,27 +187,12 @@ impl CudaIo<'_> {
 
     /// Queues a kernel.
     pub fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
-        self.launch_with(kernel, launch, args, &[0u8; 0])
-    }
-
-    /// Queues a kernel whose last argument is a struct, of the layout C gives it; nothing of no size.
-    pub fn launch_with<S: bytemuck::Pod>(
-        &self,
-        kernel: &str,
-        launch: Launch,
-        args: &[Arg],
-        last: &S,
-    ) -> Result<(), Error> {
         let function = self.cuda.function(kernel)?;
         if launch.shared > 48 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
-        let mut words: Vec<u64> = args.iter().map(|a| a.0).collect();
-        let mut last = *last;
-        let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|w| std::ptr::from_mut(w).cast()).collect();
-        if size_of::<S>() > 0 {
-            pointers.push(std::ptr::from_mut(&mut last).cast());
-        }
+        let mut pointers: Vec<*mut c_void> =
+            args.iter().map(|arg| std::ptr::from_ref(&arg.0).cast_mut().cast()).collect();
         // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
         // caller's contract, checked by the suite that runs every operation on every shape class.
         unsafe {

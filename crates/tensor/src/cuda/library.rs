@@ -72,11 +72,6 @@ impl Library {
         }
     }
 
-    /// Whether there is one for each CUDA, numbered as CUDA is.
-    fn is_numbered_as_cuda(self) -> bool {
-        matches!(self, Library::Nvrtc | Library::CublasLt | Library::Cupti)
-    }
-
     /// File names that fit a driver of this CUDA, best first; then those that are too new for it.
     fn file_names(self, driver: Option<u32>) -> (Vec<String>, Vec<String>) {
         let name = |number: u32| format!("lib{}.so.{number}", self.stem());
@@ -120,17 +115,24 @@ pub struct MissingLibrary {
     pub install: String,
 }
 
+impl MissingLibrary {
+    /// What is wrong, without where it was looked for.
+    pub fn summary(&self) -> String {
+        match &self.refused[..] {
+            [] => format!("{} was not found", self.library),
+            refused => format!("{} cannot be used: {}", self.library, refused.join("; ")),
+        }
+    }
+}
+
 impl fmt::Display for MissingLibrary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MissingLibrary { library, looked_for, looked_in, refused, install } = self;
-        let (names, places) = (looked_for.join(" or "), looked_in.join(", "));
-        if refused.is_empty() {
-            write!(f, "{library} was not found: no {names} in {places}")?;
-        } else {
-            write!(f, "{library} cannot be used: {}", refused.join("; "))?;
+        f.write_str(&self.summary())?;
+        if self.refused.is_empty() {
+            write!(f, ": no {} in {}", self.looked_for.join(" or "), self.looked_in.join(", "))?;
         }
-        write!(f, ". To install it: {install}")?;
-        if *library != Library::Driver {
+        write!(f, ". To install it: {}", self.install)?;
+        if self.library != Library::Driver {
             write!(f, "; or name its folder in {OVERRIDE}")?;
         }
         Ok(())
@@ -145,7 +147,7 @@ pub enum Status {
     Found {
         /// The file, with links followed.
         path: PathBuf,
-        /// As the library itself says; NVML says nothing where there is no GPU.
+        /// As the library itself says; NVML and CUPTI say nothing where the driver does not work.
         version: Option<String>,
     },
     /// It is not there.
@@ -241,33 +243,32 @@ fn found(library: Library) -> &'static Result<Found, MissingLibrary> {
         [const { OnceLock::new() }; Library::ALL.len()];
     FOUND[library as usize].get_or_init(|| {
         let variable = |name: &str| std::env::var_os(name);
-        let driver =
-            if library.is_numbered_as_cuda() { driver_version().ok().map(|version| version.0) } else { None };
-        search(library, driver, &places::places(Path::new("/"), &variable))
+        let driver = if library == Library::Driver { None } else { driver_version().ok() };
+        search(library, driver.map(|version| version.0), &places::places(Path::new("/"), &variable))
     })
 }
 
 fn search(library: Library, driver: Option<u32>, places: &[Place]) -> Result<Found, MissingLibrary> {
     let (fitting, too_new) = library.file_names(driver);
     let mut refused = Vec::new();
-    for place in places {
-        let (folder, names) = match place {
-            Place::Chosen(folder) => (Some(folder), fitting.iter().chain(&too_new)),
-            Place::Folder(folder) => (Some(folder), fitting.iter().chain(&[])),
-            Place::Linker => (None, fitting.iter().chain(&[])),
-        };
+    // Folders the user chose may also hold what is too new, where they hold nothing that fits.
+    let chosen = || places.iter().filter(|place| matches!(place, Place::Chosen(_)));
+    let others = places.iter().filter(|place| !matches!(place, Place::Chosen(_)));
+    let tries = chosen().map(|place| (place, &fitting)).chain(chosen().map(|place| (place, &too_new)));
+    for (place, names) in tries.chain(others.map(|place| (place, &fitting))) {
         for name in names {
-            let file = match folder {
-                Some(folder) => folder.join(name),
-                None => PathBuf::from(name),
+            let file = match place {
+                Place::Chosen(folder) | Place::Folder(folder) => folder.join(name),
+                Place::Linker => PathBuf::from(name),
             };
-            if folder.is_some() && !file.is_file() {
+            let by_name = *place == Place::Linker;
+            if !by_name && !file.is_file() {
                 continue;
             }
             match load(library, &file) {
                 Ok(found) => return Ok(found),
                 // The linker not knowing a name is no finding.
-                Err(reason) if folder.is_none() && reason.starts_with(&format!("{name}: cannot open")) => {}
+                Err(reason) if by_name && reason.starts_with(&format!("{name}: cannot open")) => {}
                 Err(reason) => refused.push(format!("{}: {reason}", file.display())),
             }
         }
@@ -279,6 +280,7 @@ fn search(library: Library, driver: Option<u32>, places: &[Place]) -> Result<Fou
     }
     let looked_in = places.iter().map(|place| match place {
         Place::Linker => "the dynamic linker's path".to_owned(),
+        Place::Chosen(folder) if !folder.is_dir() => format!("{} (no such folder)", folder.display()),
         Place::Chosen(folder) | Place::Folder(folder) => folder.display().to_string(),
     });
     Err(MissingLibrary {
@@ -370,6 +372,8 @@ fn version(library: Library, opened: &Opened) -> Result<(u32, Option<String>), S
                 let mut number = 0;
                 match get(&mut number) {
                     0 => {}
+                    // CUPTI starts the driver for this, which may not want to: that is no fault of CUPTI's.
+                    _ if library == Library::Cupti => return Ok((0, None)),
                     code => return Err(failed(code)),
                 }
                 let number = u32::try_from(number).unwrap_or(0);
@@ -430,5 +434,60 @@ fn path_of(address: *mut c_void) -> Option<PathBuf> {
             return None;
         }
         Some(PathBuf::from(OsStr::from_bytes(CStr::from_ptr(info.file).to_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders with files of these names that are no libraries, so that all of them are tried.
+    fn refused(driver: Option<u32>, place: fn(PathBuf) -> Place, names: &[&str]) -> Vec<String> {
+        let root = tempfile::tempdir().unwrap();
+        let places: Vec<Place> = names
+            .iter()
+            .map(|name| {
+                let file = root.path().join(name);
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(&file, "no library").unwrap();
+                place(file.parent().unwrap().to_owned())
+            })
+            .collect();
+        let missing = search(Library::CublasLt, driver, &places).err().unwrap();
+        let prefix = format!("{}/", root.path().display());
+        missing.refused.iter().map(|reason| reason.strip_prefix(&prefix).unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_the_driver_serves_is_preferred() {
+        let names =
+            ["a/libcublasLt.so.13", "b/libcublasLt.so.12", "c/libcublasLt.so.11", "d/libcublas.so.12"];
+        let tried = |driver, place| -> Vec<String> {
+            let refused = refused(driver, place, &names);
+            refused.iter().map(|reason| reason.split([':', ' ']).next().unwrap().to_owned()).collect()
+        };
+        assert_eq!(tried(None, Place::Folder), names[..2]);
+        assert_eq!(tried(Some(13), Place::Folder), names[..2]);
+        // The user's own folders: what fits first, then what does not.
+        assert_eq!(tried(Some(12), Place::Chosen), [names[1], names[0]]);
+        let others = refused(Some(12), Place::Folder, &names);
+        assert_eq!(others[0], "a/libcublasLt.so.13 needs a newer driver, this one serves CUDA 12");
+        assert!(others[1].starts_with("b/libcublasLt.so.12: "), "{others:?}");
+        assert_eq!(others.len(), 2);
+    }
+
+    #[test]
+    fn a_missing_library_says_where_it_was_looked_for_and_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let places = [Place::Chosen(folder.path().join("gone")), Place::Folder(folder.path().to_owned())];
+        let missing = search(Library::CublasLt, Some(12), &places).err().unwrap().to_string();
+        let folder = folder.path().display();
+        assert_eq!(
+            missing,
+            format!(
+                "cuBLASLt was not found: no libcublasLt.so.12 in {folder}/gone (no such folder), {folder}. \
+                 To install it: pip install nvidia-cublas-cu12; or name its folder in MYXTTS_CUDA_PATH"
+            )
+        );
     }
 }

@@ -11,5 +11,6 @@ pub mod launch;
 pub mod library;
 pub mod memory;
 pub mod nccl;
+pub mod shared_library;
 
 pub use context::Cuda;

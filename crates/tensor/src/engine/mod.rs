@@ -14,7 +14,7 @@ pub use ring::Ticket;
 use crate::collective::Collective;
 use crate::cuda::Cuda;
 use crate::cuda::context::CudaOptions;
-use crate::cuda::nccl::Nccl;
+use crate::cuda::nccl::Communicator;
 use crate::device::Device;
 use crate::error::Error;
 use crate::memory::MemoryNeed;
@@ -81,7 +81,7 @@ pub struct Engine {
     inputs: usize,
     rings: Rings,
     collective: Option<Arc<dyn Collective>>,
-    nccl: Option<Nccl>,
+    nccl: Option<Communicator>,
 }
 
 impl Engine {
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// Joins replicas on CUDA.
-    pub fn join_nccl(&mut self, nccl: Nccl) {
+    pub fn join_nccl(&mut self, nccl: Communicator) {
         self.nccl = Some(nccl);
     }
 

@@ -9,8 +9,22 @@ macro_rules! sources {
 }
 
 /// Name and text of every kernel file.
-pub const SOURCES: &[(&str, &str)] =
-    sources!["activation", "addends", "cast", "column_sum", "columns", "dot", "norm"];
+pub const SOURCES: &[(&str, &str)] = sources![
+    "activation",
+    "adamw",
+    "addends",
+    "attention",
+    "cast",
+    "column_sum",
+    "columns",
+    "conv1d",
+    "conv1d_single",
+    "conv1d_weight",
+    "cross_entropy",
+    "dot",
+    "embedding",
+    "norm",
+];
 
 /// What every kernel file starts with.
 pub const fn prelude() -> &'static str {

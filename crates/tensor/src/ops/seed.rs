@@ -1,8 +1,10 @@
-//! Where gradients start: the weight the host gives the loss.
+//! Where gradients start: the weight the host gives the loss. A loss that is not finite makes every gradient not a
+//! number, so that one check of the gradients' norm sees it, on every replica.
 
+use crate::args;
+use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
-use crate::ops::fill;
 use crate::shape::DType;
 use crate::step::control;
 use crate::tape::{Flat, Spec, Tape, Value};
@@ -16,13 +18,14 @@ impl Op for Seed {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let weight = io.f32(0)[control::WEIGHT];
-        io.take(0)[0] = weight;
+        let seed = io.f32(0)[control::WEIGHT] + 0.0 * io.f32(1)[0];
+        io.take(0)[0] = seed;
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        fill::copy_bytes(io, io.output(0), io.input(0) + 4 * control::WEIGHT as u64, 4)
+        let weight = io.input(0) + 4 * control::WEIGHT as u64;
+        io.launch("seed", Launch::line(1, 1), &args![io.output(0), weight, io.input(1)])
     }
 }
 
@@ -30,5 +33,5 @@ impl Op for Seed {
 pub(crate) fn seed(tape: &mut Tape, loss: Value) -> Value {
     assert_eq!(tape.info(loss).dtype, DType::F32, "a loss is one f32");
     let control = tape.flat(Flat::Control);
-    tape.push_one(Seed, &[control], Spec::constant([1], DType::F32))
+    tape.push_one(Seed, &[control, loss], Spec::constant([1], DType::F32))
 }

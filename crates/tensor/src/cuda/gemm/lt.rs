@@ -7,6 +7,7 @@ use cudarc::cublaslt::sys;
 use libloading::Library;
 
 use super::GemmError;
+use crate::cuda::shared_library::{self, symbol};
 
 type Handle = *mut c_void;
 type Status = i32;
@@ -140,20 +141,21 @@ impl Lt {
         } else {
             &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]
         };
-        let mut reasons = Vec::new();
-        for name in names {
-            // SAFETY: the library's initialisers are NVIDIA's.
-            match unsafe { Library::new(*name) } {
-                Ok(library) => return Lt::from_library(library),
-                Err(error) => reasons.push(error.to_string()),
-            }
-        }
-        Err(GemmError::Library(format!("not found: {}", reasons.join("; "))))
+        let library = shared_library::first_of(names).map_err(GemmError::Library)?;
+        Lt::from_library(library)
     }
 
     /// Binds the calls of a library found elsewhere.
     pub fn from_library(library: Library) -> Result<Lt, GemmError> {
         // SAFETY: the signatures are those of cublasLt.h, the same from 12.0 to 13.x.
+        let bound = unsafe { Lt::bind(library) };
+        bound.map_err(GemmError::Library)
+    }
+
+    /// # Safety
+    /// The library is cuBLASLt.
+    unsafe fn bind(library: Library) -> Result<Lt, String> {
+        // SAFETY: the caller's.
         unsafe {
             Ok(Lt {
                 create: symbol(&library, "cublasLtCreate")?,
@@ -323,13 +325,4 @@ impl Lt {
         };
         passed("cublasLtMatmul", status)
     }
-}
-
-/// # Safety
-/// `T` is the function pointer type of the named symbol.
-unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T, GemmError> {
-    // SAFETY: the caller's.
-    unsafe { library.get::<T>(name) }
-        .map(|symbol| *symbol)
-        .map_err(|error| GemmError::Library(format!("{name}: {error}")))
 }

@@ -135,10 +135,8 @@ impl Plan {
         Ok(())
     }
 
-    /// The library's algorithms, its favourite first.
-    pub fn algorithms(&self, operands: &Operands, most: usize) -> Result<Vec<Heuristic>, GemmError> {
+    fn preference(&self) -> Result<Owned, GemmError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as P;
-        self.point(operands)?;
         let alignment = &self.key.alignment;
         let preference = self.handle.lt.preference()?;
         let bytes = self.handle.workspace_bytes as u64;
@@ -153,6 +151,13 @@ impl Plan {
         ] {
             preference.set(attribute as u32, u32::from(bytes))?;
         }
+        Ok(preference)
+    }
+
+    /// The library's algorithms, its favourite first.
+    pub fn algorithms(&self, operands: &Operands, most: usize) -> Result<Vec<Heuristic>, GemmError> {
+        self.point(operands)?;
+        let preference = self.preference()?;
         // SAFETY: every handle is owned by this plan and live.
         let mut found = unsafe {
             self.handle.lt.heuristics(self.handle.raw, &self.desc, self.layouts(), &preference, most)?
@@ -193,6 +198,55 @@ impl Plan {
                 (self.handle.workspace, self.handle.workspace_bytes),
                 stream,
             )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Matrix;
+    use super::*;
+
+    /// The library checks the size of every attribute when it is set, and needs no GPU for that.
+    #[test]
+    fn the_library_takes_every_descriptor() {
+        let Ok(lt) = Lt::find() else {
+            println!("skipped: no cuBLASLt");
+            return;
+        };
+        println!("cuBLASLt {}", lt.version());
+        let lt = Arc::new(lt);
+        let handle = Handle { lt, raw: std::ptr::null_mut(), workspace: 0, workspace_bytes: 0 };
+        let handle = Arc::new(handle);
+        for epilogue in [
+            Epilogue::None,
+            Epilogue::Bias,
+            Epilogue::GeluBias,
+            Epilogue::GeluAux,
+            Epilogue::GeluAuxBias,
+            Epilogue::DGelu,
+            Epilogue::DGeluBiasGrad,
+            Epilogue::BiasGradA,
+            Epilogue::BiasGradB,
+        ] {
+            for (input, output) in
+                [(Element::Bf16, Element::Bf16), (Element::Bf16, Element::F32), (Element::F32, Element::F32)]
+            {
+                let gemm = Gemm {
+                    batch: 2,
+                    a: Matrix::packed(24).every(8 * 24),
+                    b: Matrix::packed(24).transpose(),
+                    c_batch_stride: 8 * 16,
+                    output,
+                    tf32: true,
+                    epilogue,
+                    ..Gemm::packed(8, 16, 24, input)
+                };
+                let operands = Operands::new(256, 512, 1024).bias(2048).aux(4096);
+                let plan = Plan::new(&handle, &Key::of(&gemm, &operands)).unwrap();
+                plan.point(&operands).unwrap();
+                plan.preference().unwrap();
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Place {
     Folder(PathBuf),
 }
 
-/// All places in the order they are tried; folders that do not exist are left out.
+/// All places in the order they are tried; folders that do not exist are left out, but for those the user named.
 ///
 /// `root` is `/`, and `variable` the environment, except in tests.
 pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
@@ -33,6 +33,11 @@ pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -
     let chosen = variable(OVERRIDE).unwrap_or_default();
     for folder in std::env::split_paths(&chosen).filter(|folder| !folder.as_os_str().is_empty()) {
         let folder = std::path::absolute(&folder).unwrap_or(folder);
+        if !folder.is_dir() {
+            // Nothing lies there, but the user thinks so, and must be told.
+            places.push(Place::Chosen(folder));
+            continue;
+        }
         places.extend(inside(&folder).into_iter().filter(|f| seen.insert(f.clone())).map(Place::Chosen));
     }
     places.push(Place::Linker);
@@ -68,6 +73,10 @@ pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -
         // A virtual environment's python3 is a link: both the folder it stands in and the one it leads to are prefixes.
         let python = folder.join("python3");
         prefixes.extend(python.is_file().then(|| folder.parent().map(Path::to_owned)).flatten());
+        // pyenv's python3 is a script that chooses among its versions: all of them count.
+        if folder.ends_with("shims") {
+            prefixes.extend(listed(&folder.with_file_name("versions"), ""));
+        }
         let real = python.canonicalize().ok();
         prefixes.extend(real.and_then(|file| Some(file.parent()?.parent()?.to_owned())));
     }
@@ -130,6 +139,8 @@ mod tests {
             "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
             "conda/lib",
             "py/bin",
+            "pyenv/shims",
+            "pyenv/versions/3.11.7/lib/python3.11/site-packages",
             "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
         ] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
@@ -142,7 +153,10 @@ mod tests {
                 "VIRTUAL_ENV" => "venv",
                 "CONDA_PREFIX" => "conda",
                 "HOME" => "home",
-                "PATH" => "py/bin",
+                "PATH" => {
+                    let folders = ["py/bin", "pyenv/shims"].map(|folder| root.join(folder));
+                    return std::env::join_paths(folders).ok();
+                }
                 _ => return None,
             };
             Some(root.join(folder).into_os_string())
@@ -173,14 +187,16 @@ mod tests {
                 "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
                 "py/lib/python3.13/site-packages",
                 "py/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib",
+                "pyenv/versions/3.11.7/lib/python3.11/site-packages",
             ]
         );
     }
 
     #[test]
-    fn a_chosen_folder_that_is_not_there_is_no_place() {
+    fn a_chosen_folder_that_is_not_there_is_still_named() {
         let root = tempfile::tempdir().unwrap();
-        let variable = |name: &str| (name == OVERRIDE).then(|| root.path().join("gone").into_os_string());
-        assert_eq!(places(root.path(), &variable), [Place::Linker]);
+        let gone = root.path().join("gone");
+        let variable = |name: &str| (name == OVERRIDE).then(|| gone.clone().into_os_string());
+        assert_eq!(places(root.path(), &variable), [Place::Chosen(gone.clone()), Place::Linker]);
     }
 }

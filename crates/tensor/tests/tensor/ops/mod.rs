@@ -7,6 +7,8 @@ mod conv1d;
 mod conv2d;
 mod conv_transpose1d;
 mod convolution;
+mod cross_entropy;
+mod embedding;
 mod linear;
 mod norm;
 
@@ -16,6 +18,8 @@ pub fn cases() -> Vec<Case> {
         conv1d::cases(),
         conv2d::cases(),
         conv_transpose1d::cases(),
+        cross_entropy::cases(),
+        embedding::cases(),
         linear::cases(),
         norm::cases(),
     ]

@@ -1,0 +1,283 @@
+//! One training step of a GPT, again and again: how long it takes, how busy the device is, how much memory it needs.
+//! The same network and sizes as the PyTorch peers under `bench/engine/`.
+
+mod network;
+
+use myxtts_tensor::cuda::context::CudaOptions;
+use myxtts_tensor::cuda::cupti::{KernelTimes, busy, by_name};
+use myxtts_tensor::engine::OpTime;
+use myxtts_tensor::random::Stream;
+use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Program, Recompute, Training};
+use network::{Build, Gpt, Sizes, Step};
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const USAGE: &str = "\
+usage: gpt_step [options]
+  --layers 30 --width 1024 --heads 16 --vocabulary 7000 --batch 16 --time 512   the network and its batch
+  --device cuda|cuda:N|cpu     where (the first GPU if there is one)
+  --precision bf16|f32         activations (bf16 on CUDA)
+  --tf32                       round f32 products to TF32
+  --steps 60 --warm 10         timed steps, and steps before them
+  --eager                      kernel by kernel instead of recorded
+  --recompute                  compute norms and activations again in the backward pass
+  --checkpoint                 compute whole blocks again
+  --busy                       kernel time over wall time, by CUPTI
+  --profile                    time by operation
+  --json                       one line of JSON";
+
+struct Options {
+    sizes: Sizes,
+    device: Device,
+    precision: Option<Precision>,
+    tf32: bool,
+    steps: usize,
+    warm: usize,
+    mode: Mode,
+    build: Build,
+    busy: bool,
+    profile: bool,
+    json: bool,
+}
+
+fn options() -> Result<Options, Box<dyn Error>> {
+    let sizes = Sizes { layers: 30, width: 1024, heads: 16, vocabulary: 7000, batch: 16, time: 512 };
+    let first = if myxtts_tensor::cuda::Cuda::open(0, &CudaOptions::default()).is_ok() {
+        Device::Cuda(0)
+    } else {
+        Device::Cpu
+    };
+    let mut o = Options {
+        sizes,
+        device: first,
+        precision: None,
+        tf32: false,
+        steps: 60,
+        warm: 10,
+        mode: Mode::Captured,
+        build: Build::default(),
+        busy: false,
+        profile: false,
+        json: false,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
+        match word.as_str() {
+            "--layers" => o.sizes.layers = value()?.parse()?,
+            "--width" => o.sizes.width = value()?.parse()?,
+            "--heads" => o.sizes.heads = value()?.parse()?,
+            "--vocabulary" => o.sizes.vocabulary = value()?.parse()?,
+            "--batch" => o.sizes.batch = value()?.parse()?,
+            "--time" => o.sizes.time = value()?.parse()?,
+            "--device" => o.device = value()?.parse()?,
+            "--precision" => {
+                o.precision = Some(match value()?.as_str() {
+                    "bf16" => Precision::Bf16,
+                    "f32" => Precision::F32,
+                    other => return Err(format!("no precision {other}\n{USAGE}").into()),
+                });
+            }
+            "--tf32" => o.tf32 = true,
+            "--steps" => o.steps = value()?.parse()?,
+            "--warm" => o.warm = value()?.parse()?,
+            "--eager" => o.mode = Mode::Eager,
+            "--recompute" => o.build.recompute = Recompute::Cheap,
+            "--checkpoint" => o.build.checkpoint = true,
+            "--busy" => o.busy = true,
+            "--profile" => o.profile = true,
+            "--json" => o.json = true,
+            _ => return Err(format!("{word}?\n{USAGE}").into()),
+        }
+    }
+    Ok(o)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let o = options()?;
+    let precision = o.precision.unwrap_or(match o.device {
+        Device::Cpu => Precision::F32,
+        Device::Cuda(_) => Precision::Bf16,
+    });
+    let started = Instant::now();
+    let gpt = Gpt::new(o.sizes);
+    let settings = EngineOptions {
+        training: Training::Adam,
+        mode: o.mode,
+        seed: 1,
+        cuda: CudaOptions { tf32: o.tf32, ..CudaOptions::default() },
+    };
+    let free = |engine: &Engine| engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, _)| free);
+    let mut engine = Engine::new(o.device, Arc::clone(&gpt.layout), precision, settings)?;
+    let ready = started.elapsed();
+    let (tape, step) = gpt.step(precision, o.build);
+    let mut program = engine.load(tape)?;
+    feed(&engine, &program, step, o.sizes)?;
+    let control = Control { rate: 1e-4, ..Control::default() };
+    let first = engine.run(&mut program, &control)?;
+    for _ in 0..o.warm {
+        engine.run(&mut program, &control)?;
+    }
+    let used = engine
+        .cuda()
+        .and_then(|c| c.memory().ok())
+        .map_or(0, |(_, total)| total)
+        .saturating_sub(free(&engine));
+    let times = timed(&mut engine, &mut program, &control, o.steps)?;
+    let last = engine.run(&mut program, &control)?;
+    let share = if o.busy { Some(busy_share(&mut engine, &mut program, &control)?) } else { None };
+    let need = engine.memory();
+    let samples = o.sizes.batch as f64 / times.median;
+    if o.json {
+        println!(
+            "{{\"layers\":{},\"width\":{},\"batch\":{},\"time\":{},\"device\":\"{}\",\"precision\":\"{precision:?}\",\
+             \"median_ms\":{:.4},\"p99_ms\":{:.4},\"variation\":{:.5},\"host_ms\":{:.4},\"samples_per_second\":{samples:.2},\
+             \"planned_bytes\":{},\"used_bytes\":{used},\"busy\":{},\"kernels\":{},\"start_seconds\":{:.3},\
+             \"first_loss\":{},\"last_loss\":{}}}",
+            o.sizes.layers,
+            o.sizes.width,
+            o.sizes.batch,
+            o.sizes.time,
+            o.device,
+            times.median * 1e3,
+            times.p99 * 1e3,
+            times.variation,
+            times.host * 1e3,
+            need.total(),
+            share.map_or("null".into(), |s| format!("{s:.5}")),
+            program.recorded().map_or("null".into(), |n| n.to_string()),
+            ready.as_secs_f64(),
+            first.loss,
+            last.loss,
+        );
+    } else {
+        println!("{:?} on {}, {precision:?}, {:?}", o.sizes, o.device, o.mode);
+        println!("{} parameters; memory as planned:\n{need}", gpt.layout.trained_count());
+        println!(
+            "  used on the device {:.1} MiB; ready after {:.2} s",
+            used as f64 / 1048576.0,
+            ready.as_secs_f64()
+        );
+        println!(
+            "median {:.3} ms, p99 {:.3} ms, variation {:.2} %, host {:.3} ms a step, {samples:.1} samples/s, {:.0} tokens/s",
+            times.median * 1e3,
+            times.p99 * 1e3,
+            times.variation * 100.0,
+            times.host * 1e3,
+            samples * o.sizes.time as f64
+        );
+        if let Some(share) = share {
+            println!("kernels run {:.2} % of the time", share * 100.0);
+        }
+        if let Some(kernels) = program.recorded() {
+            println!("{kernels} kernels and copies in the recorded step");
+        }
+        println!("loss {:.4} -> {:.4}", first.loss, last.loss);
+    }
+    if o.profile {
+        profile(engine.profile(&mut program, &control)?);
+    }
+    Ok(())
+}
+
+fn feed(engine: &Engine, program: &Program, step: Step, sizes: Sizes) -> Result<(), Box<dyn Error>> {
+    let mut random = Stream::new(7);
+    let n = sizes.batch * sizes.time;
+    let ids: Vec<i32> = (0..n).map(|_| random.below(sizes.vocabulary) as i32).collect();
+    let targets: Vec<i32> = (0..n).map(|_| random.below(sizes.vocabulary) as i32).collect();
+    engine.write_i32(program, step.ids, &ids)?;
+    engine.write_i32(program, step.targets, &targets)?;
+    Ok(())
+}
+
+struct Times {
+    median: f64,
+    p99: f64,
+    variation: f64,
+    host: f64,
+}
+
+/// Steps with a few in flight, as training runs them: a step's time is from the end of the one before to its own.
+fn timed(
+    engine: &mut Engine,
+    program: &mut Program,
+    control: &Control,
+    steps: usize,
+) -> Result<Times, Box<dyn Error>> {
+    let mut flying = VecDeque::new();
+    let mut host = Duration::ZERO;
+    let mut ends = Vec::with_capacity(steps);
+    for _ in 0..steps + 1 {
+        let start = Instant::now();
+        flying.push_back(engine.submit(program, control)?);
+        host += start.elapsed();
+        if flying.len() > 3
+            && let Some(ticket) = flying.pop_front()
+        {
+            engine.wait(ticket)?;
+            ends.push(Instant::now());
+        }
+    }
+    for ticket in flying {
+        engine.wait(ticket)?;
+        ends.push(Instant::now());
+    }
+    let mut times: Vec<f64> = ends.windows(2).map(|w| (w[1] - w[0]).as_secs_f64()).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len() as f64;
+    times.sort_by(f64::total_cmp);
+    Ok(Times {
+        median: times[times.len() / 2],
+        p99: times[(times.len() * 99 / 100).min(times.len() - 1)],
+        variation: variance.sqrt() / mean,
+        host: host.as_secs_f64() / (steps + 1) as f64,
+    })
+}
+
+fn busy_share(engine: &mut Engine, program: &mut Program, control: &Control) -> Result<f64, Box<dyn Error>> {
+    engine.synchronize()?;
+    let times = KernelTimes::start()?;
+    let mut flying = VecDeque::new();
+    for _ in 0..20 {
+        flying.push_back(engine.submit(program, control)?);
+        if flying.len() > 3
+            && let Some(ticket) = flying.pop_front()
+        {
+            engine.wait(ticket)?;
+        }
+    }
+    engine.synchronize()?;
+    let recorded = times.stop()?;
+    let kernels = recorded.records;
+    let from = kernels.iter().map(|r| r.start_ns).min().unwrap_or(0);
+    let to = kernels.iter().map(|r| r.end_ns).max().unwrap_or(1);
+    if std::env::var_os("GPT_STEP_KERNELS").is_some() {
+        for line in by_name(&kernels).iter().take(40) {
+            println!("{line:?}");
+        }
+    }
+    Ok(busy(&kernels, from, to))
+}
+
+fn profile(times: Vec<OpTime>) {
+    let mut sums: BTreeMap<(&str, String), (Duration, usize)> = BTreeMap::new();
+    for time in &times {
+        let entry = sums.entry((time.op, time.shape.clone())).or_default();
+        entry.0 += time.time;
+        entry.1 += 1;
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
+    let total: Duration = times.iter().map(|t| t.time).sum();
+    println!("{:<20} {:<24} {:>5} {:>10} {:>9}", "operation", "result", "times", "ms in all", "us each");
+    for ((op, shape), (time, count)) in rows {
+        println!(
+            "{op:<20} {shape:<24} {count:>5} {:>10.3} {:>9.1}",
+            time.as_secs_f64() * 1e3,
+            time.as_secs_f64() * 1e6 / count as f64
+        );
+    }
+    println!("{:.3} ms in all", total.as_secs_f64() * 1e3);
+}

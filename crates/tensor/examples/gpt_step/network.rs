@@ -1,0 +1,166 @@
+//! A GPT as the benchmark's peers have it: embeddings, pre-norm blocks with GELU, a head with a bias, cross-entropy.
+
+use myxtts_tensor::ops::activation::Function;
+use myxtts_tensor::ops::adamw::AdamW;
+use myxtts_tensor::ops::attention::{Mask, Order};
+use myxtts_tensor::{
+    Backward, DType, GroupId, Init, Layout, LayoutBuilder, ParameterId, Precision, Recompute, Role, Tape,
+    Value,
+};
+use std::sync::Arc;
+
+/// Its sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub layers: usize,
+    pub width: usize,
+    pub heads: usize,
+    pub vocabulary: usize,
+    pub batch: usize,
+    pub time: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Affine {
+    weight: ParameterId,
+    bias: ParameterId,
+}
+
+struct Block {
+    norm1: Affine,
+    qkv: Affine,
+    out: Affine,
+    norm2: Affine,
+    up: Affine,
+    down: Affine,
+}
+
+/// Its parameters.
+pub struct Gpt {
+    pub sizes: Sizes,
+    pub layout: Arc<Layout>,
+    tokens: ParameterId,
+    positions: ParameterId,
+    blocks: Vec<Block>,
+    norm: Affine,
+    head: Affine,
+}
+
+/// What a step is fed and what it makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub ids: Value,
+    pub targets: Value,
+    pub loss: Value,
+}
+
+/// How a step is built.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Build {
+    pub recompute: Recompute,
+    /// Blocks are computed again in the backward pass.
+    pub checkpoint: bool,
+    /// Gradients are summed over replicas, in buckets of this many bytes.
+    pub reduce: Option<usize>,
+    /// Add to the gradients of the step before.
+    pub accumulate: bool,
+    /// End without an update.
+    pub no_update: bool,
+    pub adam: AdamW,
+}
+
+impl Gpt {
+    pub fn new(sizes: Sizes) -> Gpt {
+        let mut builder = LayoutBuilder::new();
+        let groups = [builder.group("weights", 0.01, 1.0), builder.group("norms and biases", 0.0, 1.0)];
+        let d = sizes.width;
+        fn matrix(b: &mut LayoutBuilder, name: &str, shape: [usize; 2], group: GroupId) -> ParameterId {
+            b.add(name, shape, Role::Trained(group), Init::Normal(0.02))
+        }
+        let linear = |b: &mut LayoutBuilder, name: &str, out: usize, from: usize| Affine {
+            weight: matrix(b, &format!("{name}.weight"), [out, from], groups[0]),
+            bias: b.add(&format!("{name}.bias"), [out], Role::Trained(groups[1]), Init::Zeros),
+        };
+        let norm = |b: &mut LayoutBuilder, name: &str| Affine {
+            weight: b.add(&format!("{name}.weight"), [d], Role::Trained(groups[1]), Init::Constant(1.0)),
+            bias: b.add(&format!("{name}.bias"), [d], Role::Trained(groups[1]), Init::Zeros),
+        };
+        let b = &mut builder;
+        let tokens = matrix(b, "tokens", [sizes.vocabulary, d], groups[0]);
+        let positions = matrix(b, "positions", [sizes.time, d], groups[0]);
+        let blocks = (0..sizes.layers)
+            .map(|i| Block {
+                norm1: norm(b, &format!("block.{i}.norm1")),
+                qkv: linear(b, &format!("block.{i}.qkv"), 3 * d, d),
+                out: linear(b, &format!("block.{i}.out"), d, d),
+                norm2: norm(b, &format!("block.{i}.norm2")),
+                up: linear(b, &format!("block.{i}.up"), 4 * d, d),
+                down: linear(b, &format!("block.{i}.down"), d, 4 * d),
+            })
+            .collect();
+        let (norm, head) = (norm(b, "norm"), linear(b, "head", sizes.vocabulary, d));
+        Gpt { sizes, layout: Arc::new(builder.finish()), tokens, positions, blocks, norm, head }
+    }
+
+    /// A training step on a fresh tape.
+    pub fn step(&self, precision: Precision, build: Build) -> (Tape, Step) {
+        let Sizes { batch, time, .. } = self.sizes;
+        let mut tape = Tape::new(Arc::clone(&self.layout), precision);
+        let ids = tape.input([batch, time], DType::I32);
+        let targets = tape.input([batch, time], DType::I32);
+        let loss = self.loss(&mut tape, ids, targets, build.checkpoint);
+        tape.backward(loss, Backward { recompute: build.recompute, accumulate: build.accumulate });
+        if let Some(bytes) = build.reduce {
+            tape.reduce_gradients(bytes);
+        }
+        if build.no_update {
+            tape.tell(loss)
+        } else {
+            tape.update(loss, build.adam)
+        }
+        (tape, Step { ids, targets, loss })
+    }
+
+    fn loss(&self, tape: &mut Tape, ids: Value, targets: Value, checkpoint: bool) -> Value {
+        let table = tape.parameter(self.tokens);
+        let x = tape.embedding(table, ids);
+        let positions = tape.parameter(self.positions);
+        let mut x = tape.add_positions(x, positions);
+        for (i, block) in self.blocks.iter().enumerate() {
+            x = tape.scope(&format!("block.{i}"), |tape| match checkpoint {
+                true => tape.checkpoint(|tape| self.block(tape, block, x)),
+                false => self.block(tape, block, x),
+            });
+        }
+        let x = norm(tape, self.norm, x);
+        let logits = linear(tape, self.head, x);
+        tape.cross_entropy(logits, targets, 0.0).loss
+    }
+
+    fn block(&self, tape: &mut Tape, block: &Block, x: Value) -> Value {
+        let y = norm(tape, block.norm1, x);
+        let qkv = linear(tape, block.qkv, y);
+        let mask = Mask { causal: true, ..Mask::default() };
+        let y = tape.self_attention(qkv, self.sizes.heads, Order::Parts, mask);
+        let x = linear_add(tape, block.out, y, x);
+        let y = norm(tape, block.norm2, x);
+        let up = linear(tape, block.up, y);
+        let y = tape.activation(up, Function::GeluTanh);
+        linear_add(tape, block.down, y, x)
+    }
+}
+
+fn norm(tape: &mut Tape, affine: Affine, x: Value) -> Value {
+    let (weight, bias) = (tape.master(affine.weight), tape.master(affine.bias));
+    tape.layer_norm(x, weight, bias, 1e-5)
+}
+
+fn linear(tape: &mut Tape, affine: Affine, x: Value) -> Value {
+    let (weight, bias) = (tape.parameter(affine.weight), tape.parameter(affine.bias));
+    tape.linear(x, weight, Some(bias))
+}
+
+fn linear_add(tape: &mut Tape, affine: Affine, x: Value, residual: Value) -> Value {
+    let (weight, bias) = (tape.parameter(affine.weight), tape.parameter(affine.bias));
+    tape.linear_add(x, weight, Some(bias), Some(residual))
+}

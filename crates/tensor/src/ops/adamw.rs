@@ -1,0 +1,295 @@
+//! The end of a step: the norm of all gradients, the check that it is finite, AdamW with the moving average, and new
+//! state put in place. Each is one pass over flat buffers, and a bad step changes nothing.
+
+use crate::args;
+use crate::cuda::launch::{Arg, Launch};
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op};
+use crate::parameters::{CHUNK, Group};
+use crate::shape::DType;
+use crate::step::{control, counter, report};
+use crate::tape::{Flat, Spec, Tape, Value};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// AdamW's constants. Weight decay and the learning rate's factor come from each parameter's group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamW {
+    /// How much of the first moment is kept.
+    pub beta1: f32,
+    /// How much of the second moment is kept.
+    pub beta2: f32,
+    /// Added to the deviation.
+    pub epsilon: f32,
+    /// Whether a moving average of the weights is kept.
+    pub average: bool,
+}
+
+impl Default for AdamW {
+    fn default() -> AdamW {
+        AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, average: false }
+    }
+}
+
+/// Partial sums of the norm: a fixed number, so that the order of addition does not depend on the device.
+const PARTS: usize = 1056;
+
+/// Groups a kernel takes by value.
+const GROUPS: usize = 8;
+
+/// Inputs: gradients, loss, control. Results: report, counters, work space.
+#[derive(Debug)]
+struct Guard(AdamW);
+
+impl Op for Guard {
+    fn name(&self) -> &'static str {
+        "guard"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (gradients, loss, said) = (io.f32(0), io.f32(1)[0], io.f32(2));
+        let (out, counters) = (io.take(0), io.take(1));
+        let parts: Vec<f64> = gradients
+            .par_chunks(64 * CHUNK)
+            .map(|piece| piece.iter().map(|&g| f64::from(g) * f64::from(g)).sum())
+            .collect();
+        let norm = parts.iter().sum::<f64>().sqrt() as f32;
+        let good = norm.is_finite() && loss.is_finite();
+        if good {
+            counters[counter::STEPS] += 1.0;
+        }
+        let steps = counters[counter::STEPS];
+        let clip = said[control::CLIP];
+        out[report::LOSS] = loss;
+        out[report::NORM] = norm;
+        out[report::GOOD] = f32::from(good);
+        out[report::STEPS] = steps;
+        out[report::SCALE] = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
+        out[report::CORRECTIONS] = 1.0 - self.0.beta1.powf(steps);
+        out[report::CORRECTIONS + 1] = (1.0 - self.0.beta2.powf(steps)).sqrt();
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.shape(0).len();
+        let space = io.output(2);
+        io.launch("guard_squares", Launch::line(PARTS, 256), &args![space, io.input(0), n as i64])?;
+        let args = args![
+            io.output(0),
+            io.output(1),
+            space,
+            PARTS,
+            io.input(1),
+            io.input(2),
+            self.0.beta1,
+            self.0.beta2
+        ];
+        io.launch("guard_finish", Launch::line(1, 32), &args)
+    }
+}
+
+/// Inputs: gradients, report, control, groups. Results: master, work (in bf16), moments, average if there is one.
+#[derive(Debug)]
+struct Update {
+    adam: AdamW,
+    groups: Vec<Group>,
+    rounded: bool,
+}
+
+impl Op for Update {
+    fn name(&self) -> &'static str {
+        "adamw"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (gradients, said, told) = (io.f32(0), io.f32(1), io.f32(2));
+        if said[report::GOOD] != 1.0 {
+            return Ok(());
+        }
+        let group = io.i32(3);
+        let n = gradients.len();
+        let (master, m, v) = (&mut io.take(0)[..n], io.take(1), io.take(2));
+        let (scale, c1, c2) = (said[report::SCALE], said[report::CORRECTIONS], said[report::CORRECTIONS + 1]);
+        let (rate, AdamW { beta1, beta2, epsilon, .. }) = (told[control::RATE], self.adam);
+        let all = master.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK));
+        all.zip(gradients.par_chunks(CHUNK)).zip(group).with_min_len(16).for_each(
+            |((((p, m), v), g), &group)| {
+                let Group { weight_decay, rate: factor, .. } = self.groups[group as usize];
+                let rate = rate * factor;
+                let (keep, step) = (1.0 - rate * weight_decay, rate / c1);
+                crate::cpu::vector::wide(
+                    #[inline(always)]
+                    || {
+                        for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                            let g = g * scale;
+                            *m = beta1 * *m + (1.0 - beta1) * g;
+                            *v = beta2 * *v + (1.0 - beta2) * g * g;
+                            *p = *p * keep - step * *m / (v.sqrt() / c2 + epsilon);
+                        }
+                    },
+                );
+            },
+        );
+        if self.adam.average {
+            let kept = told[control::AVERAGE];
+            let average = io.take(3);
+            average.par_chunks_mut(CHUNK).zip(master.par_chunks(CHUNK)).for_each(|(a, p)| {
+                a.iter_mut().zip(p).for_each(|(a, p)| *a = kept * *a + (1.0 - kept) * p);
+            });
+        }
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.shape(0).len();
+        let (work, at) = if self.rounded { (io.output(1), 2) } else { (0, 1) };
+        let average = if self.adam.average { io.output(at + 2) } else { 0 };
+        let mut table = [0f32; 2 * GROUPS];
+        for (i, group) in self.groups.iter().enumerate() {
+            (table[i], table[GROUPS + i]) = (group.weight_decay, group.rate);
+        }
+        let words: Vec<u64> =
+            table.chunks(2).map(|w| u64::from(w[0].to_bits()) | u64::from(w[1].to_bits()) << 32).collect();
+        let args = args![
+            io.output(0),
+            work,
+            io.output(at),
+            io.output(at + 1),
+            average,
+            io.input(0),
+            io.input(1),
+            io.input(2),
+            io.input(3),
+            Arg::words(&words),
+            self.adam.beta1,
+            self.adam.beta2,
+            self.adam.epsilon
+        ];
+        io.launch("adamw", Launch::line(n / CHUNK, 256), &args)
+    }
+}
+
+/// Inputs: report, the new value. Results: the master of a state parameter, and its working copy in bf16.
+#[derive(Debug)]
+struct Commit;
+
+impl Op for Commit {
+    fn name(&self) -> &'static str {
+        "commit"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        if io.f32(0)[report::GOOD] == 1.0 {
+            let new = io.f32(1);
+            io.take(0).copy_from_slice(new);
+        }
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.shape(1).len();
+        let work = if io.outputs() > 1 { io.output(1) } else { 0 };
+        let name = format!("commit_{}", io.dtype(1).suffix());
+        io.launch(&name, Launch::each(n), &args![io.output(0), work, io.input(1), io.input(0), n as i64])
+    }
+}
+
+/// Inputs: a scalar. Result: the report, in one of whose places it goes.
+#[derive(Debug)]
+struct Note(usize);
+
+impl Op for Note {
+    fn name(&self) -> &'static str {
+        "note"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let value = io.f32(0)[0];
+        io.take(0)[self.0] = value;
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        super::fill::copy_bytes(io, io.output(0) + 4 * self.0 as u64, io.input(0), 4)
+    }
+}
+
+/// Inputs: loss. Results: report: the loss and whether it is finite, for steps that end without an update.
+#[derive(Debug)]
+struct Tell;
+
+impl Op for Tell {
+    fn name(&self) -> &'static str {
+        "tell"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let loss = io.f32(0)[0];
+        let out = io.take(0);
+        out[report::LOSS] = loss;
+        out[report::NORM] = 0.0;
+        out[report::GOOD] = f32::from(loss.is_finite());
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        io.launch("tell", Launch::line(1, 1), &args![io.output(0), io.input(0)])
+    }
+}
+
+impl Tape {
+    /// Ends a step that updates the weights: checks, clips, AdamW, average, new state. After `backward`.
+    pub fn update(&mut self, loss: Value, adam: AdamW) {
+        let groups = self.layout().groups().to_vec();
+        assert!(groups.len() <= GROUPS, "at most {GROUPS} parameter groups");
+        let [gradients, said, told, counters] =
+            [Flat::Gradients, Flat::Report, Flat::Control, Flat::Counters].map(|f| self.flat(f));
+        let space = self.scratch(Spec::constant([PARTS], DType::F32), false);
+        let outputs = [said, counters, space];
+        self.push_into(Arc::new(Guard(adam)), &[gradients, loss, told], &outputs, &[None; 3]);
+        let rounded = self.dtype() == DType::Bf16;
+        let mut outputs = vec![self.flat(Flat::Master)];
+        if rounded {
+            outputs.push(self.flat(Flat::Work));
+        }
+        outputs.extend([self.flat(Flat::Moment1), self.flat(Flat::Moment2)]);
+        if adam.average {
+            outputs.push(self.flat(Flat::Average));
+        }
+        let group = self.flat(Flat::Groups);
+        let bases = vec![None; outputs.len()];
+        let op = Update { adam, groups, rounded };
+        self.push_into(Arc::new(op), &[gradients, said, told, group], &outputs, &bases);
+        self.put_state(said);
+    }
+
+    /// Ends a step that leaves the weights alone (one of several that are accumulated, or a validation step).
+    pub fn tell(&mut self, loss: Value) {
+        let said = self.flat(Flat::Report);
+        self.push_into(Arc::new(Tell), &[loss], &[said], &[None]);
+        self.put_state(said);
+    }
+
+    fn put_state(&mut self, said: Value) {
+        for (id, value) in std::mem::take(&mut self.commits) {
+            let mut outputs = vec![self.master(id)];
+            if self.dtype() == DType::Bf16 {
+                outputs.push(self.parameter(id));
+            }
+            let bases = vec![None; outputs.len()];
+            self.push_into(Arc::new(Commit), &[said, value], &outputs, &bases);
+        }
+    }
+
+    /// Puts a scalar in place `slot` of the report's notes.
+    pub fn note(&mut self, slot: usize, value: Value) {
+        assert!(
+            report::NOTES + slot < crate::step::SLOTS,
+            "there are {} notes",
+            crate::step::SLOTS - report::NOTES
+        );
+        assert_eq!(self.info(value).dtype, DType::F32, "a note is one f32");
+        let said = self.flat(Flat::Report);
+        self.push_into(Arc::new(Note(report::NOTES + slot)), &[value], &[said], &[None]);
+    }
+}

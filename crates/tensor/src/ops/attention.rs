@@ -1,0 +1,501 @@
+//! Attention without the matrix of scores in memory: flash kernels on CUDA, one head at a time on the CPU.
+
+use crate::args;
+use crate::cpu::matrix::{Matrix, Threads, product};
+use crate::cpu::vector;
+use crate::cuda::launch::{Arg, Launch};
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op};
+use crate::shape::{DType, Shape};
+use crate::tape::{Gradients, Spec, Tape, Value};
+use rayon::prelude::*;
+
+/// How queries, keys and values of one product lie in a row of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All queries, then all keys, then all values: `[3, heads, size]`, as GPT-2 has it.
+    Parts,
+    /// Query, key and value of a head side by side: `[heads, 3, size]`, as XTTS's conditioning encoder has it.
+    Heads,
+}
+
+/// Who sees whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mask {
+    /// A query sees the keys up to its own place; with fewer queries than keys, the last places are theirs.
+    pub causal: bool,
+    /// Keys from this place on are hidden: i32 `[batch]`.
+    pub lengths: Option<Value>,
+    /// Keys with a 0 are hidden: i32 `[batch, keys]`.
+    pub keys: Option<Value>,
+}
+
+/// Where one of query, key and value is: in which input, at which channel, how far apart its heads are.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    input: usize,
+    start: usize,
+    row: usize,
+    head: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Attention {
+    heads: usize,
+    size: usize,
+    scale: f32,
+    causal: bool,
+    lengths: bool,
+    keys: bool,
+    /// Inputs that hold query, key and value: one, two or three.
+    sources: usize,
+    parts: [Part; 3],
+}
+
+/// The sizes of one call.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    queries: usize,
+    keys: usize,
+}
+
+impl Attention {
+    fn sizes(&self, shape: impl Fn(usize) -> Shape) -> Sizes {
+        let (q, k) = (shape(self.parts[0].input), shape(self.parts[1].input));
+        Sizes { batch: q.dim(0), queries: q.dim(1), keys: k.dim(1) }
+    }
+
+    fn mask_inputs(&self) -> (Option<usize>, Option<usize>) {
+        let lengths = self.lengths.then_some(self.sources);
+        let keys = self.keys.then_some(self.sources + usize::from(self.lengths));
+        (lengths, keys)
+    }
+
+    /// The channels of one head of one part, as a matrix whose rows are times.
+    fn head<'a>(&self, data: &'a [f32], part: Part, times: usize, batch: usize, head: usize) -> Matrix<'a> {
+        Matrix::strided(&data[batch * times * part.row + part.start + head * part.head..], part.row)
+    }
+
+    /// Sets the scores that are masked to minus infinity; a row is a query.
+    fn hide(&self, scores: &mut [f32], sizes: Sizes, length: usize, keys: Option<&[i32]>) {
+        for (i, row) in scores.chunks_mut(sizes.keys).enumerate() {
+            let mut end = length;
+            if self.causal {
+                end = end.min((i + 1 + sizes.keys).saturating_sub(sizes.queries));
+            }
+            row[end.min(sizes.keys)..].fill(f32::NEG_INFINITY);
+            if let Some(keys) = keys {
+                for (s, &key) in row.iter_mut().zip(keys) {
+                    if key == 0 {
+                        *s = f32::NEG_INFINITY;
+                    }
+                }
+            }
+        }
+    }
+
+    fn masks<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
+        let (lengths, keys) = self.mask_inputs();
+        let _ = sizes;
+        (lengths.map(|i| io.i32(i)), keys.map(|i| io.i32(i)))
+    }
+
+    /// The kernel's view of one part: base, batch stride, time and head strides.
+    fn view(&self, base: u64, part: Part, times: usize, dtype: DType) -> Arg {
+        let strides = (part.row as u64) | (part.head as u64) << 32;
+        Arg::words(&[base + (part.start * dtype.size()) as u64, (times * part.row) as u64, strides])
+    }
+
+    /// The view of a packed result `[batch, times, heads, size]`.
+    fn packed(&self, base: u64, times: usize, dtype: DType) -> Arg {
+        let row = self.heads * self.size;
+        self.view(base, Part { input: 0, start: 0, row, head: self.size }, times, dtype)
+    }
+
+    fn check(&self, dtype: DType) -> Result<(), Error> {
+        let served = match dtype {
+            DType::Bf16 => self.size == 64 || self.size == 32,
+            _ => self.size.is_multiple_of(4) && self.size <= 128,
+        };
+        if served {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "attention with heads of {} channels: on CUDA they are 32 or 64 (in f32 any multiple of 4 up to 128)",
+            self.size
+        )))
+    }
+
+    /// Rows a block of the bf16 kernels owns.
+    fn rows(&self) -> usize {
+        if self.size == 64 { 128 } else { 64 }
+    }
+
+    fn tail(&self, io: &CudaIo<'_>, sizes: Sizes) -> Vec<Arg> {
+        let (lengths, keys) = self.mask_inputs();
+        let mut args = args![
+            lengths.map_or(0, |i| io.input(i)),
+            keys.map_or(0, |i| io.input(i)),
+            sizes.batch,
+            self.heads,
+            sizes.queries,
+            sizes.keys,
+            i32::from(self.causal),
+            self.scale
+        ]
+        .to_vec();
+        if io.dtype(0) == DType::F32 {
+            args.push(Arg::from(self.size));
+        }
+        args
+    }
+
+    fn name(&self, pass: &str, dtype: DType) -> String {
+        match dtype {
+            DType::Bf16 => format!("attention_{pass}_bf16_d{}", self.size),
+            _ => format!("attention_{pass}_f32"),
+        }
+    }
+
+    /// Floats of a row of the f32 kernels' shared memory.
+    fn pitch(&self) -> usize {
+        self.size.next_multiple_of(16) + 4
+    }
+}
+
+/// Scores of one head turned into weights, and the logarithm of each row's sum. A row that sees nothing weighs nothing.
+fn soften(scores: &mut [f32], keys: usize, lse: &mut [f32]) {
+    for (row, lse) in scores.chunks_mut(keys).zip(lse) {
+        let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if top == f32::NEG_INFINITY {
+            row.fill(0.0);
+            *lse = f32::INFINITY;
+            continue;
+        }
+        let mut sum = 0.0;
+        for s in row.iter_mut() {
+            // `exp` clamps its argument: what is hidden must be nothing, not nearly nothing.
+            *s = if *s == f32::NEG_INFINITY { 0.0 } else { vector::exp(*s - top) };
+            sum += *s;
+        }
+        let inverse = 1.0 / sum;
+        row.iter_mut().for_each(|s| *s *= inverse);
+        *lse = top + sum.ln();
+    }
+}
+
+/// Inputs: one to three sources, lengths, keys. Results: o `[batch, queries, heads * size]`, lse `[batch, heads, queries]`.
+impl Op for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let sizes = self.sizes(|i| io.shape(i));
+        let (t, s, d) = (sizes.queries, sizes.keys, self.size);
+        let (lengths, keys) = self.masks(io, sizes);
+        let sources = self.parts.map(|p| io.f32(p.input));
+        let (o, lse) = (io.take(0), io.take(1));
+        let heads: Vec<Vec<f32>> = lse
+            .par_chunks_mut(t)
+            .enumerate()
+            .map(|(i, lse)| {
+                let (b, h) = (i / self.heads, i % self.heads);
+                let [q, k, v] = [0, 1, 2].map(|p| {
+                    let times = if p == 0 { t } else { s };
+                    self.head(sources[p], self.parts[p], times, b, h)
+                });
+                let mut scores = vec![0f32; t * s];
+                product((t, s, d), q, k.transposed(), &mut scores, s, false, self.scale, Threads::One);
+                let length = lengths.map_or(s, |l| (l[b].max(0) as usize).min(s));
+                self.hide(&mut scores, sizes, length, keys.map(|k| &k[b * s..][..s]));
+                vector::wide(
+                    #[inline(always)]
+                    || soften(&mut scores, s, lse),
+                );
+                let mut out = vec![0f32; t * d];
+                product((t, d, s), Matrix::rows(&scores, s), v, &mut out, d, false, 1.0, Threads::One);
+                out
+            })
+            .collect();
+        scatter(o, &heads, t, self.heads, d, 0, self.heads * d, d);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let dtype = io.dtype(0);
+        self.check(dtype)?;
+        let sizes = self.sizes(|i| io.shape(i));
+        let mut args = self.sources_of(io, sizes, dtype);
+        args.push(self.packed(io.output(0), sizes.queries, dtype));
+        args.push(Arg::from(io.output(1)));
+        args.extend(self.tail(io, sizes));
+        let heads = sizes.batch * self.heads;
+        let launch = match dtype {
+            DType::Bf16 => {
+                let rows = self.rows();
+                Launch::line(heads * sizes.queries.div_ceil(rows), 128).shared((rows + 256) * self.size * 2)
+            }
+            _ => {
+                let shared = 4 * (64 * self.pitch() + 32 * 17);
+                Launch::line(heads * sizes.queries.div_ceil(32), 128).shared(shared)
+            }
+        };
+        io.launch(&Attention::name(self, "forward", dtype), launch, &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let gradient = g.of_result();
+        let (o, lse) = (g.output(0), g.output(1));
+        let mut inputs: Vec<Value> = (0..g.inputs()).map(|i| g.input(i)).collect();
+        inputs.extend([o, lse, gradient]);
+        let dtype = g.tape().info(gradient).dtype;
+        let mut outputs: Vec<Spec> =
+            (0..self.sources).map(|i| Spec::constant(g.input_shape(i), dtype)).collect();
+        let space = g.tape().shape(lse);
+        outputs.push(Spec::constant(space, DType::F32));
+        let made = g.tape().push(AttentionBackward(*self), &inputs, &outputs);
+        for (i, &value) in made[..self.sources].iter().enumerate() {
+            g.pass(i, value);
+        }
+    }
+}
+
+impl Attention {
+    fn sources_of(&self, io: &CudaIo<'_>, sizes: Sizes, dtype: DType) -> Vec<Arg> {
+        (0..3)
+            .map(|p| {
+                let part = self.parts[p];
+                let times = if p == 0 { sizes.queries } else { sizes.keys };
+                self.view(io.input(part.input), part, times, dtype)
+            })
+            .collect()
+    }
+}
+
+/// Inputs: those of the forward pass, o, lse, do. Results: the gradient of each source, delta `[batch, heads, queries]`.
+#[derive(Debug)]
+struct AttentionBackward(Attention);
+
+impl Op for AttentionBackward {
+    fn name(&self) -> &'static str {
+        "attention'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let a = &self.0;
+        let sizes = a.sizes(|i| io.shape(i));
+        let (t, s, d) = (sizes.queries, sizes.keys, a.size);
+        let (lengths, keys) = a.masks(io, sizes);
+        let sources = a.parts.map(|p| io.f32(p.input));
+        let n = io.inputs();
+        let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
+        let row = a.heads * d;
+        let out = Part { input: 0, start: 0, row, head: d };
+        let parts: Vec<[Vec<f32>; 3]> = (0..sizes.batch * a.heads)
+            .into_par_iter()
+            .map(|i| {
+                let (b, h) = (i / a.heads, i % a.heads);
+                let [q, k, v] = [0, 1, 2].map(|p| {
+                    let times = if p == 0 { t } else { s };
+                    a.head(sources[p], a.parts[p], times, b, h)
+                });
+                let dout = a.head(grad, out, t, b, h);
+                let mut p = vec![0f32; t * s];
+                product((t, s, d), q, k.transposed(), &mut p, s, false, a.scale, Threads::One);
+                let length = lengths.map_or(s, |l| (l[b].max(0) as usize).min(s));
+                a.hide(&mut p, sizes, length, keys.map(|k| &k[b * s..][..s]));
+                let lse = &lse[i * t..][..t];
+                vector::wide(
+                    #[inline(always)]
+                    || {
+                        for (row, &lse) in p.chunks_mut(s).zip(lse) {
+                            for x in row {
+                                *x = if *x == f32::NEG_INFINITY { 0.0 } else { vector::exp(*x - lse) };
+                            }
+                        }
+                    },
+                );
+                let mut dv = vec![0f32; s * d];
+                product(
+                    (s, d, t),
+                    Matrix::rows(&p, s).transposed(),
+                    dout,
+                    &mut dv,
+                    d,
+                    false,
+                    1.0,
+                    Threads::One,
+                );
+                let mut ds = vec![0f32; t * s];
+                product((t, s, d), dout, v.transposed(), &mut ds, s, false, 1.0, Threads::One);
+                vector::wide(
+                    #[inline(always)]
+                    || {
+                        for (j, (ds, p)) in ds.chunks_mut(s).zip(p.chunks(s)).enumerate() {
+                            let at = (b * t + j) * row + h * d;
+                            let delta: f32 =
+                                o[at..at + d].iter().zip(&grad[at..at + d]).map(|(o, g)| o * g).sum();
+                            for (ds, p) in ds.iter_mut().zip(p) {
+                                *ds = p * (*ds - delta);
+                            }
+                        }
+                    },
+                );
+                let mut dq = vec![0f32; t * d];
+                product((t, d, s), Matrix::rows(&ds, s), k, &mut dq, d, false, a.scale, Threads::One);
+                let mut dk = vec![0f32; s * d];
+                product(
+                    (s, d, t),
+                    Matrix::rows(&ds, s).transposed(),
+                    q,
+                    &mut dk,
+                    d,
+                    false,
+                    a.scale,
+                    Threads::One,
+                );
+                [dq, dk, dv]
+            })
+            .collect();
+        let mut results: Vec<&mut [f32]> = (0..a.sources).map(|i| io.take(i)).collect();
+        for (p, part) in a.parts.iter().enumerate() {
+            let times = if p == 0 { t } else { s };
+            let heads: Vec<&Vec<f32>> = parts.iter().map(|three| &three[p]).collect();
+            scatter(results[part.input], &heads, times, a.heads, d, part.start, part.row, part.head);
+        }
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let a = &self.0;
+        let dtype = io.dtype(0);
+        a.check(dtype)?;
+        let sizes = a.sizes(|i| io.shape(i));
+        let n = io.inputs();
+        let (o, lse, grad) = (io.input(n - 3), io.input(n - 2), io.input(n - 1));
+        let delta = io.output(a.sources);
+        let sources = a.sources_of(io, sizes, dtype);
+        let gradient = |p: usize| {
+            let part = a.parts[p];
+            let times = if p == 0 { sizes.queries } else { sizes.keys };
+            a.view(io.output(part.input), part, times, dtype)
+        };
+        let heads = sizes.batch * a.heads;
+        let (rows, shared_q, shared_kv) = match dtype {
+            DType::Bf16 => {
+                let bytes = (2 * a.rows() + 256) * a.size * 2;
+                (a.rows(), bytes, bytes + 1024)
+            }
+            _ => (32, 4 * (96 * a.pitch() + 32 * 17), 4 * (96 * a.pitch() + 64 * 17)),
+        };
+        let tail = a.tail(io, sizes);
+        let mut args = sources.clone();
+        args.extend([a.packed(o, sizes.queries, dtype), a.packed(grad, sizes.queries, dtype), gradient(0)]);
+        args.extend(args![lse, delta]);
+        args.extend(&tail);
+        let launch = Launch::line(heads * sizes.queries.div_ceil(rows), 128).shared(shared_q);
+        io.launch(&a.name("backward_q", dtype), launch, &args)?;
+        let mut args = sources;
+        args.extend([a.packed(grad, sizes.queries, dtype), gradient(1), gradient(2)]);
+        args.extend(args![lse, delta]);
+        args.extend(&tail);
+        let launch = Launch::line(heads * sizes.keys.div_ceil(rows), 128).shared(shared_kv);
+        io.launch(&a.name("backward_kv", dtype), launch, &args)
+    }
+}
+
+/// Puts heads `[times, size]` at their places in rows of channels.
+#[expect(clippy::too_many_arguments, reason = "a strided copy has this many strides")]
+fn scatter<T: AsRef<[f32]> + Sync>(
+    out: &mut [f32],
+    heads: &[T],
+    times: usize,
+    per: usize,
+    size: usize,
+    start: usize,
+    row: usize,
+    head: usize,
+) {
+    out.par_chunks_mut(times * row).zip(heads.par_chunks(per)).for_each(|(out, heads)| {
+        for (h, data) in heads.iter().enumerate() {
+            for (t, values) in data.as_ref().chunks(size).enumerate() {
+                out[t * row + start + h * head..][..size].copy_from_slice(values);
+            }
+        }
+    });
+}
+
+impl Tape {
+    /// Attention of a sequence to itself. `qkv` is `[batch, time, 3 * heads * size]`, the result `[batch, time, heads * size]`.
+    /// The scale is `1 / sqrt(size)`.
+    pub fn self_attention(&mut self, qkv: Value, heads: usize, order: Order, mask: Mask) -> Value {
+        let row = self.shape(qkv).last();
+        assert_eq!(row % (3 * heads), 0, "{row} channels are not queries, keys and values of {heads} heads");
+        let size = row / 3 / heads;
+        let (step, head) = match order {
+            Order::Parts => (heads * size, size),
+            Order::Heads => (size, 3 * size),
+        };
+        let parts = [0, 1, 2].map(|p| Part { input: 0, start: p * step, row, head });
+        self.attend(&[qkv], parts, heads, size, mask)
+    }
+
+    /// Attention of one sequence to another. `q` is `[batch, queries, heads * size]`, `kv` is `[batch, keys, 2 * heads * size]`:
+    /// all keys, then all values.
+    pub fn cross_attention(&mut self, q: Value, kv: Value, heads: usize, mask: Mask) -> Value {
+        let (row, pair) = (self.shape(q).last(), self.shape(kv).last());
+        assert_eq!(row % heads, 0, "{row} channels are not those of {heads} heads");
+        assert_eq!(pair, 2 * row, "keys and values have {pair} channels, queries {row}");
+        let size = row / heads;
+        let parts = [
+            Part { input: 0, start: 0, row, head: size },
+            Part { input: 1, start: 0, row: pair, head: size },
+            Part { input: 1, start: row, row: pair, head: size },
+        ];
+        self.attend(&[q, kv], parts, heads, size, mask)
+    }
+
+    fn attend(
+        &mut self,
+        sources: &[Value],
+        parts: [Part; 3],
+        heads: usize,
+        size: usize,
+        mask: Mask,
+    ) -> Value {
+        for &source in sources {
+            let shape = self.shape(source);
+            assert_eq!(shape.rank(), 3, "attention is over [batch, time, channels], not {shape}");
+            assert_eq!(shape.dim(0), self.shape(sources[0]).dim(0), "queries and keys have one batch size");
+        }
+        let (batch, queries) = (self.shape(sources[0]).dim(0), self.shape(sources[0]).dim(1));
+        let keys = self.shape(sources[sources.len() - 1]).dim(1);
+        if let Some(lengths) = mask.lengths {
+            assert_eq!(self.shape(lengths).len(), batch, "there is a length per item");
+        }
+        if let Some(mask) = mask.keys {
+            assert_eq!(self.shape(mask).len(), batch * keys, "there is a mask per key");
+        }
+        let op = Attention {
+            heads,
+            size,
+            scale: 1.0 / (size as f32).sqrt(),
+            causal: mask.causal,
+            lengths: mask.lengths.is_some(),
+            keys: mask.keys.is_some(),
+            sources: sources.len(),
+            parts,
+        };
+        let mut inputs = sources.to_vec();
+        inputs.extend(mask.lengths);
+        inputs.extend(mask.keys);
+        let dtype = self.info(sources[0]).dtype;
+        let outputs = [
+            Spec::new([batch, queries, heads * size], dtype),
+            Spec::constant([batch, heads, queries], DType::F32),
+        ];
+        self.push(op, &inputs, &outputs)[0]
+    }
+}

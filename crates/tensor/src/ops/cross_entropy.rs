@@ -1,0 +1,163 @@
+//! Softmax cross-entropy of rows of logits against one class each: the loss, the rows that were right, the gradient.
+
+use crate::args;
+use crate::cpu::vector;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::shape::DType;
+use crate::tape::{Gradients, Spec, Tape, Value};
+use rayon::prelude::*;
+
+/// What comes of comparing logits with classes. All f32; gradients flow through `loss` alone.
+#[derive(Clone, Copy, Debug)]
+pub struct CrossEntropyResult {
+    /// `[1]`: the mean over the rows that count; 0 if none does.
+    pub loss: Value,
+    /// `[1]`: of the rows that count, how many have their largest logit (the first, of equals) at the target.
+    pub correct: Value,
+    /// `[1]`: how many rows count.
+    pub count: Value,
+    /// `[rows]`: the loss of each row; 0 where it does not count.
+    pub rows: Value,
+}
+
+/// Inputs: logits `[.., n]`, targets `[..]` i32. Results: loss, correct, count, then per row loss, log-sum-exp, hit.
+#[derive(Clone, Copy, Debug)]
+struct CrossEntropy {
+    smoothing: f32,
+}
+
+fn threads(classes: usize) -> u32 {
+    match classes {
+        0..=256 => 32,
+        257..=512 => 64,
+        513..=16384 => 128,
+        _ => 256,
+    }
+}
+
+impl Op for CrossEntropy {
+    fn name(&self) -> &'static str {
+        "cross_entropy"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, targets, n) = (io.f32(0), io.i32(1), io.shape(0).last());
+        if let Some(target) = targets.iter().find(|&&t| t >= 0 && t as usize >= n) {
+            return Err(Error::Unsupported(format!("target {target} is outside the {n} classes")));
+        }
+        let (losses, logs, hits) = (io.take(3), io.take(4), io.take(5));
+        let results = losses.par_iter_mut().zip(logs.par_iter_mut()).zip(hits.par_iter_mut());
+        let rows = results.zip(x.par_chunks_exact(n)).zip(targets.par_iter());
+        rows.with_min_len(4).for_each(|((((loss, log), hit), x), &target)| {
+            (*loss, *log, *hit) = if target < 0 {
+                (0.0, 0.0, 0.0)
+            } else {
+                vector::wide(
+                    #[inline(always)]
+                    || row(x, target as usize, self.smoothing),
+                )
+            };
+        });
+        let count = targets.iter().filter(|&&t| t >= 0).count();
+        let sum: f64 = losses.iter().map(|&l| f64::from(l)).sum();
+        io.take(0)[0] = if count > 0 { (sum / count as f64) as f32 } else { 0.0 };
+        io.take(1)[0] = hits.iter().sum();
+        io.take(2)[0] = count as f32;
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (rows, n) = (io.shape(0).rows(), io.shape(0).last());
+        let (losses, logs, hits) = (io.output(3), io.output(4), io.output(5));
+        let name = format!("cross_entropy_forward_{}", float(io.dtype(0)).suffix());
+        let each = args![losses, logs, hits, io.input(0), io.input(1), n, self.smoothing];
+        io.launch(&name, Launch::line(rows, threads(n)), &each)?;
+        let sum = args![io.output(0), io.output(1), io.output(2), losses, hits, io.input(1), rows];
+        io.launch("cross_entropy_sum", Launch::line(1, 1024), &sum)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let Some(d) = g.of_output(0) else { return };
+        let inputs = [g.input(0), g.input(1), g.output(4), g.output(2), d];
+        let target = g.target(0);
+        g.push(CrossEntropyBackward { smoothing: self.smoothing }, &inputs, &[target]);
+    }
+}
+
+/// Loss, log-sum-exp, and 1 if the largest logit is at the target.
+#[inline(always)]
+fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
+    let top = x.iter().fold(f32::NEG_INFINITY, |top, &x| if x > top { x } else { top });
+    // `exp` ends at -87, where masked classes are not: their infinity must give zero.
+    let sum: f32 = x.iter().map(|&x| if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - top) }).sum();
+    let log = top + sum.ln();
+    let even = if smoothing > 0.0 { smoothing * x.iter().sum::<f32>() / x.len() as f32 } else { 0.0 };
+    let hit = x[target] == top && x[..target].iter().all(|&x| x != top);
+    (log - (1.0 - smoothing) * x[target] - even, log, f32::from(hit))
+}
+
+/// Inputs: logits, targets, log-sum-exp, count, d. Result: `(softmax - target) * d / count`.
+#[derive(Clone, Copy, Debug)]
+struct CrossEntropyBackward {
+    smoothing: f32,
+}
+
+impl Op for CrossEntropyBackward {
+    fn name(&self) -> &'static str {
+        "cross_entropy'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, targets, logs, n) = (io.f32(0), io.i32(1), io.f32(2), io.shape(0).last());
+        let scale = io.f32(4)[0] / io.f32(3)[0].max(1.0);
+        let even = self.smoothing / n as f32;
+        vector::each_row(io.accumulate(0), n, |i, dx| {
+            if targets[i] < 0 {
+                return;
+            }
+            for (dx, &x) in dx.iter_mut().zip(&x[i * n..]) {
+                let p = if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - logs[i]) };
+                *dx += scale * (p - even);
+            }
+            dx[targets[i] as usize] -= scale * (1.0 - self.smoothing);
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (rows, n) = (io.shape(0).rows(), io.shape(0).last());
+        let name = format!("cross_entropy_backward_{}", float(io.dtype(0)).suffix());
+        let args = args![
+            io.output(0),
+            io.base(0),
+            io.input(0),
+            io.input(1),
+            io.input(2),
+            io.input(3),
+            io.input(4),
+            n,
+            self.smoothing
+        ];
+        io.launch(&name, Launch::line(rows, threads(n)), &args)
+    }
+}
+
+impl Tape {
+    /// The cross-entropy of the softmax of `logits [.., n]` against the classes `targets [..]` (i32). Rows with a
+    /// negative target do not count. With `smoothing`, that share of each target is spread evenly over all classes.
+    ///
+    /// A target of n or more is an error on the CPU; on CUDA it makes the loss NaN, and so the step a bad one.
+    pub fn cross_entropy(&mut self, logits: Value, targets: Value, smoothing: f32) -> CrossEntropyResult {
+        let shape = self.shape(logits);
+        let rows = shape.rows();
+        assert_eq!(self.info(targets).dtype, DType::I32, "targets are integers");
+        assert_eq!(self.shape(targets).len(), rows, "logits {shape} have a target per row");
+        assert!((0.0..1.0).contains(&smoothing), "smoothing is a share below 1, not {smoothing}");
+        let (one, each) = (Spec::constant([1], DType::F32), Spec::constant([rows], DType::F32));
+        let specs = [Spec::new([1], DType::F32), one, one, each, each, each];
+        let made = self.push(CrossEntropy { smoothing }, &[logits, targets], &specs);
+        CrossEntropyResult { loss: made[0], correct: made[1], count: made[2], rows: made[3] }
+    }
+}

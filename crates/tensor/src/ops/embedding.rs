@@ -1,0 +1,194 @@
+//! Rows of a table by number, and a table of positions added to a sequence.
+
+use crate::args;
+use crate::cpu::vector;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::shape::DType;
+use crate::tape::{Gradients, Spec, Tape, Value};
+
+/// Inputs: table `[v, c]`, ids `[..]` i32. Result: `[.., c]`.
+#[derive(Debug)]
+struct Embedding;
+
+impl Op for Embedding {
+    fn name(&self) -> &'static str {
+        "embedding"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (table, ids, rows, c) = (io.f32(0), io.i32(1), io.shape(0).dim(0), io.shape(0).last());
+        if let Some(id) = ids.iter().find(|&&id| usize::try_from(id).map_or(true, |id| id >= rows)) {
+            return Err(Error::Unsupported(format!("id {id} is outside an embedding table of {rows} rows")));
+        }
+        vector::each_row(io.take(0), c, |i, y| y.copy_from_slice(&table[ids[i] as usize * c..][..c]));
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (n, rows, c) = (io.output_shape(0).len(), io.shape(0).dim(0), io.shape(0).last());
+        let (from, to) = (float(io.dtype(0)).suffix(), float(io.output_dtype(0)).suffix());
+        let args = args![io.output(0), io.input(0), io.input(1), n as i64, c, rows];
+        io.launch(&format!("embedding_forward_{from}_{to}"), Launch::each(n.div_ceil(8)), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let (dy, ids) = (g.of_result(), g.input(1));
+        let (rows, places) = (g.input_shape(0).dim(0), g.input_shape(1).len());
+        let target = g.target(0);
+        let space = [Spec::constant([places], DType::I32), Spec::constant([2 * rows], DType::I32)];
+        g.push_with_space(EmbeddingTable, &[ids, dy], &[target], &space);
+    }
+}
+
+/// Inputs: ids, dy. Results: dtable, the places of each id one after the other, where each id's begin and end.
+#[derive(Debug)]
+struct EmbeddingTable;
+
+impl Op for EmbeddingTable {
+    fn name(&self) -> &'static str {
+        "embedding'table"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (ids, dy, c) = (io.i32(0), io.f32(1), io.output_shape(0).last());
+        let (dtable, places, starts) = (io.accumulate(0), io.take_i32(1), io.take_i32(2));
+        for (at, place) in (0..).zip(places.iter_mut()) {
+            *place = at;
+        }
+        // Stable: places of one id stay in order, so that its sum has one order.
+        places.sort_by_key(|&at| ids[at as usize]);
+        starts.fill(0);
+        for (at, &place) in (0..).zip(places.iter()) {
+            let row = ids[place as usize] as usize;
+            if starts[2 * row + 1] == 0 {
+                starts[2 * row] = at;
+            }
+            starts[2 * row + 1] = at + 1;
+        }
+        let (places, starts) = (&*places, &*starts);
+        vector::each_row(dtable, c, |row, sums| {
+            for &place in &places[starts[2 * row] as usize..starts[2 * row + 1] as usize] {
+                for (s, dy) in sums.iter_mut().zip(&dy[place as usize * c..]) {
+                    *s += dy;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (n, rows, c) = (io.shape(0).len(), io.output_shape(0).dim(0), io.output_shape(0).last());
+        let (places, starts) = (io.output(1), io.output(2));
+        let find = args![places, starts, io.input(0), n, rows];
+        io.launch("embedding_places", Launch::line(rows.div_ceil(32), 256), &find)?;
+        let name = format!("embedding_table_{}", float(io.dtype(1)).suffix());
+        let sum = args![io.output(0), io.base(0), io.input(1), places, starts, c, rows];
+        io.launch(&name, Launch::grid(c.div_ceil(256), rows.div_ceil(8), 1, 256), &sum)
+    }
+}
+
+/// Inputs: x `[b, t, c]`, table `[at least t, c]`. Result: x with row t of the table added at time t.
+#[derive(Debug)]
+struct AddPositions;
+
+impl Op for AddPositions {
+    fn name(&self) -> &'static str {
+        "add_positions"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, table, time, c) = (io.f32(0), io.f32(1), io.shape(0).dim(1), io.shape(0).last());
+        vector::each_row(io.take(0), c, |i, y| {
+            for ((y, x), p) in y.iter_mut().zip(&x[i * c..]).zip(&table[i % time * c..]) {
+                *y = x + p;
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (n, period) = (io.shape(0).len(), io.shape(0).dim(1) * io.shape(0).last());
+        let (from, to) = (float(io.dtype(1)).suffix(), float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.input(0), io.input(1), n as i64, period];
+        io.launch(&format!("add_positions_forward_{from}_{to}"), Launch::each(n.div_ceil(8)), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let dy = g.of_result();
+        if g.wants(1) {
+            let target = g.target(1);
+            g.push(AddPositionsTable, &[dy], &[target]);
+        }
+        g.pass(0, dy);
+    }
+}
+
+/// Input: dy `[b, t, c]`. Result: dtable, the sum over the batch; rows that were not used get nothing added.
+#[derive(Debug)]
+struct AddPositionsTable;
+
+impl Op for AddPositionsTable {
+    fn name(&self) -> &'static str {
+        "add_positions'table"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (dy, time, c) = (io.f32(0), io.shape(0).dim(1), io.shape(0).last());
+        let dtable = &mut io.accumulate(0)[..time * c];
+        vector::each_row(dtable, c, |t, sums| {
+            for dy in dy.chunks_exact(time * c) {
+                for (s, dy) in sums.iter_mut().zip(&dy[t * c..]) {
+                    *s += dy;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (shape, size) = (io.shape(0), io.output_shape(0).len());
+        let name = format!("add_positions_table_{}", float(io.dtype(0)).suffix());
+        let period = shape.dim(1) * shape.last();
+        let args = args![io.output(0), io.base(0), io.input(0), shape.dim(0), period, size as i64];
+        io.launch(&name, Launch::each(size.div_ceil(4)), &args)
+    }
+}
+
+impl Tape {
+    /// Row `ids[..]` of a table `[v, c]`, as `[.., c]` in the type of activations; ids are i32, at most three-dimensional.
+    ///
+    /// An id outside the table is an error on the CPU. On CUDA nothing can be asked while a step runs, so it gives a row
+    /// of NaN, which makes the step a bad one, and never a row of the table.
+    pub fn embedding(&mut self, table: Value, ids: Value) -> Value {
+        let (rows, places) = (self.shape(table), self.shape(ids));
+        assert_eq!(rows.rank(), 2, "an embedding table is a matrix, not {rows}");
+        assert_eq!(self.info(ids).dtype, DType::I32, "ids are integers");
+        assert!(places.rank() < 4, "ids of shape {places} leave no room for channels");
+        self.check_table(table);
+        let shape: Vec<usize> = places.dims().iter().copied().chain([rows.last()]).collect();
+        let spec = Spec::new(&shape[..], self.dtype());
+        self.push_one(Embedding, &[table, ids], spec)
+    }
+
+    /// `x [b, t, c]` with row t of `table [at least t, c]` added at time t.
+    pub fn add_positions(&mut self, x: Value, table: Value) -> Value {
+        let (shape, rows) = (self.shape(x), self.shape(table));
+        assert_eq!(shape.rank(), 3, "positions are added to [batch, time, channel], not to {shape}");
+        assert_eq!(rows.rank(), 2, "a table of positions is a matrix, not {rows}");
+        assert_eq!(shape.last(), rows.last(), "x {shape} and the positions {rows} do not fit");
+        assert!(shape.dim(1) <= rows.dim(0), "x {shape} is longer than the {} positions", rows.dim(0));
+        self.check_table(table);
+        let spec = Spec::new(shape, self.info(x).dtype);
+        self.push_one(AddPositions, &[x, table], spec)
+    }
+
+    fn check_table(&self, table: Value) {
+        let info = self.info(table);
+        let fits = info.dtype == DType::F32 || info.dtype == self.dtype();
+        assert!(fits, "a table is f32 or has the type of activations");
+        let sums = !info.differentiable || info.gradient_dtype == DType::F32;
+        assert!(sums, "a table's gradient is summed in f32: it is a weight, not an activation");
+    }
+}
