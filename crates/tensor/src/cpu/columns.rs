@@ -1,55 +1,398 @@
-//! Sums down the rows of a matrix. Rows are cut at fixed places and the parts joined in order, so that any number of
-//! threads gives the same bits.
+//! The three passes of a convolution on the CPU, each by products of columns with the weights.
+//!
+//! Along one dimension the columns need not be laid out: a place reads `taps * channels` neighbours of a padded copy,
+//! and the next place the same a stride further on, so the padded copy *is* the matrix, with rows that overlap
+//! (`Line`). In two dimensions, and with groups, columns are laid out.
+//!
+//! Work is cut at fixed places and partial sums are added in order: any number of threads gives the same bits.
 
-use super::vector::wide;
+use super::matrix::{Matrix, Threads, product};
+use crate::ops::geometry::{Geometry, Piece};
 use rayon::prelude::*;
+use std::cell::Cell;
 
-/// Numbers one part goes over; also few enough that f32 holds their sum well.
-const PIECE: usize = 1 << 14;
+/// Elements of columns a core works on at a time: they should stay in its cache.
+const PIECE: usize = 1 << 18;
 
-/// `add(row, sums)` for every row, `sums` of `width` starting at zero; the parts are joined in f64.
-pub fn sums(rows: usize, width: usize, add: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f64> {
-    let parts = folds(rows, width, 0.0, add);
-    let mut sums = vec![0f64; width];
-    for part in parts {
-        for (sum, &part) in sums.iter_mut().zip(&part) {
-            *sum += f64::from(part);
+/// Rows below which a product would mostly move the weights.
+const LEAST_ROWS: usize = 256;
+
+/// From so many pieces on each is the work of one thread; fewer are done one by one, each by all threads.
+const MANY: usize = 8;
+
+/// Stretches of pieces a weight gradient is first summed over.
+const STRETCHES: usize = 16;
+
+/// Weights beyond which the sums of the stretches would cost more than they bring.
+const LARGE: usize = 1 << 18;
+
+thread_local! {
+    static SPACE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+/// Memory of this thread that is kept from call to call; what it holds at first is anything.
+fn with_space<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
+    // Taken, not borrowed: a thread that waits inside `work` may begin another piece, which then finds none.
+    let mut space = SPACE.take();
+    if space.len() < len {
+        space.resize(len, 0.0);
+    }
+    let result = work(&mut space[..len]);
+    SPACE.set(space);
+    result
+}
+
+/// `out (+)= scale * conv(x)`: from the input's side to the output's.
+pub(crate) fn down(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
+    if g.direct() {
+        return from_columns(g, x, w, out, add, scale, Threads::All);
+    }
+    if g.one_dimensional() {
+        return Line::of(g).apply(x, w, out, add, scale);
+    }
+    let pieces = g.output_pieces(PIECE, LEAST_ROWS);
+    let pieces = pieces.into_iter().map(|p| (p.count() * g.output[1] * g.filters, p)).collect();
+    each_piece(out, pieces, |piece, out, threads| {
+        with_space(piece.count() * g.output[1] * g.row(), |columns| {
+            fill(g, x, piece, columns);
+            from_columns(g, columns, w, out, add, scale, threads);
+        });
+    });
+}
+
+/// `out (+)= scale * convᵀ(y)`: from the output's side to the input's.
+pub(crate) fn up(g: &Geometry, y: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
+    if g.direct() {
+        return to_columns(g, y, w, out, add, scale, Threads::All);
+    }
+    if g.one_dimensional() && g.stride[0] == 1 {
+        return Line::of(g).turned().apply(y, &flipped(g, w), out, add, scale);
+    }
+    let read = g.output[1] * g.filters;
+    let pieces = g.input_pieces(PIECE, LEAST_ROWS);
+    let pieces = pieces.into_iter().map(|p| (p.0.count() * g.input[1] * g.channels, p)).collect();
+    each_piece(out, pieces, |(to, from), out, threads| {
+        let y = &y[from.start(g.output[0]) * read..][..from.count() * read];
+        with_space(from.count() * g.output[1] * g.row(), |columns| {
+            to_columns(g, y, w, columns, false, scale, threads);
+            gather(g, columns, from, to, out, add);
+        });
+    });
+}
+
+/// `out (+)= scale * Σ yᵀ columns(x)`: the gradient of the weights.
+pub(crate) fn weights(g: &Geometry, y: &[f32], x: &[f32], out: &mut [f32], add: bool, scale: f32) {
+    if g.direct() {
+        return of_weights(g, y, x, out, add, scale, Threads::All);
+    }
+    if g.one_dimensional() {
+        let line = Line::of(g);
+        return sum_over(line.pieces(), out, add, |piece, out, add, threads| {
+            line.weights(piece, x, y, out, add, scale, threads);
+        });
+    }
+    let width = g.output[1] * g.filters;
+    sum_over(g.output_pieces(PIECE, LEAST_ROWS), out, add, |piece, out, add, threads| {
+        let y = &y[piece.start(g.output[0]) * width..][..piece.count() * width];
+        with_space(piece.count() * g.output[1] * g.row(), |columns| {
+            fill(g, x, piece, columns);
+            of_weights(g, y, columns, out, add, scale, threads);
+        });
+    });
+}
+
+/// Works on stretches of `out` one after another, their lengths given.
+fn each_piece<P: Send + Sync>(
+    mut out: &mut [f32],
+    pieces: Vec<(usize, P)>,
+    work: impl Fn(&P, &mut [f32], Threads) + Sync,
+) {
+    let mut parts = Vec::with_capacity(pieces.len());
+    for (len, piece) in pieces {
+        let (part, rest) = out.split_at_mut(len);
+        parts.push((piece, part));
+        out = rest;
+    }
+    if parts.len() < MANY {
+        parts.into_iter().for_each(|(piece, part)| work(&piece, part, Threads::All));
+    } else {
+        parts.into_par_iter().for_each(|(piece, part)| work(&piece, part, Threads::One));
+    }
+}
+
+/// Sums what `work` makes of the pieces: `work(piece, out, add, threads)` writes `out`, or adds to it.
+fn sum_over<P: Sync>(
+    pieces: Vec<P>,
+    out: &mut [f32],
+    add: bool,
+    work: impl Fn(&P, &mut [f32], bool, Threads) + Sync,
+) {
+    if pieces.len() < MANY || out.len() > LARGE {
+        for (i, piece) in pieces.iter().enumerate() {
+            work(piece, out, add || i > 0, Threads::All);
+        }
+        return;
+    }
+    let stretches: Vec<Vec<f32>> = pieces
+        .par_chunks(pieces.len().div_ceil(STRETCHES))
+        .map(|stretch| {
+            let mut sum = vec![0f32; out.len()];
+            for (i, piece) in stretch.iter().enumerate() {
+                work(piece, &mut sum, i > 0, Threads::One);
+            }
+            sum
+        })
+        .collect();
+    if !add {
+        out.fill(0.0);
+    }
+    for sum in stretches {
+        out.iter_mut().zip(sum).for_each(|(out, sum)| *out += sum);
+    }
+}
+
+/// `out[rows, filters] (+)= columns[rows, ..] wᵀ`, group by group.
+fn from_columns(
+    g: &Geometry,
+    columns: &[f32],
+    w: &[f32],
+    out: &mut [f32],
+    add: bool,
+    scale: f32,
+    threads: Threads,
+) {
+    let (depth, filters, rows) = (g.depth(), g.filters / g.groups, out.len() / g.filters);
+    for group in 0..g.groups {
+        let columns = Matrix::strided(&columns[group * depth..], g.row());
+        let w = Matrix::rows(&w[group * filters * depth..], depth).transposed();
+        let out = &mut out[group * filters..];
+        product((rows, filters, depth), columns, w, out, g.filters, add, scale, threads);
+    }
+}
+
+/// `columns[rows, ..] (+)= y[rows, filters] w`, group by group.
+fn to_columns(
+    g: &Geometry,
+    y: &[f32],
+    w: &[f32],
+    columns: &mut [f32],
+    add: bool,
+    scale: f32,
+    threads: Threads,
+) {
+    let (depth, filters, rows) = (g.depth(), g.filters / g.groups, y.len() / g.filters);
+    for group in 0..g.groups {
+        let y = Matrix::strided(&y[group * filters..], g.filters);
+        let w = Matrix::rows(&w[group * filters * depth..], depth);
+        let columns = &mut columns[group * depth..];
+        product((rows, depth, filters), y, w, columns, g.row(), add, scale, threads);
+    }
+}
+
+/// `w (+)= yᵀ columns`, group by group.
+fn of_weights(
+    g: &Geometry,
+    y: &[f32],
+    columns: &[f32],
+    w: &mut [f32],
+    add: bool,
+    scale: f32,
+    threads: Threads,
+) {
+    let (depth, filters, rows) = (g.depth(), g.filters / g.groups, y.len() / g.filters);
+    for group in 0..g.groups {
+        let y = Matrix::strided(&y[group * filters..], g.filters).transposed();
+        let columns = Matrix::strided(&columns[group * depth..], g.row());
+        let w = &mut w[group * filters * depth..][..filters * depth];
+        product((filters, depth, rows), y, columns, w, depth, add, scale, threads);
+    }
+}
+
+/// Where tap `tap` of place `place` reads, if that is inside.
+fn reads(g: &Geometry, axis: usize, place: usize, tap: usize) -> Option<usize> {
+    let at = place * g.stride[axis] + tap * g.dilation[axis];
+    at.checked_sub(g.padding[axis]).filter(|&at| at < g.input[axis])
+}
+
+/// Lays the columns of a piece out.
+fn fill(g: &Geometry, x: &[f32], piece: &Piece, columns: &mut [f32]) {
+    let (each, lines) = (g.channels / g.groups, piece.lines.len());
+    columns.par_chunks_mut(g.output[1] * g.row()).enumerate().for_each(|(i, line)| {
+        let (item, top) = (piece.items.start + i / lines, piece.lines.start + i % lines);
+        for (left, row) in line.chunks_exact_mut(g.row()).enumerate() {
+            for (i, to) in row.chunks_exact_mut(each).enumerate() {
+                let (group, tap) = (i / g.taps(), i % g.taps());
+                let at = reads(g, 0, top, tap / g.kernel[1]).zip(reads(g, 1, left, tap % g.kernel[1]));
+                match at {
+                    Some((h, w)) => {
+                        let from = ((item * g.input[0] + h) * g.input[1] + w) * g.channels + group * each;
+                        to.copy_from_slice(&x[from..from + each]);
+                    }
+                    None => to.fill(0.0),
+                }
+            }
+        }
+    });
+}
+
+/// The place whose tap `tap` reads `at`, if there is one.
+fn reader(g: &Geometry, axis: usize, at: usize, tap: usize) -> Option<usize> {
+    let shifted = (at + g.padding[axis]).checked_sub(tap * g.dilation[axis])?;
+    let place = shifted / g.stride[axis];
+    (shifted % g.stride[axis] == 0 && place < g.output[axis]).then_some(place)
+}
+
+/// Sums into every input of `to` what the columns of `from` hold for it.
+fn gather(g: &Geometry, columns: &[f32], from: &Piece, to: &Piece, out: &mut [f32], add: bool) {
+    let (each, lines) = (g.channels / g.groups, to.lines.len());
+    let work = |(i, line): (usize, &mut [f32])| {
+        if !add {
+            line.fill(0.0);
+        }
+        let (item, h) = (i / lines, to.lines.start + i % lines);
+        for tap in 0..g.taps() {
+            let Some(top) = reader(g, 0, h, tap / g.kernel[1]) else { continue };
+            let top = item * from.lines.len() + top - from.lines.start;
+            for (w, row) in line.chunks_exact_mut(g.channels).enumerate() {
+                let Some(left) = reader(g, 1, w, tap % g.kernel[1]) else { continue };
+                let columns = &columns[(top * g.output[1] + left) * g.row()..][..g.row()];
+                for (group, to) in row.chunks_exact_mut(each).enumerate() {
+                    let columns = &columns[(group * g.taps() + tap) * each..][..each];
+                    to.iter_mut().zip(columns).for_each(|(to, from)| *to += from);
+                }
+            }
+        }
+    };
+    out.par_chunks_mut(g.input[1] * g.channels).enumerate().with_min_len(8).for_each(work);
+}
+
+/// The weights of the convolution that a stride of 1 has for its transpose: `[channels, taps, filters]`, last tap first.
+fn flipped(g: &Geometry, w: &[f32]) -> Vec<f32> {
+    let (taps, c, f) = (g.taps(), g.channels, g.filters);
+    let mut flipped = vec![0f32; w.len()];
+    flipped.par_chunks_mut(taps * f).enumerate().for_each(|(channel, row)| {
+        for (i, to) in row.iter_mut().enumerate() {
+            let (tap, filter) = (i / f, i % f);
+            *to = w[(filter * taps + taps - 1 - tap) * c + channel];
+        }
+    });
+    flipped
+}
+
+/// A convolution along one dimension. Place `o` reads `o * stride + offset + tap * dilation`.
+///
+/// Every `dilation`-th place reads neighbours of a copy that holds every `dilation`-th input, so there are as many such
+/// copies, and each is a matrix with overlapping rows: one copy of the input, where columns are `taps`.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    batch: usize,
+    input: usize,
+    output: usize,
+    channels: usize,
+    filters: usize,
+    taps: usize,
+    stride: usize,
+    dilation: usize,
+    offset: isize,
+}
+
+/// Places of one item.
+struct Places {
+    item: usize,
+    from: usize,
+    count: usize,
+}
+
+impl Line {
+    fn of(g: &Geometry) -> Line {
+        Line {
+            batch: g.batch,
+            input: g.input[0],
+            output: g.output[0],
+            channels: g.channels,
+            filters: g.filters,
+            taps: g.taps(),
+            stride: g.stride[0],
+            dilation: g.dilation[0],
+            offset: -(g.padding[0] as isize),
         }
     }
-    sums
-}
 
-/// `fold(row, state)` for every row of each stretch, its `state` of `width` starting at `start`; the states in order.
-pub fn folds(
-    rows: usize,
-    width: usize,
-    start: f32,
-    fold: impl Fn(usize, &mut [f32]) + Sync,
-) -> Vec<Vec<f32>> {
-    let stretch = (PIECE / width.max(1)).clamp(8, 1024);
-    let part = |p: usize| {
-        let mut state = vec![start; width];
-        for row in p * stretch..rows.min((p + 1) * stretch) {
-            wide(
-                #[inline(always)]
-                || fold(row, &mut state),
-            );
+    /// The way back, for a stride of 1.
+    fn turned(self) -> Line {
+        let span = (self.dilation * (self.taps - 1)) as isize;
+        Line {
+            input: self.output,
+            output: self.input,
+            channels: self.filters,
+            filters: self.channels,
+            offset: -span - self.offset,
+            ..self
         }
-        state
-    };
-    (0..rows.div_ceil(stretch)).into_par_iter().map(part).collect()
-}
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn pieces(&self) -> Vec<Places> {
+        let count = (PIECE / (self.stride * self.channels)).max(LEAST_ROWS);
+        let starts = |item| (0..self.output).step_by(count).map(move |from| (item, from));
+        let pieces = (0..self.batch).flat_map(starts);
+        pieces.map(|(item, from)| Places { item, from, count: count.min(self.output - from) }).collect()
+    }
 
-    #[test]
-    fn every_row_is_added_once() {
-        for (rows, width) in [(1, 1), (7, 3), (3000, 40), (5, 20_000)] {
-            let found = sums(rows, width, |row, sums| sums.iter_mut().for_each(|s| *s += row as f32));
-            let truth = (rows * (rows - 1) / 2) as f64;
-            assert!(found.len() == width && found.iter().all(|&s| s == truth), "{rows} x {width}");
+    /// Calls `work(first, rows, columns)` for each of the matrices of a piece: row `i` belongs to place
+    /// `piece.from + first + i * dilation`.
+    fn each_matrix(&self, piece: &Places, x: &[f32], mut work: impl FnMut(usize, usize, Matrix<'_>)) {
+        let (c, step) = (self.channels, self.stride * self.channels);
+        let x = &x[piece.item * self.input * c..][..self.input * c];
+        for first in 0..self.dilation.min(piece.count) {
+            let rows = (piece.count - first).div_ceil(self.dilation);
+            let len = (rows - 1) * self.stride + self.taps;
+            let start = ((piece.from + first) * self.stride) as isize + self.offset;
+            if self.dilation == 1 && start >= 0 && start as usize + len <= self.input {
+                work(first, rows, Matrix::strided(&x[start as usize * c..], step));
+                continue;
+            }
+            with_space(len * c, |copy| {
+                for (i, row) in copy.chunks_exact_mut(c).enumerate() {
+                    let at = start + (i * self.dilation) as isize;
+                    match usize::try_from(at).ok().filter(|&at| at < self.input) {
+                        Some(at) => row.copy_from_slice(&x[at * c..][..c]),
+                        None => row.fill(0.0),
+                    }
+                }
+                work(first, rows, Matrix::strided(copy, step));
+            });
         }
+    }
+
+    fn apply(&self, x: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
+        let depth = self.taps * self.channels;
+        let w = Matrix::rows(w, depth).transposed();
+        let pieces = self.pieces().into_iter().map(|p| (p.count * self.filters, p)).collect();
+        each_piece(out, pieces, |piece, out, threads| {
+            self.each_matrix(piece, x, |first, rows, columns| {
+                let (out, stride) = (&mut out[first * self.filters..], self.dilation * self.filters);
+                product((rows, self.filters, depth), columns, w, out, stride, add, scale, threads);
+            });
+        });
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the shape of a matrix product")]
+    fn weights(
+        &self,
+        piece: &Places,
+        x: &[f32],
+        y: &[f32],
+        out: &mut [f32],
+        add: bool,
+        scale: f32,
+        threads: Threads,
+    ) {
+        let (depth, f) = (self.taps * self.channels, self.filters);
+        let y = &y[(piece.item * self.output + piece.from) * f..][..piece.count * f];
+        self.each_matrix(piece, x, |first, rows, columns| {
+            let y = Matrix::strided(&y[first * f..], self.dilation * f).transposed();
+            let add = add || first > 0;
+            product((f, depth, rows), y, columns, out, depth, add, scale, threads);
+        });
     }
 }

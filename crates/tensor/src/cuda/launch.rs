@@ -60,19 +60,27 @@ impl Launch {
 
 /// One argument of a kernel, passed by the address of its bytes: a number, an address, or a small struct of words.
 #[derive(Clone, Copy, Debug)]
-pub struct Arg([u64; 8]);
+pub struct Arg([u64; ARG_WORDS]);
+
+/// Words of the largest argument there is.
+const ARG_WORDS: usize = 11;
 
 impl Arg {
     fn word(word: u64) -> Arg {
-        let mut words = [0; 8];
-        words[0] = word;
-        Arg(words)
+        Arg::words(&[word])
     }
 
     /// A struct by value, as the kernel lays it out.
     pub fn words(given: &[u64]) -> Arg {
-        let mut words = [0; 8];
+        let mut words = [0; ARG_WORDS];
         words[..given.len()].copy_from_slice(given);
+        Arg(words)
+    }
+
+    /// A struct by value, whose layout (`repr(C)`) is the kernel's.
+    pub fn of<S: bytemuck::Pod>(given: &S) -> Arg {
+        let mut words = [0; ARG_WORDS];
+        bytemuck::cast_slice_mut(&mut words)[..size_of::<S>()].copy_from_slice(bytemuck::bytes_of(given));
         Arg(words)
     }
 }

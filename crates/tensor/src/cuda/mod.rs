@@ -1,6 +1,7 @@
 //! CUDA, reached at run time: the libraries are looked for, never linked.
 
 pub mod cache;
+pub(crate) mod columns;
 pub mod compile;
 pub mod context;
 pub mod cupti;

@@ -171,7 +171,7 @@ impl Activation {
     /// Queues the forward kernel over `n` elements.
     pub(crate) fn launch(&self, io: &CudaIo<'_>, y: u64, x: u64, n: usize) -> Result<(), Error> {
         let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
-        io.launch(&name, Launch::each(n.div_ceil(8)), &args![y, x, n as i64, self.0.code(), self.0.slope()])
+        io.launch(&name, Launch::each(n.div_ceil(8)), &args![y, x, n as i64, self.0.code(), self.0.number()])
     }
 }
 
@@ -187,14 +187,7 @@ impl Op for Activation {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-<<<<<<< HEAD
         self.launch(io, io.output(0), io.input(0), io.shape(0).len())
-=======
-        let n = io.shape(0).len();
-        let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
-        let args = args![io.output(0), io.input(0), n as i64, self.0.code(), self.0.number()];
-        io.launch(&name, Launch::each(n.div_ceil(8)), &args)
->>>>>>> opsa
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {

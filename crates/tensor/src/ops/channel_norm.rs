@@ -2,7 +2,7 @@
 //! x is seen as `[item, row, channel]`; a group's statistics run over all rows of an item.
 
 use crate::args;
-use crate::cpu::{columns, vector};
+use crate::cpu::{row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -84,7 +84,7 @@ pub(super) fn moments(view: View, x: &[f32], mean: &mut [f32], variance: &mut [f
     let c = view.channels;
     for item in 0..view.items {
         let x = &x[item * view.rows * c..][..view.rows * c];
-        let sums = columns::sums(view.rows, c, |row, sums| {
+        let sums = row_sums::sums(view.rows, c, |row, sums| {
             for (sum, x) in sums.iter_mut().zip(&x[row * c..]) {
                 *sum += x;
             }
@@ -93,7 +93,7 @@ pub(super) fn moments(view: View, x: &[f32], mean: &mut [f32], variance: &mut [f
             *mean = m as f32;
         }
         let m = view.spread(item, mean);
-        let squares = columns::sums(view.rows, c, |row, sums| {
+        let squares = row_sums::sums(view.rows, c, |row, sums| {
             for ((sum, x), m) in sums.iter_mut().zip(&x[row * c..]).zip(&m) {
                 *sum += (x - m) * (x - m);
             }
@@ -250,7 +250,7 @@ impl Op for Backward {
         // Per channel, of every item: Σ dy and Σ dy h.
         let sums: Vec<Vec<f64>> = if wanted.weights || wanted.flowing {
             let of_item = |item: usize| {
-                columns::sums(rows, 2 * c, |row, sums| {
+                row_sums::sums(rows, 2 * c, |row, sums| {
                     let (sum, product) = sums.split_at_mut(c);
                     let at = (item * rows + row) * c;
                     let columns = sum.iter_mut().zip(product).zip(&x[at..]).zip(&dy[at..]);

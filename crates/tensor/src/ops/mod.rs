@@ -2,12 +2,17 @@
 
 pub mod activation;
 pub mod adamw;
+pub(crate) mod addends;
 pub mod all_reduce;
 pub mod arithmetic;
 pub mod attention;
 pub mod batch_norm;
 pub mod cast;
 mod channel_norm;
+pub mod conv1d;
+pub mod conv2d;
+pub mod conv_transpose1d;
+pub(crate) mod convolution;
 pub mod cross_entropy;
 pub mod detach;
 pub mod dot;
@@ -17,6 +22,7 @@ pub mod feed_forward;
 pub mod fill;
 pub mod frames;
 pub mod geglu;
+pub(crate) mod geometry;
 pub mod group_norm;
 pub mod linear;
 pub mod loss;

@@ -12,7 +12,7 @@
 
 use crate::args;
 use crate::cpu::matrix::{Matrix, Threads, product};
-use crate::cpu::{columns, vector};
+use crate::cpu::{row_sums, vector};
 use crate::cuda::gemm::{Element, Gemm, Operands};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
@@ -35,7 +35,7 @@ impl Op for Nearest {
         let (x, codebook) = (io.f32(0), io.f32(1));
         let (rows, d, codes) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (ids, products) = (io.take_i32(0), io.take(1));
-        let norms = columns::sums(d, codes, |i, sums| {
+        let norms = row_sums::sums(d, codes, |i, sums| {
             for (sum, e) in sums.iter_mut().zip(&codebook[i * codes..]) {
                 *sum += e * e;
             }

@@ -1,7 +1,7 @@
 //! Rows scaled to length one: the perceiver's RMS norm (`x / |x| * sqrt(c) * gamma`), and the plain L2 normalisation.
 
 use crate::args;
-use crate::cpu::{columns, vector};
+use crate::cpu::{row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -194,7 +194,7 @@ impl Op for WeightGradient {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2));
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let sums = columns::sums(rows, c, |row, sums| {
+        let sums = row_sums::sums(rows, c, |row, sums| {
             for ((sum, x), dy) in sums.iter_mut().zip(&x[row * c..]).zip(&dy[row * c..]) {
                 *sum += dy * x * inverse[row];
             }

@@ -1,7 +1,7 @@
 //! Softmax over the last dimension, and over time for each channel, as attentive pooling has it.
 
 use crate::args;
-use crate::cpu::{columns, vector};
+use crate::cpu::{row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -103,7 +103,7 @@ impl Op for TimeSoftmax {
             .into_par_iter()
             .map(|item| {
                 let row = |t: usize| &x[(item * time + t) * c..][..c];
-                let parts = columns::folds(length(item), c, f32::NEG_INFINITY, |t, most| {
+                let parts = row_sums::folds(length(item), c, f32::NEG_INFINITY, |t, most| {
                     for (most, x) in most.iter_mut().zip(row(t)) {
                         *most = if *x > *most { *x } else { *most };
                     }
@@ -112,7 +112,7 @@ impl Op for TimeSoftmax {
                 for part in parts {
                     most.iter_mut().zip(part).for_each(|(most, part)| *most = most.max(part));
                 }
-                let sums = columns::sums(length(item), c, |t, sums| {
+                let sums = row_sums::sums(length(item), c, |t, sums| {
                     for ((sum, x), most) in sums.iter_mut().zip(row(t)).zip(&most) {
                         *sum += vector::exp(x - most);
                     }
@@ -164,7 +164,7 @@ impl Op for TimeSoftmaxBackward {
         let along: Vec<Vec<f32>> = (0..shape.dim(0))
             .into_par_iter()
             .map(|item| {
-                let sums = columns::sums(time, c, |t, sums| {
+                let sums = row_sums::sums(time, c, |t, sums| {
                     let at = (item * time + t) * c;
                     for ((sum, y), dy) in sums.iter_mut().zip(&y[at..]).zip(&dy[at..]) {
                         *sum += y * dy;

@@ -6,6 +6,10 @@ mod activation;
 mod arithmetic;
 mod attention;
 mod batch_norm;
+mod conv1d;
+mod conv2d;
+mod conv_transpose1d;
+mod convolution;
 mod cross_entropy;
 mod detach;
 mod dropout;
@@ -34,6 +38,10 @@ pub fn cases() -> Vec<Case> {
         arithmetic::cases(),
         attention::cases(),
         batch_norm::cases(),
+        conv1d::cases(),
+        conv2d::cases(),
+        conv_transpose1d::cases(),
+        convolution::cases(),
         cross_entropy::cases(),
         detach::cases(),
         dropout::cases(),

@@ -1,0 +1,58 @@
+//! Transposed convolution over time: what a vocoder grows its signal with.
+
+use super::convolution::{Fused, Kind, convolve};
+use super::geometry::Geometry;
+use crate::tape::{Tape, Value};
+
+impl Tape {
+    /// Transposed convolution over time.
+    ///
+    /// | | shape | type |
+    /// |---|---|---|
+    /// | x | `[batch, time, in]` | activations |
+    /// | weight | `[in, taps, out]` | activations (`Tape::parameter`), its gradient f32 |
+    /// | bias | `[out]` | f32 (`Tape::master`) |
+    /// | result | `[batch, (time - 1) * stride + taps - 2 * padding, out]` | activations |
+    pub fn conv_transpose1d(
+        &mut self,
+        x: Value,
+        weight: Value,
+        bias: Option<Value>,
+        stride: usize,
+        padding: usize,
+    ) -> Value {
+        self.conv_transpose1d_fused(x, weight, Fused::bias(bias), stride, padding)
+    }
+
+    /// Transposed convolution with what stands around it: see [`Fused`].
+    pub fn conv_transpose1d_fused(
+        &mut self,
+        x: Value,
+        weight: Value,
+        fused: Fused,
+        stride: usize,
+        padding: usize,
+    ) -> Value {
+        let (shape, w) = (self.shape(x), self.shape(weight));
+        assert_eq!((shape.rank(), w.rank()), (3, 3), "x {shape} and the weight {w} have three dimensions");
+        assert_eq!(shape.last(), w.dim(0), "x {shape} and the weight {w} do not fit");
+        let (batch, time, taps, channels) = (shape.dim(0), shape.dim(1), w.dim(1), w.last());
+        let whole = (time - 1) * stride + taps;
+        assert!(whole > 2 * padding, "a padding of {padding} leaves nothing of {whole} samples");
+        let grown = whole - 2 * padding;
+        // It undoes a convolution from the grown signal to x.
+        let geometry = Geometry {
+            batch,
+            input: [grown, 1],
+            output: [time, 1],
+            channels,
+            filters: shape.last(),
+            kernel: [taps, 1],
+            stride: [stride, 1],
+            padding: [padding, 0],
+            dilation: [1, 1],
+            groups: 1,
+        };
+        convolve(self, Kind::Transposed, geometry, [batch, grown, channels].into(), (x, weight), fused)
+    }
+}
