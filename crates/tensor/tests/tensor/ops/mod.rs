@@ -41,7 +41,6 @@ pub fn cases() -> Vec<Case> {
         conv1d::cases(),
         conv2d::cases(),
         conv_transpose1d::cases(),
-        convolution::cases(),
         cross_entropy::cases(),
         detach::cases(),
         dropout::cases(),
