@@ -21,7 +21,10 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "geglu",
     "norm",
     "reduce",
-    "time_sum"
+    "slice",
+    "time_map",
+    "time_sum",
+    "transpose"
 ];
 
 /// What every kernel file starts with.
