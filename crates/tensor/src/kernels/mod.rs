@@ -31,9 +31,12 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "quantize",
     "reduce",
     "rms_norm",
+    "slice",
     "softmax",
     "stft",
+    "time_map",
     "time_sum",
+    "transpose",
     "weight_norm",
 ];
 

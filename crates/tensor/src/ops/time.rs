@@ -1,4 +1,4 @@
-//! Sums and means over time: `[b, t, c]` to `[b, c]`.
+//! Sums and means over time, `[b, t, c]` to `[b, c]`, and times made of other times.
 
 use crate::args;
 use crate::cpu::vector;
@@ -127,6 +127,24 @@ impl Op for TimeMeanBackward {
         let args = args![io.output(0), io.base(0), io.input(0), lengths, self.time, self.c, n as i64];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }
+}
+
+/// For every time of `out` (`to` to an item), adds the times of `x` (`from` to an item) that `sources` names, each by
+/// its weight: what `kernels/time_map.cu` does.
+pub(crate) fn gather(
+    out: &mut [f32],
+    x: &[f32],
+    [to, from, c]: [usize; 3],
+    sources: impl Fn(usize, &mut dyn FnMut(usize, f32)) + Sync,
+) {
+    vector::each_row(out, c, |row, sums| {
+        let item = row / to;
+        sources(row % to, &mut |t, weight| {
+            for (s, x) in sums.iter_mut().zip(&x[(item * from + t) * c..]) {
+                *s += weight * x;
+            }
+        });
+    });
 }
 
 /// Adds to a target `[b, c]` the sum over time of `x`, or of `x * y`, seen as `shape` (`[b, t, c]`).

@@ -6,6 +6,7 @@ mod activation;
 mod arithmetic;
 mod attention;
 mod batch_norm;
+mod concatenate;
 mod conv1d;
 mod conv2d;
 mod conv_transpose1d;
@@ -18,18 +19,22 @@ mod feed_forward;
 mod frames;
 mod geglu;
 mod group_norm;
+mod interpolate;
 mod linear;
 mod loss;
 mod matmul;
 mod mel;
 mod norm;
+mod pad;
 mod quantize;
 mod reduce;
 mod rms_norm;
+mod slice;
 mod softmax;
 mod stft;
 mod time;
 mod transform;
+mod transpose;
 mod weight_norm;
 
 pub fn cases() -> Vec<Case> {
@@ -38,6 +43,7 @@ pub fn cases() -> Vec<Case> {
         arithmetic::cases(),
         attention::cases(),
         batch_norm::cases(),
+        concatenate::cases(),
         conv1d::cases(),
         conv2d::cases(),
         conv_transpose1d::cases(),
@@ -49,18 +55,22 @@ pub fn cases() -> Vec<Case> {
         frames::cases(),
         geglu::cases(),
         group_norm::cases(),
+        interpolate::cases(),
         linear::cases(),
         loss::cases(),
         matmul::cases(),
         mel::cases(),
         norm::cases(),
+        pad::cases(),
         quantize::cases(),
         reduce::cases(),
         rms_norm::cases(),
+        slice::cases(),
         softmax::cases(),
         stft::cases(),
         time::cases(),
         transform::cases(),
+        transpose::cases(),
         weight_norm::cases(),
     ]
     .into_iter()
