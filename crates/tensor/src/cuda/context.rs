@@ -259,6 +259,7 @@ impl Cuda {
             // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
             unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;
         }
+        self.gemm_beside.make_ready(gemm, operands)?;
         self.synchronize()
     }
 

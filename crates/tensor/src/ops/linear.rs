@@ -203,7 +203,7 @@ pub(crate) fn sum_parts(
 ) -> Result<(), Error> {
     io.launch(
         "sum_parts",
-        Launch::line(n.div_ceil(32), 256),
+        Launch::line(n.div_ceil(32), 1024),
         &args![out0, base0, out1, base1, parts, n0, n, count],
     )
 }
