@@ -2,4 +2,5 @@
 
 pub mod columns;
 pub mod matrix;
+pub mod reduce;
 pub mod vector;
