@@ -26,6 +26,7 @@ usage: gpt_step [options]
   --one-stream                 gradients of weights in turn with the rest instead of beside it
   --checkpoint                 compute whole blocks again
   --busy                       kernel time over wall time, by CUPTI
+  --soak                       device and host memory after a tenth of the steps and at the end
   --profile                    time by operation
   --json                       one line of JSON";
 
@@ -40,6 +41,7 @@ struct Options {
     streams: Streams,
     build: Build,
     busy: bool,
+    soak: bool,
     profile: bool,
     json: bool,
 }
@@ -62,6 +64,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
         streams: Streams::Two,
         build: Build { recompute: Recompute::Norms, ..Build::default() },
         busy: false,
+        soak: false,
         profile: false,
         json: false,
     };
@@ -98,6 +101,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--one-stream" => o.streams = Streams::One,
             "--checkpoint" => o.build.checkpoint = true,
             "--busy" => o.busy = true,
+            "--soak" => o.soak = true,
             "--profile" => o.profile = true,
             "--json" => o.json = true,
             _ => return Err(format!("{word}?\n{USAGE}").into()),
@@ -137,7 +141,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .and_then(|c| c.memory().ok())
         .map_or(0, |(_, total)| total)
         .saturating_sub(free(&engine));
-    let times = timed(&mut engine, &mut program, &control, o.steps)?;
+    let tenth = if o.soak { o.steps / 10 } else { 0 };
+    if o.soak {
+        timed(&mut engine, &mut program, &control, tenth)?;
+        println!("after {tenth} steps: {}", held(&engine));
+    }
+    let times = timed(&mut engine, &mut program, &control, o.steps - tenth)?;
+    if o.soak {
+        println!("after {} steps: {}", o.steps, held(&engine));
+    }
     let last = engine.run(&mut program, &control)?;
     let share = if o.busy { Some(busy_share(&mut engine, &mut program, &control)?) } else { None };
     let need = engine.memory();
@@ -146,7 +158,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!(
             "{{\"layers\":{},\"width\":{},\"batch\":{},\"time\":{},\"device\":\"{}\",\"precision\":\"{precision:?}\",\
              \"median_ms\":{:.4},\"p99_ms\":{:.4},\"variation\":{:.5},\"host_ms\":{:.4},\"samples_per_second\":{samples:.2},\
-             \"planned_bytes\":{},\"used_bytes\":{used},\"busy\":{},\"kernels\":{},\"start_seconds\":{:.3},\
+             \"planned_bytes\":{},\"used_bytes\":{used},\"busy_under_cupti\":{},\"kernel_ms\":{},\"kernels\":{},\"start_seconds\":{:.3},\
              \"first_loss\":{},\"last_loss\":{}}}",
             o.sizes.layers,
             o.sizes.width,
@@ -158,7 +170,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             times.variation,
             times.host * 1e3,
             need.total(),
-            share.map_or("null".into(), |s| format!("{s:.5}")),
+            share.map_or("null".into(), |(s, _)| format!("{s:.5}")),
+            share.map_or("null".into(), |(_, k)| format!("{:.4}", k * 1e3)),
             program.recorded().map_or("null".into(), |n| n.to_string()),
             ready.as_secs_f64(),
             first.loss,
@@ -180,8 +193,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             times.host * 1e3,
             samples * o.sizes.time as f64
         );
-        if let Some(share) = share {
-            println!("kernels run {:.2} % of the time", share * 100.0);
+        if let Some((share, kernels)) = share {
+            println!(
+                "kernels run {:.2} % of the time while CUPTI looks on; {:.3} ms of them a step, {:.2} % of the median",
+                share * 100.0,
+                kernels * 1e3,
+                kernels / times.median * 100.0
+            );
         }
         if let Some(kernels) = program.recorded() {
             println!("{kernels} kernels and copies in the recorded step");
@@ -202,6 +220,14 @@ fn feed(engine: &Engine, program: &Program, step: Step, sizes: Sizes) -> Result<
     engine.write_i32(program, step.ids, &ids)?;
     engine.write_i32(program, step.targets, &targets)?;
     Ok(())
+}
+
+/// Device memory in use and the process's resident memory.
+fn held(engine: &Engine) -> String {
+    let device = engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, total)| total - free);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let host = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("unknown").trim().to_owned();
+    format!("device {device} bytes, host {host}")
 }
 
 struct Times {
@@ -248,7 +274,12 @@ fn timed(
     })
 }
 
-fn busy_share(engine: &mut Engine, program: &mut Program, control: &Control) -> Result<f64, Box<dyn Error>> {
+/// Kernel time over wall time while CUPTI looks on, which itself widens the gaps, and the kernel time of one step.
+fn busy_share(
+    engine: &mut Engine,
+    program: &mut Program,
+    control: &Control,
+) -> Result<(f64, f64), Box<dyn Error>> {
     engine.synchronize()?;
     let times = KernelTimes::start()?;
     let mut flying = VecDeque::new();
@@ -270,7 +301,8 @@ fn busy_share(engine: &mut Engine, program: &mut Program, control: &Control) -> 
             println!("{line:?}");
         }
     }
-    Ok(busy(&kernels, from, to))
+    let share = busy(&kernels, from, to);
+    Ok((share, share * (to - from) as f64 * 1e-9 / 20.0))
 }
 
 fn profile(times: Vec<OpTime>) {

@@ -50,7 +50,6 @@ pub struct Gpt {
 pub struct Step {
     pub ids: Value,
     pub targets: Value,
-    pub loss: Value,
 }
 
 /// What is done to every larger value of the network while it is built: nothing, or a fault planted by a test.
@@ -125,7 +124,7 @@ impl Gpt {
         } else {
             tape.update(loss, build.adam)
         }
-        (tape, Step { ids, targets, loss })
+        (tape, Step { ids, targets })
     }
 
     fn loss(&self, tape: &mut Tape, ids: Value, targets: Value, checkpoint: bool, each: Each<'_>) -> Value {

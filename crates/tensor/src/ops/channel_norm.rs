@@ -84,20 +84,30 @@ pub(super) fn moments(view: View, x: &[f32], mean: &mut [f32], variance: &mut [f
     let c = view.channels;
     for item in 0..view.items {
         let x = &x[item * view.rows * c..][..view.rows * c];
-        let sums = row_sums::sums(view.rows, c, |row, sums| {
-            for (sum, x) in sums.iter_mut().zip(&x[row * c..]) {
-                *sum += x;
-            }
-        });
+        let sums = row_sums::sums(
+            view.rows,
+            c,
+            #[inline(always)]
+            |row, sums| {
+                for (sum, x) in sums.iter_mut().zip(&x[row * c..]) {
+                    *sum += x;
+                }
+            },
+        );
         for (mean, m) in mean[item * view.groups..].iter_mut().zip(view.means(&sums)) {
             *mean = m as f32;
         }
         let m = view.spread(item, mean);
-        let squares = row_sums::sums(view.rows, c, |row, sums| {
-            for ((sum, x), m) in sums.iter_mut().zip(&x[row * c..]).zip(&m) {
-                *sum += (x - m) * (x - m);
-            }
-        });
+        let squares = row_sums::sums(
+            view.rows,
+            c,
+            #[inline(always)]
+            |row, sums| {
+                for ((sum, x), m) in sums.iter_mut().zip(&x[row * c..]).zip(&m) {
+                    *sum += (x - m) * (x - m);
+                }
+            },
+        );
         for (variance, v) in variance[item * view.groups..].iter_mut().zip(view.means(&squares)) {
             *variance = v as f32;
         }
@@ -124,12 +134,17 @@ pub(super) fn apply(
             (view.spread(item, mean), scale, shift)
         })
         .collect();
-    vector::each_row(y, c, |i, y| {
-        let (mean, scale, shift) = &spread[i / view.rows];
-        for ((((y, x), m), s), b) in y.iter_mut().zip(&x[i * c..]).zip(mean).zip(scale).zip(shift) {
-            *y = (x - m) * s + b;
-        }
-    });
+    vector::each_row(
+        y,
+        c,
+        #[inline(always)]
+        |i, y| {
+            let (mean, scale, shift) = &spread[i / view.rows];
+            for ((((y, x), m), s), b) in y.iter_mut().zip(&x[i * c..]).zip(mean).zip(scale).zip(shift) {
+                *y = (x - m) * s + b;
+            }
+        },
+    );
 }
 
 /// Queues the statistics of a step. `running` is where the next running statistics go, the old ones, and the momentum.
@@ -250,15 +265,20 @@ impl Op for Backward {
         // Per channel, of every item: Σ dy and Σ dy h.
         let sums: Vec<Vec<f64>> = if wanted.weights || wanted.flowing {
             let of_item = |item: usize| {
-                row_sums::sums(rows, 2 * c, |row, sums| {
-                    let (sum, product) = sums.split_at_mut(c);
-                    let at = (item * rows + row) * c;
-                    let columns = sum.iter_mut().zip(product).zip(&x[at..]).zip(&dy[at..]);
-                    for ((((sum, product), x), dy), (m, s)) in columns.zip(m[item].iter().zip(&s[item])) {
-                        *sum += dy;
-                        *product += dy * (x - m) * s;
-                    }
-                })
+                row_sums::sums(
+                    rows,
+                    2 * c,
+                    #[inline(always)]
+                    |row, sums| {
+                        let (sum, product) = sums.split_at_mut(c);
+                        let at = (item * rows + row) * c;
+                        let columns = sum.iter_mut().zip(product).zip(&x[at..]).zip(&dy[at..]);
+                        for ((((sum, product), x), dy), (m, s)) in columns.zip(m[item].iter().zip(&s[item])) {
+                            *sum += dy;
+                            *product += dy * (x - m) * s;
+                        }
+                    },
+                )
             };
             (0..view.items).map(of_item).collect()
         } else {
@@ -290,14 +310,19 @@ impl Op for Backward {
             let (a, b): (Vec<f32>, Vec<f32>) = means.iter().map(|&[a, b]| (a, b)).unzip();
             let (a, b): (Vec<_>, Vec<_>) =
                 (0..view.items).map(|item| (view.spread(item, &a), view.spread(item, &b))).unzip();
-            vector::each_row(io.accumulate(0), c, |i, dx| {
-                let item = i / rows;
-                let columns = dx.iter_mut().zip(&x[i * c..]).zip(&dy[i * c..]).zip(weight);
-                let statistics = m[item].iter().zip(&s[item]).zip(a[item].iter().zip(&b[item]));
-                for ((((dx, x), dy), w), ((m, s), (a, b))) in columns.zip(statistics) {
-                    *dx += s * (dy * w - a - (x - m) * s * b);
-                }
-            });
+            vector::each_row(
+                io.accumulate(0),
+                c,
+                #[inline(always)]
+                |i, dx| {
+                    let item = i / rows;
+                    let columns = dx.iter_mut().zip(&x[i * c..]).zip(&dy[i * c..]).zip(weight);
+                    let statistics = m[item].iter().zip(&s[item]).zip(a[item].iter().zip(&b[item]));
+                    for ((((dx, x), dy), w), ((m, s), (a, b))) in columns.zip(statistics) {
+                        *dx += s * (dy * w - a - (x - m) * s * b);
+                    }
+                },
+            );
         }
         Ok(())
     }

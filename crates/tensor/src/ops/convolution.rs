@@ -196,7 +196,7 @@ pub(crate) fn convolve(
 ) -> Value {
     let (dtype, c, batch) = (tape.info(x).dtype, out.last(), out.dim(0));
     assert_eq!(tape.info(weight).dtype, dtype, "the weight of a convolution has the type of its input");
-    assert!(out.len() > 0, "a convolution of {} has no result", tape.shape(x));
+    assert!(!out.is_empty(), "a convolution of {} has no result", tape.shape(x));
     if let Some(bias) = fused.bias {
         assert_eq!(tape.shape(bias).len(), c, "a bias has an element per channel of the result");
         assert_eq!(tape.info(bias).dtype, DType::F32, "the bias of a convolution is f32");

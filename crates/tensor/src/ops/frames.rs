@@ -60,16 +60,21 @@ impl Op for Frames {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, samples, frames) = (io.f32(0), io.shape(0).last(), io.output_shape(0).dim(1));
         let Framing { size, hop, pad } = self.0;
-        vector::each_row(io.take(0), size, |i, frame| {
-            let x = &x[i / frames * samples..][..samples];
-            let start = i % frames * hop;
-            if start >= pad && start + size <= pad + samples {
-                return frame.copy_from_slice(&x[start - pad..][..size]);
-            }
-            for (j, value) in frame.iter_mut().enumerate() {
-                *value = x[self.0.sample(start + j, samples)];
-            }
-        });
+        vector::each_row(
+            io.take(0),
+            size,
+            #[inline(always)]
+            |i, frame| {
+                let x = &x[i / frames * samples..][..samples];
+                let start = i % frames * hop;
+                if start >= pad && start + size <= pad + samples {
+                    return frame.copy_from_slice(&x[start - pad..][..size]);
+                }
+                for (j, value) in frame.iter_mut().enumerate() {
+                    *value = x[self.0.sample(start + j, samples)];
+                }
+            },
+        );
         Ok(())
     }
 

@@ -35,11 +35,16 @@ impl Op for Nearest {
         let (x, codebook) = (io.f32(0), io.f32(1));
         let (rows, d, codes) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (ids, products) = (io.take_i32(0), io.take(1));
-        let norms = row_sums::sums(d, codes, |i, sums| {
-            for (sum, e) in sums.iter_mut().zip(&codebook[i * codes..]) {
-                *sum += e * e;
-            }
-        });
+        let norms = row_sums::sums(
+            d,
+            codes,
+            #[inline(always)]
+            |i, sums| {
+                for (sum, e) in sums.iter_mut().zip(&codebook[i * codes..]) {
+                    *sum += e * e;
+                }
+            },
+        );
         let norms: Vec<f32> = norms.into_iter().map(|n| n as f32).collect();
         let (left, right) = (Matrix::rows(x, d), Matrix::rows(codebook, codes));
         product((rows, codes, d), left, right, products, codes, false, 1.0, Threads::All);
@@ -79,11 +84,16 @@ impl Op for CodeRows {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (ids, codebook, codes) = (io.i32(0), io.f32(1), io.shape(1).last());
-        vector::each_row(io.take(0), io.shape(1).dim(0), |i, q| {
-            for (k, q) in q.iter_mut().enumerate() {
-                *q = codebook[k * codes + ids[i] as usize];
-            }
-        });
+        vector::each_row(
+            io.take(0),
+            io.shape(1).dim(0),
+            #[inline(always)]
+            |i, q| {
+                for (k, q) in q.iter_mut().enumerate() {
+                    *q = codebook[k * codes + ids[i] as usize];
+                }
+            },
+        );
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Rows scaled to length one: the perceiver's RMS norm (`x / |x| * sqrt(c) * gamma`), and the plain L2 normalisation.
 
 use crate::args;
-use crate::cpu::{row_sums, vector};
+use crate::cpu::{reduce, row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -60,7 +60,7 @@ impl Op for RmsNorm {
             vector::wide(
                 #[inline(always)]
                 || {
-                    let square: f32 = x.iter().map(|x| x * x).sum();
+                    let square = reduce::sum(x, |x| x * x);
                     let s = 1.0 / square.sqrt().max(LEAST);
                     for ((y, x), f) in y.iter_mut().zip(x).zip(&factors) {
                         *y = x * s * f;
@@ -121,11 +121,16 @@ impl Op for Again {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, inverse, c, factors) = (io.f32(0), io.f32(1), io.shape(0).last(), self.0.factors(io, 2));
-        vector::each_row(io.take(0), c, |i, y| {
-            for ((y, x), f) in y.iter_mut().zip(&x[i * c..]).zip(&factors) {
-                *y = x * inverse[i] * f;
-            }
-        });
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                for ((y, x), f) in y.iter_mut().zip(&x[i * c..]).zip(&factors) {
+                    *y = x * inverse[i] * f;
+                }
+            },
+        );
         Ok(())
     }
 
@@ -149,17 +154,22 @@ impl Op for InputGradient {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, inverse, dy, c) = (io.f32(0), io.f32(1), io.f32(2), io.shape(0).last());
         let factors = self.0.factors(io, 3);
-        vector::each_row(io.accumulate(0), c, |i, dx| {
-            let (x, dy, s) = (&x[i * c..][..c], &dy[i * c..][..c], inverse[i]);
-            let mut along: f32 = x.iter().zip(dy).zip(&factors).map(|((x, dy), f)| dy * f * x * s).sum();
-            // A length that was raised to the least one did not depend on x.
-            if s >= 1.0 / LEAST {
-                along = 0.0;
-            }
-            for (((dx, x), dy), f) in dx.iter_mut().zip(x).zip(dy).zip(&factors) {
-                *dx += s * (dy * f - x * s * along);
-            }
-        });
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let (x, dy, s) = (&x[i * c..][..c], &dy[i * c..][..c], inverse[i]);
+                let mut along = reduce::sum3(x, dy, &factors, |x, dy, f| dy * f * x) * s * s;
+                // A length that was raised to the least one did not depend on x.
+                if s >= 1.0 / LEAST {
+                    along = 0.0;
+                }
+                for (((dx, x), dy), f) in dx.iter_mut().zip(x).zip(dy).zip(&factors) {
+                    *dx += s * (dy * f - x * along);
+                }
+            },
+        );
         Ok(())
     }
 
@@ -194,11 +204,16 @@ impl Op for WeightGradient {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2));
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let sums = row_sums::sums(rows, c, |row, sums| {
-            for ((sum, x), dy) in sums.iter_mut().zip(&x[row * c..]).zip(&dy[row * c..]) {
-                *sum += dy * x * inverse[row];
-            }
-        });
+        let sums = row_sums::sums(
+            rows,
+            c,
+            #[inline(always)]
+            |row, sums| {
+                for ((sum, x), dy) in sums.iter_mut().zip(&x[row * c..]).zip(&dy[row * c..]) {
+                    *sum += dy * x * inverse[row];
+                }
+            },
+        );
         let scale = f64::from(self.0.scale(c));
         for (dw, sum) in io.accumulate(0).iter_mut().zip(sums) {
             *dw += (sum * scale) as f32;

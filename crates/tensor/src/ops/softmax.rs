@@ -1,7 +1,7 @@
 //! Softmax over the last dimension, and over time for each channel, as attentive pooling has it.
 
 use crate::args;
-use crate::cpu::{row_sums, vector};
+use crate::cpu::{reduce, row_sums, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -30,16 +30,20 @@ impl Op for Softmax {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, c) = (io.f32(0), io.shape(0).last());
-        vector::each_row(io.take(0), c, |i, y| {
-            let x = &x[i * c..][..c];
-            let most = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let mut sum = 0.0;
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = vector::exp(x - most);
-                sum += *y;
-            }
-            y.iter_mut().for_each(|y| *y /= sum);
-        });
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                let x = &x[i * c..][..c];
+                let most = reduce::max(x);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = vector::exp(x - most);
+                }
+                let inverse = 1.0 / reduce::sum(y, |y| y);
+                y.iter_mut().for_each(|y| *y *= inverse);
+            },
+        );
         Ok(())
     }
 
@@ -67,13 +71,18 @@ impl Op for SoftmaxBackward {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (y, dy, c) = (io.f32(0), io.f32(1), io.shape(0).last());
-        vector::each_row(io.accumulate(0), c, |i, dx| {
-            let (y, dy) = (&y[i * c..][..c], &dy[i * c..][..c]);
-            let along: f32 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
-            for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-                *dx += y * (dy - along);
-            }
-        });
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let (y, dy) = (&y[i * c..][..c], &dy[i * c..][..c]);
+                let along = reduce::sum2(y, dy, |y, dy| y * dy);
+                for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
+                    *dx += y * (dy - along);
+                }
+            },
+        );
         Ok(())
     }
 
@@ -103,34 +112,50 @@ impl Op for TimeSoftmax {
             .into_par_iter()
             .map(|item| {
                 let row = |t: usize| &x[(item * time + t) * c..][..c];
-                let parts = row_sums::folds(length(item), c, f32::NEG_INFINITY, |t, most| {
-                    for (most, x) in most.iter_mut().zip(row(t)) {
-                        *most = if *x > *most { *x } else { *most };
-                    }
-                });
+                let parts = row_sums::folds(
+                    length(item),
+                    c,
+                    f32::NEG_INFINITY,
+                    #[inline(always)]
+                    |t, most| {
+                        for (most, x) in most.iter_mut().zip(row(t)) {
+                            *most = if *x > *most { *x } else { *most };
+                        }
+                    },
+                );
                 let mut most = vec![f32::NEG_INFINITY; c];
                 for part in parts {
                     most.iter_mut().zip(part).for_each(|(most, part)| *most = most.max(part));
                 }
-                let sums = row_sums::sums(length(item), c, |t, sums| {
-                    for ((sum, x), most) in sums.iter_mut().zip(row(t)).zip(&most) {
-                        *sum += vector::exp(x - most);
-                    }
-                });
+                let sums = row_sums::sums(
+                    length(item),
+                    c,
+                    #[inline(always)]
+                    |t, sums| {
+                        for ((sum, x), most) in sums.iter_mut().zip(row(t)).zip(&most) {
+                            *sum += vector::exp(x - most);
+                        }
+                    },
+                );
                 let inverse = sums.into_iter().map(|sum| (1.0 / sum) as f32).collect();
                 (most, inverse)
             })
             .collect();
-        vector::each_row(io.take(0), c, |i, y| {
-            let (item, t) = (i / time, i % time);
-            if t >= length(item) {
-                return y.fill(0.0);
-            }
-            let (most, inverse) = &statistics[item];
-            for (((y, x), most), inverse) in y.iter_mut().zip(&x[i * c..]).zip(most).zip(inverse) {
-                *y = vector::exp(x - most) * inverse;
-            }
-        });
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                let (item, t) = (i / time, i % time);
+                if t >= length(item) {
+                    return y.fill(0.0);
+                }
+                let (most, inverse) = &statistics[item];
+                for (((y, x), most), inverse) in y.iter_mut().zip(&x[i * c..]).zip(most).zip(inverse) {
+                    *y = vector::exp(x - most) * inverse;
+                }
+            },
+        );
         Ok(())
     }
 
@@ -164,21 +189,31 @@ impl Op for TimeSoftmaxBackward {
         let along: Vec<Vec<f32>> = (0..shape.dim(0))
             .into_par_iter()
             .map(|item| {
-                let sums = row_sums::sums(time, c, |t, sums| {
-                    let at = (item * time + t) * c;
-                    for ((sum, y), dy) in sums.iter_mut().zip(&y[at..]).zip(&dy[at..]) {
-                        *sum += y * dy;
-                    }
-                });
+                let sums = row_sums::sums(
+                    time,
+                    c,
+                    #[inline(always)]
+                    |t, sums| {
+                        let at = (item * time + t) * c;
+                        for ((sum, y), dy) in sums.iter_mut().zip(&y[at..]).zip(&dy[at..]) {
+                            *sum += y * dy;
+                        }
+                    },
+                );
                 sums.into_iter().map(|sum| sum as f32).collect()
             })
             .collect();
-        vector::each_row(io.accumulate(0), c, |i, dx| {
-            let along = &along[i / time];
-            for (((dx, y), dy), along) in dx.iter_mut().zip(&y[i * c..]).zip(&dy[i * c..]).zip(along) {
-                *dx += y * (dy - along);
-            }
-        });
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let along = &along[i / time];
+                for (((dx, y), dy), along) in dx.iter_mut().zip(&y[i * c..]).zip(&dy[i * c..]).zip(along) {
+                    *dx += y * (dy - along);
+                }
+            },
+        );
         Ok(())
     }
 

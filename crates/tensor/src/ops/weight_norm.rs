@@ -1,7 +1,7 @@
 //! Weight normalisation: a weight as its direction and its length per row.
 
 use crate::args;
-use crate::cpu::vector;
+use crate::cpu::{reduce, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -35,7 +35,7 @@ impl Op for WeightNorm {
             vector::wide(
                 #[inline(always)]
                 || {
-                    let square: f32 = v.iter().map(|v| v * v).sum();
+                    let square = reduce::sum(v, |v| v * v);
                     // A row of zeros has no direction; its weight is zero.
                     *inverse = if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 };
                     for (w, v) in w.iter_mut().zip(v) {
@@ -81,7 +81,7 @@ impl Op for Backward {
                 vector::wide(
                     #[inline(always)]
                     || {
-                        let along: f32 = v.iter().zip(dw).map(|(v, dw)| dw * v * s).sum();
+                        let along = reduce::sum2(v, dw, |v, dw| dw * v) * s;
                         for ((dv, v), dw) in dv.iter_mut().zip(v).zip(dw) {
                             *dv += g * s * (dw - v * (along * s));
                         }
