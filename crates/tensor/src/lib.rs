@@ -15,6 +15,7 @@ pub mod ops;
 pub mod random;
 
 pub mod memory;
+mod schedule;
 pub mod step;
 
 pub mod collective;

@@ -1,5 +1,6 @@
 //! The memory plan of a tape: which values may share a place, and so the peak, before anything is allocated.
 
+use crate::schedule::{Schedule, root};
 use crate::shape::Shape;
 use crate::tape::{Storage, Tape, Value};
 use std::fmt;
@@ -30,15 +31,15 @@ struct Block {
 }
 
 impl MemoryPlan {
-    /// Plans a tape.
+    /// Plans a tape whose operations run one after another.
     pub fn of(tape: &Tape) -> MemoryPlan {
+        MemoryPlan::scheduled(tape, &Schedule::serial(tape))
+    }
+
+    /// Plans a tape that runs on two streams: what the second reads stays until the first has waited for it.
+    pub(crate) fn scheduled(tape: &Tape, schedule: &Schedule) -> MemoryPlan {
         let count = tape.values.len();
-        let root = |mut v: Value| {
-            while let Storage::View { of, .. } = tape.info(v).storage {
-                v = of;
-            }
-            v.0 as usize
-        };
+        let root = |v: Value| root(tape, v).0 as usize;
         let bytes_of = |v: usize| {
             let info = &tape.values[v];
             (info.shape.len() * info.dtype.size()).next_multiple_of(ALIGN).max(ALIGN)
@@ -47,8 +48,10 @@ impl MemoryPlan {
         let mut last = vec![0; count];
         for (n, node) in tape.nodes.iter().enumerate() {
             let read = node.inputs.iter().chain(node.bases.iter().flatten()).chain(&node.outputs);
+            let until = schedule.aside[n].map_or(n, |i| schedule.free[i]);
             for &value in read {
-                last[root(value)] = n;
+                let last = &mut last[root(value)];
+                *last = until.max(*last);
             }
         }
         for &value in tape.kept.iter().chain(tape.commits.iter().map(|(_, v)| v)) {

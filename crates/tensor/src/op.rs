@@ -25,6 +25,11 @@ pub trait Op: Debug + Send + Sync {
         panic!("{} has no gradient: it must not stand between a parameter and the loss", self.name());
     }
 
+    /// Whether it is a norm, for `Recompute::Norms`.
+    fn is_norm(&self) -> bool {
+        false
+    }
+
     /// An operation and its inputs that make result `which` again in about one pass over memory, from values that are
     /// kept anyway; none where that would not pay.
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {

@@ -1,5 +1,5 @@
 //! The counter-based generator (Philox 4x32, ten rounds) behind dropout and initial weights: any number of any stream
-//! at once, the same on the CPU and in `kernels/random.cuh`.
+//! at once, the same on the CPU and in `kernels/dropout.cu`.
 
 const M0: u32 = 0xD251_1F53;
 const M1: u32 = 0xCD9E_8D57;

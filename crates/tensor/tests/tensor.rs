@@ -13,7 +13,12 @@ mod gpu;
 mod gpu_times;
 #[path = "tensor/kernels.rs"]
 mod kernels;
+#[path = "../examples/gpt_step/network.rs"]
+#[allow(dead_code)]
+mod network;
 #[path = "tensor/ops/mod.rs"]
 mod ops;
 #[path = "tensor/suite.rs"]
 mod suite;
+#[path = "tensor/training.rs"]
+mod training;

@@ -5,7 +5,7 @@ mod network;
 
 use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::cuda::cupti::{KernelTimes, busy, by_name};
-use myxtts_tensor::engine::OpTime;
+use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Program, Recompute, Training};
 use network::{Build, Gpt, Sizes, Step};
@@ -22,9 +22,11 @@ usage: gpt_step [options]
   --tf32                       round f32 products to TF32
   --steps 60 --warm 10         timed steps, and steps before them
   --eager                      kernel by kernel instead of recorded
-  --recompute                  compute norms and activations again in the backward pass
+  --recompute none|norms|all   what is computed again in the backward pass: nothing, norms (the default), activations too
+  --one-stream                 gradients of weights in turn with the rest instead of beside it
   --checkpoint                 compute whole blocks again
   --busy                       kernel time over wall time, by CUPTI
+  --soak                       device and host memory after a tenth of the steps and at the end
   --profile                    time by operation
   --json                       one line of JSON";
 
@@ -36,8 +38,10 @@ struct Options {
     steps: usize,
     warm: usize,
     mode: Mode,
+    streams: Streams,
     build: Build,
     busy: bool,
+    soak: bool,
     profile: bool,
     json: bool,
 }
@@ -57,8 +61,10 @@ fn options() -> Result<Options, Box<dyn Error>> {
         steps: 60,
         warm: 10,
         mode: Mode::Captured,
-        build: Build::default(),
+        streams: Streams::Two,
+        build: Build { recompute: Recompute::Norms, ..Build::default() },
         busy: false,
+        soak: false,
         profile: false,
         json: false,
     };
@@ -84,9 +90,18 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--steps" => o.steps = value()?.parse()?,
             "--warm" => o.warm = value()?.parse()?,
             "--eager" => o.mode = Mode::Eager,
-            "--recompute" => o.build.recompute = Recompute::Cheap,
+            "--recompute" => {
+                o.build.recompute = match value()?.as_str() {
+                    "none" => Recompute::Marked,
+                    "norms" => Recompute::Norms,
+                    "all" => Recompute::Cheap,
+                    other => return Err(format!("what is {other}?\n{USAGE}").into()),
+                };
+            }
+            "--one-stream" => o.streams = Streams::One,
             "--checkpoint" => o.build.checkpoint = true,
             "--busy" => o.busy = true,
+            "--soak" => o.soak = true,
             "--profile" => o.profile = true,
             "--json" => o.json = true,
             _ => return Err(format!("{word}?\n{USAGE}").into()),
@@ -106,6 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let settings = EngineOptions {
         training: Training::Adam,
         mode: o.mode,
+        streams: o.streams,
         seed: 1,
         cuda: CudaOptions { tf32: o.tf32, ..CudaOptions::default() },
     };
@@ -125,7 +141,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .and_then(|c| c.memory().ok())
         .map_or(0, |(_, total)| total)
         .saturating_sub(free(&engine));
-    let times = timed(&mut engine, &mut program, &control, o.steps)?;
+    let tenth = if o.soak { o.steps / 10 } else { 0 };
+    if o.soak {
+        timed(&mut engine, &mut program, &control, tenth)?;
+        println!("after {tenth} steps: {}", held(&engine));
+    }
+    let times = timed(&mut engine, &mut program, &control, o.steps - tenth)?;
+    if o.soak {
+        println!("after {} steps: {}", o.steps, held(&engine));
+    }
     let last = engine.run(&mut program, &control)?;
     let share = if o.busy { Some(busy_share(&mut engine, &mut program, &control)?) } else { None };
     let need = engine.memory();
@@ -134,7 +158,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!(
             "{{\"layers\":{},\"width\":{},\"batch\":{},\"time\":{},\"device\":\"{}\",\"precision\":\"{precision:?}\",\
              \"median_ms\":{:.4},\"p99_ms\":{:.4},\"variation\":{:.5},\"host_ms\":{:.4},\"samples_per_second\":{samples:.2},\
-             \"planned_bytes\":{},\"used_bytes\":{used},\"busy\":{},\"kernels\":{},\"start_seconds\":{:.3},\
+             \"planned_bytes\":{},\"used_bytes\":{used},\"busy_under_cupti\":{},\"kernel_ms\":{},\"kernels\":{},\"start_seconds\":{:.3},\
              \"first_loss\":{},\"last_loss\":{}}}",
             o.sizes.layers,
             o.sizes.width,
@@ -146,7 +170,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             times.variation,
             times.host * 1e3,
             need.total(),
-            share.map_or("null".into(), |s| format!("{s:.5}")),
+            share.map_or("null".into(), |(s, _)| format!("{s:.5}")),
+            share.map_or("null".into(), |(_, k)| format!("{:.4}", k * 1e3)),
             program.recorded().map_or("null".into(), |n| n.to_string()),
             ready.as_secs_f64(),
             first.loss,
@@ -168,8 +193,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             times.host * 1e3,
             samples * o.sizes.time as f64
         );
-        if let Some(share) = share {
-            println!("kernels run {:.2} % of the time", share * 100.0);
+        if let Some((share, kernels)) = share {
+            println!(
+                "kernels run {:.2} % of the time while CUPTI looks on; {:.3} ms of them a step, {:.2} % of the median",
+                share * 100.0,
+                kernels * 1e3,
+                kernels / times.median * 100.0
+            );
         }
         if let Some(kernels) = program.recorded() {
             println!("{kernels} kernels and copies in the recorded step");
@@ -190,6 +220,14 @@ fn feed(engine: &Engine, program: &Program, step: Step, sizes: Sizes) -> Result<
     engine.write_i32(program, step.ids, &ids)?;
     engine.write_i32(program, step.targets, &targets)?;
     Ok(())
+}
+
+/// Device memory in use and the process's resident memory.
+fn held(engine: &Engine) -> String {
+    let device = engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, total)| total - free);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let host = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("unknown").trim().to_owned();
+    format!("device {device} bytes, host {host}")
 }
 
 struct Times {
@@ -236,7 +274,12 @@ fn timed(
     })
 }
 
-fn busy_share(engine: &mut Engine, program: &mut Program, control: &Control) -> Result<f64, Box<dyn Error>> {
+/// Kernel time over wall time while CUPTI looks on, which itself widens the gaps, and the kernel time of one step.
+fn busy_share(
+    engine: &mut Engine,
+    program: &mut Program,
+    control: &Control,
+) -> Result<(f64, f64), Box<dyn Error>> {
     engine.synchronize()?;
     let times = KernelTimes::start()?;
     let mut flying = VecDeque::new();
@@ -258,7 +301,8 @@ fn busy_share(engine: &mut Engine, program: &mut Program, control: &Control) -> 
             println!("{line:?}");
         }
     }
-    Ok(busy(&kernels, from, to))
+    let share = busy(&kernels, from, to);
+    Ok((share, share * (to - from) as f64 * 1e-9 / 20.0))
 }
 
 fn profile(times: Vec<OpTime>) {

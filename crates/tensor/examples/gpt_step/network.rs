@@ -1,6 +1,5 @@
 //! A GPT as the benchmark's peers have it: embeddings, pre-norm blocks with GELU, a head with a bias, cross-entropy.
 
-use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::attention::{Mask, Order};
 use myxtts_tensor::{
@@ -51,8 +50,10 @@ pub struct Gpt {
 pub struct Step {
     pub ids: Value,
     pub targets: Value,
-    pub loss: Value,
 }
+
+/// What is done to every larger value of the network while it is built: nothing, or a fault planted by a test.
+pub type Each<'a> = &'a mut dyn FnMut(&mut Tape, Value) -> Value;
 
 /// How a step is built.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,11 +105,16 @@ impl Gpt {
 
     /// A training step on a fresh tape.
     pub fn step(&self, precision: Precision, build: Build) -> (Tape, Step) {
+        self.step_with(precision, build, &mut |_, value| value)
+    }
+
+    /// The same with every larger value passed through `each`.
+    pub fn step_with(&self, precision: Precision, build: Build, each: Each<'_>) -> (Tape, Step) {
         let Sizes { batch, time, .. } = self.sizes;
         let mut tape = Tape::new(Arc::clone(&self.layout), precision);
         let ids = tape.input([batch, time], DType::I32);
         let targets = tape.input([batch, time], DType::I32);
-        let loss = self.loss(&mut tape, ids, targets, build.checkpoint);
+        let loss = self.loss(&mut tape, ids, targets, build.checkpoint, each);
         tape.backward(loss, Backward { recompute: build.recompute, accumulate: build.accumulate });
         if let Some(bytes) = build.reduce {
             tape.reduce_gradients(bytes);
@@ -118,35 +124,44 @@ impl Gpt {
         } else {
             tape.update(loss, build.adam)
         }
-        (tape, Step { ids, targets, loss })
+        (tape, Step { ids, targets })
     }
 
-    fn loss(&self, tape: &mut Tape, ids: Value, targets: Value, checkpoint: bool) -> Value {
+    fn loss(&self, tape: &mut Tape, ids: Value, targets: Value, checkpoint: bool, each: Each<'_>) -> Value {
         let table = tape.parameter(self.tokens);
         let x = tape.embedding(table, ids);
         let positions = tape.parameter(self.positions);
-        let mut x = tape.add_positions(x, positions);
+        let x = tape.add_positions(x, positions);
+        let mut x = each(tape, x);
         for (i, block) in self.blocks.iter().enumerate() {
             x = tape.scope(&format!("block.{i}"), |tape| match checkpoint {
-                true => tape.checkpoint(|tape| self.block(tape, block, x)),
-                false => self.block(tape, block, x),
+                true => tape.checkpoint(|tape| self.block(tape, block, x, each)),
+                false => self.block(tape, block, x, each),
             });
         }
         let x = norm(tape, self.norm, x);
+        let x = each(tape, x);
         let logits = linear(tape, self.head, x);
+        let logits = each(tape, logits);
         tape.cross_entropy(logits, targets, 0.0).loss
     }
 
-    fn block(&self, tape: &mut Tape, block: &Block, x: Value) -> Value {
+    fn block(&self, tape: &mut Tape, block: &Block, x: Value, each: Each<'_>) -> Value {
         let y = norm(tape, block.norm1, x);
+        let y = each(tape, y);
         let qkv = linear(tape, block.qkv, y);
+        let qkv = each(tape, qkv);
         let mask = Mask { causal: true, ..Mask::default() };
         let y = tape.self_attention(qkv, self.sizes.heads, Order::Parts, mask);
+        let y = each(tape, y);
         let x = linear_add(tape, block.out, y, x);
+        let x = each(tape, x);
         let y = norm(tape, block.norm2, x);
-        let up = linear(tape, block.up, y);
-        let y = tape.activation(up, Function::GeluTanh);
-        linear_add(tape, block.down, y, x)
+        let y = each(tape, y);
+        let layer = |tape: &mut Tape, a: Affine| (tape.parameter(a.weight), tape.parameter(a.bias));
+        let (up, down) = (layer(tape, block.up), layer(tape, block.down));
+        let x = tape.feed_forward(y, up, down, Some(x));
+        each(tape, x)
     }
 }
 

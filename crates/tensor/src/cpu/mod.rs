@@ -2,4 +2,6 @@
 
 pub(crate) mod columns;
 pub mod matrix;
+pub mod reduce;
+pub mod row_sums;
 pub mod vector;

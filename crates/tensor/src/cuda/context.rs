@@ -11,10 +11,22 @@ use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-/// What cuBLASLt may use for its own purposes.
-const WORKSPACE: usize = 64 << 20;
+/// What cuBLASLt may use for its own purposes, for each stream.
+const WORKSPACE: usize = 32 << 20;
+
+/// Events of a kind; they are used in turn, and none is used again before what waits for it was queued.
+const MARKS: usize = 64;
+
+/// Which of the device's two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one everything is ordered by.
+    Main,
+    /// The one for what can run beside it.
+    Beside,
+}
 
 /// An open device.
 pub struct Cuda {
@@ -24,13 +36,18 @@ pub struct Cuda {
     processors: u32,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    beside: sys::CUstream,
+    /// Marks the main stream where the other one may start, and the other one after each of its operations.
+    marks: [Vec<sys::CUevent>; 2],
     modules: Vec<sys::CUmodule>,
     functions: Mutex<HashMap<String, sys::CUfunction>>,
     large: Mutex<HashMap<usize, u32>>,
     gemm: GemmEngine,
+    /// The same for the second stream: the library's workspace must not be shared by products that run together.
+    gemm_beside: GemmEngine,
     /// Products whose fastest algorithm was looked for.
     tuned: Mutex<std::collections::HashSet<Gemm>>,
-    _workspace: DeviceMemory,
+    _workspaces: [DeviceMemory; 2],
     /// Whether f32 products may round their operands to TF32.
     tf32: bool,
 }
@@ -73,36 +90,46 @@ impl Cuda {
             .map_err(|e| Error::driver(format!("open cuda:{ordinal}"), e))?;
         // SAFETY: `context` was just retained.
         unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("use the device", e))?;
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(|e| Error::driver("make a stream", e))?;
         let arch = Arch::for_device(major, minor)?;
         let cache = match &options.cache {
             Some(folder) => KernelCache::at(folder.join("kernels")),
             None => KernelCache::of_user(),
         };
         let modules = load(&cache, arch)?;
-        let workspace = DeviceMemory::new(WORKSPACE)?;
-        let lt = std::sync::Arc::new(Lt::find()?);
+        let workspaces = [DeviceMemory::new(WORKSPACE)?, DeviceMemory::new(WORKSPACE)?];
+        let lt = Arc::new(Lt::find()?);
         let table = match options.cache.clone().or_else(cache_folder) {
             Some(folder) => GemmTable::open(&folder.join("gemm"), &name, lt.version()),
             None => GemmTable::in_memory(),
         };
-        // SAFETY: the workspace lives as long as the engine that uses it.
-        let gemm =
-            unsafe { GemmEngine::new(lt, std::sync::Arc::new(table), workspace.address(), WORKSPACE) }?;
+        let table = Arc::new(table);
+        // SAFETY: the workspaces live as long as the engines that use them.
+        let [gemm, gemm_beside] = [&workspaces[0], &workspaces[1]]
+            .map(|w| unsafe { GemmEngine::new(Arc::clone(&lt), Arc::clone(&table), w.address(), WORKSPACE) });
+        let (gemm, gemm_beside) = (gemm?, gemm_beside?);
+        let stream = || {
+            result::stream::create(result::stream::StreamKind::NonBlocking)
+                .map_err(|e| Error::driver("make a stream", e))
+        };
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        let event = |_| result::event::create(flags).map_err(|e| Error::driver("make an event", e));
+        let events = || (0..MARKS).map(event).collect::<Result<Vec<_>, _>>();
         Ok(Cuda {
             ordinal,
             name,
             capability: (major, minor),
             processors,
             context,
-            stream,
+            stream: stream()?,
+            beside: stream()?,
+            marks: [events()?, events()?],
             modules,
             functions: Mutex::new(HashMap::new()),
             large: Mutex::new(HashMap::new()),
             gemm,
+            gemm_beside,
             tuned: Mutex::new(std::collections::HashSet::new()),
-            _workspace: workspace,
+            _workspaces: workspaces,
             tf32: options.tf32,
         })
     }
@@ -129,7 +156,7 @@ impl Cuda {
 
     /// Bytes the libraries hold beside the plan.
     pub fn library_bytes(&self) -> usize {
-        WORKSPACE
+        2 * WORKSPACE
     }
 
     /// Makes this device the one the calling thread speaks to.
@@ -138,9 +165,46 @@ impl Cuda {
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("use the device", e))
     }
 
-    /// The stream everything is queued on.
+    /// The stream everything is ordered by.
     pub fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    pub(crate) fn stream_of(&self, side: Side) -> sys::CUstream {
+        match side {
+            Side::Main => self.stream,
+            Side::Beside => self.beside,
+        }
+    }
+
+    /// The second stream may start its operation `i` when the first has come this far.
+    pub(crate) fn start_side(&self, i: usize) -> Result<(), Error> {
+        self.order(self.marks[0][i % MARKS], self.stream, self.beside)
+    }
+
+    /// Marks the end of the second stream's operation `i`.
+    pub(crate) fn end_side(&self, i: usize) -> Result<(), Error> {
+        // SAFETY: event and stream are ours.
+        unsafe { result::event::record(self.marks[1][i % MARKS], self.beside) }
+            .map_err(|e| Error::driver("mark a stream", e))
+    }
+
+    /// The first stream waits for the second's operation `i`.
+    pub(crate) fn wait_for_side(&self, i: usize) -> Result<(), Error> {
+        self.wait(self.marks[1][i % MARKS], self.stream)
+    }
+
+    fn order(&self, mark: sys::CUevent, first: sys::CUstream, then: sys::CUstream) -> Result<(), Error> {
+        // SAFETY: events and streams are ours.
+        unsafe { result::event::record(mark, first) }.map_err(|e| Error::driver("mark a stream", e))?;
+        self.wait(mark, then)
+    }
+
+    fn wait(&self, mark: sys::CUevent, stream: sys::CUstream) -> Result<(), Error> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: events and streams are ours.
+        unsafe { result::stream::wait_event(stream, mark, flags) }
+            .map_err(|e| Error::driver("order two streams", e))
     }
 
     /// Waits until all that was queued is done.
@@ -163,14 +227,19 @@ impl Cuda {
 
     /// Queues a product. The first time one of its shape is seen its algorithms are timed, on the real operands and
     /// into memory of its own.
-    pub(crate) fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
+    pub(crate) fn gemm(&self, gemm: &Gemm, operands: &Operands, side: Side) -> Result<(), Error> {
         let mut tuned = self.tuned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if tuned.insert(*gemm) && !gemm.is_empty() && !self.capturing()? {
             self.tune(gemm, operands)?;
         }
         drop(tuned);
         // SAFETY: the addresses are those of the plan, and the sizes those of the values there.
-        Ok(unsafe { self.gemm.run(gemm, operands, self.stream) }?)
+        Ok(unsafe {
+            match side {
+                Side::Main => self.gemm.run(gemm, operands, self.stream),
+                Side::Beside => self.gemm_beside.run(gemm, operands, self.beside),
+            }
+        }?)
     }
 
     fn tune(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
@@ -190,6 +259,7 @@ impl Cuda {
             // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
             unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;
         }
+        self.gemm_beside.make_ready(gemm, operands)?;
         self.synchronize()
     }
 
@@ -245,10 +315,15 @@ impl std::fmt::Debug for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: the stream is ours and nothing is queued on it after this. The context is the process's primary one
+        // SAFETY: streams and events are ours and nothing is queued on them after this. The context is the process's primary one
         // and stays: memory that outlives this handle is still freed in it.
-        let _ = unsafe { result::stream::synchronize(self.stream) };
-        let _ = unsafe { result::stream::destroy(self.stream) };
+        for stream in [self.stream, self.beside] {
+            let _ = unsafe { result::stream::synchronize(stream) };
+            let _ = unsafe { result::stream::destroy(stream) };
+        }
+        for &event in self.marks.iter().flatten() {
+            let _ = unsafe { result::event::destroy(event) };
+        }
     }
 }
 

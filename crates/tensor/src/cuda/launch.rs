@@ -1,6 +1,6 @@
 //! How an operation queues its kernels.
 
-use super::context::Cuda;
+use super::context::{Cuda, Side};
 use super::gemm::{Gemm, Operands};
 use crate::error::Error;
 use crate::shape::{DType, Shape};
@@ -18,6 +18,7 @@ pub(crate) struct Tensor {
 /// What an operation reads and writes on the device.
 pub struct CudaIo<'a> {
     pub(crate) cuda: &'a Cuda,
+    pub(crate) side: Side,
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) bases: Vec<u64>,
@@ -182,7 +183,7 @@ impl CudaIo<'_> {
 
     /// The stream, for libraries.
     pub fn stream(&self) -> sys::CUstream {
-        self.cuda.stream()
+        self.cuda.stream_of(self.side)
     }
 
     /// Queues a kernel.
@@ -201,7 +202,7 @@ impl CudaIo<'_> {
                 launch.grid,
                 launch.block,
                 launch.shared,
-                self.cuda.stream(),
+                self.stream(),
                 &mut pointers,
             )
         }
@@ -210,6 +211,6 @@ impl CudaIo<'_> {
 
     /// Queues a matrix product; see [`Gemm`]. An unseen shape is timed first, unless a step is being recorded.
     pub fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
-        self.cuda.gemm(gemm, operands)
+        self.cuda.gemm(gemm, operands, self.side)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Engine, Mode, Program};
 use crate::cuda::Cuda;
+use crate::cuda::context::Side;
 use crate::cuda::graph::Graph;
 use crate::cuda::launch::{CudaIo, Tensor};
 use crate::error::Error;
@@ -10,12 +11,13 @@ use cudarc::driver::{result, sys};
 use std::time::Duration;
 
 pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<(), Error> {
-    if engine.mode == Mode::Eager || program.runs == 0 {
-        // The first run also makes what a recording must not: chosen algorithms, shared memory granted.
+    if program.runs == 0 {
+        // The first run also makes what a recording must not: chosen algorithms, shared memory granted. It is the
+        // only one that measures, so it does one thing at a time.
+        program.tape.nodes.iter().try_for_each(|node| step(engine, program, cuda, node, Side::Main))?;
+        cuda.save_choices()?;
+    } else if engine.mode == Mode::Eager {
         queue(engine, program, cuda)?;
-        if program.runs == 0 {
-            cuda.save_choices()?;
-        }
     } else {
         if program.graph.is_none() {
             program.graph = Some(Graph::capture(cuda, || queue(engine, program, cuda))?);
@@ -28,17 +30,40 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
     Ok(())
 }
 
+/// Queues every operation on the stream it was given.
 fn queue(engine: &Engine, program: &Program, cuda: &Cuda) -> Result<(), Error> {
-    program.tape.nodes.iter().try_for_each(|node| step(engine, program, cuda, node))
+    let schedule = &program.schedule;
+    let (mut waited, mut queued) = (0, 0);
+    for (n, node) in program.tape.nodes.iter().enumerate() {
+        if schedule.after[n] > waited {
+            cuda.wait_for_side(schedule.after[n] - 1)?;
+            waited = schedule.after[n];
+        }
+        match schedule.aside[n] {
+            None => step(engine, program, cuda, node, Side::Main)?,
+            Some(i) => {
+                cuda.start_side(i)?;
+                step(engine, program, cuda, node, Side::Beside)?;
+                cuda.end_side(i)?;
+                queued = i + 1;
+            }
+        }
+    }
+    // A recording must end on the stream it began on.
+    if queued > waited {
+        cuda.wait_for_side(queued - 1)?;
+    }
+    Ok(())
 }
 
-fn step(engine: &Engine, program: &Program, cuda: &Cuda, node: &Node) -> Result<(), Error> {
+fn step(engine: &Engine, program: &Program, cuda: &Cuda, node: &Node, side: Side) -> Result<(), Error> {
     let tensor = |value: &Value| {
         let info = program.tape.info(*value);
         Tensor { address: program.addresses[value.0 as usize], shape: info.shape, dtype: info.dtype }
     };
     let io = CudaIo {
         cuda,
+        side,
         inputs: node.inputs.iter().map(tensor).collect(),
         outputs: node.outputs.iter().map(tensor).collect(),
         bases: node.bases.iter().map(|b| b.map_or(0, |b| program.addresses[b.0 as usize])).collect(),
@@ -62,7 +87,7 @@ pub(super) fn profile(engine: &Engine, program: &Program, cuda: &Cuda) -> Result
     };
     record(0)?;
     for (n, node) in nodes.iter().enumerate() {
-        step(engine, program, cuda, node)?;
+        step(engine, program, cuda, node, Side::Main)?;
         record(n + 1)?;
     }
     cuda.synchronize()?;

@@ -36,6 +36,16 @@ pub enum Mode {
     Eager,
 }
 
+/// How many streams a program uses on CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Streams {
+    /// Gradients of weights run beside the rest.
+    #[default]
+    Two,
+    /// One operation after another.
+    One,
+}
+
 /// What an engine keeps beside the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Training {
@@ -55,6 +65,8 @@ pub struct EngineOptions {
     pub training: Training,
     /// How programs run.
     pub mode: Mode,
+    /// On how many streams.
+    pub streams: Streams,
     /// The seed of the initial weights.
     pub seed: u64,
     /// For CUDA devices.
@@ -74,6 +86,7 @@ pub struct Engine {
     layout: Arc<Layout>,
     precision: Precision,
     mode: Mode,
+    streams: Streams,
     arenas: Arenas,
     scratch: Buffer,
     /// Grows with every new scratch buffer: programs of an older one look their addresses up again.
@@ -148,6 +161,7 @@ impl Engine {
             layout,
             precision,
             mode: options.mode,
+            streams: options.streams,
             arenas,
             scratch,
             generation: 0,

@@ -1,10 +1,11 @@
 //! A tape made ready to run on an engine.
 
 use super::buffer::Buffer;
-use super::{Backend, Engine, fits};
+use super::{Backend, Engine, Streams, fits};
 use crate::cuda::graph::Graph;
 use crate::error::Error;
 use crate::memory::{MemoryNeed, MemoryPlan};
+use crate::schedule::Schedule;
 use crate::shape::DType;
 use crate::tape::{Flat, Storage, Tape, Value};
 use half::bf16;
@@ -14,6 +15,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Program {
     pub(super) tape: Tape,
+    pub(super) schedule: Schedule,
     pub(super) plan: MemoryPlan,
     pub(super) inputs: Buffer,
     pub(super) addresses: Vec<u64>,
@@ -75,7 +77,11 @@ impl Engine {
     /// Makes a tape ready: memory for its inputs, and scratch for the largest program so far.
     pub fn load(&mut self, tape: Tape) -> Result<Program, Error> {
         assert_eq!(tape.precision, self.precision, "a tape runs on an engine of its own precision");
-        let plan = MemoryPlan::of(&tape);
+        let schedule = match (&self.backend, self.streams) {
+            (Backend::Cuda(_), Streams::Two) => Schedule::of(&tape),
+            _ => Schedule::serial(&tape),
+        };
+        let plan = MemoryPlan::scheduled(&tape, &schedule);
         let need = self.need_with(&plan);
         let grows = plan.scratch_bytes > self.scratch.bytes();
         // The old scratch is given back first: only the difference must be free.
@@ -90,7 +96,7 @@ impl Engine {
         let inputs = Buffer::new(&self.backend, plan.input_bytes)?;
         self.inputs += plan.input_bytes;
         let addresses = Vec::new();
-        Ok(Program { tape, plan, inputs, addresses, generation: None, graph: None, runs: 0 })
+        Ok(Program { tape, schedule, plan, inputs, addresses, generation: None, graph: None, runs: 0 })
     }
 
     /// Looks addresses up, again where the scratch buffer has moved.

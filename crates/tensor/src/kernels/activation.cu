@@ -14,6 +14,12 @@ __device__ __forceinline__ float value(int kind, float slope, float x) {
     case 3: return x >= 0.f ? x : slope * x;
     case 4: return tanhf(x);
     case 5: return sigmoid(x);
+    case 7: return logf(x);
+    case 8: return expf(x);
+    case 9: return sqrtf(x);
+    case 10: return x < slope ? slope : x;
+    case 11: return x * x;
+    case 12: return fabsf(x);
     default: return x * sigmoid(x);
   }
 }
@@ -28,6 +34,12 @@ __device__ __forceinline__ float derivative(int kind, float slope, float x) {
     case 3: return x >= 0.f ? 1.f : slope;
     case 4: { float t = tanhf(x); return 1.f - t * t; }
     case 5: { float s = sigmoid(x); return s * (1.f - s); }
+    case 7: return 1.f / x;
+    case 8: return expf(x);
+    case 9: return 0.5f / sqrtf(x);
+    case 10: return x >= slope ? 1.f : 0.f;
+    case 11: return 2.f * x;
+    case 12: return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f;
     default: { float s = sigmoid(x); return s * (1.f + x * (1.f - s)); }
   }
 }
@@ -43,6 +55,7 @@ __device__ __forceinline__ void forward(T* y, const T* x, i64 n, int kind, float
     store8(y + i, v);
     return;
   }
+#pragma unroll 1
   for (; i < n; ++i) store(y + i, value(kind, slope, to_f32(x[i])));
 }
 template <typename T>
@@ -63,6 +76,7 @@ __device__ __forceinline__ void backward(
     store8(dx + i, g);
     return;
   }
+#pragma unroll 1
   for (; i < n; ++i)
     store(dx + i, to_f32(dy[i]) * derivative(kind, slope, to_f32(x[i])) + (base ? to_f32(base[i]) : 0.f));
 }

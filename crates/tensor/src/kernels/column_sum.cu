@@ -1,31 +1,78 @@
-// Sums of columns in two passes with one order: stretches of rows first, then the stretches.
-// A thread holds two neighbouring columns, so a warp reads 64 neighbours at once.
+// Sums of columns in two passes with one order of addition: stretches of rows first, then the stretches.
+// `sum_columns` takes eight columns to a lane, 256 to a block; its eight warps walk the rows of the stretch together.
 template <typename T>
-__device__ __forceinline__ void column_sum(float* parts, const T* x, int rows, int n, int count) {
-  int column = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
-  if (column >= n) return;
+__device__ __forceinline__ void sum_columns(float* parts, const T* x, int rows, int n, int count) {
+  __shared__ float shared[8][256];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int column = blockIdx.x * 256 + 8 * lane;
   int per = (rows + count - 1) / count;
   int from = blockIdx.y * per, to = min(rows, from + per);
-  float a = 0.f, b = 0.f;
-  bool pair = column + 1 < n;
-  for (int r = from; r < to; ++r) {
-    const T* p = x + (i64)r * n + column;
-    a += to_f32(p[0]);
-    if (pair) b += to_f32(p[1]);
+  float sum[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
+  if (n % 8 == 0) {
+    if (column < n) {
+      const T* p = x + column;
+      int r = from + warp;
+      // Four rows in flight hide the latency of memory.
+      for (; r + 24 < to; r += 32) {
+        float v[4][8];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) load8(p + (i64)(r + 8 * k) * n, v[k]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+#pragma unroll
+          for (int j = 0; j < 8; ++j) sum[j] += v[k][j];
+      }
+      for (; r < to; r += 8) {
+        float v[8];
+        load8(p + (i64)r * n, v);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sum[j] += v[j];
+      }
+    }
+  } else {
+    for (int r = from + warp; r < to; r += 8)
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        if (column + j < n) sum[j] += to_f32(x[(i64)r * n + column + j]);
   }
-  parts[(i64)blockIdx.y * n + column] = a;
-  if (pair) parts[(i64)blockIdx.y * n + column + 1] = b;
-}
-extern "C" __global__ void column_sum_f32(float* parts, const f32* x, int rows, int n, int count) {
-  column_sum(parts, x, rows, n, count);
-}
-extern "C" __global__ void column_sum_bf16(float* parts, const bf16* x, int rows, int n, int count) {
-  column_sum(parts, x, rows, n, count);
-}
-extern "C" __global__ void column_sum_parts(float* out, const float* base, const float* parts, int n, int count) {
-  int column = blockIdx.x * blockDim.x + threadIdx.x;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) shared[warp][8 * lane + j] = sum[j];
+  __syncthreads();
+  column = blockIdx.x * 256 + threadIdx.x;
   if (column >= n) return;
-  float sum = base ? base[column] : 0.f;
-  for (int i = 0; i < count; ++i) sum += parts[(i64)i * n + column];
-  out[column] = sum;
+  float all = 0.f;
+#pragma unroll
+  for (int w = 0; w < 8; ++w) all += shared[w][threadIdx.x];
+  parts[(i64)blockIdx.y * n + column] = all;
+}
+extern "C" __global__ void __launch_bounds__(256) sum_columns_f32(
+    float* parts, const f32* x, int rows, int n, int count) {
+  sum_columns(parts, x, rows, n, count);
+}
+extern "C" __global__ void __launch_bounds__(256) sum_columns_bf16(
+    float* parts, const bf16* x, int rows, int n, int count) {
+  sum_columns(parts, x, rows, n, count);
+}
+
+// out = base + the sum over `count` parts of n floats. The first `n0` columns are one result, the rest another.
+// 32 columns to a block, whose warps share the parts: a sum over a few hundred parts is a matter of latency.
+extern "C" __global__ void __launch_bounds__(1024) sum_parts(
+    float* out0, const float* base0, float* out1, const float* base1, const float* parts, int n0, int n, int count) {
+  __shared__ float shared[32][33];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
+  float sum = 0.f;
+  if (column < n) {
+#pragma unroll 4
+    for (int p = warp; p < count; p += 32) sum += parts[(i64)p * n + column];
+  }
+  shared[warp][lane] = sum;
+  __syncthreads();
+  // Transposed, so that a warp adds up one column.
+  column = blockIdx.x * 32 + warp;
+  sum = warp_sum(shared[lane][warp]);
+  if (lane != 0 || column >= n) return;
+  bool first = column < n0;
+  int at = first ? column : column - n0;
+  const float* base = first ? base0 : base1;
+  (first ? out0 : out1)[at] = sum + (base ? base[at] : 0.f);
 }

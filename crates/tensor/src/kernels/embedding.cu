@@ -8,7 +8,7 @@ __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i6
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
   if (c % 8 == 0) {
     if (i >= n) return;
-    i64 at = i / c;
+    i64 at = quotient(i, c);
     int id = ids[at];
     float v[8];
     if ((u32)id < (u32)rows) {
@@ -20,8 +20,9 @@ __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i6
     store8(y + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) {
-    i64 at = i / c;
+    i64 at = quotient(i, c);
     int id = ids[at];
     store(y + i, (u32)id < (u32)rows ? to_f32(table[(i64)id * c + (i - at * c)]) : NAN);
   }
@@ -178,12 +179,13 @@ __device__ __forceinline__ void positions(T* y, const T* x, const W* table, i64 
     if (i >= n) return;
     float v[8], p[8];
     load8(x + i, v);
-    load8(table + i % period, p);
+    load8(table + (i - quotient(i, period) * period), p);
 #pragma unroll
     for (int j = 0; j < 8; ++j) v[j] += p[j];
     store8(y + i, v);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 8, n); i < end; ++i) store(y + i, to_f32(x[i]) + to_f32(table[i % period]));
 }
 // dtable[t] = base + sum over the batch; rows past the last time get their base or zero. `size` is the table's.
@@ -207,6 +209,7 @@ __device__ __forceinline__ void positions_table(
     store4(dtable + i, sum);
     return;
   }
+#pragma unroll 1
   for (i64 end = min(i + 4, size); i < end; ++i) {
     float sum = 0.f;
     if (i < period)

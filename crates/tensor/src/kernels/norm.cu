@@ -1,6 +1,123 @@
-// Layer norm. A block takes a row, eight channels to a thread at a time; the row stays in registers between the passes
-// where it is at most 8 * 256 * ROW long, and is read again beyond that.
-#define ROW 2
+// Layer norm over rows of c channels.
+//
+// Where c is a multiple of 8 and at most 2048 a warp takes a row, N times 256 channels of it in registers, and no
+// thread waits for another warp. The backward pass then makes dx and its share of the gradients of weight and bias in
+// one reading: a lane sees the same channels in every row its warp takes. Other widths have a block to a row.
+
+template <typename T, int N>
+__device__ __forceinline__ void load_row(const T* p, float v[N][8], int lane, int c) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    int i = 256 * k + 8 * lane;
+    if (i < c) {
+      load8(p + i, v[k]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[k][j] = 0.f;
+    }
+  }
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void warp_forward(
+    T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int rows, int c, float epsilon) {
+  int lane = threadIdx.x & 31;
+  i64 row = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  if (row >= rows) return;
+  float v[N][8], sum = 0.f, square = 0.f;
+  load_row<T, N>(x + row * c, v, lane, c);
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum += v[k][j];
+  float m = warp_sum(sum) / c;
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    if (256 * k + 8 * lane < c)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) square += (v[k][j] - m) * (v[k][j] - m);
+  float s = rsqrtf(warp_sum(square) / c + epsilon);
+  y += row * c;
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    int i = 256 * k + 8 * lane;
+    if (i < c) {
+      float p[8], q[8];
+      load8(w + i, p);
+      load8(b + i, q);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) v[k][j] = (v[k][j] - m) * s * p[j] + q[j];
+      store8(y + i, v[k]);
+    }
+  }
+  if (lane == 0) { mean[row] = m; inverse[row] = s; }
+}
+
+// parts is [gridDim.x][2][c]: shares of dweight, then of dbias.
+template <typename T, int N>
+__device__ __forceinline__ void warp_backward(
+    T* dx, const T* base, float* parts, const T* x, const float* w, const float* mean, const float* inverse,
+    const T* dy, int rows, int c) {
+  extern __shared__ float shared[];  // [warps][c]
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  float dw[N][8], db[N][8];
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+#pragma unroll
+    for (int j = 0; j < 8; ++j) dw[k][j] = db[k][j] = 0.f;
+  for (i64 row = (i64)blockIdx.x * warps + warp; row < rows; row += (i64)gridDim.x * warps) {
+    float h[N][8], g[N][8], a = 0.f, b = 0.f;
+    float m = mean[row], s = inverse[row];
+    load_row<T, N>(x + row * c, h, lane, c);
+    load_row<T, N>(dy + row * c, g, lane, c);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      int i = 256 * k + 8 * lane;
+      if (i < c) {
+        float p[8];
+        load8(w + i, p);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          h[k][j] = (h[k][j] - m) * s;
+          dw[k][j] += g[k][j] * h[k][j];
+          db[k][j] += g[k][j];
+          g[k][j] *= p[j];
+          a += g[k][j];
+          b += g[k][j] * h[k][j];
+        }
+      }
+    }
+    a = warp_sum(a) / c;
+    b = warp_sum(b) / c;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      int i = 256 * k + 8 * lane;
+      if (i < c) {
+        float p[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
+        if (base) load8(base + row * c + i, p);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) g[k][j] = p[j] + s * (g[k][j] - a - h[k][j] * b);
+        store8(dx + row * c + i, g[k]);
+      }
+    }
+  }
+  // The warps of a block add up in their order, weight first, then bias.
+  float* out = parts + (i64)blockIdx.x * 2 * c;
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (256 * k + 8 * lane < c)
+        store8(shared + warp * c + 256 * k + 8 * lane, which ? db[k] : dw[k]);
+    __syncthreads();
+    for (int i = threadIdx.x; i < c; i += blockDim.x) {
+      float sum = 0.f;
+      for (int q = 0; q < warps; ++q) sum += shared[q * c + i];
+      out[which * c + i] = sum;
+    }
+  }
+}
 
 template <typename T>
 __device__ __forceinline__ void forward(
@@ -9,42 +126,6 @@ __device__ __forceinline__ void forward(
   i64 row = blockIdx.x;
   x += row * c;
   y += row * c;
-  bool whole = c % 8 == 0 && c <= 8 * ROW * blockDim.x;
-  if (whole) {
-    float v[ROW][8];
-    float sum = 0.f;
-#pragma unroll
-    for (int r = 0; r < ROW; ++r) {
-      int i = 8 * (threadIdx.x + r * blockDim.x);
-      if (i < c) {
-        load8(x + i, v[r]);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) sum += v[r][j];
-      }
-    }
-    float m = block_sum(sum, shared) / c;
-    float square = 0.f;
-#pragma unroll
-    for (int r = 0; r < ROW; ++r)
-      if (8 * (threadIdx.x + r * blockDim.x) < c)
-#pragma unroll
-        for (int j = 0; j < 8; ++j) square += (v[r][j] - m) * (v[r][j] - m);
-    float s = rsqrtf(block_sum(square, shared) / c + epsilon);
-#pragma unroll
-    for (int r = 0; r < ROW; ++r) {
-      int i = 8 * (threadIdx.x + r * blockDim.x);
-      if (i < c) {
-        float p[8], q[8];
-        load8(w + i, p);
-        load8(b + i, q);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) v[r][j] = (v[r][j] - m) * s * p[j] + q[j];
-        store8(y + i, v[r]);
-      }
-    }
-    if (threadIdx.x == 0) { mean[row] = m; inverse[row] = s; }
-    return;
-  }
   float sum = 0.f;
   for (int i = threadIdx.x; i < c; i += blockDim.x) sum += to_f32(x[i]);
   float m = block_sum(sum, shared) / c;
@@ -88,43 +169,7 @@ __device__ __forceinline__ void input(
   dy += row * c;
   dx += row * c;
   if (base) base += row * c;
-  float m = mean[row], s = inverse[row];
-  bool whole = c % 8 == 0 && c <= 8 * ROW * blockDim.x;
-  if (whole) {
-    float h[ROW][8], g[ROW][8], a = 0.f, b = 0.f;
-#pragma unroll
-    for (int r = 0; r < ROW; ++r) {
-      int i = 8 * (threadIdx.x + r * blockDim.x);
-      if (i < c) {
-        float p[8];
-        load8(x + i, h[r]);
-        load8(dy + i, g[r]);
-        load8(w + i, p);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          h[r][j] = (h[r][j] - m) * s;
-          g[r][j] *= p[j];
-          a += g[r][j];
-          b += g[r][j] * h[r][j];
-        }
-      }
-    }
-    a = block_sum(a, shared) / c;
-    b = block_sum(b, shared) / c;
-#pragma unroll
-    for (int r = 0; r < ROW; ++r) {
-      int i = 8 * (threadIdx.x + r * blockDim.x);
-      if (i < c) {
-        float p[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
-        if (base) load8(base + i, p);
-#pragma unroll
-        for (int j = 0; j < 8; ++j) g[r][j] = p[j] + s * (g[r][j] - a - h[r][j] * b);
-        store8(dx + i, g[r]);
-      }
-    }
-    return;
-  }
-  float a = 0.f, b = 0.f;
+  float m = mean[row], s = inverse[row], a = 0.f, b = 0.f;
   for (int i = threadIdx.x; i < c; i += blockDim.x) {
     float g = to_f32(dy[i]) * w[i];
     a += g;
@@ -138,46 +183,39 @@ __device__ __forceinline__ void input(
   }
 }
 
-// Two neighbouring columns to a thread, a stretch of rows to a block; `parts` is [count][2][c].
+// One column to a thread, a stretch of rows to a block; parts as above.
 template <typename T>
 __device__ __forceinline__ void weights(
     float* parts, const T* x, const float* mean, const float* inverse, const T* dy, int rows, int c, int count) {
-  int column = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
+  int column = blockIdx.x * blockDim.x + threadIdx.x;
   if (column >= c) return;
   int per = (rows + count - 1) / count;
   int from = blockIdx.y * per, to = min(rows, from + per);
-  bool pair = column + 1 < c;
-  float w0 = 0.f, w1 = 0.f, b0 = 0.f, b1 = 0.f;
+  float dw = 0.f, db = 0.f;
   for (int r = from; r < to; ++r) {
-    float m = mean[r], s = inverse[r];
     i64 at = (i64)r * c + column;
     float g = to_f32(dy[at]);
-    w0 += g * (to_f32(x[at]) - m) * s;
-    b0 += g;
-    if (pair) {
-      g = to_f32(dy[at + 1]);
-      w1 += g * (to_f32(x[at + 1]) - m) * s;
-      b1 += g;
-    }
+    dw += g * (to_f32(x[at]) - mean[r]) * inverse[r];
+    db += g;
   }
-  float* out = parts + (i64)blockIdx.y * 2 * c + column;
-  out[0] = w0;
-  out[c] = b0;
-  if (pair) { out[1] = w1; out[c + 1] = b1; }
-}
-extern "C" __global__ void layer_norm_weights_parts(
-    float* dw, const float* base_w, float* db, const float* base_b, const float* parts, int c, int count) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= 2 * c) return;
-  bool bias = i >= c;
-  int k = bias ? i - c : i;
-  const float* base = bias ? base_b : base_w;
-  float sum = base ? base[k] : 0.f;
-  for (int p = 0; p < count; ++p) sum += parts[(i64)p * 2 * c + i];
-  (bias ? db : dw)[k] = sum;
+  parts[(i64)blockIdx.y * 2 * c + column] = dw;
+  parts[(i64)blockIdx.y * 2 * c + c + column] = db;
 }
 
+#define WARP_KERNELS(T, N) \
+  extern "C" __global__ void __launch_bounds__(128) layer_norm_forward_##T##_##N( \
+      T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int rows, int c, float epsilon) { \
+    warp_forward<T, N>(y, mean, inverse, x, w, b, rows, c, epsilon); \
+  }
+#define WARP_BACKWARD(T, N) \
+  extern "C" __global__ void __launch_bounds__(128) layer_norm_backward_##T##_##N( \
+      T* dx, const T* base, float* parts, const T* x, const float* w, const float* mean, const float* inverse, \
+      const T* dy, int rows, int c) { \
+    warp_backward<T, N>(dx, base, parts, x, w, mean, inverse, dy, rows, c); \
+  }
 #define KERNELS(T) \
+  WARP_KERNELS(T, 1) WARP_KERNELS(T, 2) WARP_KERNELS(T, 4) WARP_KERNELS(T, 8) \
+  WARP_BACKWARD(T, 1) WARP_BACKWARD(T, 2) WARP_BACKWARD(T, 4) \
   extern "C" __global__ void layer_norm_forward_##T( \
       T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int c, float epsilon) { \
     forward(y, mean, inverse, x, w, b, c, epsilon); \

@@ -70,6 +70,11 @@ __device__ __forceinline__ void store8(bf16* p, const float v[8]) {
       make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
+// a / b of numbers that are not negative; a division of 64 bits takes many times one of 32.
+__device__ __forceinline__ i64 quotient(i64 a, i64 b) {
+  return ((u64)(a | b) >> 32) == 0 ? (i64)((u32)a / (u32)b) : a / b;
+}
+
 // Reductions have one order whatever the timing: the same input gives the same bits.
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll

@@ -25,6 +25,18 @@ pub enum Function {
     Sigmoid,
     /// `x * sigmoid(x)`.
     Silu,
+    /// Natural logarithm.
+    Log,
+    /// `e^x`.
+    Exp,
+    /// Square root.
+    Sqrt,
+    /// `max(x, least)`.
+    ClampMin(f32),
+    /// `x * x`.
+    Square,
+    /// `|x|`; its slope at 0 is 0.
+    Abs,
 }
 
 impl Function {
@@ -37,12 +49,19 @@ impl Function {
             Function::Tanh => 4,
             Function::Sigmoid => 5,
             Function::Silu => 6,
+            Function::Log => 7,
+            Function::Exp => 8,
+            Function::Sqrt => 9,
+            Function::ClampMin(_) => 10,
+            Function::Square => 11,
+            Function::Abs => 12,
         }
     }
 
-    fn slope(self) -> f32 {
+    /// The number that belongs to the function: the slope of the leaky ReLU, the bound of a clamp.
+    fn number(self) -> f32 {
         match self {
-            Function::LeakyRelu(slope) => slope,
+            Function::LeakyRelu(number) | Function::ClampMin(number) => number,
             _ => 0.0,
         }
     }
@@ -63,6 +82,18 @@ impl Function {
             (Function::Sigmoid, true) => "sigmoid'",
             (Function::Silu, false) => "silu",
             (Function::Silu, true) => "silu'",
+            (Function::Log, false) => "log",
+            (Function::Log, true) => "log'",
+            (Function::Exp, false) => "exp",
+            (Function::Exp, true) => "exp'",
+            (Function::Sqrt, false) => "sqrt",
+            (Function::Sqrt, true) => "sqrt'",
+            (Function::ClampMin(_), false) => "clamp_min",
+            (Function::ClampMin(_), true) => "clamp_min'",
+            (Function::Square, false) => "square",
+            (Function::Square, true) => "square'",
+            (Function::Abs, false) => "abs",
+            (Function::Abs, true) => "abs'",
         }
     }
 
@@ -82,6 +113,19 @@ impl Function {
             Function::Tanh => x.tanh(),
             Function::Sigmoid => vector::sigmoid(x),
             Function::Silu => x * vector::sigmoid(x),
+            Function::Log => x.ln(),
+            Function::Exp => x.exp(),
+            Function::Sqrt => x.sqrt(),
+            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            Function::ClampMin(least) => {
+                if x < least {
+                    least
+                } else {
+                    x
+                }
+            }
+            Function::Square => x * x,
+            Function::Abs => x.abs(),
         }
     }
 
@@ -110,12 +154,26 @@ impl Function {
                 let s = vector::sigmoid(x);
                 s * (1.0 + x * (1.0 - s))
             }
+            Function::Log => 1.0 / x,
+            Function::Exp => x.exp(),
+            Function::Sqrt => 0.5 / x.sqrt(),
+            Function::ClampMin(least) => f32::from(x >= least),
+            Function::Square => 2.0 * x,
+            Function::Abs => f32::from(x > 0.0) - f32::from(x < 0.0),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Activation(Function);
+pub(crate) struct Activation(pub(crate) Function);
+
+impl Activation {
+    /// Queues the forward kernel over `n` elements.
+    pub(crate) fn launch(&self, io: &CudaIo<'_>, y: u64, x: u64, n: usize) -> Result<(), Error> {
+        let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
+        io.launch(&name, Launch::each(n.div_ceil(8)), &args![y, x, n as i64, self.0.code(), self.0.number()])
+    }
+}
 
 impl Op for Activation {
     fn name(&self) -> &'static str {
@@ -129,10 +187,7 @@ impl Op for Activation {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let n = io.shape(0).len();
-        let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
-        let args = args![io.output(0), io.input(0), n as i64, self.0.code(), self.0.slope()];
-        io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+        self.launch(io, io.output(0), io.input(0), io.shape(0).len())
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
@@ -170,7 +225,7 @@ impl Op for ActivationBackward {
             io.input(1),
             n as i64,
             self.0.code(),
-            self.0.slope()
+            self.0.number()
         ];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }

@@ -95,9 +95,8 @@ impl Attention {
         }
     }
 
-    fn masks<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
+    fn masks<'a>(&self, io: &CpuIo<'a>) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
         let (lengths, keys) = self.mask_inputs();
-        let _ = sizes;
         (lengths.map(|i| io.i32(i)), keys.map(|i| io.i32(i)))
     }
 
@@ -151,7 +150,7 @@ impl Attention {
         args
     }
 
-    fn name(&self, pass: &str, dtype: DType) -> String {
+    fn kernel(&self, pass: &str, dtype: DType) -> String {
         match dtype {
             DType::Bf16 => format!("attention_{pass}_bf16_d{}", self.size),
             _ => format!("attention_{pass}_f32"),
@@ -194,7 +193,7 @@ impl Op for Attention {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let sizes = self.sizes(|i| io.shape(i));
         let (t, s, d) = (sizes.queries, sizes.keys, self.size);
-        let (lengths, keys) = self.masks(io, sizes);
+        let (lengths, keys) = self.masks(io);
         let sources = self.parts.map(|p| io.f32(p.input));
         let (o, lse) = (io.take(0), io.take(1));
         let heads: Vec<Vec<f32>> = lse
@@ -242,7 +241,7 @@ impl Op for Attention {
                 Launch::line(heads * sizes.queries.div_ceil(32), 128).shared(shared)
             }
         };
-        io.launch(&Attention::name(self, "forward", dtype), launch, &args)
+        io.launch(&self.kernel("forward", dtype), launch, &args)
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
@@ -287,7 +286,7 @@ impl Op for AttentionBackward {
         let a = &self.0;
         let sizes = a.sizes(|i| io.shape(i));
         let (t, s, d) = (sizes.queries, sizes.keys, a.size);
-        let (lengths, keys) = a.masks(io, sizes);
+        let (lengths, keys) = a.masks(io);
         let sources = a.parts.map(|p| io.f32(p.input));
         let n = io.inputs();
         let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
@@ -396,13 +395,13 @@ impl Op for AttentionBackward {
         args.extend(args![lse, delta]);
         args.extend(&tail);
         let launch = Launch::line(heads * sizes.queries.div_ceil(rows), 128).shared(shared_q);
-        io.launch(&a.name("backward_q", dtype), launch, &args)?;
+        io.launch(&a.kernel("backward_q", dtype), launch, &args)?;
         let mut args = sources;
         args.extend([a.packed(grad, sizes.queries, dtype), gradient(1), gradient(2)]);
         args.extend(args![lse, delta]);
         args.extend(&tail);
         let launch = Launch::line(heads * sizes.keys.div_ceil(rows), 128).shared(shared_kv);
-        io.launch(&a.name("backward_kv", dtype), launch, &args)
+        io.launch(&a.kernel("backward_kv", dtype), launch, &args)
     }
 }
 

@@ -89,11 +89,11 @@ impl Op for CrossEntropy {
 /// Loss, log-sum-exp, and 1 if the largest logit is at the target.
 #[inline(always)]
 fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
-    let top = x.iter().fold(f32::NEG_INFINITY, |top, &x| if x > top { x } else { top });
+    let top = vector::greatest(x);
     // `exp` ends at -87, where masked classes are not: their infinity must give zero.
-    let sum: f32 = x.iter().map(|&x| if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - top) }).sum();
-    let log = top + sum.ln();
-    let even = if smoothing > 0.0 { smoothing * x.iter().sum::<f32>() / x.len() as f32 } else { 0.0 };
+    let exponentials = vector::sum(x, |x| if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - top) });
+    let log = top + exponentials.ln();
+    let even = if smoothing > 0.0 { smoothing * vector::sum(x, |x| x) / x.len() as f32 } else { 0.0 };
     let hit = x[target] == top && x[..target].iter().all(|&x| x != top);
     (log - (1.0 - smoothing) * x[target] - even, log, f32::from(hit))
 }

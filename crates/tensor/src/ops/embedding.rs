@@ -119,7 +119,8 @@ impl Op for AddPositions {
         let dy = g.of_result();
         if g.wants(1) {
             let target = g.target(1);
-            g.push(AddPositionsTable, &[dy], &[target]);
+            let time = g.input_shape(0).dim(1);
+            g.push(AddPositionsTable { time }, &[dy], &[target]);
         }
         g.pass(0, dy);
     }
@@ -127,7 +128,9 @@ impl Op for AddPositions {
 
 /// Input: dy `[b, t, c]`. Result: dtable, the sum over the batch; rows that were not used get nothing added.
 #[derive(Debug)]
-struct AddPositionsTable;
+struct AddPositionsTable {
+    time: usize,
+}
 
 impl Op for AddPositionsTable {
     fn name(&self) -> &'static str {
@@ -135,7 +138,7 @@ impl Op for AddPositionsTable {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (dy, time, c) = (io.f32(0), io.shape(0).dim(1), io.shape(0).last());
+        let (dy, time, c) = (io.f32(0), self.time, io.output_shape(0).last());
         let dtable = &mut io.accumulate(0)[..time * c];
         vector::each_row(dtable, c, |t, sums| {
             for dy in dy.chunks_exact(time * c) {
@@ -148,10 +151,10 @@ impl Op for AddPositionsTable {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let (shape, size) = (io.shape(0), io.output_shape(0).len());
+        let (size, period) = (io.output_shape(0).len(), self.time * io.output_shape(0).last());
         let name = format!("add_positions_table_{}", float(io.dtype(0)).suffix());
-        let period = shape.dim(1) * shape.last();
-        let args = args![io.output(0), io.base(0), io.input(0), shape.dim(0), period, size as i64];
+        let batch = io.shape(0).len() / period;
+        let args = args![io.output(0), io.base(0), io.input(0), batch, period, size as i64];
         io.launch(&name, Launch::each(size.div_ceil(4)), &args)
     }
 }

@@ -101,7 +101,7 @@ impl Op for Linear {
 
 /// `dx[.., k] = dy[.., n] W[n, k]`.
 #[derive(Debug)]
-struct InputGradient;
+pub(crate) struct InputGradient;
 
 impl Op for InputGradient {
     fn name(&self) -> &'static str {
@@ -132,7 +132,7 @@ impl Op for InputGradient {
 
 /// `dW[n, k] = dyᵀ x`, in f32.
 #[derive(Debug)]
-struct WeightGradient;
+pub(crate) struct WeightGradient;
 
 impl Op for WeightGradient {
     fn name(&self) -> &'static str {
@@ -163,8 +163,8 @@ impl Op for WeightGradient {
     }
 }
 
-/// Rows of blocks the sums of columns are first taken in: enough to fill a device, few enough to add up at once.
-const PARTS: usize = 128;
+/// The most stretches of rows that sums of columns are first taken in.
+const PARTS: usize = 132;
 
 /// `sums[n] = base + Σ over rows of x[.., n]`, f32. The first pass sums stretches of rows, the second the stretches.
 #[derive(Debug)]
@@ -183,13 +183,29 @@ impl Op for ColumnSum {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, n) = (io.shape(0).rows(), io.shape(0).last());
-        let parts = PARTS.min(rows.div_ceil(16)).max(1);
-        let name = format!("column_sum_{}", io.dtype(0).suffix());
-        let first = Launch::grid(n.div_ceil(256), parts, 1, 128);
+        // About four blocks to a multiprocessor of the largest devices, whatever the number of columns.
+        let parts = (528 / n.div_ceil(256)).clamp(1, PARTS).min(rows.div_ceil(32)).max(1);
+        let name = format!("sum_columns_{}", io.dtype(0).suffix());
+        let first = Launch::grid(n.div_ceil(256), parts, 1, 256);
         io.launch(&name, first, &args![io.output(1), io.input(0), rows, n, parts])?;
-        let second = Launch::each(n);
-        io.launch("column_sum_parts", second, &args![io.output(0), io.base(0), io.output(1), n, parts])
+        sum_parts(io, [(io.output(0), io.base(0)), (0, 0)], io.output(1), n, n, parts)
     }
+}
+
+/// Adds up `count` parts of `n` sums each: the first `n0` go to the first result, the rest to the second.
+pub(crate) fn sum_parts(
+    io: &CudaIo<'_>,
+    [(out0, base0), (out1, base1)]: [(u64, u64); 2],
+    parts: u64,
+    n0: usize,
+    n: usize,
+    count: usize,
+) -> Result<(), Error> {
+    io.launch(
+        "sum_parts",
+        Launch::line(n.div_ceil(32), 1024),
+        &args![out0, base0, out1, base1, parts, n0, n, count],
+    )
 }
 
 /// Adds the column sums of `x` to a target.

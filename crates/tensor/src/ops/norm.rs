@@ -5,13 +5,14 @@ use crate::cpu::vector;
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
+use crate::ops::linear;
 use crate::shape::DType;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// Stretches of rows the gradients of weight and bias are first summed in.
-const PARTS: usize = 264;
+const PARTS: usize = 396;
 
 /// Inputs: x `[.., c]`, weight `[c]` f32, bias `[c]` f32. Results: y, mean `[rows]`, 1 / deviation `[rows]`.
 #[derive(Clone, Copy, Debug)]
@@ -19,9 +20,18 @@ struct LayerNorm {
     epsilon: f32,
 }
 
+/// Warps of a block where a warp takes a row.
+const WARPS: usize = 4;
+
 fn threads(channels: usize) -> u32 {
-    // Eight channels to a thread where there are enough of them.
-    (channels.div_ceil(8).next_multiple_of(32) as u32).clamp(32, 256)
+    (channels.div_ceil(4).next_multiple_of(32) as u32).clamp(32, 256)
+}
+
+/// How many times 256 channels a warp holds in registers: a power of two up to `most`, or none if the row is too long
+/// or not made of eights.
+fn warp_pieces(channels: usize, most: usize) -> Option<usize> {
+    let pieces = channels.div_ceil(256).next_power_of_two();
+    (channels.is_multiple_of(8) && pieces <= most).then_some(pieces)
 }
 
 impl Op for LayerNorm {
@@ -53,33 +63,38 @@ impl Op for LayerNorm {
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
         let name = format!("layer_norm_forward_{}", io.dtype(0).suffix());
-        let args = args![
-            io.output(0),
-            io.output(1),
-            io.output(2),
-            io.input(0),
-            io.input(1),
-            io.input(2),
-            c,
-            self.epsilon
-        ];
+        let tensors = args![io.output(0), io.output(1), io.output(2), io.input(0), io.input(1), io.input(2)];
+        if let Some(n) = warp_pieces(c, 8) {
+            let args = [&tensors[..], &args![rows, c, self.epsilon]].concat();
+            return io.launch(
+                &format!("{name}_{n}"),
+                Launch::line(rows.div_ceil(WARPS), 32 * WARPS as u32),
+                &args,
+            );
+        }
+        let args = [&tensors[..], &args![c, self.epsilon]].concat();
         io.launch(&name, Launch::line(rows, threads(c)), &args)
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
         let dy = g.of_result();
         let (x, w, mean, inverse) = (g.input(0), g.input(1), g.output(1), g.output(2));
-        if g.wants(0) {
-            let target = g.target(0);
-            g.push(LayerNormInput, &[x, w, mean, inverse, dy], &[target]);
+        let op = LayerNormBackward { input: g.wants(0), weights: g.wants(1) };
+        assert_eq!(g.wants(1), g.wants(2), "weight and bias of a norm are trained or frozen together");
+        let mut targets = Vec::new();
+        if op.input {
+            targets.push(g.target(0));
         }
-        if g.wants(1) || g.wants(2) {
-            assert!(g.wants(1) && g.wants(2), "weight and bias of a norm are trained or frozen together");
-            let targets = [g.target(1), g.target(2)];
-            let c = g.input_shape(0).last();
-            let space = Spec::constant([2 * PARTS * c], DType::F32);
-            g.push_with_space(LayerNormWeights, &[x, mean, inverse, dy], &targets, &[space]);
+        let mut space = Vec::new();
+        if op.weights {
+            targets.extend([g.target(1), g.target(2)]);
+            space.push(Spec::constant([2 * PARTS * g.input_shape(0).last()], DType::F32));
         }
+        g.push_with_space(op, &[x, w, mean, inverse, dy], &targets, &space);
+    }
+
+    fn is_norm(&self) -> bool {
+        true
     }
 
     fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
@@ -121,106 +136,118 @@ impl Op for LayerNormApply {
     }
 }
 
-/// Inputs: x, weight, mean, 1 / deviation, dy. Result: dx.
+/// Inputs: x, weight, mean, 1 / deviation, dy. Results: dx if wanted; dweight, dbias and work space if wanted.
 #[derive(Debug)]
-struct LayerNormInput;
+struct LayerNormBackward {
+    input: bool,
+    weights: bool,
+}
 
-impl Op for LayerNormInput {
+impl Op for LayerNormBackward {
     fn name(&self) -> &'static str {
-        "layer_norm'x"
+        "layer_norm'"
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, w, mean, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3), io.f32(4));
         let c = io.shape(0).last();
-        vector::each_row(io.accumulate(0), c, |i, dx| {
-            let (m, s) = (mean[i], inverse[i]);
-            let (x, dy) = (&x[i * c..][..c], &dy[i * c..][..c]);
-            let (mut a, mut b) = (0.0, 0.0);
-            for ((dy, w), x) in dy.iter().zip(w).zip(x) {
-                a += dy * w;
-                b += dy * w * (x - m) * s;
-            }
-            let (a, b) = (a / c as f32, b / c as f32);
-            for (((dx, dy), w), x) in dx.iter_mut().zip(dy).zip(w).zip(x) {
-                *dx += s * (dy * w - a - (x - m) * s * b);
-            }
-        });
-        Ok(())
-    }
-
-    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let name = format!("layer_norm_input_{}", io.dtype(0).suffix());
-        let args = args![
-            io.output(0),
-            io.base(0),
-            io.input(0),
-            io.input(1),
-            io.input(2),
-            io.input(3),
-            io.input(4),
-            c
-        ];
-        io.launch(&name, Launch::line(rows, threads(c)), &args)
-    }
-}
-
-/// Inputs: x, mean, 1 / deviation, dy. Results: dweight, dbias, work space.
-#[derive(Debug)]
-struct LayerNormWeights;
-
-impl Op for LayerNormWeights {
-    fn name(&self) -> &'static str {
-        "layer_norm'w"
-    }
-
-    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (x, mean, inverse, dy, c) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3), io.shape(0).last());
-        let (dw, db) = (io.accumulate(0), io.accumulate(1));
-        let stretch = (1 << 15) / c.max(1) + 1;
-        let parts: Vec<Vec<f32>> = x
-            .par_chunks(stretch * c)
-            .enumerate()
-            .map(|(p, x)| {
-                let mut part = vec![0f32; 2 * c];
-                let (w, b) = part.split_at_mut(c);
-                vector::wide(
-                    #[inline(always)]
-                    || {
-                        for (j, x) in x.chunks_exact(c).enumerate() {
-                            let i = p * stretch + j;
-                            let (m, s) = (mean[i], inverse[i]);
-                            let rows = w.iter_mut().zip(b.iter_mut()).zip(x).zip(&dy[i * c..]);
-                            for (((w, b), x), dy) in rows {
-                                *w += dy * (x - m) * s;
-                                *b += dy;
-                            }
-                        }
-                    },
-                );
-                part
-            })
-            .collect();
-        for part in parts {
-            for ((w, b), i) in dw.iter_mut().zip(db.iter_mut()).zip(0..) {
-                *w += part[i];
-                *b += part[c + i];
-            }
+        if self.input {
+            input_gradient(x, w, mean, inverse, dy, c, io.accumulate(0));
+        }
+        if self.weights {
+            let at = usize::from(self.input);
+            let (dw, db) = (io.accumulate(at), io.accumulate(at + 1));
+            weight_gradients(x, mean, inverse, dy, c, dw, db);
         }
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let parts = PARTS.min(rows.div_ceil(8)).max(1);
-        let space = io.output(2);
-        let name = format!("layer_norm_weights_{}", io.dtype(0).suffix());
-        let launch = Launch::grid(c.div_ceil(256), parts, 1, 128);
-        let args = args![space, io.input(0), io.input(1), io.input(2), io.input(3), rows, c, parts];
-        io.launch(&name, launch, &args)?;
-        let both = args![io.output(0), io.base(0), io.output(1), io.base(1), space, c, parts];
-        io.launch("layer_norm_weights_parts", Launch::each(2 * c), &both)
+        let suffix = io.dtype(0).suffix();
+        let [x, w, mean, inverse, dy] = [0, 1, 2, 3, 4].map(|i| io.input(i));
+        let at = usize::from(self.input);
+        let mut parts = PARTS.min(rows.div_ceil(2 * WARPS)).max(1);
+        match warp_pieces(c, 4) {
+            Some(n) if self.input && self.weights => {
+                let launch = Launch::line(parts, 32 * WARPS as u32).shared(WARPS * c * 4);
+                let args = args![io.output(0), io.base(0), io.output(3), x, w, mean, inverse, dy, rows, c];
+                io.launch(&format!("layer_norm_backward_{suffix}_{n}"), launch, &args)?;
+            }
+            _ => {
+                if self.input {
+                    let args = args![io.output(0), io.base(0), x, w, mean, inverse, dy, c];
+                    io.launch(&format!("layer_norm_input_{suffix}"), Launch::line(rows, threads(c)), &args)?;
+                }
+                if self.weights {
+                    parts = PARTS.min(rows.div_ceil(8)).max(1);
+                    let args = args![io.output(at + 2), x, mean, inverse, dy, rows, c, parts];
+                    let launch = Launch::grid(c.div_ceil(128), parts, 1, 128);
+                    io.launch(&format!("layer_norm_weights_{suffix}"), launch, &args)?;
+                }
+            }
+        }
+        if self.weights {
+            let both = [(io.output(at), io.base(at)), (io.output(at + 1), io.base(at + 1))];
+            linear::sum_parts(io, both, io.output(at + 2), c, 2 * c, parts)?;
+        }
+        Ok(())
+    }
+}
+
+fn input_gradient(x: &[f32], w: &[f32], mean: &[f32], inverse: &[f32], dy: &[f32], c: usize, dx: &mut [f32]) {
+    vector::each_row(dx, c, |i, dx| {
+        let (m, s) = (mean[i], inverse[i]);
+        let (x, dy) = (&x[i * c..][..c], &dy[i * c..][..c]);
+        let (mut a, mut b) = (0.0, 0.0);
+        for ((dy, w), x) in dy.iter().zip(w).zip(x) {
+            a += dy * w;
+            b += dy * w * (x - m) * s;
+        }
+        let (a, b) = (a / c as f32, b / c as f32);
+        for (((dx, dy), w), x) in dx.iter_mut().zip(dy).zip(w).zip(x) {
+            *dx += s * (dy * w - a - (x - m) * s * b);
+        }
+    });
+}
+
+fn weight_gradients(
+    x: &[f32],
+    mean: &[f32],
+    inverse: &[f32],
+    dy: &[f32],
+    c: usize,
+    dw: &mut [f32],
+    db: &mut [f32],
+) {
+    let stretch = (1 << 15) / c.max(1) + 1;
+    let parts: Vec<Vec<f32>> = x
+        .par_chunks(stretch * c)
+        .enumerate()
+        .map(|(p, x)| {
+            let mut part = vec![0f32; 2 * c];
+            let (w, b) = part.split_at_mut(c);
+            vector::wide(
+                #[inline(always)]
+                || {
+                    for (j, x) in x.chunks_exact(c).enumerate() {
+                        let i = p * stretch + j;
+                        let (m, s) = (mean[i], inverse[i]);
+                        for (((w, b), x), dy) in w.iter_mut().zip(b.iter_mut()).zip(x).zip(&dy[i * c..]) {
+                            *w += dy * (x - m) * s;
+                            *b += dy;
+                        }
+                    }
+                },
+            );
+            part
+        })
+        .collect();
+    for part in parts {
+        for ((w, b), i) in dw.iter_mut().zip(db.iter_mut()).zip(0..) {
+            *w += part[i];
+            *b += part[c + i];
+        }
     }
 }
 

@@ -202,9 +202,11 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
     // Inputs are below 1, so k terms sum to at most k: the error of f32 addition goes with it, TF32 keeps 10 bits
     // (bf16-rounded inputs are exact in TF32).
     let sum_error = 1e-6 * k as f64 + 1e-6;
-    let rounding = if gemm.output == Element::Bf16 { 1.0 / 256.0 } else { 1e-6 };
+    let rounding = if gemm.output == Element::Bf16 { 1.0 / 128.0 } else { 1e-6 };
+    // The library may round the product before it adds what comes after: the error goes with the largest part.
+    let largest = std::cell::Cell::new(0.0f64);
     let close = |what: &str, got: f32, expected: f64, factor: f64| {
-        let allowed = sum_error * factor + rounding * (expected.abs() + 0.01);
+        let allowed = sum_error * factor + rounding * (expected.abs() + largest.get() + 0.01);
         assert!(
             (f64::from(got) - expected).abs() <= allowed,
             "{what}: {got} for {expected}, {allowed} allowed: {gemm:?}"
@@ -218,8 +220,10 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
                 let place = p * gemm.c_batch_stride as usize + i * gemm.c_ld + j;
                 written[place] = true;
                 let mut x = f64::from(alpha) * (0..k).map(|l| at_a(p, i, l) * at_b(p, l, j)).sum::<f64>();
+                largest.set(x.abs());
                 if gemm.accumulate {
                     x += f64::from(before[place]);
+                    largest.set(largest.get().max(f64::from(before[place]).abs()));
                 }
                 let biased = x + f64::from(*bias.get(j).unwrap_or(&0.0));
                 let kept = f64::from(aux[place]);
@@ -234,7 +238,7 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
                 let factor =
                     if gemm.epilogue.has_aux() || gemm.epilogue == Epilogue::GeluBias { 2.0 } else { 1.0 };
                 let slack = if factor > 1.0 { 1e-3 * (1.0 + x.abs()) } else { 0.0 };
-                let allowed = sum_error * factor + rounding * (expected.abs() + 0.01) + slack;
+                let allowed = sum_error * factor + rounding * (expected.abs() + largest.get() + 0.01) + slack;
                 assert!(
                     (f64::from(d[place]) - expected).abs() <= allowed,
                     "d[{p}, {i}, {j}]: {} for {expected}: {gemm:?}",
@@ -424,6 +428,7 @@ fn times_of_the_gpt_step() {
         ("up gelu", linear(4096, 1024, Epilogue::GeluAuxBias)),
         ("down", linear(1024, 4096, Epilogue::Bias)),
         ("down dgelu", linear(4096, 1024, Epilogue::DGelu)),
+        ("down dgelu db", linear(4096, 1024, Epilogue::DGeluBiasGrad)),
         ("head", linear(1026, 1024, Epilogue::None)),
         ("up dW", gradient(1024, 4096, Epilogue::None)),
         ("up dW db", gradient(1024, 4096, Epilogue::BiasGradB)),

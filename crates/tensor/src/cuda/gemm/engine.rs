@@ -13,7 +13,7 @@ use super::{Entry, Gemm, GemmError, GemmTable, Key, Lt, Operands};
 /// What NVIDIA advises for Hopper; a smaller one loses algorithms that split k.
 pub const DEFAULT_WORKSPACE: usize = 32 << 20;
 
-/// Algorithms asked for. The library sorts them by its own estimate; past these none has been the best.
+/// Algorithms asked for. The library sorts them by its own estimate, which is not always right.
 const CANDIDATES: usize = 16;
 
 /// A later candidate must win by this much, or noise would choose between equals.
@@ -103,6 +103,24 @@ impl GemmEngine {
         };
         // SAFETY: the caller's promise.
         unsafe { chosen.plan.launch(operands, &chosen.algo, stream) }
+    }
+
+    /// Makes a product ready without running it, so that its first use may be recorded: by the table, or failing that
+    /// the library's first guess.
+    pub fn make_ready(&self, gemm: &Gemm, operands: &Operands) -> Result<(), GemmError> {
+        if gemm.is_empty() {
+            return Ok(());
+        }
+        gemm.validate()?;
+        operands.check(gemm)?;
+        let key = Key::of(gemm, operands);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *state;
+        if let hash_map::Entry::Vacant(entry) = state.plans.entry(key) {
+            let plan = Plan::new(&state.handle, &key)?;
+            entry.insert(self.first(plan, &key, operands)?);
+        }
+        Ok(())
     }
 
     /// Whether the library can do it: not every epilogue goes with every type and layout.

@@ -11,6 +11,12 @@ pub fn cases() -> Vec<Case> {
         ("tanh", Function::Tanh),
         ("sigmoid", Function::Sigmoid),
         ("silu", Function::Silu),
+        ("log", Function::Log),
+        ("exp", Function::Exp),
+        ("sqrt", Function::Sqrt),
+        ("clamp_min", Function::ClampMin(0.0)),
+        ("square", Function::Square),
+        ("abs", Function::Abs),
     ];
     let mut cases: Vec<Case> = functions
         .into_iter()
@@ -19,7 +25,12 @@ pub fn cases() -> Vec<Case> {
                 let shape = [b.size(1, 5), b.size(1, 40)];
                 // Away from zero, where the kinked ones have no derivative.
                 let n = shape[0] * shape[1];
-                let data = (0..n).map(|_| b.random.normal()).map(|x| x + 0.05f32.copysign(x)).collect();
+                let away = |x: f32| match function {
+                    // These have no value below it.
+                    Function::Log | Function::Sqrt => x.abs() + 0.2,
+                    _ => x + 0.05f32.copysign(x),
+                };
+                let data = (0..n).map(|_| away(b.random.normal())).collect();
                 let x = b.variable_of(shape, data);
                 vec![b.tape.activation(x, function)]
             });

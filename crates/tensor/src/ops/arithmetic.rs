@@ -1,0 +1,437 @@
+//! Sums and products: of equal shapes, with constants, with something repeated over rows or over time, of scalars.
+
+use crate::args;
+use crate::cpu::vector;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::ops::{linear, time};
+use crate::shape::DType;
+use crate::tape::{Gradients, Spec, Tape, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+impl Kind {
+    fn code(self) -> i32 {
+        match self {
+            Kind::Add => 0,
+            Kind::Subtract => 1,
+            Kind::Multiply => 2,
+        }
+    }
+
+    #[inline(always)]
+    fn of(self, x: f32, y: f32) -> f32 {
+        match self {
+            Kind::Add => x + y,
+            Kind::Subtract => x - y,
+            Kind::Multiply => x * y,
+        }
+    }
+}
+
+/// Inputs: x and y of one shape and type. Result: as they are.
+#[derive(Clone, Copy, Debug)]
+struct Binary(Kind);
+
+impl Op for Binary {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Kind::Add => "add",
+            Kind::Subtract => "subtract",
+            Kind::Multiply => "multiply",
+        }
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, y) = (io.f32(0), io.f32(1));
+        vector::map2(x, y, io.take(0), |x, y| self.0.of(x, y));
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        binary(io, self.0)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let dy = g.of_result();
+        if self.0 == Kind::Multiply {
+            for (this, other) in [(0, 1), (1, 0)] {
+                if g.wants(this) {
+                    let other = g.input(other);
+                    let target = g.target(this);
+                    g.push(Product, &[dy, other], &[target]);
+                }
+            }
+            return;
+        }
+        g.pass(0, dy);
+        if self.0 == Kind::Add {
+            g.pass(1, dy);
+        } else if g.wants(1) {
+            let target = g.target(1);
+            g.push(Scaled { scale: -1.0 }, &[dy], &[target]);
+        }
+    }
+}
+
+fn binary(io: &CudaIo<'_>, kind: Kind) -> Result<(), Error> {
+    let n = io.output_shape(0).len();
+    let name = format!("binary_{}", float(io.output_dtype(0)).suffix());
+    let args = args![io.output(0), io.base(0), io.input(0), io.input(1), n as i64, kind.code()];
+    io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+}
+
+/// `base + dy * y`.
+#[derive(Debug)]
+struct Product;
+
+impl Op for Product {
+    fn name(&self) -> &'static str {
+        "multiply'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (dy, y) = (io.f32(0), io.f32(1));
+        vector::add_map2(dy, y, io.accumulate(0), |dy, y| dy * y);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        binary(io, Kind::Multiply)
+    }
+}
+
+/// `scale * x + shift`.
+#[derive(Clone, Copy, Debug)]
+struct Affine {
+    scale: f32,
+    shift: f32,
+}
+
+impl Op for Affine {
+    fn name(&self) -> &'static str {
+        "affine"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let x = io.f32(0);
+        vector::map(x, io.take(0), |x| self.scale * x + self.shift);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        affine(io, self.scale, self.shift)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let dy = g.of_result();
+        if self.scale == 1.0 {
+            return g.pass(0, dy);
+        }
+        let target = g.target(0);
+        g.push(Scaled { scale: self.scale }, &[dy], &[target]);
+    }
+}
+
+fn affine(io: &CudaIo<'_>, scale: f32, shift: f32) -> Result<(), Error> {
+    let n = io.output_shape(0).len();
+    let name = format!("affine_{}", float(io.output_dtype(0)).suffix());
+    let args = args![io.output(0), io.base(0), io.input(0), n as i64, scale, shift];
+    io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+}
+
+/// `base + scale * dy`.
+#[derive(Clone, Copy, Debug)]
+struct Scaled {
+    scale: f32,
+}
+
+impl Op for Scaled {
+    fn name(&self) -> &'static str {
+        "affine'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let dy = io.f32(0);
+        vector::add_map2(dy, dy, io.accumulate(0), |dy, _| self.scale * dy);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        affine(io, self.scale, 0.0)
+    }
+}
+
+/// Inputs: x `[.., c]`, row `[c]` f32 or as x. Result: x with the row added everywhere.
+#[derive(Debug)]
+struct AddRow;
+
+impl Op for AddRow {
+    fn name(&self) -> &'static str {
+        "add_row"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, row, c) = (io.f32(0), io.f32(1), io.shape(0).last());
+        vector::each_row(io.take(0), c, |i, y| {
+            for ((y, x), row) in y.iter_mut().zip(&x[i * c..]).zip(row) {
+                *y = x + row;
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        broadcast(io, Kind::Add, 0, io.shape(0).last())
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let dy = g.of_result();
+        if g.wants(1) {
+            let shape = g.input_shape(0);
+            let target = g.target(1);
+            // Whoever used the result may have seen it under another shape.
+            let rows = g.tape().view(dy, 0, shape);
+            linear::column_sum(g, rows, target);
+        }
+        g.pass(0, dy);
+    }
+}
+
+fn broadcast(io: &CudaIo<'_>, kind: Kind, period: usize, c: usize) -> Result<(), Error> {
+    let n = io.output_shape(0).len();
+    let (from, to) = (float(io.dtype(1)).suffix(), float(io.output_dtype(0)).suffix());
+    let args =
+        args![io.output(0), io.base(0), io.input(0), io.input(1), n as i64, period as i64, c, kind.code()];
+    io.launch(&format!("broadcast_{from}_{to}"), Launch::each(n.div_ceil(8)), &args)
+}
+
+/// Inputs: x `[b, t, c]`, y `[b, c]`. Result: x with y added, or multiplied, at every time.
+#[derive(Clone, Copy, Debug)]
+struct PerItem(Kind);
+
+impl Op for PerItem {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Kind::Multiply => "multiply_per_item",
+            _ => "add_per_item",
+        }
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, y, time, c) = (io.f32(0), io.f32(1), io.shape(0).dim(1), io.shape(0).last());
+        vector::each_row(io.take(0), c, |i, out| {
+            for ((out, &x), &y) in out.iter_mut().zip(&x[i * c..]).zip(&y[i / time * c..]) {
+                *out = self.0.of(x, y);
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let shape = io.shape(0);
+        broadcast(io, self.0, shape.dim(1) * shape.last(), shape.last())
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let (dy, shape) = (g.of_result(), g.input_shape(0));
+        if g.wants(1) {
+            let x = (self.0 == Kind::Multiply).then(|| g.input(0));
+            let target = g.target(1);
+            time::sum(g, shape, dy, x, target);
+        }
+        if self.0 == Kind::Add {
+            g.pass(0, dy);
+        } else if g.wants(0) {
+            let y = g.input(1);
+            let target = g.target(0);
+            let [time, c] = [shape.dim(1), shape.last()];
+            g.push(PerItemInput { time, c }, &[dy, y], &[target]);
+        }
+    }
+}
+
+/// Inputs: dy `[b, t, c]`, y `[b, c]`. Result: `base + dy * y`.
+#[derive(Clone, Copy, Debug)]
+struct PerItemInput {
+    time: usize,
+    c: usize,
+}
+
+impl Op for PerItemInput {
+    fn name(&self) -> &'static str {
+        "multiply_per_item'x"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (dy, y, PerItemInput { time, c }) = (io.f32(0), io.f32(1), *self);
+        vector::each_row(io.accumulate(0), c, |i, dx| {
+            for ((dx, dy), y) in dx.iter_mut().zip(&dy[i * c..]).zip(&y[i / time * c..]) {
+                *dx += dy * y;
+            }
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        broadcast(io, Kind::Multiply, self.time * self.c, self.c)
+    }
+}
+
+/// How many scalars one kernel adds; longer sums are made of several.
+const SCALARS: usize = 4;
+
+/// Inputs: up to four scalars, f32. Result: their weighted sum.
+#[derive(Clone, Debug)]
+struct WeightedSum {
+    weights: [f32; SCALARS],
+}
+
+impl Op for WeightedSum {
+    fn name(&self) -> &'static str {
+        "weighted_sum"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let sum = (0..io.inputs()).map(|i| self.weights[i] * io.f32(i)[0]).sum();
+        io.take(0)[0] = sum;
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let at = |i: usize| if i < io.inputs() { io.input(i) } else { 0 };
+        let [a, b, c, d] = self.weights;
+        let args = args![io.output(0), io.inputs(), at(0), at(1), at(2), at(3), a, b, c, d];
+        io.launch("weighted_sum", Launch::line(1, 1), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let d = g.of_result();
+        for i in 0..g.inputs() {
+            if self.weights[i] == 1.0 {
+                g.pass(i, d);
+            } else if g.wants(i) {
+                let target = g.target(i);
+                g.push(Scaled { scale: self.weights[i] }, &[d], &[target]);
+            }
+        }
+    }
+}
+
+impl Tape {
+    /// `x + y` of equal shapes.
+    pub fn add(&mut self, x: Value, y: Value) -> Value {
+        self.binary(x, y, Kind::Add)
+    }
+
+    /// `x - y` of equal shapes.
+    pub fn subtract(&mut self, x: Value, y: Value) -> Value {
+        self.binary(x, y, Kind::Subtract)
+    }
+
+    /// `x * y` of equal shapes, element by element.
+    pub fn multiply(&mut self, x: Value, y: Value) -> Value {
+        self.binary(x, y, Kind::Multiply)
+    }
+
+    /// `factor * x`.
+    pub fn scale(&mut self, x: Value, factor: f32) -> Value {
+        self.affine(x, factor, 0.0)
+    }
+
+    /// `x + number`.
+    pub fn add_constant(&mut self, x: Value, number: f32) -> Value {
+        self.affine(x, 1.0, number)
+    }
+
+    /// `factor * x + number`.
+    pub fn affine(&mut self, x: Value, factor: f32, number: f32) -> Value {
+        self.check_gradient_type(x);
+        let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
+        self.push_one(Affine { scale: factor, shift: number }, &[x], spec)
+    }
+
+    /// `x [.., c]` with the vector `row [c]` added to every row; `row` is a weight, f32 or in the type of `x`.
+    pub fn add_row(&mut self, x: Value, row: Value) -> Value {
+        let (shape, info) = (self.shape(x), self.info(row));
+        assert_eq!(
+            info.shape.len(),
+            shape.last(),
+            "x {shape} has rows of another length than {}",
+            info.shape
+        );
+        let fits = info.dtype == DType::F32 || info.dtype == self.info(x).dtype;
+        assert!(fits, "a row is f32 or has the type of what it is added to");
+        let sums = !info.differentiable || info.gradient_dtype == DType::F32;
+        assert!(sums, "a row's gradient is summed in f32: it is a weight, not an activation");
+        let spec = Spec::new(shape, self.info(x).dtype);
+        self.push_one(AddRow, &[x, row], spec)
+    }
+
+    /// `x [b, t, c]` with `y [b, c]` added at every time.
+    pub fn add_per_item(&mut self, x: Value, y: Value) -> Value {
+        self.per_item(x, y, Kind::Add)
+    }
+
+    /// `x [b, t, c]` multiplied by `y [b, c]` at every time.
+    pub fn multiply_per_item(&mut self, x: Value, y: Value) -> Value {
+        self.per_item(x, y, Kind::Multiply)
+    }
+
+    /// `Σ weight * scalar`, each scalar one f32: losses that are taken together.
+    pub fn weighted_sum(&mut self, scalars: &[(Value, f32)]) -> Value {
+        assert!(!scalars.is_empty(), "a sum needs something to add");
+        for &(scalar, _) in scalars {
+            let info = self.info(scalar);
+            assert!(info.shape.len() == 1 && info.dtype == DType::F32, "scalars are one f32 each");
+        }
+        let (first, rest) = scalars.split_at(scalars.len().min(SCALARS));
+        let mut weights = [0.0; SCALARS];
+        weights.iter_mut().zip(first).for_each(|(weight, (_, w))| *weight = *w);
+        let values: Vec<Value> = first.iter().map(|(scalar, _)| *scalar).collect();
+        let sum = self.push_one(WeightedSum { weights }, &values, Spec::new([1], DType::F32));
+        if rest.is_empty() {
+            return sum;
+        }
+        let all: Vec<(Value, f32)> = [(sum, 1.0)].into_iter().chain(rest.iter().copied()).collect();
+        self.weighted_sum(&all)
+    }
+
+    fn binary(&mut self, x: Value, y: Value, kind: Kind) -> Value {
+        let (a, b) = (self.info(x).clone(), self.info(y).clone());
+        assert_eq!(a.shape, b.shape, "the two sides have one shape");
+        assert_eq!(float(a.dtype), b.dtype, "the two sides have one type");
+        self.check_gradient_type(x);
+        self.check_gradient_type(y);
+        self.push_one(Binary(kind), &[x, y], Spec::new(a.shape, a.dtype))
+    }
+
+    fn per_item(&mut self, x: Value, y: Value, kind: Kind) -> Value {
+        let (a, b) = (self.info(x).clone(), self.info(y).clone());
+        assert_eq!(a.shape.rank(), 3, "x is [batch, time, channel], not {}", a.shape);
+        assert_eq!(
+            b.shape.len(),
+            a.shape.dim(0) * a.shape.last(),
+            "x {} and y {} do not fit",
+            a.shape,
+            b.shape
+        );
+        assert_eq!(float(a.dtype), b.dtype, "the two sides have one type");
+        self.check_gradient_type(x);
+        self.check_gradient_type(y);
+        self.push_one(PerItem(kind), &[x, y], Spec::new(a.shape, a.dtype))
+    }
+
+    /// Gradients are written in the type of what they are gradients of, so a weight comes here in f32 (`Tape::master`).
+    pub(crate) fn check_gradient_type(&self, x: Value) {
+        let info = self.info(x);
+        let same = !info.differentiable || info.gradient_dtype == info.dtype;
+        assert!(same, "a weight takes part in this in f32, or cast");
+    }
+}

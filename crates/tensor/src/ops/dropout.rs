@@ -1,0 +1,123 @@
+//! Inverted dropout. The mask is a function of the step's seed, a stream that is fixed when the tape is built, and the
+//! place: the same on every device, made again for the gradient and for recomputation, stored nowhere.
+
+use crate::args;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::random::philox;
+use crate::step::control;
+use crate::tape::{Flat, Gradients, Spec, Tape, Value};
+use rayon::prelude::*;
+
+/// Which numbers are drawn, and what becomes of what stays. The seed is Philox's key; the stream is a word of its
+/// counter, so that no two streams of a seed ever share a number.
+#[derive(Clone, Copy, Debug)]
+struct Mask {
+    stream: u32,
+    /// Words below this are dropped.
+    threshold: u32,
+    scale: f32,
+}
+
+impl Mask {
+    /// `y += x * mask`.
+    fn add(&self, x: &[f32], y: &mut [f32], seed: [u32; 2]) {
+        const PIECE: usize = 1 << 12;
+        x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).enumerate().for_each(|(piece, (x, y))| {
+            let first = (piece * PIECE / 4) as u64;
+            for (block, (x, y)) in (first..).zip(x.chunks(4).zip(y.chunks_mut(4))) {
+                let words = philox([block as u32, (block >> 32) as u32, self.stream, 0], seed);
+                for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
+                    *y += if word >= self.threshold { x * self.scale } else { 0.0 };
+                }
+            }
+        });
+    }
+
+    fn launch(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let n = io.output_shape(0).len();
+        let name = format!("dropout_{}", float(io.output_dtype(0)).suffix());
+        let seed = io.input(1) + 4 * control::SEED as u64;
+        let args = args![
+            io.output(0),
+            io.base(0),
+            io.input(0),
+            seed,
+            n as i64,
+            self.stream,
+            self.threshold,
+            self.scale
+        ];
+        io.launch(&name, Launch::each(n.div_ceil(8)), &args)
+    }
+}
+
+fn seed(io: &CpuIo<'_>) -> [u32; 2] {
+    [io.f32(1)[control::SEED].to_bits(), io.f32(1)[control::SEED + 1].to_bits()]
+}
+
+/// Inputs: x, the control buffer. Result: as x.
+#[derive(Clone, Copy, Debug)]
+struct Dropout(Mask);
+
+impl Op for Dropout {
+    fn name(&self) -> &'static str {
+        "dropout"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, seed) = (io.f32(0), seed(io));
+        self.0.add(x, io.accumulate(0), seed);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        self.0.launch(io)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let (dy, control) = (g.of_result(), g.input(1));
+        let target = g.target(0);
+        g.push(DropoutBackward(self.0), &[dy, control], &[target]);
+    }
+}
+
+/// Inputs: dy, the control buffer. Result: dx.
+#[derive(Clone, Copy, Debug)]
+struct DropoutBackward(Mask);
+
+impl Op for DropoutBackward {
+    fn name(&self) -> &'static str {
+        "dropout'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (dy, seed) = (io.f32(0), seed(io));
+        self.0.add(dy, io.accumulate(0), seed);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        self.0.launch(io)
+    }
+}
+
+impl Tape {
+    /// `x` with a share `p` of its elements set to zero and the rest divided by `1 - p`. Which ones changes with the
+    /// step's seed (`Control::seed`); every call on a tape drops others.
+    pub fn dropout(&mut self, x: Value, p: f32) -> Value {
+        assert!((0.0..1.0).contains(&p), "dropout drops a share below 1, not {p}");
+        // Drawn even where nothing is dropped: the streams of what follows stay the same.
+        let stream = self.next_stream();
+        if p == 0.0 {
+            return x;
+        }
+        self.check_gradient_type(x);
+        let mask =
+            Mask { stream, threshold: (f64::from(p) * 4_294_967_296.0) as u32, scale: 1.0 / (1.0 - p) };
+        let control = self.flat(Flat::Control);
+        let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
+        self.push_one(Dropout(mask), &[x, control], spec)
+    }
+}

@@ -1,0 +1,89 @@
+//! Group norm over time and a group of channels, and instance norm, which is the same with a group per channel.
+
+use super::channel_norm::{self, Again, View};
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op};
+use crate::shape::DType;
+use crate::tape::{Gradients, Node, Spec, Tape, Value};
+use std::sync::Arc;
+
+/// Inputs: x `[b, t, c]`, weight and bias `[c]` f32 if any. Results: y, mean and 1 / deviation `[b, groups]`, work space.
+#[derive(Clone, Copy, Debug)]
+struct GroupNorm {
+    view: View,
+    affine: bool,
+    epsilon: f32,
+}
+
+impl Op for GroupNorm {
+    fn name(&self) -> &'static str {
+        if self.affine { "group_norm" } else { "instance_norm" }
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, y, mean, inverse) = (io.f32(0), io.take(0), io.take(1), io.take(2));
+        channel_norm::moments(self.view, x, mean, inverse);
+        inverse.iter_mut().for_each(|v| *v = 1.0 / (*v + self.epsilon).sqrt());
+        let affine = self.affine.then(|| (io.f32(1), io.f32(2)));
+        channel_norm::apply(self.view, x, (mean, inverse), affine, y);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (mean, inverse) = (io.output(1), io.output(2));
+        channel_norm::queue_statistics(io, self.view, (mean, inverse, io.output(3)), self.epsilon, None)?;
+        let affine = if self.affine { [io.input(1), io.input(2)] } else { [0; 2] };
+        channel_norm::queue_apply(io, self.view, [affine[0], affine[1], mean, inverse])
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        channel_norm::backward(g, self.view, self.affine, true);
+    }
+
+    fn is_norm(&self) -> bool {
+        true
+    }
+
+    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+        let mut inputs = vec![node.inputs[0], node.outputs[1], node.outputs[2]];
+        inputs.extend(&node.inputs[1..]);
+        let again: Arc<dyn Op> = Arc::new(Again(self.view));
+        (which == 0).then_some((again, inputs))
+    }
+}
+
+impl Tape {
+    /// `(x - mean) / deviation * weight + bias` with statistics over time and the channels of a group, of x
+    /// `[batch, time, channel]`; weight and bias `[channel]` are f32 (`Tape::master`).
+    pub fn group_norm(&mut self, x: Value, groups: usize, weight: Value, bias: Value, epsilon: f32) -> Value {
+        let c = self.shape(x).last();
+        for value in [weight, bias] {
+            assert_eq!(self.shape(value).len(), c, "a norm has a weight and a bias per channel");
+            assert_eq!(self.info(value).dtype, DType::F32, "a norm's weight is f32");
+        }
+        self.normed(&[x, weight, bias], groups, epsilon)
+    }
+
+    /// `(x - mean) / deviation` with statistics over time, of each channel of x `[batch, time, channel]`.
+    pub fn instance_norm(&mut self, x: Value, epsilon: f32) -> Value {
+        let channels = self.shape(x).last();
+        self.normed(&[x], channels, epsilon)
+    }
+
+    fn normed(&mut self, inputs: &[Value], groups: usize, epsilon: f32) -> Value {
+        let info = self.info(inputs[0]).clone();
+        let &[items, rows, channels] = info.shape.dims() else {
+            panic!("a group norm takes [batch, time, channel], not {}", info.shape)
+        };
+        assert!(
+            groups > 0 && channels.is_multiple_of(groups),
+            "{channels} channels do not fall into {groups} groups"
+        );
+        assert!(rows > 0, "a norm over time needs some time");
+        let view = View { items, rows, channels, groups };
+        let statistic = Spec::constant([items, groups], DType::F32);
+        let outputs = [Spec::new(info.shape, info.dtype), statistic, statistic, view.space()];
+        let op = GroupNorm { view, affine: inputs.len() > 1, epsilon };
+        self.push(op, inputs, &outputs)[0]
+    }
+}

@@ -1,0 +1,255 @@
+//! Rows scaled to length one: the perceiver's RMS norm (`x / |x| * sqrt(c) * gamma`), and the plain L2 normalisation.
+
+use crate::args;
+use crate::cpu::{reduce, row_sums, vector};
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::shape::DType;
+use crate::tape::{Gradients, Node, Spec, Tape, Value};
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// A row shorter than this is divided by this, so that a row of zeros stays one.
+const LEAST: f32 = 1e-12;
+
+/// Stretches of rows the gradient of the weight is first summed in.
+const PARTS: usize = 128;
+
+/// Inputs: x `[.., c]`, weight `[c]` f32 if any. Results: y, 1 / length `[rows]`.
+#[derive(Clone, Copy, Debug)]
+struct RmsNorm {
+    weighted: bool,
+}
+
+impl RmsNorm {
+    fn scale(self, c: usize) -> f32 {
+        if self.weighted { (c as f32).sqrt() } else { 1.0 }
+    }
+
+    /// The weight with the scale in it, on the CPU.
+    fn factors(self, io: &CpuIo<'_>, at: usize) -> Vec<f32> {
+        let c = io.shape(0).last();
+        let scale = self.scale(c);
+        if self.weighted { io.f32(at).iter().map(|w| w * scale).collect() } else { vec![scale; c] }
+    }
+
+    fn address(self, io: &CudaIo<'_>, at: usize) -> u64 {
+        if self.weighted { io.input(at) } else { 0 }
+    }
+}
+
+/// The kernel of that name, and its launch: a block to a row, eight channels to a thread where there are enough.
+fn by_row(io: &CudaIo<'_>, name: &str) -> (String, Launch) {
+    let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
+    let odd = if c.is_multiple_of(8) { "" } else { "odd_" };
+    let threads = (c.div_ceil(8).next_multiple_of(32) as u32).clamp(32, 256);
+    (format!("rms_norm_{name}_{odd}{}", float(io.dtype(0)).suffix()), Launch::line(rows, threads))
+}
+
+impl Op for RmsNorm {
+    fn name(&self) -> &'static str {
+        if self.weighted { "rms_norm" } else { "l2_normalize" }
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, c, factors) = (io.f32(0), io.shape(0).last(), self.factors(io, 1));
+        let (y, inverse) = (io.take(0), io.take(1));
+        let rows = y.par_chunks_mut(c).zip(inverse).zip(x.par_chunks(c));
+        rows.with_min_len(16).for_each(|((y, inverse), x)| {
+            vector::wide(
+                #[inline(always)]
+                || {
+                    let square = reduce::sum(x, |x| x * x);
+                    let s = 1.0 / square.sqrt().max(LEAST);
+                    for ((y, x), f) in y.iter_mut().zip(x).zip(&factors) {
+                        *y = x * s * f;
+                    }
+                    *inverse = s;
+                },
+            );
+        });
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let c = io.shape(0).last();
+        let (name, launch) = by_row(io, "forward");
+        let weight = self.address(io, 1);
+        let args = args![io.output(0), io.output(1), io.input(0), weight, c, self.scale(c), LEAST];
+        io.launch(&name, launch, &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let dy = g.of_result();
+        let (x, inverse) = (g.input(0), g.output(1));
+        if g.wants(0) {
+            let mut inputs = vec![x, inverse, dy];
+            if self.weighted {
+                inputs.push(g.input(1));
+            }
+            let target = g.target(0);
+            g.push(InputGradient(*self), &inputs, &[target]);
+        }
+        if self.weighted && g.wants(1) {
+            let target = g.target(1);
+            let space = Spec::constant([PARTS * g.input_shape(0).last()], DType::F32);
+            g.push_with_space(WeightGradient(*self), &[x, inverse, dy], &[target], &[space]);
+        }
+    }
+
+    fn is_norm(&self) -> bool {
+        true
+    }
+
+    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+        let mut inputs = vec![node.inputs[0], node.outputs[1]];
+        inputs.extend(&node.inputs[1..]);
+        let again: Arc<dyn Op> = Arc::new(Again(*self));
+        (which == 0).then_some((again, inputs))
+    }
+}
+
+/// `y` again. Inputs: x, 1 / length, weight if any.
+#[derive(Debug)]
+struct Again(RmsNorm);
+
+impl Op for Again {
+    fn name(&self) -> &'static str {
+        "rms_norm_again"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, inverse, c, factors) = (io.f32(0), io.f32(1), io.shape(0).last(), self.0.factors(io, 2));
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                for ((y, x), f) in y.iter_mut().zip(&x[i * c..]).zip(&factors) {
+                    *y = x * inverse[i] * f;
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let c = io.shape(0).last();
+        let (name, launch) = by_row(io, "again");
+        let args = args![io.output(0), io.input(0), self.0.address(io, 2), io.input(1), c, self.0.scale(c)];
+        io.launch(&name, launch, &args)
+    }
+}
+
+/// Inputs: x, 1 / length, dy, weight if any. Result: dx.
+#[derive(Debug)]
+struct InputGradient(RmsNorm);
+
+impl Op for InputGradient {
+    fn name(&self) -> &'static str {
+        "rms_norm'x"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, inverse, dy, c) = (io.f32(0), io.f32(1), io.f32(2), io.shape(0).last());
+        let factors = self.0.factors(io, 3);
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let (x, dy, s) = (&x[i * c..][..c], &dy[i * c..][..c], inverse[i]);
+                let mut along = reduce::sum3(x, dy, &factors, |x, dy, f| dy * f * x) * s * s;
+                // A length that was raised to the least one did not depend on x.
+                if s >= 1.0 / LEAST {
+                    along = 0.0;
+                }
+                for (((dx, x), dy), f) in dx.iter_mut().zip(x).zip(dy).zip(&factors) {
+                    *dx += s * (dy * f - x * along);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let c = io.shape(0).last();
+        let (name, launch) = by_row(io, "input");
+        let weight = self.0.address(io, 3);
+        let args = args![
+            io.output(0),
+            io.base(0),
+            io.input(0),
+            weight,
+            io.input(1),
+            io.input(2),
+            c,
+            self.0.scale(c),
+            LEAST
+        ];
+        io.launch(&name, launch, &args)
+    }
+}
+
+/// Inputs: x, 1 / length, dy. Results: dweight, work space.
+#[derive(Debug)]
+struct WeightGradient(RmsNorm);
+
+impl Op for WeightGradient {
+    fn name(&self) -> &'static str {
+        "rms_norm'w"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2));
+        let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
+        let sums = row_sums::sums(
+            rows,
+            c,
+            #[inline(always)]
+            |row, sums| {
+                for ((sum, x), dy) in sums.iter_mut().zip(&x[row * c..]).zip(&dy[row * c..]) {
+                    *sum += dy * x * inverse[row];
+                }
+            },
+        );
+        let scale = f64::from(self.0.scale(c));
+        for (dw, sum) in io.accumulate(0).iter_mut().zip(sums) {
+            *dw += (sum * scale) as f32;
+        }
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
+        let parts = PARTS.min(rows.div_ceil(8)).max(1);
+        let name = format!("rms_norm_weight_{}", float(io.dtype(0)).suffix());
+        let space = io.output(1);
+        let args = args![space, io.input(0), io.input(1), io.input(2), rows, c, parts, self.0.scale(c)];
+        io.launch(&name, Launch::grid(c.div_ceil(128), parts, 1, 128), &args)?;
+        crate::ops::linear::sum_parts(io, [(io.output(0), io.base(0)), (0, 0)], space, c, c, parts)
+    }
+}
+
+impl Tape {
+    /// `x / max(|x|, 1e-12) * sqrt(c) * weight` over the last dimension, c long; the weight `[c]` is f32
+    /// (`Tape::master`).
+    pub fn rms_norm(&mut self, x: Value, weight: Value) -> Value {
+        assert_eq!(self.shape(weight).len(), self.shape(x).last(), "a norm has a weight per channel");
+        assert_eq!(self.info(weight).dtype, DType::F32, "a norm's weight is f32");
+        self.unit_rows(&[x, weight])
+    }
+
+    /// `x / max(|x|, 1e-12)` over the last dimension.
+    pub fn l2_normalize(&mut self, x: Value) -> Value {
+        self.unit_rows(&[x])
+    }
+
+    fn unit_rows(&mut self, inputs: &[Value]) -> Value {
+        let info = self.info(inputs[0]).clone();
+        let outputs =
+            [Spec::new(info.shape, info.dtype), Spec::constant([info.shape.rows().max(1)], DType::F32)];
+        self.push(RmsNorm { weighted: inputs.len() > 1 }, inputs, &outputs)[0]
+    }
+}

@@ -1,0 +1,254 @@
+//! Softmax over the last dimension, and over time for each channel, as attentive pooling has it.
+
+use crate::args;
+use crate::cpu::{reduce, row_sums, vector};
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op, float};
+use crate::shape::{DType, Shape};
+use crate::tape::{Gradients, Spec, Tape, Value};
+use rayon::prelude::*;
+
+/// A row to a block.
+fn by_row(shape: Shape) -> Launch {
+    Launch::line(shape.rows(), (shape.last().next_multiple_of(32) as u32).clamp(32, 256))
+}
+
+/// 32 channels of an item to a block.
+fn by_channel(shape: Shape) -> Launch {
+    Launch::grid(shape.last().div_ceil(32), shape.dim(0), 1, 256)
+}
+
+/// Input: x `[.., c]`. Result: y.
+#[derive(Debug)]
+struct Softmax;
+
+impl Op for Softmax {
+    fn name(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, c) = (io.f32(0), io.shape(0).last());
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                let x = &x[i * c..][..c];
+                let most = reduce::max(x);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = vector::exp(x - most);
+                }
+                let inverse = 1.0 / reduce::sum(y, |y| y);
+                y.iter_mut().for_each(|y| *y *= inverse);
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let name = format!("softmax_forward_{}", float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.input(0), io.shape(0).last()];
+        io.launch(&name, by_row(io.shape(0)), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let inputs = [g.output(0), g.of_result()];
+        let target = g.target(0);
+        g.push(SoftmaxBackward, &inputs, &[target]);
+    }
+}
+
+/// Inputs: y, dy. Result: dx.
+#[derive(Debug)]
+struct SoftmaxBackward;
+
+impl Op for SoftmaxBackward {
+    fn name(&self) -> &'static str {
+        "softmax'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (y, dy, c) = (io.f32(0), io.f32(1), io.shape(0).last());
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let (y, dy) = (&y[i * c..][..c], &dy[i * c..][..c]);
+                let along = reduce::sum2(y, dy, |y, dy| y * dy);
+                for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
+                    *dx += y * (dy - along);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let name = format!("softmax_backward_{}", float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.base(0), io.input(0), io.input(1), io.shape(0).last()];
+        io.launch(&name, by_row(io.shape(0)), &args)
+    }
+}
+
+/// Inputs: x `[b, t, c]`, lengths `[b]` i32 if any. Result: y, zero beyond the lengths.
+#[derive(Debug)]
+struct TimeSoftmax;
+
+impl Op for TimeSoftmax {
+    fn name(&self) -> &'static str {
+        "softmax_time"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, shape) = (io.f32(0), io.shape(0));
+        let (time, c) = (shape.dim(1), shape.last());
+        let lengths = (io.inputs() > 1).then(|| io.i32(1));
+        let length = |item: usize| lengths.map_or(time, |l| (l[item].max(0) as usize).min(time));
+        // Of every item and channel: the largest x, and 1 / Σ exp(x - largest).
+        let statistics: Vec<(Vec<f32>, Vec<f32>)> = (0..shape.dim(0))
+            .into_par_iter()
+            .map(|item| {
+                let row = |t: usize| &x[(item * time + t) * c..][..c];
+                let parts = row_sums::folds(
+                    length(item),
+                    c,
+                    f32::NEG_INFINITY,
+                    #[inline(always)]
+                    |t, most| {
+                        for (most, x) in most.iter_mut().zip(row(t)) {
+                            *most = if *x > *most { *x } else { *most };
+                        }
+                    },
+                );
+                let mut most = vec![f32::NEG_INFINITY; c];
+                for part in parts {
+                    most.iter_mut().zip(part).for_each(|(most, part)| *most = most.max(part));
+                }
+                let sums = row_sums::sums(
+                    length(item),
+                    c,
+                    #[inline(always)]
+                    |t, sums| {
+                        for ((sum, x), most) in sums.iter_mut().zip(row(t)).zip(&most) {
+                            *sum += vector::exp(x - most);
+                        }
+                    },
+                );
+                let inverse = sums.into_iter().map(|sum| (1.0 / sum) as f32).collect();
+                (most, inverse)
+            })
+            .collect();
+        vector::each_row(
+            io.take(0),
+            c,
+            #[inline(always)]
+            |i, y| {
+                let (item, t) = (i / time, i % time);
+                if t >= length(item) {
+                    return y.fill(0.0);
+                }
+                let (most, inverse) = &statistics[item];
+                for (((y, x), most), inverse) in y.iter_mut().zip(&x[i * c..]).zip(most).zip(inverse) {
+                    *y = vector::exp(x - most) * inverse;
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let shape = io.shape(0);
+        let lengths = if io.inputs() > 1 { io.input(1) } else { 0 };
+        let name = format!("softmax_time_forward_{}", float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.input(0), lengths, shape.dim(1), shape.last()];
+        io.launch(&name, by_channel(shape), &args)
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let inputs = [g.output(0), g.of_result()];
+        let target = g.target(0);
+        g.push(TimeSoftmaxBackward, &inputs, &[target]);
+    }
+}
+
+/// Inputs: y, dy. Result: dx. The lengths need not be known: y is zero beyond them.
+#[derive(Debug)]
+struct TimeSoftmaxBackward;
+
+impl Op for TimeSoftmaxBackward {
+    fn name(&self) -> &'static str {
+        "softmax_time'"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (y, dy, shape) = (io.f32(0), io.f32(1), io.shape(0));
+        let (time, c) = (shape.dim(1), shape.last());
+        let along: Vec<Vec<f32>> = (0..shape.dim(0))
+            .into_par_iter()
+            .map(|item| {
+                let sums = row_sums::sums(
+                    time,
+                    c,
+                    #[inline(always)]
+                    |t, sums| {
+                        let at = (item * time + t) * c;
+                        for ((sum, y), dy) in sums.iter_mut().zip(&y[at..]).zip(&dy[at..]) {
+                            *sum += y * dy;
+                        }
+                    },
+                );
+                sums.into_iter().map(|sum| sum as f32).collect()
+            })
+            .collect();
+        vector::each_row(
+            io.accumulate(0),
+            c,
+            #[inline(always)]
+            |i, dx| {
+                let along = &along[i / time];
+                for (((dx, y), dy), along) in dx.iter_mut().zip(&y[i * c..]).zip(&dy[i * c..]).zip(along) {
+                    *dx += y * (dy - along);
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let shape = io.shape(0);
+        let name = format!("softmax_time_backward_{}", float(io.dtype(0)).suffix());
+        let args = args![io.output(0), io.base(0), io.input(0), io.input(1), shape.dim(1), shape.last()];
+        io.launch(&name, by_channel(shape), &args)
+    }
+}
+
+impl Tape {
+    /// Softmax over the last dimension.
+    pub fn softmax(&mut self, x: Value) -> Value {
+        let info = self.info(x);
+        let spec = Spec::new(info.shape, info.dtype);
+        self.push_one(Softmax, &[x], spec)
+    }
+
+    /// Softmax over time, for each channel of x `[batch, time, channel]`. With `lengths` `[batch]` (i32) what lies
+    /// beyond an item's length counts for nothing and becomes zero.
+    pub fn softmax_time(&mut self, x: Value, lengths: Option<Value>) -> Value {
+        let info = self.info(x).clone();
+        assert_eq!(
+            info.shape.rank(),
+            3,
+            "softmax over time takes [batch, time, channel], not {}",
+            info.shape
+        );
+        let mut inputs = vec![x];
+        if let Some(lengths) = lengths {
+            assert_eq!(self.info(lengths).dtype, DType::I32, "lengths are integers");
+            assert_eq!(self.shape(lengths).len(), info.shape.dim(0), "every item has a length");
+            inputs.push(lengths);
+        }
+        self.push_one(TimeSoftmax, &inputs, Spec::new(info.shape, info.dtype))
+    }
+}

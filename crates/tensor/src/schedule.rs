@@ -1,0 +1,92 @@
+//! What of a tape can run beside the rest. Gradients of weights are read by nobody until the update, so on CUDA they go
+//! on a second stream: where one product leaves multiprocessors idle at its end, or a small kernel fills only a few, the
+//! other stream's work takes them. The order within each stream is fixed, so results are the same bits.
+
+use crate::parameters::ParameterId;
+use crate::tape::{Flat, Storage, Tape, Value};
+use std::collections::HashSet;
+
+/// How many operations the second stream may lag behind: what they read must stay where it is so long.
+const LAG: usize = 8;
+
+/// Which operations run beside the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schedule {
+    /// For each node: its number among those on the second stream, if it is one.
+    pub aside: Vec<Option<usize>>,
+    /// For each node: how many of the second stream's operations must be over before it starts.
+    pub after: Vec<usize>,
+    /// For each operation of the second stream: the node from which its inputs' memory may be used again.
+    pub free: Vec<usize>,
+}
+
+impl Schedule {
+    /// Everything on one stream.
+    pub fn serial(tape: &Tape) -> Schedule {
+        let n = tape.nodes.len();
+        Schedule { aside: vec![None; n], after: vec![0; n], free: Vec::new() }
+    }
+
+    /// Gradients of weights on a second stream.
+    pub fn of(tape: &Tape) -> Schedule {
+        let mut schedule = Schedule::serial(tape);
+        let gradient = |value: Value| match tape.info(root(tape, value)).storage {
+            Storage::Gradient(id) => Some(id),
+            _ => None,
+        };
+        // Who reads what an operation makes: work space is read by nobody.
+        let read: HashSet<Value> = tape
+            .nodes
+            .iter()
+            .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
+            .map(|&value| root(tape, value))
+            .chain(tape.kept.iter().map(|&value| root(tape, value)))
+            .collect();
+        let alone = |n: usize| {
+            let outputs = &tape.nodes[n].outputs;
+            outputs.iter().any(|&o| gradient(o).is_some())
+                && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
+        };
+        // A gradient that both streams would write stays on the first.
+        let mut shared: HashSet<ParameterId> = HashSet::new();
+        for (n, node) in tape.nodes.iter().enumerate() {
+            if !alone(n) {
+                shared.extend(node.outputs.iter().filter_map(|&o| gradient(o)));
+            }
+        }
+        let mut places = Vec::new();
+        for (n, node) in tape.nodes.iter().enumerate() {
+            let fits =
+                alone(n) && node.outputs.iter().all(|&o| gradient(o).is_none_or(|id| !shared.contains(&id)));
+            let whole = node.inputs.iter().chain(&node.outputs).any(|&value| {
+                let info = tape.info(root(tape, value));
+                matches!(info.storage, Storage::Flat(Flat::Gradients)) || gradient(value).is_some()
+            });
+            if fits {
+                schedule.aside[n] = Some(places.len());
+                places.push(n);
+            } else if whole {
+                schedule.after[n] = places.len();
+            }
+            schedule.after[n] = schedule.after[n].max(places.len().saturating_sub(LAG));
+        }
+        // Work on the first stream after operation `i + LAG` was queued waits for operation `i`.
+        schedule.free = (0..places.len())
+            .map(|i| {
+                (0..tape.nodes.len())
+                    .skip(places[i])
+                    .find(|&n| schedule.after[n] > i)
+                    .unwrap_or(tape.nodes.len())
+            })
+            .collect();
+        schedule
+    }
+}
+
+/// The value that owns the memory.
+pub(crate) fn root(tape: &Tape, mut value: Value) -> Value {
+    while let Storage::View { of, .. } = tape.info(value).storage {
+        value = of;
+    }
+    value
+}

@@ -1,0 +1,58 @@
+use crate::suite::Case;
+use myxtts_tensor::ops::activation::Function;
+use myxtts_tensor::*;
+use std::sync::Arc;
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("dropout", |b| {
+            let shape = [b.size(1, 5), b.size(1, 700)];
+            let x = b.variable(shape);
+            let y = b.tape.dropout(x, 0.3);
+            // Another stream drops others.
+            vec![y, b.tape.dropout(x, 0.5), b.tape.dropout(x, 0.0)]
+        }),
+        // What is computed again must be what was computed: the mask too.
+        Case::new("dropout, computed again", |b| {
+            let shape = [b.size(1, 5), b.size(1, 100)];
+            let x = b.variable(shape);
+            let y = b.tape.checkpoint(|tape| {
+                let y = tape.dropout(x, 0.4);
+                let y = tape.activation(y, Function::Silu);
+                tape.activation(y, Function::Tanh)
+            });
+            vec![y]
+        })
+        .step(5e-3),
+    ]
+}
+
+fn dropped(seed: u64, p: f32, n: usize) -> [Vec<f32>; 2] {
+    let layout = Arc::new(Layout::empty());
+    let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
+    let x = tape.variable([n]);
+    let both = [tape.dropout(x, p), tape.dropout(x, p)];
+    both.into_iter().for_each(|y| tape.keep(y));
+    let mut engine = Engine::new(Device::Cpu, layout, Precision::F32, EngineOptions::default()).unwrap();
+    let mut program = engine.load(tape).unwrap();
+    engine.write(&program, x, &vec![1.0; n]).unwrap();
+    engine.run(&mut program, &Control { seed, ..Control::default() }).unwrap();
+    both.map(|y| engine.read(&program, y).unwrap())
+}
+
+#[test]
+fn dropout_drops_its_share_and_keeps_the_mean() {
+    let n = 100_000;
+    let [y, other] = dropped(5, 0.1, n);
+    let kept = y.iter().filter(|&&y| y != 0.0).count();
+    assert!((kept as f64 / n as f64 - 0.9).abs() < 4e-3, "{kept} of {n} were kept");
+    assert!(y.iter().all(|&y| y == 0.0 || (y - 1.0 / 0.9).abs() < 1e-6));
+    let both = y.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count();
+    assert!((both as f64 / n as f64 - 0.01).abs() < 2e-3, "two streams drop {both} of {n} together");
+}
+
+#[test]
+fn the_mask_is_the_seeds() {
+    assert_eq!(dropped(1 << 40, 0.5, 999), dropped(1 << 40, 0.5, 999));
+    assert_ne!(dropped(1 << 40, 0.5, 999), dropped(1 << 41, 0.5, 999));
+}

@@ -1,0 +1,463 @@
+//! Whole steps: a small GPT that learns, and what must hold of it on every device.
+
+use crate::gpu;
+use crate::network::{Build, Gpt, Sizes, Step};
+use cudarc::driver::result;
+use myxtts_tensor::collective::Replica;
+use myxtts_tensor::engine::{Arena, State};
+use myxtts_tensor::op::{CpuIo, CudaIo, Op};
+use myxtts_tensor::ops::adamw::AdamW;
+use myxtts_tensor::random::Stream;
+use myxtts_tensor::tape::{Gradients, Spec};
+use myxtts_tensor::*;
+use std::sync::Arc;
+
+const SMALL: Sizes = Sizes { layers: 2, width: 64, heads: 2, vocabulary: 40, batch: 4, time: 24 };
+
+fn engine(gpt: &Gpt, device: Device, precision: Precision, mode: Mode) -> Engine {
+    let options =
+        EngineOptions { training: Training::AdamWithAverage, mode, seed: 3, ..EngineOptions::default() };
+    Engine::new(device, Arc::clone(&gpt.layout), precision, options).unwrap()
+}
+
+fn averaged() -> Build {
+    Build { adam: AdamW { average: true, ..AdamW::default() }, ..Build::default() }
+}
+
+/// Sentences with a rule in them, so that there is something to learn: each id follows from the one before. One in
+/// five targets is chance, as in speech: what is left to lose does not fall to nothing, and losses can be compared.
+fn sentences(sizes: Sizes, batch: u64) -> (Vec<i32>, Vec<i32>) {
+    let mut random = Stream::new(1000 + batch);
+    let (mut ids, mut targets) = (Vec::new(), Vec::new());
+    for _ in 0..sizes.batch {
+        let (mut id, step) = (random.below(sizes.vocabulary), 1 + random.below(5));
+        for _ in 0..sizes.time {
+            ids.push(id as i32);
+            id = (id * 3 + step) % sizes.vocabulary;
+            let chance = random.uniform() < 0.2;
+            targets.push(if chance { random.below(sizes.vocabulary) } else { id } as i32);
+        }
+    }
+    (ids, targets)
+}
+
+fn feed(engine: &Engine, program: &Program, step: Step, (ids, targets): &(Vec<i32>, Vec<i32>)) {
+    engine.write_i32(program, step.ids, ids).unwrap();
+    engine.write_i32(program, step.targets, targets).unwrap();
+}
+
+fn control(step: u64) -> Control {
+    Control { rate: 3e-3, clip: 1.0, average: 0.99, seed: step, ..Control::default() }
+}
+
+/// Everything a step may change.
+fn everything(engine: &Engine) -> Vec<Vec<u32>> {
+    let mut all: Vec<Vec<u32>> = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average]
+        .map(|arena| engine.read_arena(arena).unwrap().iter().map(|x| x.to_bits()).collect())
+        .to_vec();
+    all.push(vec![engine.state().unwrap().steps as u32]);
+    all
+}
+
+fn train(
+    device: Device,
+    precision: Precision,
+    mode: Mode,
+    build: Build,
+    steps: u64,
+) -> (Vec<f32>, Vec<Vec<u32>>) {
+    let gpt = Gpt::new(SMALL);
+    let mut engine = engine(&gpt, device, precision, mode);
+    let (tape, step) = gpt.step(precision, build);
+    let mut program = engine.load(tape).unwrap();
+    let mut losses = Vec::new();
+    for i in 0..steps {
+        feed(&engine, &program, step, &sentences(SMALL, i));
+        let report = engine.run(&mut program, &control(i)).unwrap();
+        assert!(report.good && report.steps == i + 1, "{report:?}");
+        losses.push(report.loss);
+    }
+    (losses, everything(&engine))
+}
+
+#[test]
+fn a_small_gpt_learns_on_the_cpu() {
+    let (losses, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 100);
+    assert!(losses[0] > 3.5 && losses[99] < 0.85 * losses[0], "{losses:?}");
+}
+
+#[test]
+fn what_is_computed_again_changes_no_bit() {
+    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 4);
+    let cheap = Build { recompute: Recompute::Cheap, ..averaged() };
+    let blocks = Build { checkpoint: true, ..averaged() };
+    for build in [cheap, blocks, Build { checkpoint: true, ..cheap }] {
+        assert!(plain == train(Device::Cpu, Precision::F32, Mode::Captured, build, 4), "{build:?}");
+    }
+}
+
+#[test]
+fn computing_again_saves_memory() {
+    let gpt = Gpt::new(Sizes { layers: 6, ..SMALL });
+    let bytes = |build: Build| memory::MemoryPlan::of(&gpt.step(Precision::F32, build).0).scratch_bytes;
+    let plain = bytes(averaged());
+    let cheap = bytes(Build { recompute: Recompute::Cheap, ..averaged() });
+    let blocks = bytes(Build { checkpoint: true, ..averaged() });
+    assert!(cheap < plain && blocks < cheap, "{plain} {cheap} {blocks}");
+}
+
+#[test]
+fn the_plan_is_close_to_what_is_alive() {
+    let gpt = Gpt::new(Sizes { layers: 8, ..SMALL });
+    for build in [averaged(), Build { recompute: Recompute::Cheap, ..averaged() }] {
+        let plan = memory::MemoryPlan::of(&gpt.step(Precision::F32, build).0);
+        let waste = plan.scratch_bytes as f64 / plan.alive_bytes as f64;
+        assert!((1.0..1.1).contains(&waste), "{plan:?}");
+    }
+}
+
+#[test]
+fn accumulated_steps_equal_one_step_on_the_whole_batch() {
+    let whole = Gpt::new(SMALL);
+    let part = Gpt::new(Sizes { batch: SMALL.batch / 2, ..SMALL });
+    let data = sentences(SMALL, 0);
+    let (mut one, mut two) = (
+        engine(&whole, Device::Cpu, Precision::F32, Mode::Captured),
+        engine(&part, Device::Cpu, Precision::F32, Mode::Captured),
+    );
+    let (tape, step) = whole.step(Precision::F32, averaged());
+    let mut program = one.load(tape).unwrap();
+    feed(&one, &program, step, &data);
+    let report = one.run(&mut program, &control(0)).unwrap();
+    let half = data.0.len() / 2;
+    let builds = [Build { no_update: true, ..averaged() }, Build { accumulate: true, ..averaged() }];
+    let mut losses = 0.0;
+    for (i, build) in builds.into_iter().enumerate() {
+        let (tape, step) = part.step(Precision::F32, build);
+        let mut program = two.load(tape).unwrap();
+        let range = i * half..(i + 1) * half;
+        feed(&two, &program, step, &(data.0[range.clone()].to_vec(), data.1[range].to_vec()));
+        losses += two.run(&mut program, &Control { weight: 0.5, ..control(0) }).unwrap().loss / 2.0;
+    }
+    assert!((losses - report.loss).abs() < 1e-5);
+    close(&one, &two, 1e-5);
+}
+
+fn close(one: &Engine, two: &Engine, tolerance: f64) {
+    let (a, b) = (one.read_arena(Arena::Gradients).unwrap(), two.read_arena(Arena::Gradients).unwrap());
+    let norm = a.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let apart = a.iter().zip(&b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
+    assert!(apart < tolerance * norm, "gradients are {apart:.3e} of {norm:.3e} apart");
+}
+
+#[test]
+fn replicas_equal_one_device_with_the_summed_batch() {
+    for world in [2, 3, 4] {
+        let whole = Gpt::new(Sizes { batch: 12, ..SMALL });
+        let part = Gpt::new(Sizes { batch: 12 / world, ..SMALL });
+        let data = sentences(whole.sizes, 5);
+        let mut one = engine(&whole, Device::Cpu, Precision::F32, Mode::Captured);
+        let (tape, step) = whole.step(Precision::F32, averaged());
+        let mut program = one.load(tape).unwrap();
+        feed(&one, &program, step, &data);
+        one.run(&mut program, &control(0)).unwrap();
+        let engines: Vec<Engine> = std::thread::scope(|scope| {
+            let threads: Vec<_> = Replica::group(world)
+                .into_iter()
+                .enumerate()
+                .map(|(rank, replica)| {
+                    let (part, data) = (&part, &data);
+                    scope.spawn(move || {
+                        let mut engine = engine(part, Device::Cpu, Precision::F32, Mode::Captured);
+                        engine.join(Arc::new(replica));
+                        let (tape, step) =
+                            part.step(Precision::F32, Build { reduce: Some(20_000), ..averaged() });
+                        let mut program = engine.load(tape).unwrap();
+                        let n = data.0.len() / world;
+                        let range = rank * n..(rank + 1) * n;
+                        feed(
+                            &engine,
+                            &program,
+                            step,
+                            &(data.0[range.clone()].to_vec(), data.1[range].to_vec()),
+                        );
+                        let weight = 1.0 / world as f32;
+                        assert!(engine.run(&mut program, &Control { weight, ..control(0) }).unwrap().good);
+                        engine
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        for engine in &engines {
+            close(&one, engine, 1e-5);
+            assert!(everything(engine) == everything(&engines[0]), "replicas hold the same bits");
+        }
+    }
+}
+
+/// Copies its input, and puts a NaN in the copy, or in the gradient on its way back.
+#[derive(Debug)]
+struct Poison {
+    forward: bool,
+    backward: bool,
+}
+
+impl Op for Poison {
+    fn name(&self) -> &'static str {
+        "poison"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let x = io.f32(0);
+        let y = io.accumulate(0);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y += x);
+        if self.forward {
+            y[0] = f32::NAN;
+        }
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        assert_eq!(io.base(0), 0, "the test's values are used once");
+        let bytes = io.shape(0).len() * io.dtype(0).size();
+        let failed = |e| Error::driver("copy in a test", e);
+        unsafe { result::memcpy_dtod_async(io.output(0), io.input(0), bytes, io.stream()) }
+            .map_err(failed)?;
+        if self.forward {
+            // All bits set is a NaN in both types.
+            unsafe { result::memset_d8_async(io.output(0), 0xff, io.dtype(0).size(), io.stream()) }
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let gradient = g.of_result();
+        let target = g.target(0);
+        g.push(Poison { forward: self.backward, backward: false }, &[gradient], &[target]);
+    }
+}
+
+/// A NaN at each of the network's places in turn, on the way there and on the way back; three good steps before.
+fn poisoned(device: Device, precision: Precision) {
+    let gpt = Gpt::new(SMALL);
+    let mut engine = engine(&gpt, device, precision, Mode::Captured);
+    let (tape, step) = gpt.step(precision, averaged());
+    let mut program = engine.load(tape).unwrap();
+    for i in 0..3 {
+        feed(&engine, &program, step, &sentences(SMALL, i));
+        engine.run(&mut program, &control(i)).unwrap();
+    }
+    let before = everything(&engine);
+    let mut places = 0;
+    loop {
+        let mut count = 0;
+        for backward in [false, true] {
+            count = 0;
+            let (tape, step) = gpt.step_with(precision, averaged(), &mut |tape, value| {
+                count += 1;
+                if count - 1 != places {
+                    return value;
+                }
+                let info = tape.info(value);
+                let spec = Spec::new(info.shape, info.dtype);
+                tape.push_one(Poison { forward: !backward, backward }, &[value], spec)
+            });
+            if places >= count {
+                break;
+            }
+            let mut bad = engine.load(tape).unwrap();
+            feed(&engine, &bad, step, &sentences(SMALL, 3));
+            // The second time it runs as it was recorded.
+            for _ in 0..2 {
+                let report = engine.run(&mut bad, &control(3)).unwrap();
+                assert!(!report.good && report.steps == 3, "place {places}: {report:?}");
+            }
+            assert!(
+                everything(&engine) == before,
+                "a NaN at place {places} (backward: {backward}) changed the state"
+            );
+        }
+        if places >= count {
+            break;
+        }
+        places += 1;
+    }
+    assert!(places >= 14, "only {places} places");
+    println!("{} places, state untouched", 2 * places);
+    // And the run goes on.
+    feed(&engine, &program, step, &sentences(SMALL, 3));
+    assert!(engine.run(&mut program, &control(3)).unwrap().good);
+    assert!(everything(&engine) != before);
+}
+
+#[test]
+fn a_nan_anywhere_leaves_everything_as_it_was() {
+    poisoned(Device::Cpu, Precision::F32);
+}
+
+#[test]
+fn a_run_goes_on_from_its_arenas_bit_for_bit() {
+    let gpt = Gpt::new(SMALL);
+    let mut first = engine(&gpt, Device::Cpu, Precision::F32, Mode::Captured);
+    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let mut program = first.load(tape).unwrap();
+    for i in 0..6 {
+        if i == 3 {
+            let saved: Vec<(Arena, Vec<f32>)> =
+                [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average]
+                    .map(|a| (a, first.read_arena(a).unwrap()))
+                    .to_vec();
+            let State { steps } = first.state().unwrap();
+            let mut second = engine(&gpt, Device::Cpu, Precision::F32, Mode::Captured);
+            for (arena, data) in &saved {
+                second.write_arena(*arena, data).unwrap();
+            }
+            second.set_state(State { steps }).unwrap();
+            let (tape, step) = gpt.step(Precision::F32, averaged());
+            let mut other = second.load(tape).unwrap();
+            for j in 3..6 {
+                feed(&second, &other, step, &sentences(SMALL, j));
+                second.run(&mut other, &control(j)).unwrap();
+            }
+            for j in 3..6 {
+                feed(&first, &program, step, &sentences(SMALL, j));
+                first.run(&mut program, &control(j)).unwrap();
+            }
+            assert!(everything(&first) == everything(&second));
+            return;
+        }
+        feed(&first, &program, step, &sentences(SMALL, i));
+        first.run(&mut program, &control(i)).unwrap();
+    }
+}
+
+#[test]
+fn a_frozen_parameter_has_no_gradient_and_never_moves() {
+    let mut builder = LayoutBuilder::new();
+    let group = builder.group("all", 0.1, 1.0);
+    let frozen = builder.add("frozen", [8, 8], Role::Frozen, Init::Normal(0.3));
+    let trained = builder.add("trained", [8, 8], Role::Trained(group), Init::Normal(0.3));
+    let unused = builder.add("unused", [8], Role::Trained(group), Init::Constant(1.0));
+    let layout = Arc::new(builder.finish());
+    let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
+    let x = tape.input([4, 8], DType::F32);
+    let (w, v) = (tape.parameter(trained), tape.parameter(frozen));
+    let y = tape.linear(x, w, None);
+    let y = tape.linear(y, v, None);
+    let ones = tape.input([4, 8], DType::F32);
+    let loss = tape.dot(y, ones, None);
+    tape.backward(loss, Backward::default());
+    tape.update(loss, AdamW::default());
+    tape.note(2, loss);
+    let options = EngineOptions { training: Training::Adam, ..EngineOptions::default() };
+    let mut engine = Engine::new(Device::Cpu, layout, Precision::F32, options).unwrap();
+    let mut program = engine.load(tape).unwrap();
+    engine.write(&program, x, &Stream::new(1).normals(32)).unwrap();
+    engine.write(&program, ones, &[1.0; 32]).unwrap();
+    let before = [frozen, trained, unused].map(|p| engine.read_parameter(p).unwrap());
+    // What an earlier step left in the gradient of a parameter that this one does not use must not count.
+    engine.write_arena(Arena::Gradients, &vec![5.0; engine.layout().trained_len()]).unwrap();
+    let report = engine.run(&mut program, &Control { rate: 0.1, ..Control::default() }).unwrap();
+    let after = [frozen, trained, unused].map(|p| engine.read_parameter(p).unwrap());
+    assert_eq!(report.notes[2], report.loss);
+    assert_eq!(before[0], after[0]);
+    assert_ne!(before[1], after[1]);
+    assert_eq!(engine.read_gradient(unused).unwrap(), vec![0.0; 8]);
+    assert_eq!(after[2], vec![1.0 - 0.1 * 0.1; 8], "an unused parameter only decays");
+}
+
+#[test]
+fn state_is_put_in_place_by_good_steps_alone() {
+    let mut builder = LayoutBuilder::new();
+    let state = builder.add("running", [4], Role::State, Init::Zeros);
+    let layout = Arc::new(builder.finish());
+    let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
+    let (x, ones) = (tape.input([4], DType::F32), tape.input([4], DType::F32));
+    let loss = tape.dot(x, ones, None);
+    tape.commit(state, x);
+    tape.tell(loss);
+    let mut engine = Engine::new(Device::Cpu, layout, Precision::F32, EngineOptions::default()).unwrap();
+    let mut program = engine.load(tape).unwrap();
+    engine.write(&program, ones, &[1.0; 4]).unwrap();
+    engine.write(&program, x, &[1.0, 2.0, 3.0, 4.0]).unwrap();
+    assert!(engine.run(&mut program, &Control::default()).unwrap().good);
+    engine.write(&program, x, &[1.0, f32::NAN, 3.0, 4.0]).unwrap();
+    assert!(!engine.run(&mut program, &Control::default()).unwrap().good);
+    assert_eq!(engine.read_parameter(state).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_with_the_plan() {
+    let Some(()) = gpu::present("what_does_not_fit_is_an_error_with_the_plan") else { return };
+    let gpt = Gpt::new(Sizes { batch: 4096, time: 4096, layers: 8, ..SMALL });
+    let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
+    let (tape, _) = gpt.step(Precision::Bf16, averaged());
+    match engine.load(tape) {
+        Err(Error::OutOfMemory { need, free, .. }) => assert!(need.total() > free),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn recorded_steps_equal_eager_ones_bit_for_bit() {
+    let Some(()) = gpu::present("recorded_steps_equal_eager_ones_bit_for_bit") else { return };
+    for precision in [Precision::F32, Precision::Bf16] {
+        let captured = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
+        let again = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
+        assert!(captured == again, "two runs of 50 steps in {precision:?} differ");
+        let eager = train(Device::Cuda(0), precision, Mode::Eager, averaged(), 50);
+        assert!(captured == eager, "eager and recorded steps in {precision:?} differ");
+        println!(
+            "{precision:?}: 50 steps twice and eagerly, {} weights, all bits equal",
+            captured.1[0].len()
+        );
+    }
+}
+
+#[test]
+fn bf16_learns_as_f32_does() {
+    let Some(()) = gpu::present("bf16_learns_as_f32_does") else { return };
+    let tail = |losses: &[f32]| losses[losses.len() - 50..].iter().sum::<f32>() / 50.0;
+    let single = tail(&train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 500).0);
+    let half = tail(&train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 500).0);
+    println!("mean loss of the last 50 of 500 steps: f32 {single:.5}, bf16 {half:.5}");
+    assert!((single - half).abs() < 0.01 * single, "f32 {single}, bf16 {half}");
+}
+
+#[test]
+fn a_nan_anywhere_on_the_device_leaves_everything_as_it_was() {
+    let Some(()) = gpu::present("a_nan_anywhere_on_the_device_leaves_everything_as_it_was") else { return };
+    poisoned(Device::Cuda(0), Precision::Bf16);
+    poisoned(Device::Cuda(0), Precision::F32);
+}
+
+#[test]
+fn the_device_learns_what_the_cpu_learns() {
+    let Some(()) = gpu::present("the_device_learns_what_the_cpu_learns") else { return };
+    let (cpu, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 20);
+    let (gpu, _) = train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 20);
+    for (a, b) in cpu.iter().zip(&gpu) {
+        assert!((a - b).abs() < 1e-3 * a, "{cpu:?}\n{gpu:?}");
+    }
+}
+
+#[test]
+fn nccl_reduces_inside_a_recorded_step() {
+    let Some(()) = gpu::present("nccl_reduces_inside_a_recorded_step") else { return };
+    let build = Build { reduce: Some(40_000), ..averaged() };
+    let alone = train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 5);
+    let gpt = Gpt::new(SMALL);
+    let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
+    let nccl = myxtts_tensor::cuda::nccl::Nccl::find().unwrap();
+    engine.join_nccl(nccl.communicators(&[0]).unwrap().remove(0));
+    let (tape, step) = gpt.step(Precision::Bf16, build);
+    let mut program = engine.load(tape).unwrap();
+    for i in 0..5 {
+        feed(&engine, &program, step, &sentences(SMALL, i));
+        engine.run(&mut program, &control(i)).unwrap();
+    }
+    assert!(program.recorded().is_some());
+    assert!(everything(&engine) == alone.1, "a world of one changes nothing");
+}
