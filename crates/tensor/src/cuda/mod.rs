@@ -4,6 +4,7 @@ pub mod cache;
 pub(crate) mod columns;
 pub mod compile;
 pub mod context;
+pub(crate) mod conv_tiles;
 pub mod cupti;
 pub mod gemm;
 pub mod graph;

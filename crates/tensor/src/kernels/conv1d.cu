@@ -1,9 +1,9 @@
 // 1-D convolution as an implicit GEMM on tensor cores: bf16 in, f32 sums, [batch, time, channel] throughout.
 //
-//   y[b, s, n] = act_out(bias[n] + cond[b, n] + sum over outer, tap, ci of
+//   y[b, s, n] = act_out(bias[n] + cond[b, n] + scale * sum over outer, tap, ci of
 //                        w[n][outer][tap][ci] * leaky(x at s * x_pitch + x_offset + outer * outer_step
 //                                                       + tap * dilation * x_pitch + ci))
-//                * leaky'(mask) * scale + residual * residual_scale + base
+//                * leaky'(mask) + residual * residual_scale + base
 //
 // Positions are flat elements inside one batch entry; what falls outside [0, x_limit) reads as zero and what falls
 // outside [0, y_limit) is not written. That one rule makes every convolution of the model this kernel:
@@ -303,14 +303,12 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
         float v[8], r[8];
         load8(rows + row * LINE + lane % ACROSS * 8, v);
 #pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = activate_out(v[q] + add[q], p);
+        for (int q = 0; q < 8; q++) v[q] = activate_out(v[q] * p.scale + add[q], p);
         if (mask) {
           load8(mask + to, r);
 #pragma unroll
           for (int q = 0; q < 8; q++) v[q] *= r[q] < 0.f ? p.slope_mask : 1.f;
         }
-#pragma unroll
-        for (int q = 0; q < 8; q++) v[q] *= p.scale;
         if (residual) {
           load8(residual + to, r);
 #pragma unroll
@@ -330,11 +328,10 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
         if (s + row >= p.rows || n >= p.n || (u32)at >= (u32)p.y_limit) continue;
         i64 to = y_batch + at;
         int c = n % p.period, bc = b * p.period + c;
-        float v = rows[row * LINE + e % WN] + (bias ? bias[c] : 0.f);
+        float v = rows[row * LINE + e % WN] * p.scale + (bias ? bias[c] : 0.f);
         if (cond) v += p.cond_bf16 ? to_f32(((const bf16*)cond)[bc]) : ((const float*)cond)[bc];
         v = activate_out(v, p);
         if (mask) v *= to_f32(mask[to]) < 0.f ? p.slope_mask : 1.f;
-        v *= p.scale;
         if (residual) v += to_f32(residual[to]) * p.residual_scale;
         if (base) v += to_f32(base[to]);
         y[to] = to_bf16(v);

@@ -309,82 +309,49 @@ WEIGHT(32, 32, 8, 32, 32, 4, 1, 2, 1, 2, 128, 3, 2)
 WEIGHT(32, 32, 3, 32, 32, 3, 1, 1, 1, 4, 128, 4, 3)
 #endif
 
-// out[i] = (accumulate ? out[i] : 0) + scale * (sum of the shares' element i), shares in one fixed order; elements from
-// n_first on go to `second`. Block (32, 8), grid ceil((n_first + n_second) / 32). `stride` = elements of a share.
+// The kernels that are no tile; the last bit of TILES.
+#if TILES & 0x8000
+// first[i] = first_base[i] + scale * (sum of the shares' element i), shares in one fixed order; elements from n_first on
+// go to `second`, without the factor. A base may be null, or its result itself. Block 256, grid
+// ceil((n_first + n_second) / 32). `stride` = elements of a share.
 extern "C" __global__ void __launch_bounds__(256)
-    shares_sum_f32(const float* __restrict__ partial, float* first, float* second, int n_first, int n_second,
-                   int stride, int splits, float scale, int accumulate) {
+    shares_sum_f32(const float* __restrict__ partial, float* first, const float* first_base, float* second,
+                   const float* second_base, int n_first, int n_second, int stride, int splits, float scale) {
   __shared__ float part[8][32];
-  int i = blockIdx.x * 32 + threadIdx.x;
+  int lane = threadIdx.x % 32, group = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
   float sum = 0.f;
   if (i < n_first + n_second) {
     const float* from = partial + i;
 #pragma unroll 8
-    for (int s = threadIdx.y; s < splits; s += 8) sum += from[(i64)s * stride];
+    for (int s = group; s < splits; s += 8) sum += from[(i64)s * stride];
   }
-  part[threadIdx.y][threadIdx.x] = sum;
+  part[group][lane] = sum;
   __syncthreads();
-  if (threadIdx.y == 0 && i < n_first + n_second) {
+  if (group == 0 && i < n_first + n_second) {
 #pragma unroll
-    for (int g = 1; g < 8; g++) sum += part[g][threadIdx.x];
-    float* to = i < n_first ? first + i : second + (i - n_first);
-    *to = (accumulate ? *to : 0.f) + scale * sum;
-  }
-}
-
-// Column sums of x [entries, rows, columns]: share `blockIdx.y` of the rows of entry `blockIdx.z` into
-// partial[share][entry][column]; shares_sum_f32 (n_first = stride = entries * columns) adds the shares.
-// Block 256, grid (ceil(columns / 256), splits, entries).
-extern "C" __global__ void __launch_bounds__(256)
-    column_sum_bf16(const bf16* __restrict__ x, float* partial, int rows, int columns) {
-  __shared__ float part[256 * 8];
-  int pieces = (columns + 7) / 8, across = min(32, pieces - (int)blockIdx.x * 32), down = 256 / across;
-  int piece = blockIdx.x * 32 + threadIdx.x % across, line = threadIdx.x / across;
-  int begin = (int)((i64)rows * blockIdx.y / gridDim.y), end = (int)((i64)rows * (blockIdx.y + 1) / gridDim.y);
-  const bf16* from = x + (i64)blockIdx.z * rows * columns + piece * 8;
-  float sum[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
-  if (line < down) {
-#pragma unroll 4
-    for (int row = begin + line; row < end; row += down) {
-      float v[8];
-      const bf16* at = from + (i64)row * columns;
-      if (columns % 8 == 0) {
-        load8(at, v);
-      } else {
-#pragma unroll
-        for (int q = 0; q < 8; q++) v[q] = piece * 8 + q < columns ? to_f32(at[q]) : 0.f;
-      }
-#pragma unroll
-      for (int q = 0; q < 8; q++) sum[q] += v[q];
-    }
-  }
-#pragma unroll
-  for (int q = 0; q < 8; q++) part[threadIdx.x * 8 + q] = sum[q];
-  __syncthreads();
-#pragma unroll 1
-  for (int c = threadIdx.x; c < across * 8; c += 256) {
-    float total = 0.f;
-    for (int l = 0; l < down; l++) total += part[l * across * 8 + c];
-    int column = blockIdx.x * 256 + c;
-    if (column < columns) partial[((i64)blockIdx.y * gridDim.z + blockIdx.z) * columns + column] = total;
+    for (int g = 1; g < 8; g++) sum += part[g][lane];
+    int j = i - n_first;
+    if (j < 0) first[i] = (first_base ? first_base[i] : 0.f) + scale * sum;
+    else second[j] = (second_base ? second_base[j] : 0.f) + sum;
   }
 }
 
 // w [a, k, c] to out [(r, c), i, a] for the phases r < u and the i < m = ceil(k / u) taps of each:
 // out[r * c + ci][i][ai] = w[ai][r + u * (m - 1 - i)][ci], zero beyond k. With u = 1: transposed and flipped.
-// Block (32, 8), grid (ceil(a / 32), ceil(c / 32), u * m).
+// Block 256, grid (ceil(a / 32), ceil(c / 32), u * m).
 extern "C" __global__ void __launch_bounds__(256)
     conv1d_weight_transpose_bf16(const bf16* __restrict__ w, bf16* __restrict__ out, int a, int k, int c, int u) {
   __shared__ bf16 tile[32][33];
   int m = (k + u - 1) / u, r = blockIdx.z / m, i = blockIdx.z % m, tap = r + u * (m - 1 - i);
-  int ci = blockIdx.y * 32 + threadIdx.x, ai = blockIdx.x * 32 + threadIdx.x;
-  for (int row = threadIdx.y; row < 32; row += 8) {
+  int lane = threadIdx.x % 32, ci = blockIdx.y * 32 + lane, ai = blockIdx.x * 32 + lane;
+  for (int row = threadIdx.x / 32; row < 32; row += 8) {
     int from = blockIdx.x * 32 + row;
-    tile[row][threadIdx.x] = from < a && ci < c && tap < k ? w[((i64)from * k + tap) * c + ci] : (bf16)0;
+    tile[row][lane] = from < a && ci < c && tap < k ? w[((i64)from * k + tap) * c + ci] : (bf16)0;
   }
   __syncthreads();
-  for (int row = threadIdx.y; row < 32; row += 8) {
+  for (int row = threadIdx.x / 32; row < 32; row += 8) {
     int to = blockIdx.y * 32 + row;
-    if (to < c && ai < a) out[((i64)(r * c + to) * m + i) * a + ai] = tile[threadIdx.x][row];
+    if (to < c && ai < a) out[((i64)(r * c + to) * m + i) * a + ai] = tile[lane][row];
   }
 }
+#endif

@@ -1,14 +1,18 @@
 //! The kernels: CUDA C files without a single `#include`. NVRTC compiles them at first use, and nothing of a CUDA
 //! toolkit is needed.
 
-/// One line for every `.cu` file in this folder; a test compares.
+/// One line for every `.cu` file in this folder; a test compares. A file that compiles slowly is compiled in parts, side
+/// by side: each names the tiles that are its own.
 macro_rules! sources {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!($name, ".cu")))),*]
+    ($($name:literal $([$tiles:literal])?),* $(,)?) => {
+        &[$(($name, concat!(
+            $("#define TILES ", $tiles, "\n#line 1\n",)?
+            include_str!(concat!($name, ".cu"))
+        ))),*]
     };
 }
 
-/// Name and text of every kernel file.
+/// Name and text of every kernel file, or of each part of it.
 pub const SOURCES: &[(&str, &str)] = sources![
     "activation",
     "adamw",
@@ -19,9 +23,15 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "channel_norm",
     "column_sum",
     "columns",
-    "conv1d",
+    "conv1d"["0x012"],
+    "conv1d"["0x00c"],
+    "conv1d"["0x060"],
+    "conv1d"["0x700"],
     "conv1d_single",
-    "conv1d_weight",
+    "conv1d_weight"["0x003"],
+    "conv1d_weight"["0x00c"],
+    "conv1d_weight"["0x030"],
+    "conv1d_weight"["0x81c0"],
     "cross_entropy",
     "dot",
     "dropout",

@@ -7,10 +7,11 @@ use super::addends::Addends;
 use super::geometry::Geometry;
 use crate::cpu;
 use crate::cuda::columns::{self, Columns};
+use crate::cuda::conv_tiles::{self, Added, Tiles};
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::{DType, Shape};
-use crate::tape::{Gradients, Spec, Tape, Value};
+use crate::tape::{Gradients, Spec, Tape, Target, Value};
 
 /// Under which name it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,18 @@ struct Convolution {
     kind: Kind,
     geometry: Geometry,
     scale: f32,
+    /// Of leaky ReLU on the input; 1 unless the kernels for tiles do it.
+    slope: f32,
+    /// Whether it is one of those the kernels for tiles are for.
+    tiled: bool,
+}
+
+/// A pass, for its work space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Down,
+    Up,
+    Weights,
 }
 
 impl Convolution {
@@ -63,14 +76,37 @@ impl Convolution {
         self.kind != Kind::Transposed
     }
 
-    fn columns<'a>(&'a self, io: &'a CudaIo<'a>, results: usize) -> Columns<'a> {
-        let space = if self.space(io.dtype(0)).is_some() { io.output(results) } else { 0 };
-        Columns { io, geometry: &self.geometry, dtype: io.dtype(0), space, scale: self.scale }
+    fn forward(self) -> Pass {
+        if self.goes_down() { Pass::Down } else { Pass::Up }
     }
 
-    fn space(&self, dtype: DType) -> Option<Spec> {
-        let elements = columns::space(&self.geometry, dtype);
+    fn back(self) -> Pass {
+        if self.goes_down() { Pass::Up } else { Pass::Down }
+    }
+
+    fn space(&self, pass: Pass, dtype: DType) -> Option<Spec> {
+        let (elements, dtype) = match (self.tiled, pass) {
+            (false, _) => (columns::space(&self.geometry, dtype), dtype),
+            (true, Pass::Down) => (0, dtype),
+            (true, Pass::Up) => (conv_tiles::up_space(&self.geometry), dtype),
+            (true, Pass::Weights) => (conv_tiles::weight_space(&self.geometry), DType::F32),
+        };
         (elements > 0).then(|| Spec::constant([elements], dtype))
+    }
+
+    /// The address of the work space: what comes after the results.
+    fn space_at(&self, io: &CudaIo<'_>, results: usize) -> u64 {
+        if io.outputs() > results { io.output(results) } else { 0 }
+    }
+
+    fn columns<'a>(&'a self, io: &'a CudaIo<'a>) -> Columns<'a> {
+        let (geometry, space) = (&self.geometry, self.space_at(io, 1));
+        Columns { io, geometry, dtype: io.dtype(0), space, scale: self.scale }
+    }
+
+    fn tiles<'a>(&'a self, io: &'a CudaIo<'a>, results: usize) -> Tiles<'a> {
+        let (geometry, space) = (&self.geometry, self.space_at(io, results));
+        Tiles { io, geometry, scale: self.scale, slope: 1.0, mask_slope: 1.0, space }
     }
 }
 
@@ -99,33 +135,55 @@ impl Op for Forward {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let (x, w, y) = (io.input(0), io.input(1), io.output(0));
+        if self.of.tiled {
+            let input = |at: Option<usize>| at.map_or(0, |i| io.input(i));
+            let added = Added {
+                bias: input(self.addends.bias_at()),
+                per_item: input(self.addends.per_item_at()),
+                residual: input(self.addends.residual_at()),
+                base: input(self.addends.plus_at()),
+                mask: 0,
+            };
+            let tiles = Tiles { slope: self.of.slope, ..self.of.tiles(io, 1) };
+            return match self.of.forward() {
+                Pass::Up => tiles.up(x, w, y, added),
+                _ => tiles.down(x, w, y, added),
+            };
+        }
         let base = self.addends.fill_cuda(io)?;
-        let columns = self.of.columns(io, 1);
-        if self.of.goes_down() {
-            columns.down(io.input(0), io.input(1), io.output(0), base)
-        } else {
-            columns.up(io.input(0), io.input(1), io.output(0), base)
+        match self.of.forward() {
+            Pass::Up => self.of.columns(io).up(x, w, y, base),
+            _ => self.of.columns(io).down(x, w, y, base),
         }
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
         let dy = g.of_result();
         let dtype = g.tape().info(dy).dtype;
-        let space: Vec<Spec> = self.of.space(dtype).into_iter().collect();
+        let spaces = |pass: Pass| self.of.space(pass, dtype).into_iter().collect::<Vec<Spec>>();
+        // With tiles the sums of dy come with the gradient of the weight, where dy is on the weight's first side.
+        let bias = self.addends.bias_at().filter(|&i| g.wants(i) && g.wants(1));
+        let bias = bias.filter(|_| self.of.tiled && self.of.goes_down() && self.of.geometry.filters > 1);
         // First: what is passed on to an input that is convolved too becomes the base of its gradient.
-        self.addends.backward(g, false);
+        self.addends.backward(g, bias.is_some());
         if g.wants(1) {
-            let (x, target) = (g.input(0), g.target(1));
-            g.push_with_space(WeightGradient(self.of), &[dy, x], &[target], &space);
+            let (x, op) = (g.input(0), WeightGradient { of: self.of, bias: bias.is_some() });
+            let targets: Vec<Target> = [Some(1), bias].into_iter().flatten().map(|i| g.target(i)).collect();
+            g.push_with_space(op, &[dy, x], &targets, &spaces(Pass::Weights));
         }
         if g.wants(0) {
-            let (w, target) = (g.input(1), g.target(0));
-            g.push_with_space(InputGradient(self.of), &[dy, w], &[target], &space);
+            let mut inputs = vec![dy, g.input(1)];
+            if self.of.slope != 1.0 {
+                inputs.push(g.input(0));
+            }
+            let target = g.target(0);
+            g.push_with_space(InputGradient(self.of), &inputs, &[target], &spaces(self.of.back()));
         }
     }
 }
 
-/// Inputs: dy, weight. Results: dx, work space if any.
+/// Inputs: dy, weight, x where the input has an activation. Results: dx, work space if any.
 #[derive(Clone, Copy, Debug)]
 struct InputGradient(Convolution);
 
@@ -147,22 +205,33 @@ impl Op for InputGradient {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let columns = self.0.columns(io, 1);
-        if self.0.goes_down() {
-            columns.up(io.input(0), io.input(1), io.output(0), io.base(0))
-        } else {
-            columns.down(io.input(0), io.input(1), io.output(0), io.base(0))
+        let (dy, w, dx, base) = (io.input(0), io.input(1), io.output(0), io.base(0));
+        if self.0.tiled {
+            let mask = if self.0.slope == 1.0 { 0 } else { io.input(2) };
+            let added = Added { base, mask, ..Added::default() };
+            let tiles = Tiles { mask_slope: self.0.slope, ..self.0.tiles(io, 1) };
+            return match self.0.back() {
+                Pass::Up => tiles.up(dy, w, dx, added),
+                _ => tiles.down(dy, w, dx, added),
+            };
+        }
+        match self.0.back() {
+            Pass::Up => self.0.columns(io).up(dy, w, dx, base),
+            _ => self.0.columns(io).down(dy, w, dx, base),
         }
     }
 }
 
-/// Inputs: dy, x. Results: the gradient of the weight in f32, work space if any.
+/// Inputs: dy, x. Results, in f32: the gradient of the weight, that of the bias if it is made here, work space if any.
 #[derive(Clone, Copy, Debug)]
-struct WeightGradient(Convolution);
+struct WeightGradient {
+    of: Convolution,
+    bias: bool,
+}
 
 impl Op for WeightGradient {
     fn name(&self) -> &'static str {
-        match self.0.kind {
+        match self.of.kind {
             Kind::Conv1d => "conv1d'w",
             Kind::Conv2d => "conv2d'w",
             Kind::Transposed => "conv_transpose1d'w",
@@ -173,15 +242,20 @@ impl Op for WeightGradient {
         let (dy, x, add) = (io.f32(0), io.f32(1), io.based(0));
         let dw = if add { io.accumulate(0) } else { io.take(0) };
         // The weights lie as the geometry's output and input do, whichever of them is the result.
-        let (output, input) = if self.0.goes_down() { (dy, x) } else { (x, dy) };
-        cpu::columns::weights(&self.0.geometry, output, input, dw, add, self.0.scale);
+        let (output, input) = if self.of.goes_down() { (dy, x) } else { (x, dy) };
+        cpu::columns::weights(&self.of.geometry, output, input, dw, add, self.of.scale);
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (dy, x) = (io.input(0), io.input(1));
-        let (output, input) = if self.0.goes_down() { (dy, x) } else { (x, dy) };
-        self.0.columns(io, 1).weight_gradient(output, input, io.output(0), io.base(0))
+        let (output, input) = if self.of.goes_down() { (dy, x) } else { (x, dy) };
+        if self.of.tiled {
+            let bias = self.bias.then(|| [io.output(1), io.base(1)]);
+            let tiles = Tiles { slope: self.of.slope, ..self.of.tiles(io, 1 + usize::from(self.bias)) };
+            return tiles.weights([output, input], [io.output(0), io.base(0)], bias, !self.of.goes_down());
+        }
+        self.of.columns(io).weight_gradient(output, input, io.output(0), io.base(0))
     }
 }
 
@@ -209,19 +283,22 @@ pub(crate) fn convolve(
         assert_eq!(tape.shape(more), out, "what is added has the shape of the result");
         assert_eq!(tape.info(more).dtype, dtype, "what is added has the type of the result");
     }
-    let x = match fused.input_slope {
-        Some(slope) => {
-            assert!(
-                (0.0..=1.0).contains(&slope),
-                "the slope of a leaky ReLU is between 0 and 1, not {slope}"
-            );
-            tape.activation(x, Function::LeakyRelu(slope))
-        }
-        None => x,
+    let slope = fused.input_slope.unwrap_or(1.0);
+    assert!((0.0..=1.0).contains(&slope), "the slope of a leaky ReLU is between 0 and 1, not {slope}");
+    // One tap on the input as it is leaves a plain matrix product.
+    let product = geometry.direct() && slope == 1.0;
+    let fits = kind != Kind::Conv2d && conv_tiles::fits(&geometry, kind == Kind::Conv1d);
+    let tiled = dtype == DType::Bf16 && fits && !product;
+    // The other ways have the activation as an operation of its own.
+    let (x, slope) = match slope {
+        1.0 => (x, 1.0),
+        slope if tiled => (x, slope),
+        slope => (tape.activation(x, Function::LeakyRelu(slope)), 1.0),
     };
-    let of = Convolution { kind, geometry, scale: fused.input_scale };
+    let of = Convolution { kind, geometry, scale: fused.input_scale, slope, tiled };
     let (addends, more) = Addends::of(fused.bias, fused.per_item, fused.residual, fused.plus);
     let inputs: Vec<Value> = [x, weight].into_iter().chain(more).collect();
-    let outputs: Vec<Spec> = [Spec::new(out, dtype)].into_iter().chain(of.space(dtype)).collect();
+    let outputs: Vec<Spec> =
+        [Spec::new(out, dtype)].into_iter().chain(of.space(of.forward(), dtype)).collect();
     tape.push(Forward { of, addends }, &inputs, &outputs)[0]
 }

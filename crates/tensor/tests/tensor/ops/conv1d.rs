@@ -42,6 +42,13 @@ pub fn cases() -> Vec<Case> {
             vec![b.tape.conv1d(x, w, Some(bias), Conv1d { stride, padding, ..Conv1d::default() })]
         })
         .rounds(8),
+        Case::new("conv1d, wide", |b| {
+            let (taps, stride) = [(3, 1), (7, 1), (4, 2), (5, 1)][b.random.below(4)];
+            let (cin, cout) = ([64, 72, 136, 264][b.random.below(4)], [64, 72, 136, 264][b.random.below(4)]);
+            let (x, w, bias) = (b.variable([2, 90, cin]), b.weight([cout, taps, cin]), b.master([cout]));
+            vec![b.tape.conv1d(x, w, Some(bias), Conv1d { stride, padding: taps / 2, ..Conv1d::default() })]
+        })
+        .rounds(6),
         Case::new("conv1d, a waveform out", |b| {
             let (cin, taps) = (8 * b.size(1, 4), 7);
             let (x, w) = (bent(b, [2, 150, cin]), b.weight([1, taps, cin]));
