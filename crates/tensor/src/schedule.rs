@@ -1,9 +1,11 @@
 //! What of a tape can run beside the rest. Gradients of weights are read by nobody until the update, so on CUDA they go
 //! on a second stream: where one product leaves multiprocessors idle at its end, or a small kernel fills only a few, the
-//! other stream's work takes them. The order within each stream is fixed, so results are the same bits.
+//! other stream's work takes them. The order within each stream is fixed, so results are the same bits. Every crossing
+//! costs a few microseconds, so only long operations cross: with the sums of biases on the second stream too, a small GPT
+//! took 3.3 ms a step on an H200 instead of 2.3, and 2.4 on one stream.
 
 use crate::parameters::ParameterId;
-use crate::tape::{Flat, Storage, Tape, Value};
+use crate::tape::{Flat, Node, Storage, Tape, Value};
 use std::collections::HashSet;
 
 /// How many operations the second stream may lag behind: what they read must stay where it is so long.
@@ -34,20 +36,20 @@ impl Schedule {
             Storage::Gradient(id) => Some(id),
             _ => None,
         };
-        // From the end: an operation is beside the rest if what it makes is a gradient of a weight, or is read by such
-        // operations alone.
-        let mut needed: HashSet<Value> = tape.kept.iter().map(|&value| root(tape, value)).collect();
-        let mut beside = vec![false; tape.nodes.len()];
-        for (n, node) in tape.nodes.iter().enumerate().rev() {
-            let outputs = || node.outputs.iter().map(|&o| root(tape, o));
-            let free = |o: Value| gradient(o).is_some() || (is_scratch(tape, o) && !needed.contains(&o));
-            beside[n] = !node.outputs.is_empty() && outputs().all(free);
-            if !beside[n] {
-                let read = node.inputs.iter().chain(node.bases.iter().flatten());
-                needed.extend(read.map(|&value| root(tape, value)));
-            }
-        }
-        let alone = |n: usize| beside[n];
+        // Work space is read by nobody.
+        let read: HashSet<Value> = tape
+            .nodes
+            .iter()
+            .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
+            .chain(&tape.kept)
+            .map(|&value| root(tape, value))
+            .collect();
+        let alone = |n: usize| {
+            let Node { op, outputs, .. } = &tape.nodes[n];
+            op.is_long()
+                && outputs.iter().any(|&o| gradient(o).is_some())
+                && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
+        };
         // A gradient that both streams would write stays on the first.
         let mut shared: HashSet<ParameterId> = HashSet::new();
         for (n, node) in tape.nodes.iter().enumerate() {
@@ -82,10 +84,6 @@ impl Schedule {
             .collect();
         schedule
     }
-}
-
-fn is_scratch(tape: &Tape, value: Value) -> bool {
-    tape.info(value).storage == Storage::Scratch
 }
 
 /// The value that owns the memory.

@@ -14,6 +14,10 @@ impl Op for Zero {
         "zero"
     }
 
+    fn is_long(&self) -> bool {
+        false
+    }
+
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         io.take(0).fill(0.0);
         Ok(())

@@ -25,6 +25,10 @@ impl Op for SumParts {
         "sum_parts"
     }
 
+    fn is_long(&self) -> bool {
+        false
+    }
+
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let mut at = 0;
         for (i, sum) in self.0.iter().enumerate() {
