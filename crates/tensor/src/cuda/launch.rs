@@ -189,7 +189,7 @@ impl CudaIo<'_> {
     /// Queues a kernel.
     pub fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
         let function = self.cuda.function(kernel)?;
-        if launch.shared > 48 << 10 {
+        if launch.shared > 16 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
         let mut pointers: Vec<*mut c_void> =
