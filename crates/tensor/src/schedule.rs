@@ -34,19 +34,20 @@ impl Schedule {
             Storage::Gradient(id) => Some(id),
             _ => None,
         };
-        // Who reads what an operation makes: work space is read by nobody.
-        let read: HashSet<Value> = tape
-            .nodes
-            .iter()
-            .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
-            .map(|&value| root(tape, value))
-            .chain(tape.kept.iter().map(|&value| root(tape, value)))
-            .collect();
-        let alone = |n: usize| {
-            let outputs = &tape.nodes[n].outputs;
-            outputs.iter().any(|&o| gradient(o).is_some())
-                && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
-        };
+        // From the end: an operation is beside the rest if what it makes is a gradient of a weight, or is read by such
+        // operations alone.
+        let mut needed: HashSet<Value> = tape.kept.iter().map(|&value| root(tape, value)).collect();
+        let mut beside = vec![false; tape.nodes.len()];
+        for (n, node) in tape.nodes.iter().enumerate().rev() {
+            let outputs = || node.outputs.iter().map(|&o| root(tape, o));
+            let free = |o: Value| gradient(o).is_some() || (is_scratch(tape, o) && !needed.contains(&o));
+            beside[n] = !node.outputs.is_empty() && outputs().all(free);
+            if !beside[n] {
+                let read = node.inputs.iter().chain(node.bases.iter().flatten());
+                needed.extend(read.map(|&value| root(tape, value)));
+            }
+        }
+        let alone = |n: usize| beside[n];
         // A gradient that both streams would write stays on the first.
         let mut shared: HashSet<ParameterId> = HashSet::new();
         for (n, node) in tape.nodes.iter().enumerate() {
@@ -81,6 +82,10 @@ impl Schedule {
             .collect();
         schedule
     }
+}
+
+fn is_scratch(tape: &Tape, value: Value) -> bool {
+    tape.info(value).storage == Storage::Scratch
 }
 
 /// The value that owns the memory.

@@ -27,12 +27,11 @@ impl Graph {
         let graph = unsafe { result::stream::end_capture(stream) };
         queued?;
         let graph = graph.map_err(|e| Error::driver("end the recording of a step", e))?;
-        // SAFETY: `graph` was just made.
-        let executable = unsafe {
-            let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-            result::graph::instantiate(graph, flags)
-        }
-        .map_err(|e| Error::driver("make a recorded step ready", e))?;
+        let mut executable = std::ptr::null_mut();
+        // SAFETY: `graph` was just made. No flag is needed: nothing is allocated inside a step.
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0) }
+            .result()
+            .map_err(|e| Error::driver("make a recorded step ready", e))?;
         let mut nodes = 0;
         // SAFETY: a null list asks for the number alone.
         let counted = unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes) };

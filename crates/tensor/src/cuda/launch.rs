@@ -188,12 +188,26 @@ impl CudaIo<'_> {
 
     /// Queues a kernel.
     pub fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
+        self.launch_with(kernel, launch, args, &[])
+    }
+
+    /// Queues a kernel whose last argument is a table, by value.
+    pub fn launch_with(
+        &self,
+        kernel: &str,
+        launch: Launch,
+        args: &[Arg],
+        table: &[u64],
+    ) -> Result<(), Error> {
         let function = self.cuda.function(kernel)?;
         if launch.shared > 16 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
         let mut pointers: Vec<*mut c_void> =
             args.iter().map(|arg| std::ptr::from_ref(&arg.0).cast_mut().cast()).collect();
+        if !table.is_empty() {
+            pointers.push(table.as_ptr().cast_mut().cast());
+        }
         // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
         // caller's contract, checked by the suite that runs every operation on every shape class.
         unsafe {

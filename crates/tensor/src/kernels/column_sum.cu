@@ -54,25 +54,39 @@ extern "C" __global__ void __launch_bounds__(256) sum_columns_bf16(
   sum_columns(parts, x, rows, n, count);
 }
 
-// out = base + the sum over `count` parts of n floats. The first `n0` columns are one result, the rest another.
-// 32 columns to a block, whose warps share the parts: a sum over a few hundred parts is a matter of latency.
-extern "C" __global__ void __launch_bounds__(1024) sum_parts(
-    float* out0, const float* base0, float* out1, const float* base1, const float* parts, int n0, int n, int count) {
+// out = base + the sum over `count` parts of n floats, for many such sums at once. The first `n0` columns of one are one
+// result, the rest another. 32 columns to a block, whose warps share the parts: it is a matter of latency.
+struct Sum {
+  float* out0;
+  const float* base0;
+  float* out1;
+  const float* base1;
+  const float* parts;
+  int n0, n, count, block;
+};
+struct Sums { Sum of[64]; };
+extern "C" __global__ void __launch_bounds__(1024) sum_parts(int many, const __grid_constant__ Sums sums) {
   __shared__ float shared[32][33];
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = blockIdx.x * 32 + lane;
+  int i = 0;
+  while (i + 1 < many && sums.of[i + 1].block <= (int)blockIdx.x) ++i;
+  const Sum& sum_of = sums.of[i];
+  int n = sum_of.n, first_column = 32 * ((int)blockIdx.x - sum_of.block);
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, column = first_column + lane;
   float sum = 0.f;
   if (column < n) {
+    const float* parts = sum_of.parts;
+    int count = sum_of.count;
 #pragma unroll 4
     for (int p = warp; p < count; p += 32) sum += parts[(i64)p * n + column];
   }
   shared[warp][lane] = sum;
   __syncthreads();
   // Transposed, so that a warp adds up one column.
-  column = blockIdx.x * 32 + warp;
+  column = first_column + warp;
   sum = warp_sum(shared[lane][warp]);
   if (lane != 0 || column >= n) return;
-  bool first = column < n0;
-  int at = first ? column : column - n0;
-  const float* base = first ? base0 : base1;
-  (first ? out0 : out1)[at] = sum + (base ? base[at] : 0.f);
+  bool first = column < sum_of.n0;
+  int at = first ? column : column - sum_of.n0;
+  const float* base = first ? sum_of.base0 : sum_of.base1;
+  (first ? sum_of.out0 : sum_of.out1)[at] = sum + (base ? base[at] : 0.f);
 }

@@ -18,6 +18,33 @@ __device__ __forceinline__ void load_row(const T* p, float v[N][8], int lane, in
   }
 }
 
+// A row as it lies in memory: loaded early, widened when it is needed, so that it costs few registers while it waits.
+template <typename T, int N> struct Raw;
+template <int N> struct Raw<bf16, N> {
+  uint4 v[N];
+  __device__ __forceinline__ void load(const bf16* p, int lane, int c) {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (256 * k + 8 * lane < c) v[k] = *reinterpret_cast<const uint4*>(p + 256 * k + 8 * lane);
+  }
+  __device__ __forceinline__ void widen(int k, float o[8]) const {
+    o[0] = low_bf16(v[k].x); o[1] = high_bf16(v[k].x); o[2] = low_bf16(v[k].y); o[3] = high_bf16(v[k].y);
+    o[4] = low_bf16(v[k].z); o[5] = high_bf16(v[k].z); o[6] = low_bf16(v[k].w); o[7] = high_bf16(v[k].w);
+  }
+};
+template <int N> struct Raw<float, N> {
+  float v[N][8];
+  __device__ __forceinline__ void load(const float* p, int lane, int c) {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (256 * k + 8 * lane < c) load8(p + 256 * k + 8 * lane, v[k]);
+  }
+  __device__ __forceinline__ void widen(int k, float o[8]) const {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) o[j] = v[k][j];
+  }
+};
+
 template <typename T, int N>
 __device__ __forceinline__ void warp_forward(
     T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int rows, int c, float epsilon) {
@@ -68,8 +95,10 @@ __device__ __forceinline__ void warp_backward(
   for (i64 row = (i64)blockIdx.x * warps + warp; row < rows; row += (i64)gridDim.x * warps) {
     float h[N][8], g[N][8], a = 0.f, b = 0.f;
     float m = mean[row], s = inverse[row];
+    Raw<T, N> added;
     load_row<T, N>(x + row * c, h, lane, c);
     load_row<T, N>(dy + row * c, g, lane, c);
+    if (base) added.load(base + row * c, lane, c);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       int i = 256 * k + 8 * lane;
@@ -94,7 +123,7 @@ __device__ __forceinline__ void warp_backward(
       int i = 256 * k + 8 * lane;
       if (i < c) {
         float p[8] = {0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f, 0.f};
-        if (base) load8(base + row * c + i, p);
+        if (base) added.widen(k, p);
 #pragma unroll
         for (int j = 0; j < 8; ++j) g[k][j] = p[j] + s * (g[k][j] - a - h[k][j] * b);
         store8(dx + row * c + i, g[k]);

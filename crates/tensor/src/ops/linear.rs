@@ -166,7 +166,13 @@ impl Op for WeightGradient {
 /// The most stretches of rows that sums of columns are first taken in.
 const PARTS: usize = 132;
 
-/// `sums[n] = base + Σ over rows of x[.., n]`, f32. The first pass sums stretches of rows, the second the stretches.
+/// How many stretches of rows the sums of `n` columns are first taken in: about four blocks to a multiprocessor of the
+/// largest devices, whatever the number of columns.
+fn stretches(rows: usize, n: usize) -> usize {
+    (528 / n.div_ceil(256)).clamp(1, PARTS).min(rows.div_ceil(32)).max(1)
+}
+
+/// Sums over stretches of the rows of x `[.., n]`: parts `[stretches, n]` f32, of which the CPU fills one.
 #[derive(Debug)]
 struct ColumnSum;
 
@@ -177,42 +183,25 @@ impl Op for ColumnSum {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, n) = (io.f32(0), io.shape(0).last());
-        vector::add_column_sums(x, n, io.accumulate(0));
+        vector::add_column_sums(x, n, &mut io.accumulate(0)[..n]);
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, n) = (io.shape(0).rows(), io.shape(0).last());
-        // About four blocks to a multiprocessor of the largest devices, whatever the number of columns.
-        let parts = (528 / n.div_ceil(256)).clamp(1, PARTS).min(rows.div_ceil(32)).max(1);
+        let parts = stretches(rows, n);
+        let launch = Launch::grid(n.div_ceil(256), parts, 1, 256);
         let name = format!("sum_columns_{}", io.dtype(0).suffix());
-        let first = Launch::grid(n.div_ceil(256), parts, 1, 256);
-        io.launch(&name, first, &args![io.output(1), io.input(0), rows, n, parts])?;
-        sum_parts(io, [(io.output(0), io.base(0)), (0, 0)], io.output(1), n, n, parts)
+        io.launch(&name, launch, &args![io.output(0), io.input(0), rows, n, parts])
     }
-}
-
-/// Adds up `count` parts of `n` sums each: the first `n0` go to the first result, the rest to the second.
-pub(crate) fn sum_parts(
-    io: &CudaIo<'_>,
-    [(out0, base0), (out1, base1)]: [(u64, u64); 2],
-    parts: u64,
-    n0: usize,
-    n: usize,
-    count: usize,
-) -> Result<(), Error> {
-    io.launch(
-        "sum_parts",
-        Launch::line(n.div_ceil(32), 1024),
-        &args![out0, base0, out1, base1, parts, n0, n, count],
-    )
 }
 
 /// Adds the column sums of `x` to a target.
 pub(crate) fn column_sum(g: &mut Gradients<'_>, x: Value, target: crate::tape::Target) {
-    let n = g.tape().shape(x).last();
-    let space = Spec::constant([PARTS * n], DType::F32);
-    g.push_with_space(ColumnSum, &[x], &[target], &[space]);
+    let shape = g.tape().shape(x);
+    let count = stretches(shape.rows(), shape.last());
+    let parts = g.tape().push_one(ColumnSum, &[x], Spec::constant([count, shape.last()], DType::F32));
+    g.sum_parts(parts, count, &[target]);
 }
 
 impl Tape {

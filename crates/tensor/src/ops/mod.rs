@@ -40,6 +40,7 @@ pub mod seed;
 pub mod slice;
 pub mod softmax;
 pub mod stft;
+pub mod sum_parts;
 pub mod time;
 pub mod transform;
 pub mod transpose;

@@ -5,9 +5,8 @@ use crate::cpu::vector;
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
-use crate::ops::linear;
 use crate::shape::DType;
-use crate::tape::{Gradients, Node, Spec, Tape, Value};
+use crate::tape::{Gradients, Node, Spec, Tape, Target, Value};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -81,16 +80,16 @@ impl Op for LayerNorm {
         let (x, w, mean, inverse) = (g.input(0), g.input(1), g.output(1), g.output(2));
         let op = LayerNormBackward { input: g.wants(0), weights: g.wants(1) };
         assert_eq!(g.wants(1), g.wants(2), "weight and bias of a norm are trained or frozen together");
-        let mut targets = Vec::new();
-        if op.input {
-            targets.push(g.target(0));
+        let shape = g.input_shape(0);
+        let count = stretches(shape.rows());
+        let dx: Vec<Target> = op.input.then(|| g.target(0)).into_iter().collect();
+        let weights: Vec<Target> =
+            op.weights.then(|| [g.target(1), g.target(2)]).into_iter().flatten().collect();
+        let parts = op.weights.then(|| Spec::constant([count, 2 * shape.last()], DType::F32));
+        let made = g.push_and_make(op, &[x, w, mean, inverse, dy], &dx, parts.as_slice());
+        if let [parts] = made[..] {
+            g.sum_parts(parts, count, &weights);
         }
-        let mut space = Vec::new();
-        if op.weights {
-            targets.extend([g.target(1), g.target(2)]);
-            space.push(Spec::constant([2 * PARTS * g.input_shape(0).last()], DType::F32));
-        }
-        g.push_with_space(op, &[x, w, mean, inverse, dy], &targets, &space);
     }
 
     fn is_norm(&self) -> bool {
@@ -136,8 +135,14 @@ impl Op for LayerNormApply {
     }
 }
 
-/// Inputs: x, weight, mean, 1 / deviation, dy. Results: dx if wanted; dweight, dbias and work space if wanted.
-#[derive(Debug)]
+/// Into how many stretches the rows are cut.
+fn stretches(rows: usize) -> usize {
+    PARTS.min(rows.div_ceil(2 * WARPS)).max(1)
+}
+
+/// Inputs: x, weight, mean, 1 / deviation, dy. Results: dx if wanted; parts `[stretches, 2, c]` of the sums that are
+/// dweight and dbias if wanted, of which the CPU fills one.
+#[derive(Clone, Copy, Debug)]
 struct LayerNormBackward {
     input: bool,
     weights: bool,
@@ -156,7 +161,7 @@ impl Op for LayerNormBackward {
         }
         if self.weights {
             let at = usize::from(self.input);
-            let (dw, db) = (io.accumulate(at), io.accumulate(at + 1));
+            let (dw, db) = io.accumulate(at)[..2 * c].split_at_mut(c);
             weight_gradients(x, mean, inverse, dy, c, dw, db);
         }
         Ok(())
@@ -167,11 +172,11 @@ impl Op for LayerNormBackward {
         let suffix = io.dtype(0).suffix();
         let [x, w, mean, inverse, dy] = [0, 1, 2, 3, 4].map(|i| io.input(i));
         let at = usize::from(self.input);
-        let mut parts = PARTS.min(rows.div_ceil(2 * WARPS)).max(1);
+        let parts = stretches(rows);
         match warp_pieces(c, 4) {
             Some(n) if self.input && self.weights => {
                 let launch = Launch::line(parts, 32 * WARPS as u32).shared(WARPS * c * 4);
-                let args = args![io.output(0), io.base(0), io.output(3), x, w, mean, inverse, dy, rows, c];
+                let args = args![io.output(0), io.base(0), io.output(1), x, w, mean, inverse, dy, rows, c];
                 io.launch(&format!("layer_norm_backward_{suffix}_{n}"), launch, &args)?;
             }
             _ => {
@@ -180,16 +185,11 @@ impl Op for LayerNormBackward {
                     io.launch(&format!("layer_norm_input_{suffix}"), Launch::line(rows, threads(c)), &args)?;
                 }
                 if self.weights {
-                    parts = PARTS.min(rows.div_ceil(8)).max(1);
-                    let args = args![io.output(at + 2), x, mean, inverse, dy, rows, c, parts];
+                    let args = args![io.output(at), x, mean, inverse, dy, rows, c, parts];
                     let launch = Launch::grid(c.div_ceil(128), parts, 1, 128);
                     io.launch(&format!("layer_norm_weights_{suffix}"), launch, &args)?;
                 }
             }
-        }
-        if self.weights {
-            let both = [(io.output(at), io.base(at)), (io.output(at + 1), io.base(at + 1))];
-            linear::sum_parts(io, both, io.output(at + 2), c, 2 * c, parts)?;
         }
         Ok(())
     }

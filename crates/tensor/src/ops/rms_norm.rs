@@ -16,6 +16,11 @@ const LEAST: f32 = 1e-12;
 /// Stretches of rows the gradient of the weight is first summed in.
 const PARTS: usize = 128;
 
+/// Into how many stretches the rows are cut.
+fn stretches(rows: usize) -> usize {
+    PARTS.min(rows.div_ceil(8)).max(1)
+}
+
 /// Inputs: x `[.., c]`, weight `[c]` f32 if any. Results: y, 1 / length `[rows]`.
 #[derive(Clone, Copy, Debug)]
 struct RmsNorm {
@@ -93,8 +98,11 @@ impl Op for RmsNorm {
         }
         if self.weighted && g.wants(1) {
             let target = g.target(1);
-            let space = Spec::constant([PARTS * g.input_shape(0).last()], DType::F32);
-            g.push_with_space(WeightGradient(*self), &[x, inverse, dy], &[target], &[space]);
+            let shape = g.input_shape(0);
+            let count = stretches(shape.rows());
+            let spec = Spec::constant([count, shape.last()], DType::F32);
+            let parts = g.tape().push_one(WeightGradient(*self), &[x, inverse, dy], spec);
+            g.sum_parts(parts, count, &[target]);
         }
     }
 
@@ -192,7 +200,7 @@ impl Op for InputGradient {
     }
 }
 
-/// Inputs: x, 1 / length, dy. Results: dweight, work space.
+/// Inputs: x, 1 / length, dy. Result: parts `[stretches, c]` of the sums that are dweight, of which the CPU fills one.
 #[derive(Debug)]
 struct WeightGradient(RmsNorm);
 
@@ -223,12 +231,11 @@ impl Op for WeightGradient {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let parts = PARTS.min(rows.div_ceil(8)).max(1);
+        let parts = stretches(rows);
         let name = format!("rms_norm_weight_{}", float(io.dtype(0)).suffix());
-        let space = io.output(1);
-        let args = args![space, io.input(0), io.input(1), io.input(2), rows, c, parts, self.0.scale(c)];
-        io.launch(&name, Launch::grid(c.div_ceil(128), parts, 1, 128), &args)?;
-        crate::ops::linear::sum_parts(io, [(io.output(0), io.base(0)), (0, 0)], space, c, c, parts)
+        let args =
+            args![io.output(0), io.input(0), io.input(1), io.input(2), rows, c, parts, self.0.scale(c)];
+        io.launch(&name, Launch::grid(c.div_ceil(128), parts, 1, 128), &args)
     }
 }
 

@@ -5,6 +5,7 @@
 use super::{Node, Spec, Storage, Tape, Value};
 use crate::op::Op;
 use crate::ops;
+use crate::ops::sum_parts::{Sum, SumParts};
 use crate::parameters::ParameterId;
 use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
@@ -47,6 +48,15 @@ struct State {
     /// Which node made each value.
     maker: HashMap<Value, usize>,
     regions: Vec<std::ops::Range<usize>>,
+    /// Sums that are taken together, in few kernels instead of one each.
+    pending: Vec<Pending>,
+}
+
+/// Parts of sums that wait to be added up.
+struct Pending {
+    parts: Value,
+    count: usize,
+    targets: Vec<Target>,
 }
 
 /// Where a gradient goes: the result, and what is added to it.
@@ -68,6 +78,7 @@ impl Tape {
             again: HashMap::new(),
             maker: HashMap::new(),
             regions: std::mem::take(&mut self.regions),
+            pending: Vec::new(),
         };
         for (n, node) in self.nodes.iter().enumerate() {
             state.maker.extend(node.outputs.iter().map(|&v| (v, n)));
@@ -91,6 +102,7 @@ impl Tape {
             op.backward(&mut Gradients { tape: self, node, state: &mut state });
         }
         self.scope = "".into();
+        self.settle(&mut state);
         // A parameter that was asked for and got no gradient this time must not keep the last step's.
         if !options.accumulate {
             let stored: Vec<(ParameterId, bool)> = self
@@ -107,6 +119,26 @@ impl Tape {
             }
         }
         self.gradients.extend(state.of);
+    }
+
+    /// Adds up the sums that wait.
+    fn settle(&mut self, state: &mut State) {
+        let pending = std::mem::take(&mut state.pending);
+        if pending.is_empty() {
+            return;
+        }
+        let inputs: Vec<Value> = pending.iter().map(|p| p.parts).collect();
+        let targets: Vec<Target> = pending.iter().flat_map(|p| p.targets.clone()).collect();
+        let outputs: Vec<Value> = targets.iter().map(|t| t.out).collect();
+        let bases: Vec<Option<Value>> = targets.iter().map(|t| t.base).collect();
+        let sums = pending
+            .iter()
+            .map(|p| Sum {
+                count: p.count,
+                sizes: p.targets.iter().map(|t| self.shape(t.out).len()).collect(),
+            })
+            .collect();
+        self.push_into(Arc::new(SumParts(sums)), &inputs, &outputs, &bases);
     }
 
     /// Adds the nodes of a checkpointed region again and notes which values stand for the old ones.
@@ -191,13 +223,34 @@ impl Gradients<'_> {
     }
 
     /// The gradient of the `j`-th result, if any flows to it.
-    pub fn of_output(&self, j: usize) -> Option<Value> {
-        self.state.of.get(&self.node.outputs[j]).copied()
+    pub fn of_output(&mut self, j: usize) -> Option<Value> {
+        let gradient = self.state.of.get(&self.node.outputs[j]).copied();
+        self.settle_if_pending(gradient);
+        gradient
     }
 
     /// The gradient of the only result.
-    pub fn of_result(&self) -> Value {
-        self.state.of[&self.node.outputs[0]]
+    pub fn of_result(&mut self) -> Value {
+        let gradient = self.state.of[&self.node.outputs[0]];
+        self.settle_if_pending(Some(gradient));
+        gradient
+    }
+
+    /// What is read must have been added up.
+    fn settle_if_pending(&mut self, value: Option<Value>) {
+        let waits = |v: Value| self.state.pending.iter().any(|p| p.targets.iter().any(|t| t.out == v));
+        if value.is_some_and(waits) {
+            self.tape.settle(self.state);
+        }
+    }
+
+    /// Targets get the sums of `count` parts, each part holding the targets' elements one after another. Taken together
+    /// with other such sums, at the latest at the end of the backward pass.
+    pub fn sum_parts(&mut self, parts: Value, count: usize, targets: &[Target]) {
+        self.state.pending.push(Pending { parts, count, targets: targets.to_vec() });
+        if self.state.pending.len() == ops::sum_parts::MOST {
+            self.tape.settle(self.state);
+        }
     }
 
     /// Whether gradients flow to the `i`-th input.
@@ -211,11 +264,13 @@ impl Gradients<'_> {
         let info = self.tape.info(value).clone();
         if let Storage::Master(id) | Storage::Work(id) = info.storage {
             let out = self.tape.gradient_of_parameter(id);
+            self.settle_if_pending(Some(out));
             let first = self.state.written.insert(id) && !self.state.options.accumulate;
             self.state.of.insert(value, out);
             return Target { out, base: (!first).then_some(out) };
         }
         let base = self.state.of.get(&value).copied();
+        self.settle_if_pending(base);
         let out = self.tape.scratch(Spec::constant(info.shape, info.gradient_dtype), false);
         self.state.of.insert(value, out);
         Target { out, base }
@@ -226,6 +281,19 @@ impl Gradients<'_> {
         let outputs: Vec<Value> = targets.iter().map(|t| t.out).collect();
         let bases: Vec<Option<Value>> = targets.iter().map(|t| t.base).collect();
         self.tape.push_into(Arc::new(op), inputs, &outputs, &bases);
+    }
+
+    /// Adds an operation that fills targets and then values of its own.
+    pub fn push_and_make(
+        &mut self,
+        op: impl Op + 'static,
+        inputs: &[Value],
+        targets: &[Target],
+        made: &[Spec],
+    ) -> Vec<Value> {
+        let first = self.tape.values.len();
+        self.push_with_space(op, inputs, targets, made);
+        (first..first + made.len()).map(|v| Value(v as u32)).collect()
     }
 
     /// Adds an operation that fills targets and needs work space.
@@ -250,6 +318,7 @@ impl Gradients<'_> {
         if !self.wants(i) {
             return;
         }
+        self.settle_if_pending(Some(value));
         let input = self.node.inputs[i];
         let info = self.tape.info(input).clone();
         assert_eq!(info.shape.len(), self.tape.shape(value).len(), "a gradient has the size of its value");
