@@ -292,15 +292,23 @@ impl Cuda {
         Ok(function)
     }
 
-    /// A kernel gets more than 48 KiB of shared memory only after it was asked for, once.
+    /// For kernels that live in shared memory. The cache gives way to it, so that as many blocks fit beside each other as
+    /// they were made for; and more than 48 KiB are given only after they were asked for, once.
     pub(crate) fn allow_shared(&self, function: sys::CUfunction, bytes: u32) -> Result<(), Error> {
+        use sys::CUfunction_attribute as A;
         let mut large = self.large.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let granted = large.entry(function as usize).or_insert(48 << 10);
-        if bytes > *granted {
-            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let set = |attribute, value: u32| {
             // SAFETY: the function belongs to a module that stays loaded.
-            unsafe { result::function::set_function_attribute(function, attribute, bytes as i32) }
-                .map_err(|e| Error::driver(format!("give a kernel {bytes} bytes of shared memory"), e))?;
+            unsafe { result::function::set_function_attribute(function, attribute, value as i32) }
+                .map_err(|e| Error::driver(format!("give a kernel {bytes} bytes of shared memory"), e))
+        };
+        let granted = large.entry(function as usize).or_insert(0);
+        if *granted == 0 {
+            set(A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)?;
+            *granted = 48 << 10;
+        }
+        if bytes > *granted {
+            set(A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)?;
             *granted = bytes;
         }
         Ok(())

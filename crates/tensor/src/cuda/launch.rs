@@ -200,7 +200,7 @@ impl CudaIo<'_> {
         table: &[u64],
     ) -> Result<(), Error> {
         let function = self.cuda.function(kernel)?;
-        if launch.shared > 48 << 10 {
+        if launch.shared > 16 << 10 {
             self.cuda.allow_shared(function, launch.shared)?;
         }
         let mut pointers: Vec<*mut c_void> =

@@ -181,8 +181,12 @@ impl Op for Activation {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let x = io.f32(0);
-        vector::map(x, io.take(0), |x| self.0.value(x));
+        let (x, y) = (io.f32(0), io.take(0));
+        match self.0 {
+            // Known while compiling, so that it becomes vector code: a vocoder has one before every convolution.
+            Function::LeakyRelu(slope) => vector::map(x, y, |x| Function::LeakyRelu(slope).value(x)),
+            function => vector::map(x, y, |x| function.value(x)),
+        }
         Ok(())
     }
 
@@ -211,7 +215,13 @@ impl Op for ActivationBackward {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, dy) = (io.f32(0), io.f32(1));
-        vector::add_map2(x, dy, io.accumulate(0), |x, dy| dy * self.0.slope_at(x));
+        let dx = io.accumulate(0);
+        match self.0 {
+            Function::LeakyRelu(slope) => {
+                vector::add_map2(x, dy, dx, |x, dy| dy * Function::LeakyRelu(slope).slope_at(x));
+            }
+            function => vector::add_map2(x, dy, dx, |x, dy| dy * function.slope_at(x)),
+        }
         Ok(())
     }
 
