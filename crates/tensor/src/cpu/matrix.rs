@@ -26,6 +26,18 @@ impl<'a> Matrix<'a> {
         Matrix { row: self.column, column: self.row, ..self }
     }
 
+    /// The same without its first rows.
+    pub fn skip(self, rows: usize) -> Matrix<'a> {
+        Matrix { data: &self.data[rows * self.row..], ..self }
+    }
+
+    /// One row, of a matrix that is not transposed.
+    #[inline(always)]
+    pub fn row(&self, row: usize, columns: usize) -> &'a [f32] {
+        debug_assert_eq!(self.column, 1, "a row of a transposed matrix is not one piece");
+        &self.data[row * self.row..][..columns]
+    }
+
     fn check(&self, rows: usize, columns: usize) {
         if rows > 0 && columns > 0 {
             let last = (rows - 1) * self.row + (columns - 1) * self.column;

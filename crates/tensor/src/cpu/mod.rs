@@ -1,5 +1,6 @@
 //! What CPU code of operations stands on: matrix products and vector arithmetic on all cores.
 
+pub mod attention;
 pub(crate) mod columns;
 pub mod matrix;
 pub mod reduce;

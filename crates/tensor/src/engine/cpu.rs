@@ -1,15 +1,21 @@
 //! Running a program on the CPU: one operation after another, each on all cores where it pays.
 
 use super::{Engine, Program};
+use crate::collective::Collective;
 use crate::error::Error;
 use crate::op::{CpuIo, Slice, SliceMut};
 use crate::shape::DType;
-use crate::tape::{Node, Value};
+use crate::tape::{Node, Tape, Value};
 use std::time::{Duration, Instant};
 
 pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<(), Error> {
-    for n in 0..program.tape.nodes.len() {
-        step(engine, program, &program.tape.nodes[n])?;
+    let (tape, addresses, collective) = (&program.tape, &program.addresses[..], engine.collective.as_deref());
+    let all = || tape.nodes.iter().try_for_each(|node| step(tape, addresses, collective, node));
+    match collective {
+        // On a thread of the pool: what one of its own threads hands out costs no wake-up, and there are hundreds.
+        None => rayon::scope(|_| all())?,
+        // Replicas wait for each other, and must not fill the pool that the others need to arrive.
+        Some(_) => all()?,
     }
     program.runs += 1;
     Ok(())
@@ -19,16 +25,21 @@ pub(super) fn profile(engine: &Engine, program: &mut Program) -> Result<Vec<Dura
     let mut times = Vec::with_capacity(program.tape.nodes.len());
     for n in 0..program.tape.nodes.len() {
         let start = Instant::now();
-        step(engine, program, &program.tape.nodes[n])?;
+        step(&program.tape, &program.addresses, engine.collective.as_deref(), &program.tape.nodes[n])?;
         times.push(start.elapsed());
     }
     Ok(times)
 }
 
-fn step(engine: &Engine, program: &Program, node: &Node) -> Result<(), Error> {
+fn step(
+    tape: &Tape,
+    addresses: &[u64],
+    collective: Option<&dyn Collective>,
+    node: &Node,
+) -> Result<(), Error> {
     let at = |value: Value| {
-        let info = program.tape.info(value);
-        (program.addresses[value.0 as usize], info.shape.len(), info.dtype)
+        let info = tape.info(value);
+        (addresses[value.0 as usize], info.shape.len(), info.dtype)
     };
     let inputs = node.inputs.iter().map(|&value| {
         let (address, len, dtype) = at(value);
@@ -67,9 +78,9 @@ fn step(engine: &Engine, program: &Program, node: &Node) -> Result<(), Error> {
     let mut io = CpuIo {
         inputs,
         outputs,
-        input_shapes: node.inputs.iter().map(|&v| program.tape.shape(v)).collect(),
-        output_shapes: node.outputs.iter().map(|&v| program.tape.shape(v)).collect(),
-        collective: engine.collective.as_deref(),
+        input_shapes: node.inputs.iter().map(|&v| tape.shape(v)).collect(),
+        output_shapes: node.outputs.iter().map(|&v| tape.shape(v)).collect(),
+        collective,
     };
     node.op.cpu(&mut io)
 }

@@ -98,10 +98,11 @@ impl Function {
     }
 
     /// `f(x)`.
+    #[inline(always)]
     pub fn value(self, x: f32) -> f32 {
         match self {
             Function::GeluTanh => vector::gelu_tanh(x),
-            Function::GeluErf => 0.5 * x * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)),
+            Function::GeluErf => vector::gelu_erf(x),
             Function::Relu => x.max(0.0),
             Function::LeakyRelu(slope) => {
                 if x >= 0.0 {
@@ -110,7 +111,7 @@ impl Function {
                     slope * x
                 }
             }
-            Function::Tanh => x.tanh(),
+            Function::Tanh => vector::tanh(x),
             Function::Sigmoid => vector::sigmoid(x),
             Function::Silu => x * vector::sigmoid(x),
             Function::Log => x.ln(),
@@ -130,13 +131,11 @@ impl Function {
     }
 
     /// `f'(x)`.
+    #[inline(always)]
     pub fn slope_at(self, x: f32) -> f32 {
         match self {
             Function::GeluTanh => vector::gelu_tanh_slope(x),
-            Function::GeluErf => {
-                let density = (-0.5 * x * x).exp() * 0.398_942_3;
-                0.5 * (1.0 + vector::erf(x * std::f32::consts::FRAC_1_SQRT_2)) + x * density
-            }
+            Function::GeluErf => vector::gelu_erf_slope(x),
             Function::Relu => f32::from(x > 0.0),
             Function::LeakyRelu(slope) => {
                 if x >= 0.0 {
@@ -145,7 +144,10 @@ impl Function {
                     slope
                 }
             }
-            Function::Tanh => 1.0 - x.tanh() * x.tanh(),
+            Function::Tanh => {
+                let y = vector::tanh(x);
+                1.0 - y * y
+            }
             Function::Sigmoid => {
                 let s = vector::sigmoid(x);
                 s * (1.0 - s)
@@ -162,6 +164,24 @@ impl Function {
             Function::Abs => f32::from(x > 0.0) - f32::from(x < 0.0),
         }
     }
+}
+
+/// Runs the body once for each function, with `$f` standing for that one alone: only a loop in which the compiler knows
+/// the function becomes vector code.
+macro_rules! with_known {
+    ($function:expr, $f:ident => $body:expr) => {
+        with_known!($function, $f => $body; GeluTanh, GeluErf, Relu, Tanh, Sigmoid, Silu)
+    };
+    ($function:expr, $f:ident => $body:expr; $($name:ident),*) => {
+        match $function {
+            $(Function::$name => {
+                let $f = Function::$name;
+                $body
+            })*
+            // Those with a number of their own: cheap enough to be asked each time.
+            $f => $body,
+        }
+    };
 }
 
 #[derive(Clone, Debug)]
@@ -181,12 +201,9 @@ impl Op for Activation {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (x, y) = (io.f32(0), io.take(0));
-        match self.0 {
-            // Known while compiling, so that it becomes vector code: a vocoder has one before every convolution.
-            Function::LeakyRelu(slope) => vector::map(x, y, |x| Function::LeakyRelu(slope).value(x)),
-            function => vector::map(x, y, |x| function.value(x)),
-        }
+        let x = io.f32(0);
+        let y = io.take(0);
+        with_known!(self.0, f => vector::map(x, y, |x| f.value(x)));
         Ok(())
     }
 
@@ -215,13 +232,12 @@ impl Op for ActivationBackward {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, dy) = (io.f32(0), io.f32(1));
-        let dx = io.accumulate(0);
-        match self.0 {
-            Function::LeakyRelu(slope) => {
-                vector::add_map2(x, dy, dx, |x, dy| dy * Function::LeakyRelu(slope).slope_at(x));
-            }
-            function => vector::add_map2(x, dy, dx, |x, dy| dy * function.slope_at(x)),
-        }
+        let add = io.based(0);
+        let dx = if add { io.accumulate(0) } else { io.take(0) };
+        with_known!(self.0, f => match add {
+            true => vector::add_map2(x, dy, dx, |x, dy| dy * f.slope_at(x)),
+            false => vector::map2(x, dy, dx, |x, dy| dy * f.slope_at(x)),
+        });
         Ok(())
     }
 

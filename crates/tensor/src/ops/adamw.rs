@@ -2,6 +2,7 @@
 //! state put in place. Each is one pass over flat buffers, and a bad step changes nothing.
 
 use crate::args;
+use crate::cpu::vector;
 use crate::cuda::launch::{Arg, Launch};
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
@@ -51,7 +52,12 @@ impl Op for Guard {
         let (out, counters) = (io.take(0), io.take(1));
         let parts: Vec<f64> = gradients
             .par_chunks(64 * CHUNK)
-            .map(|piece| piece.iter().map(|&g| f64::from(g) * f64::from(g)).sum())
+            .map(|piece| {
+                vector::wide(
+                    #[inline(always)]
+                    || vector::sum_squares(piece),
+                )
+            })
             .collect();
         let norm = parts.iter().sum::<f64>().sqrt() as f32;
         let good = norm.is_finite() && loss.is_finite();
@@ -117,7 +123,7 @@ impl Op for Update {
                 let Group { weight_decay, rate: factor, .. } = self.groups[group as usize];
                 let rate = rate * factor;
                 let (keep, step) = (1.0 - rate * weight_decay, rate / c1);
-                crate::cpu::vector::wide(
+                vector::wide(
                     #[inline(always)]
                     || {
                         for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {

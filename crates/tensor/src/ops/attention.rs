@@ -1,8 +1,8 @@
 //! Attention without the matrix of scores in memory: flash kernels on CUDA, one head at a time on the CPU.
 
 use crate::args;
-use crate::cpu::matrix::{Matrix, Threads, product};
-use crate::cpu::vector;
+use crate::cpu::attention::{Head, STRETCH, Sight, Space};
+use crate::cpu::matrix::Matrix;
 use crate::cuda::launch::{Arg, Launch};
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
@@ -73,31 +73,30 @@ impl Attention {
     }
 
     /// The channels of one head of one part, as a matrix whose rows are times.
-    fn head<'a>(&self, data: &'a [f32], part: Part, times: usize, batch: usize, head: usize) -> Matrix<'a> {
+    fn matrix<'a>(&self, data: &'a [f32], part: Part, times: usize, batch: usize, head: usize) -> Matrix<'a> {
         Matrix::strided(&data[batch * times * part.row + part.start + head * part.head..], part.row)
     }
 
-    /// Sets the scores that are masked to minus infinity; a row is a query.
-    fn hide(&self, scores: &mut [f32], sizes: Sizes, length: usize, keys: Option<&[i32]>) {
-        for (i, row) in scores.chunks_mut(sizes.keys).enumerate() {
-            let mut end = length;
-            if self.causal {
-                end = end.min((i + 1 + sizes.keys).saturating_sub(sizes.queries));
-            }
-            row[end.min(sizes.keys)..].fill(f32::NEG_INFINITY);
-            if let Some(keys) = keys {
-                for (s, &key) in row.iter_mut().zip(keys) {
-                    if key == 0 {
-                        *s = f32::NEG_INFINITY;
-                    }
-                }
-            }
-        }
+    fn head<'a>(&self, sources: [&'a [f32]; 3], sizes: Sizes, batch: usize, head: usize) -> Head<'a> {
+        let [q, k, v] = [0, 1, 2].map(|p| {
+            let times = if p == 0 { sizes.queries } else { sizes.keys };
+            self.matrix(sources[p], self.parts[p], times, batch, head)
+        });
+        Head { q, k, v, size: self.size, scale: self.scale }
     }
 
-    fn masks<'a>(&self, io: &CpuIo<'a>) -> (Option<&'a [i32]>, Option<&'a [i32]>) {
-        let (lengths, keys) = self.mask_inputs();
-        (lengths.map(|i| io.i32(i)), keys.map(|i| io.i32(i)))
+    /// What the queries of each item see.
+    fn sights<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> Vec<Sight<'a>> {
+        let (lengths, holes) = self.mask_inputs();
+        let Sizes { batch, queries, keys } = sizes;
+        let item = |b: usize| Sight {
+            queries,
+            keys,
+            causal: self.causal,
+            length: lengths.map_or(keys, |i| (io.i32(i)[b].max(0) as usize).min(keys)),
+            holes: holes.map(|i| &io.i32(i)[b * keys..][..keys]),
+        };
+        (0..batch).map(item).collect()
     }
 
     /// The kernel's view of one part: base, batch stride, time and head strides.
@@ -163,27 +162,6 @@ impl Attention {
     }
 }
 
-/// Scores of one head turned into weights, and the logarithm of each row's sum. A row that sees nothing weighs nothing.
-fn soften(scores: &mut [f32], keys: usize, lse: &mut [f32]) {
-    for (row, lse) in scores.chunks_mut(keys).zip(lse) {
-        let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        if top == f32::NEG_INFINITY {
-            row.fill(0.0);
-            *lse = f32::INFINITY;
-            continue;
-        }
-        let mut sum = 0.0;
-        for s in row.iter_mut() {
-            // `exp` clamps its argument: what is hidden must be nothing, not nearly nothing.
-            *s = if *s == f32::NEG_INFINITY { 0.0 } else { vector::exp(*s - top) };
-            sum += *s;
-        }
-        let inverse = 1.0 / sum;
-        row.iter_mut().for_each(|s| *s *= inverse);
-        *lse = top + sum.ln();
-    }
-}
-
 /// Inputs: one to three sources, lengths, keys. Results: o `[batch, queries, heads * size]`, lse `[batch, heads, queries]`.
 impl Op for Attention {
     fn name(&self) -> &'static str {
@@ -192,33 +170,31 @@ impl Op for Attention {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let sizes = self.sizes(|i| io.shape(i));
-        let (t, s, d) = (sizes.queries, sizes.keys, self.size);
-        let (lengths, keys) = self.masks(io);
+        let (t, d, row) = (sizes.queries, self.size, self.heads * self.size);
+        let sights = self.sights(io, sizes);
         let sources = self.parts.map(|p| io.f32(p.input));
         let (o, lse) = (io.take(0), io.take(1));
-        let heads: Vec<Vec<f32>> = lse
-            .par_chunks_mut(t)
-            .enumerate()
-            .map(|(i, lse)| {
-                let (b, h) = (i / self.heads, i % self.heads);
-                let [q, k, v] = [0, 1, 2].map(|p| {
-                    let times = if p == 0 { t } else { s };
-                    self.head(sources[p], self.parts[p], times, b, h)
-                });
-                let mut scores = vec![0f32; t * s];
-                product((t, s, d), q, k.transposed(), &mut scores, s, false, self.scale, Threads::One);
-                let length = lengths.map_or(s, |l| (l[b].max(0) as usize).min(s));
-                self.hide(&mut scores, sizes, length, keys.map(|k| &k[b * s..][..s]));
-                vector::wide(
-                    #[inline(always)]
-                    || soften(&mut scores, s, lse),
-                );
-                let mut out = vec![0f32; t * d];
-                product((t, d, s), Matrix::rows(&scores, s), v, &mut out, d, false, 1.0, Threads::One);
-                out
-            })
-            .collect();
-        scatter(o, &heads, t, self.heads, d, 0, self.heads * d, d);
+        let items = o.par_chunks_mut(t * row).zip(lse.par_chunks_mut(self.heads * t)).zip(&sights);
+        items.enumerate().for_each(|(b, ((o, lse), sight))| {
+            // A stretch of queries to a task, for all heads: their results lie together, their logarithms do not.
+            let stretches = o.par_chunks_mut(STRETCH * row).enumerate();
+            let logs: Vec<Vec<f32>> = stretches
+                .map_init(Space::default, |space, (i, o)| {
+                    let queries = i * STRETCH..i * STRETCH + o.len() / row;
+                    let mut logs = vec![0f32; self.heads * queries.len()];
+                    for (h, logs) in logs.chunks_mut(queries.len()).enumerate() {
+                        let head = self.head(sources, sizes, b, h);
+                        head.forward(sight, queries.clone(), space, (&mut o[h * d..], row), logs);
+                    }
+                    logs
+                })
+                .collect();
+            for (i, logs) in logs.iter().enumerate() {
+                for (h, logs) in logs.chunks(logs.len() / self.heads).enumerate() {
+                    lse[h * t + i * STRETCH..][..logs.len()].copy_from_slice(logs);
+                }
+            }
+        });
         Ok(())
     }
 
@@ -285,82 +261,23 @@ impl Op for AttentionBackward {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let a = &self.0;
         let sizes = a.sizes(|i| io.shape(i));
-        let (t, s, d) = (sizes.queries, sizes.keys, a.size);
-        let (lengths, keys) = a.masks(io);
+        let (t, d) = (sizes.queries, a.size);
+        let sights = a.sights(io, sizes);
         let sources = a.parts.map(|p| io.f32(p.input));
         let n = io.inputs();
         let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
-        let row = a.heads * d;
-        let out = Part { input: 0, start: 0, row, head: d };
+        let out = Part { input: 0, start: 0, row: a.heads * d, head: d };
         let parts: Vec<[Vec<f32>; 3]> = (0..sizes.batch * a.heads)
             .into_par_iter()
-            .map(|i| {
+            .map_init(Space::default, |space, i| {
                 let (b, h) = (i / a.heads, i % a.heads);
-                let [q, k, v] = [0, 1, 2].map(|p| {
-                    let times = if p == 0 { t } else { s };
-                    a.head(sources[p], a.parts[p], times, b, h)
-                });
-                let dout = a.head(grad, out, t, b, h);
-                let mut p = vec![0f32; t * s];
-                product((t, s, d), q, k.transposed(), &mut p, s, false, a.scale, Threads::One);
-                let length = lengths.map_or(s, |l| (l[b].max(0) as usize).min(s));
-                a.hide(&mut p, sizes, length, keys.map(|k| &k[b * s..][..s]));
-                let lse = &lse[i * t..][..t];
-                vector::wide(
-                    #[inline(always)]
-                    || {
-                        for (row, &lse) in p.chunks_mut(s).zip(lse) {
-                            for x in row {
-                                *x = if *x == f32::NEG_INFINITY { 0.0 } else { vector::exp(*x - lse) };
-                            }
-                        }
-                    },
-                );
-                let mut dv = vec![0f32; s * d];
-                product(
-                    (s, d, t),
-                    Matrix::rows(&p, s).transposed(),
-                    dout,
-                    &mut dv,
-                    d,
-                    false,
-                    1.0,
-                    Threads::One,
-                );
-                let mut ds = vec![0f32; t * s];
-                product((t, s, d), dout, v.transposed(), &mut ds, s, false, 1.0, Threads::One);
-                vector::wide(
-                    #[inline(always)]
-                    || {
-                        for (j, (ds, p)) in ds.chunks_mut(s).zip(p.chunks(s)).enumerate() {
-                            let at = (b * t + j) * row + h * d;
-                            let delta: f32 =
-                                o[at..at + d].iter().zip(&grad[at..at + d]).map(|(o, g)| o * g).sum();
-                            for (ds, p) in ds.iter_mut().zip(p) {
-                                *ds = p * (*ds - delta);
-                            }
-                        }
-                    },
-                );
-                let mut dq = vec![0f32; t * d];
-                product((t, d, s), Matrix::rows(&ds, s), k, &mut dq, d, false, a.scale, Threads::One);
-                let mut dk = vec![0f32; s * d];
-                product(
-                    (s, d, t),
-                    Matrix::rows(&ds, s).transposed(),
-                    q,
-                    &mut dk,
-                    d,
-                    false,
-                    a.scale,
-                    Threads::One,
-                );
-                [dq, dk, dv]
+                let results = (a.matrix(o, out, t, b, h), a.matrix(grad, out, t, b, h));
+                a.head(sources, sizes, b, h).backward(&sights[b], space, results, &lse[i * t..][..t])
             })
             .collect();
         let mut results: Vec<&mut [f32]> = (0..a.sources).map(|i| io.take(i)).collect();
         for (p, part) in a.parts.iter().enumerate() {
-            let times = if p == 0 { t } else { s };
+            let times = if p == 0 { t } else { sizes.keys };
             let heads: Vec<&Vec<f32>> = parts.iter().map(|three| &three[p]).collect();
             scatter(results[part.input], &heads, times, a.heads, d, part.start, part.row, part.head);
         }

@@ -91,7 +91,7 @@ impl Op for CrossEntropy {
 fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
     let top = vector::greatest(x);
     // `exp` ends at -87, where masked classes are not: their infinity must give zero.
-    let exponentials = vector::sum(x, |x| if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - top) });
+    let exponentials = vector::sum(x, |x| vector::exp_or_zero(x - top));
     let log = top + exponentials.ln();
     let even = if smoothing > 0.0 { smoothing * vector::sum(x, |x| x) / x.len() as f32 } else { 0.0 };
     let hit = x[target] == top && x[..target].iter().all(|&x| x != top);
@@ -117,9 +117,9 @@ impl Op for CrossEntropyBackward {
             if targets[i] < 0 {
                 return;
             }
+            let log = logs[i];
             for (dx, &x) in dx.iter_mut().zip(&x[i * n..]) {
-                let p = if x == f32::NEG_INFINITY { 0.0 } else { vector::exp(x - logs[i]) };
-                *dx += scale * (p - even);
+                *dx += scale * (vector::exp_or_zero(x - log) - even);
             }
             dx[targets[i] as usize] -= scale * (1.0 - self.smoothing);
         });

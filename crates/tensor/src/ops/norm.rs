@@ -46,8 +46,8 @@ impl Op for LayerNorm {
             vector::wide(
                 #[inline(always)]
                 || {
-                    let m = x.iter().sum::<f32>() / c as f32;
-                    let v = x.iter().map(|x| (x - m) * (x - m)).sum::<f32>() / c as f32;
+                    let m = vector::sum(x, |x| x) / c as f32;
+                    let v = vector::sum(x, |x| (x - m) * (x - m)) / c as f32;
                     let s = 1.0 / (v + self.epsilon).sqrt();
                     for (((y, x), w), b) in y.iter_mut().zip(x).zip(w).zip(b) {
                         *y = (x - m) * s * w + b;
@@ -157,7 +157,9 @@ impl Op for LayerNormBackward {
         let (x, w, mean, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3), io.f32(4));
         let c = io.shape(0).last();
         if self.input {
-            input_gradient(x, w, mean, inverse, dy, c, io.accumulate(0));
+            let add = io.based(0);
+            let dx = if add { io.accumulate(0) } else { io.take(0) };
+            input_gradient([x, w, mean, inverse, dy], c, dx, add);
         }
         if self.weights {
             let at = usize::from(self.input);
@@ -195,20 +197,22 @@ impl Op for LayerNormBackward {
     }
 }
 
-fn input_gradient(x: &[f32], w: &[f32], mean: &[f32], inverse: &[f32], dy: &[f32], c: usize, dx: &mut [f32]) {
-    vector::each_row(dx, c, |i, dx| {
-        let (m, s) = (mean[i], inverse[i]);
-        let (x, dy) = (&x[i * c..][..c], &dy[i * c..][..c]);
-        let (mut a, mut b) = (0.0, 0.0);
-        for ((dy, w), x) in dy.iter().zip(w).zip(x) {
-            a += dy * w;
-            b += dy * w * (x - m) * s;
-        }
-        let (a, b) = (a / c as f32, b / c as f32);
-        for (((dx, dy), w), x) in dx.iter_mut().zip(dy).zip(w).zip(x) {
-            *dx += s * (dy * w - a - (x - m) * s * b);
-        }
-    });
+fn input_gradient([x, w, mean, inverse, dy]: [&[f32]; 5], c: usize, dx: &mut [f32], add: bool) {
+    vector::each_row(
+        dx,
+        c,
+        #[inline(always)]
+        |i, dx| {
+            let (m, s) = (mean[i], inverse[i]);
+            let (x, dy) = (&x[i * c..][..c], &dy[i * c..][..c]);
+            let a = vector::sum2(dy, w, |dy, w| dy * w) / c as f32;
+            let b = vector::sum3(dy, w, x, |dy, w, x| dy * w * (x - m) * s) / c as f32;
+            for (((dx, dy), w), x) in dx.iter_mut().zip(dy).zip(w).zip(x) {
+                let base = if add { *dx } else { 0.0 };
+                *dx = base + s * (dy * w - a - (x - m) * s * b);
+            }
+        },
+    );
 }
 
 fn weight_gradients(
