@@ -1,8 +1,9 @@
 //! What of a tape can run beside the rest. Gradients of weights are read by nobody until the update, so on CUDA they go
 //! on a second stream: where one product leaves multiprocessors idle at its end, or a small kernel fills only a few, the
 //! other stream's work takes them. The order within each stream is fixed, so results are the same bits. Every crossing
-//! costs a few microseconds, so only long operations cross: with the sums of biases on the second stream too, a small GPT
-//! took 3.3 ms a step on an H200 instead of 2.3, and 2.4 on one stream.
+//! costs a few microseconds, so only long operations cross: with the sums of biases on the second stream too, a GPT of
+//! 8 x 256 took 3.3 ms a step on an H200 instead of 2.4. What it buys there: the vocoder 21.2 ms instead of 22.2, that GPT
+//! 2.41 instead of 2.45; one of 30 x 1024, whose products fill the device, loses 1 %.
 
 use crate::parameters::ParameterId;
 use crate::tape::{Flat, Node, Storage, Tape, Value};

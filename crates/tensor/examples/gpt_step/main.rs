@@ -23,7 +23,7 @@ usage: gpt_step [options]
   --steps 60 --warm 10         timed steps, and steps before them
   --eager                      kernel by kernel instead of recorded
   --recompute none|norms|all   what is computed again in the backward pass: nothing, norms (the default), activations too
-  --one-stream                 gradients of weights in turn with the rest instead of beside it
+  --two-streams                gradients of weights beside the rest instead of in turn with it
   --checkpoint                 compute whole blocks again
   --busy                       kernel time over wall time, by CUPTI
   --soak                       device and host memory after a tenth of the steps and at the end
@@ -61,7 +61,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
         steps: 60,
         warm: 10,
         mode: Mode::Captured,
-        streams: Streams::Two,
+        streams: Streams::One,
         build: Build { recompute: Recompute::Norms, ..Build::default() },
         busy: false,
         soak: false,
@@ -98,7 +98,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                     other => return Err(format!("what is {other}?\n{USAGE}").into()),
                 };
             }
-            "--one-stream" => o.streams = Streams::One,
+            "--two-streams" => o.streams = Streams::Two,
             "--checkpoint" => o.build.checkpoint = true,
             "--busy" => o.busy = true,
             "--soak" => o.soak = true,

@@ -21,7 +21,7 @@ usage: hifigan_step [options]
   --tf32                       round f32 products to TF32
   --steps 40 --warm 5          timed runs of each program, and runs before them
   --eager                      kernel by kernel instead of recorded
-  --one-stream                 gradients of weights in line with the rest
+  --two-streams                gradients of weights beside the rest instead of in turn with it
   --profile                    time by operation
   --json                       one line of JSON";
 
@@ -54,7 +54,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
         steps: 40,
         warm: 5,
         mode: Mode::Captured,
-        streams: Streams::Two,
+        streams: Streams::One,
         profile: false,
         json: false,
     };
@@ -76,7 +76,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--steps" => o.steps = value()?.parse()?,
             "--warm" => o.warm = value()?.parse()?,
             "--eager" => o.mode = Mode::Eager,
-            "--one-stream" => o.streams = Streams::One,
+            "--two-streams" => o.streams = Streams::Two,
             "--profile" => o.profile = true,
             "--json" => o.json = true,
             _ => return Err(format!("{word}?\n{USAGE}").into()),

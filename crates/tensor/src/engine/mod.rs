@@ -39,11 +39,12 @@ pub enum Mode {
 /// How many streams a program uses on CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Streams {
-    /// Gradients of weights run beside the rest.
-    #[default]
-    Two,
     /// One operation after another.
+    #[default]
     One,
+    /// Gradients of weights run beside the rest: it pays where kernels are small or leave much of the device idle
+    /// (convolutions, narrow networks), and costs a little where every product fills the device.
+    Two,
 }
 
 /// What an engine keeps beside the weights.

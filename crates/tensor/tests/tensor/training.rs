@@ -4,7 +4,7 @@ use crate::gpu;
 use crate::network::{Build, Gpt, Sizes, Step};
 use cudarc::driver::result;
 use myxtts_tensor::collective::Replica;
-use myxtts_tensor::engine::{Arena, State};
+use myxtts_tensor::engine::{Arena, State, Streams};
 use myxtts_tensor::op::{CpuIo, CudaIo, Op};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::random::Stream;
@@ -15,8 +15,12 @@ use std::sync::Arc;
 const SMALL: Sizes = Sizes { layers: 2, width: 64, heads: 2, vocabulary: 40, batch: 4, time: 24 };
 
 fn engine(gpt: &Gpt, device: Device, precision: Precision, mode: Mode) -> Engine {
-    let options =
-        EngineOptions { training: Training::AdamWithAverage, mode, seed: 3, ..EngineOptions::default() };
+    engine_on(gpt, device, precision, mode, Streams::One)
+}
+
+fn engine_on(gpt: &Gpt, device: Device, precision: Precision, mode: Mode, streams: Streams) -> Engine {
+    let training = Training::AdamWithAverage;
+    let options = EngineOptions { training, mode, streams, seed: 3, ..EngineOptions::default() };
     Engine::new(device, Arc::clone(&gpt.layout), precision, options).unwrap()
 }
 
@@ -67,7 +71,12 @@ fn train(
     steps: u64,
 ) -> (Vec<f32>, Vec<Vec<u32>>) {
     let gpt = Gpt::new(SMALL);
-    let mut engine = engine(&gpt, device, precision, mode);
+    let engine = engine(&gpt, device, precision, mode);
+    train_with(&gpt, engine, build, steps)
+}
+
+fn train_with(gpt: &Gpt, mut engine: Engine, build: Build, steps: u64) -> (Vec<f32>, Vec<Vec<u32>>) {
+    let precision = engine.precision();
     let (tape, step) = gpt.step(precision, build);
     let mut program = engine.load(tape).unwrap();
     let mut losses = Vec::new();
@@ -409,6 +418,14 @@ fn recorded_steps_equal_eager_ones_bit_for_bit() {
         assert!(captured == again, "two runs of 50 steps in {precision:?} differ");
         let eager = train(Device::Cuda(0), precision, Mode::Eager, averaged(), 50);
         assert!(captured == eager, "eager and recorded steps in {precision:?} differ");
+        for mode in [Mode::Captured, Mode::Eager] {
+            let gpt = Gpt::new(SMALL);
+            let engine = engine_on(&gpt, Device::Cuda(0), precision, mode, Streams::Two);
+            assert!(
+                captured == train_with(&gpt, engine, averaged(), 50),
+                "two streams differ in {precision:?}"
+            );
+        }
         println!(
             "{precision:?}: 50 steps twice and eagerly, {} weights, all bits equal",
             captured.1[0].len()
