@@ -206,6 +206,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         println!("loss {:.4} -> {:.4}", first.loss, last.loss);
     }
+    for warning in engine.take_warnings() {
+        eprintln!("{warning}");
+    }
     if o.profile {
         profile(engine.profile(&mut program, &control)?);
     }

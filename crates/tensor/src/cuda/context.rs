@@ -50,6 +50,7 @@ pub struct Cuda {
     _workspaces: [DeviceMemory; 2],
     /// Whether f32 products may round their operands to TF32.
     tf32: bool,
+    warnings: Mutex<Vec<String>>,
 }
 
 // The handles are used by one thread at a time or are thread-safe by the driver's word; `bind` makes the context current.
@@ -131,6 +132,9 @@ impl Cuda {
             tuned: Mutex::new(std::collections::HashSet::new()),
             _workspaces: workspaces,
             tf32: options.tf32,
+            warnings: Mutex::new(
+                cache.take_warning().map(|warning| warning.to_string()).into_iter().collect(),
+            ),
         })
     }
 
@@ -263,9 +267,24 @@ impl Cuda {
         self.synchronize()
     }
 
-    /// Keeps the algorithms that were chosen, so that the next run takes the same and gives the same bits.
-    pub(crate) fn save_choices(&self) -> Result<(), Error> {
-        Ok(self.gemm.table().save()?)
+    /// Keeps the algorithms that were chosen, so that the next run takes the same and gives the same bits. A folder that
+    /// cannot be written is no reason to stop, but one to be told.
+    pub(crate) fn save_choices(&self) {
+        if let Err(error) = self.gemm.table().save() {
+            self.warn(format!("the chosen matrix algorithms could not be kept, so another run may round differently: {error}"));
+        }
+    }
+
+    /// What went wrong without stopping anything, since it was last asked.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn warn(&self, warning: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
     }
 
     fn capturing(&self) -> Result<bool, Error> {

@@ -15,7 +15,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
         // The first run also makes what a recording must not: chosen algorithms, shared memory granted. It is the
         // only one that measures, so it does one thing at a time.
         program.tape.nodes.iter().try_for_each(|node| step(engine, program, cuda, node, Side::Main))?;
-        cuda.save_choices()?;
+        cuda.save_choices();
     } else if engine.mode == Mode::Eager {
         queue(engine, program, cuda)?;
     } else {

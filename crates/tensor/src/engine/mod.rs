@@ -203,6 +203,11 @@ impl Engine {
         self.nccl = Some(nccl);
     }
 
+    /// What went wrong without stopping anything, since it was last asked: a cache that cannot be written.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.cuda().map_or_else(Vec::new, |cuda| cuda.take_warnings())
+    }
+
     /// Changes how programs run.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
