@@ -1,12 +1,10 @@
-"""attention_test.py KERNELS_FOLDER: attention.cu against float64, then timed beside torch. Exit 0 when all is right.
-EMULATE=lib.so runs the same cases on the CPU through an emulator of the instructions (no timing)."""
+"""attention.py KERNELS_FOLDER: attention.cu against float64, then timed beside torch. Exit 0 when all is right."""
 import concurrent.futures, ctypes, functools, glob, math, os, subprocess, sys, tempfile, time, traceback
 
 import torch
 
 FOLDER = sys.argv[1]
-EMULATE = os.environ.get("EMULATE")
-DEVICE = "cpu" if EMULATE else "cuda"
+DEVICE = "cuda"
 START = time.time()
 
 
@@ -83,21 +81,6 @@ class Module:
         pointers = (ctypes.c_void_p * len(args))(*[ctypes.addressof(a) for a in args])
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.check(self.cuda.cuLaunchKernel(f[0], grid, 1, 1, block, 1, 1, shared, stream, pointers, None))
-
-
-class Emulator:
-    seed = 1
-
-    def __init__(self):
-        self.lib = ctypes.CDLL(EMULATE)
-
-    def launch(self, name, grid, block, shared, args):
-        raw = b""
-        for a in args:
-            raw += b"\0" * (-len(raw) % ctypes.alignment(a)) + bytes(a)
-        Emulator.seed += 1
-        code = self.lib.emu_launch(name.encode(), grid, block, shared, ctypes.create_string_buffer(raw, len(raw) + 16), Emulator.seed)
-        assert code == 0, code
 
 
 # ---------------------------------------------------------------- what a caller does
@@ -248,8 +231,7 @@ def run_case(m, name, b, h, tq, tk=None, d=64, causal=True, layout="separate", d
             forward(m, q, k, v, o, lse, lengths, mask, causal, scale, variants[0])
             backward_q(m, q, k, v, o, grad, outs[0], lse, delta, lengths, mask, causal, scale, variants[1])
             backward_kv(m, q, k, v, grad, outs[1], outs[2], lse, delta, lengths, mask, causal, scale, variants[2])
-            if not EMULATE:
-                torch.cuda.synchronize()
+            torch.cuda.synchronize()
             return [x.clone() for x in (o, lse, *outs)]
 
         first, second = once(), once()
@@ -443,10 +425,6 @@ def timing(modules):
 
 
 def main():
-    if EMULATE:
-        cases(Emulator(), True)
-        print(f"{len(failures)} failures: {failures}   {time.time() - START:.0f} s")
-        return bool(failures)
     torch.zeros(1, device="cuda")
     arch = "sm_%d%d" % torch.cuda.get_device_capability()
     text = open(FOLDER + "/prelude.cuh").read() + "\n" + open(FOLDER + "/attention.cu").read()
