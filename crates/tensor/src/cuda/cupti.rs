@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libloading::Library;
 
+use super::library;
 use super::shared_library::{self, symbol};
 pub use record::{Activity, KernelRecord, busy, by_name};
 use record::{CONCURRENT_KERNEL, MEMCPY, MEMCPY_BETWEEN_DEVICES, MEMSET, parse};
@@ -91,7 +92,11 @@ impl Cupti {
             return Ok(cupti);
         }
         let names: &[&str] = &["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
-        let library = shared_library::first_of(names).map_err(CuptiError::Library)?;
+        // What was loaded by its path is then found by its name.
+        let known = library::require(library::Library::Cupti);
+        let library = shared_library::first_of(names).map_err(|reason| {
+            CuptiError::Library(known.err().map_or(reason, |missing| missing.to_string()))
+        })?;
         Cupti::install(library)
     }
 

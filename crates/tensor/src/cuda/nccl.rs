@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
 
+use super::library;
 use super::shared_library::{self, symbol};
 
 type Raw = *mut c_void;
@@ -61,10 +62,14 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// Loads by the usual names from the usual places of the system.
+    /// Loads it from where `myxtts devices` says it is, or by its usual names.
     pub fn find() -> Result<Arc<Nccl>, NcclError> {
-        let library =
-            shared_library::first_of(&["libnccl.so.2", "libnccl.so"]).map_err(NcclError::Library)?;
+        // What was loaded by its path is then found by its name.
+        let known = library::require(library::Library::Nccl);
+        let loaded = shared_library::first_of(&["libnccl.so.2", "libnccl.so"]);
+        let library = loaded.map_err(|reason| {
+            NcclError::Library(known.err().map_or(reason, |missing| missing.to_string()))
+        })?;
         Nccl::from_library(library)
     }
 
