@@ -1,0 +1,204 @@
+//! Parameters are declared under the names a release has them, and how each lies there beside how the engine wants it is
+//! kept next to it: reading and writing weight files needs nothing else.
+
+use myxtts_tensor::{GroupId, Init, Layout, LayoutBuilder, ParameterId, Role, Shape};
+use std::sync::Arc;
+
+/// A parameter as a released file has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Released {
+    /// Ours.
+    pub id: ParameterId,
+    /// Its name there.
+    pub name: String,
+    /// Its shape there.
+    pub shape: Vec<usize>,
+    /// Which of its dimensions ours are, outermost first.
+    pub order: Vec<usize>,
+}
+
+impl Released {
+    /// A released tensor's numbers in the engine's order.
+    pub fn to_ours(&self, data: &[f32]) -> Vec<f32> {
+        permute(data, &self.shape, &self.order)
+    }
+
+    /// The engine's numbers in the released order.
+    pub fn to_released(&self, data: &[f32]) -> Vec<f32> {
+        let shape: Vec<usize> = self.order.iter().map(|&d| self.shape[d]).collect();
+        let mut back = vec![0; self.order.len()];
+        for (ours, &theirs) in self.order.iter().enumerate() {
+            back[theirs] = ours;
+        }
+        permute(data, &shape, &back)
+    }
+}
+
+/// The numbers of a row-major tensor with its dimensions in another order.
+fn permute(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
+    assert_eq!(data.len(), shape.iter().product::<usize>(), "as many numbers as the shape has");
+    if order.windows(2).all(|w| w[0] < w[1]) {
+        return data.to_vec();
+    }
+    let mut strides = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d];
+    }
+    let mut out = Vec::with_capacity(data.len());
+    let mut place = vec![0; order.len()];
+    let mut at = 0;
+    for _ in 0..data.len() {
+        out.push(data[at]);
+        for i in (0..order.len()).rev() {
+            place[i] += 1;
+            at += strides[order[i]];
+            if place[i] < shape[order[i]] {
+                break;
+            }
+            at -= strides[order[i]] * shape[order[i]];
+            place[i] = 0;
+        }
+    }
+    out
+}
+
+/// A weight and its bias.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine {
+    /// The matrix, the taps, or a norm's factors.
+    pub weight: ParameterId,
+    /// What is added.
+    pub bias: ParameterId,
+}
+
+/// Which parameters are trained; the others are only read.
+pub type Choice<'a> = &'a dyn Fn(&str) -> bool;
+
+/// Declares the parameters of one or more networks.
+pub struct Declare<'a> {
+    builder: LayoutBuilder,
+    decayed: GroupId,
+    plain: GroupId,
+    trained: Choice<'a>,
+    released: Vec<Released>,
+}
+
+impl<'a> Declare<'a> {
+    /// Nothing declared yet. Products' weights decay by `weight_decay`; biases, norms and embeddings never do.
+    pub fn new(weight_decay: f32, trained: Choice<'a>) -> Declare<'a> {
+        let mut builder = LayoutBuilder::new();
+        let decayed = builder.group("weights", weight_decay, 1.0);
+        let plain = builder.group("biases, norms, embeddings", 0.0, 1.0);
+        Declare { builder, decayed, plain, trained, released: Vec::new() }
+    }
+
+    /// The layout, and how each parameter is released.
+    pub fn finish(self) -> (Arc<Layout>, Vec<Released>) {
+        (Arc::new(self.builder.finish()), self.released)
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        released: &[usize],
+        order: &[usize],
+        ours: Shape,
+        role: Role,
+        init: Init,
+    ) -> ParameterId {
+        let id = self.builder.add(name, ours, role, init);
+        let (name, shape, order) = (name.to_owned(), released.to_vec(), order.to_vec());
+        self.released.push(Released { id, name, shape, order });
+        id
+    }
+
+    fn role(&self, name: &str, group: GroupId) -> Role {
+        if (self.trained)(name) { Role::Trained(group) } else { Role::Frozen }
+    }
+
+    /// A parameter that is released as it is, decayed or not.
+    pub fn same(&mut self, name: &str, shape: &[usize], init: Init, decayed: bool) -> ParameterId {
+        let group = if decayed { self.decayed } else { self.plain };
+        let order: Vec<usize> = (0..shape.len()).collect();
+        self.add(name, shape, &order, Shape::from(shape), self.role(name, group), init)
+    }
+
+    /// State that a step replaces, not through a gradient.
+    pub fn state(&mut self, name: &str, shape: &[usize], init: Init) -> ParameterId {
+        let order: Vec<usize> = (0..shape.len()).collect();
+        self.add(name, shape, &order, Shape::from(shape), Role::State, init)
+    }
+
+    /// A decayed weight whose released dimensions are taken in another order.
+    pub fn weight(
+        &mut self,
+        name: &str,
+        released: &[usize],
+        order: &[usize],
+        ours: &[usize],
+        init: Init,
+    ) -> ParameterId {
+        let role = self.role(name, self.decayed);
+        self.add(name, released, order, Shape::from(ours), role, init)
+    }
+
+    /// A bias: never decayed.
+    pub fn bias(&mut self, name: &str, len: usize, init: Init) -> ParameterId {
+        self.same(name, &[len], init, false)
+    }
+
+    /// `NAME.weight [out, in]` and `NAME.bias`, as torch's Linear.
+    pub fn linear(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
+        let weight = self.weight(&format!("{name}.weight"), &[out, from], &[0, 1], &[out, from], init);
+        Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
+    }
+
+    /// `NAME.weight [in, out]` and `NAME.bias`, as GPT-2 has its products.
+    pub fn linear_transposed(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
+        let weight = self.weight(&format!("{name}.weight"), &[from, out], &[1, 0], &[out, from], init);
+        Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
+    }
+
+    /// `NAME.weight [out, in, 1]` and `NAME.bias`: a convolution of one tap, used as a product.
+    pub fn linear_of_conv(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
+        let weight = self.weight(&format!("{name}.weight"), &[out, from, 1], &[0, 2, 1], &[out, from], init);
+        Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
+    }
+
+    /// `NAME.weight [out, in, taps]` and `NAME.bias`; ours is `[out, taps, in]`.
+    pub fn conv1d(&mut self, name: &str, (out, taps, from): (usize, usize, usize), init: Init) -> Affine {
+        let (there, ours) = ([out, from, taps], [out, taps, from]);
+        let weight = self.weight(&format!("{name}.weight"), &there, &[0, 2, 1], &ours, init);
+        Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
+    }
+
+    /// `NAME.weight` and `NAME.bias` of a norm, from one and zero.
+    pub fn norm(&mut self, name: &str, channels: usize) -> Affine {
+        Affine {
+            weight: self.same(&format!("{name}.weight"), &[channels], Init::Constant(1.0), false),
+            bias: self.bias(&format!("{name}.bias"), channels, Init::Zeros),
+        }
+    }
+
+    /// `NAME.weight [rows, channels]` of an embedding: never decayed.
+    pub fn table(&mut self, name: &str, rows: usize, channels: usize, init: Init) -> ParameterId {
+        self.same(&format!("{name}.weight"), &[rows, channels], init, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_goes_to_ours_and_back() {
+        let mut declare = Declare::new(0.01, &|_| true);
+        declare.conv1d("c", (2, 3, 4), Init::Zeros);
+        let (_, released) = declare.finish();
+        let data: Vec<f32> = (0..24u8).map(f32::from).collect();
+        let ours = released[0].to_ours(&data);
+        // [out 0, tap 0, in 0..4] lie three apart there.
+        assert_eq!(ours[..4], [0.0, 3.0, 6.0, 9.0]);
+        assert_eq!(released[0].to_released(&ours), data);
+    }
+}
