@@ -25,6 +25,11 @@ pub trait Op: Debug + Send + Sync {
         panic!("{} has no gradient: it must not stand between a parameter and the loss", self.name());
     }
 
+    /// Whether it sums over replicas, and so waits for other devices.
+    fn is_reduction(&self) -> bool {
+        false
+    }
+
     /// Whether it is long enough on the device to be worth a stream of its own.
     fn is_long(&self) -> bool {
         true

@@ -3,11 +3,13 @@
 //! other stream's work takes them. The order within each stream is fixed, so results are the same bits. Every crossing
 //! costs a few microseconds, so only long operations cross: with the sums of biases on the second stream too, a GPT of
 //! 8 x 256 took 3.3 ms a step on an H200 instead of 2.4. What it buys there: the vocoder 21.2 ms instead of 22.2, that GPT
-//! 2.41 instead of 2.45; one of 30 x 1024, whose products fill the device, loses 1 %.
+//! 2.41 instead of 2.45; one of 30 x 1024, whose products fill the device, loses 1 %. Sums over replicas go there always:
+//! they wait for other devices, and the backward pass need not.
 
 use crate::parameters::ParameterId;
 use crate::tape::{Flat, Node, Storage, Tape, Value};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// How many operations the second stream may lag behind: what they read must stay where it is so long.
 const LAG: usize = 8;
@@ -23,6 +25,15 @@ pub(crate) struct Schedule {
     pub free: Vec<usize>,
 }
 
+/// What goes on the second stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Aside {
+    /// Sums over replicas alone.
+    Reductions,
+    /// Gradients of weights too.
+    Gradients,
+}
+
 impl Schedule {
     /// Everything on one stream.
     pub fn serial(tape: &Tape) -> Schedule {
@@ -30,47 +41,27 @@ impl Schedule {
         Schedule { aside: vec![None; n], after: vec![0; n], free: Vec::new() }
     }
 
-    /// Gradients of weights on a second stream.
-    pub fn of(tape: &Tape) -> Schedule {
+    /// With a second stream.
+    pub fn of(tape: &Tape, what: Aside) -> Schedule {
         let mut schedule = Schedule::serial(tape);
-        let gradient = |value: Value| match tape.info(root(tape, value)).storage {
-            Storage::Gradient(id) => Some(id),
-            _ => None,
+        let beside = match what {
+            Aside::Reductions => HashSet::new(),
+            Aside::Gradients => gradients_alone(tape),
         };
-        // Work space is read by nobody.
-        let read: HashSet<Value> = tape
-            .nodes
-            .iter()
-            .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
-            .chain(&tape.kept)
-            .map(|&value| root(tape, value))
-            .collect();
-        let alone = |n: usize| {
-            let Node { op, outputs, .. } = &tape.nodes[n];
-            op.is_long()
-                && outputs.iter().any(|&o| gradient(o).is_some())
-                && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
-        };
-        // A gradient that both streams would write stays on the first.
-        let mut shared: HashSet<ParameterId> = HashSet::new();
+        let mut places: Vec<usize> = Vec::new();
         for (n, node) in tape.nodes.iter().enumerate() {
-            if !alone(n) {
-                shared.extend(node.outputs.iter().filter_map(|&o| gradient(o)));
-            }
-        }
-        let mut places = Vec::new();
-        for (n, node) in tape.nodes.iter().enumerate() {
-            let fits =
-                alone(n) && node.outputs.iter().all(|&o| gradient(o).is_none_or(|id| !shared.contains(&id)));
-            let whole = node.inputs.iter().chain(&node.outputs).any(|&value| {
-                let info = tape.info(root(tape, value));
-                matches!(info.storage, Storage::Flat(Flat::Gradients)) || gradient(value).is_some()
-            });
-            if fits {
+            if beside.contains(&n) || node.op.is_reduction() {
                 schedule.aside[n] = Some(places.len());
                 places.push(n);
-            } else if whole {
-                schedule.after[n] = places.len();
+            } else {
+                // What the second stream wrote is read, or written again, when it is there.
+                let meets = |&place: &usize| {
+                    let theirs = tape.nodes[place].outputs.iter().filter_map(|&o| part(tape, o));
+                    let mut ours = node.inputs.iter().chain(&node.outputs).filter_map(|&v| part(tape, v));
+                    let theirs: Vec<_> = theirs.collect();
+                    ours.any(|o| theirs.iter().any(|t| o.start < t.end && t.start < o.end))
+                };
+                schedule.after[n] = places.iter().rposition(meets).map_or(0, |i| i + 1);
             }
             schedule.after[n] = schedule.after[n].max(places.len().saturating_sub(LAG));
         }
@@ -84,6 +75,53 @@ impl Schedule {
             })
             .collect();
         schedule
+    }
+}
+
+/// Long operations that make nothing but gradients of weights, and all writers of each of these.
+fn gradients_alone(tape: &Tape) -> HashSet<usize> {
+    let gradient = |value: Value| match tape.info(root(tape, value)).storage {
+        Storage::Gradient(id) => Some(id),
+        _ => None,
+    };
+    // Work space is read by nobody.
+    let read: HashSet<Value> = tape
+        .nodes
+        .iter()
+        .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
+        .chain(&tape.kept)
+        .map(|&value| root(tape, value))
+        .collect();
+    let alone = |n: usize| {
+        let Node { op, outputs, .. } = &tape.nodes[n];
+        op.is_long()
+            && outputs.iter().any(|&o| gradient(o).is_some())
+            && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
+    };
+    // A gradient that both streams would write stays on the first.
+    let mut shared: HashSet<ParameterId> = HashSet::new();
+    for (n, node) in tape.nodes.iter().enumerate() {
+        if !alone(n) {
+            shared.extend(node.outputs.iter().filter_map(|&o| gradient(o)));
+        }
+    }
+    let fits = |&n: &usize| {
+        alone(n) && tape.nodes[n].outputs.iter().all(|&o| gradient(o).is_none_or(|id| !shared.contains(&id)))
+    };
+    (0..tape.nodes.len()).filter(fits).collect()
+}
+
+/// What of the gradients' arena a value is.
+fn part(tape: &Tape, value: Value) -> Option<Range<usize>> {
+    let info = tape.info(value);
+    match info.storage {
+        Storage::Gradient(id) => Some(tape.layout.get(id).range()),
+        Storage::Flat(Flat::Gradients) => Some(0..info.shape.len()),
+        Storage::View { of, start } => {
+            let whole = part(tape, of)?;
+            Some(whole.start + start..whole.start + start + info.shape.len())
+        }
+        _ => None,
     }
 }
 
@@ -106,11 +144,18 @@ mod tests {
     use crate::tape::{Backward, Precision};
     use std::sync::Arc;
 
-    /// A chain of layers, each with a bias and an activation.
     fn tape() -> Tape {
+        let mut tape = layers(12);
+        let loss = tape.input([1], DType::F32);
+        tape.update(loss, AdamW::default());
+        tape
+    }
+
+    /// A chain of layers, each with a bias and an activation, and their gradients.
+    fn layers(count: usize) -> Tape {
         let mut builder = LayoutBuilder::new();
         let group = builder.group("all", 0.0, 1.0);
-        let layers: Vec<_> = (0..12)
+        let layers: Vec<_> = (0..count)
             .map(|i| {
                 let size = [64, 32][i % 2];
                 let shape = [[64, 32], [32, 64]][i % 2];
@@ -128,14 +173,13 @@ mod tests {
         let target = tape.input([100, 32], DType::F32);
         let loss = tape.dot(x, target, None);
         tape.backward(loss, Backward::default());
-        tape.update(loss, AdamW::default());
         tape
     }
 
     #[test]
     fn gradients_of_weights_go_beside_and_the_update_waits_for_all() {
         let tape = tape();
-        let schedule = Schedule::of(&tape);
+        let schedule = Schedule::of(&tape, Aside::Gradients);
         let count = schedule.free.len();
         assert_eq!(count, 12, "a product per layer, and no small sums");
         for (n, node) in tape.nodes.iter().enumerate() {
@@ -146,11 +190,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_backward_pass_does_not_wait_for_sums_over_replicas() {
+        // Biases are summed together some layers later, and their bucket waits for them.
+        let mut tape = layers(200);
+        tape.reduce_gradients(16 << 10);
+        let loss = tape.input([1], DType::F32);
+        tape.update(loss, AdamW::default());
+        let schedule = Schedule::of(&tape, Aside::Reductions);
+        let count = schedule.free.len();
+        assert!((100..300).contains(&count), "{count} buckets");
+        let mut queued: usize = 0;
+        for (n, node) in tape.nodes.iter().enumerate() {
+            assert_eq!(schedule.aside[n].is_some(), node.op.is_reduction());
+            queued += usize::from(node.op.is_reduction());
+            match node.op.name() {
+                "guard" | "adamw" => assert_eq!(schedule.after[n], count),
+                name => assert_eq!(schedule.after[n], queued.saturating_sub(LAG), "{name} waits"),
+            }
+        }
+        let first = schedule.aside.iter().position(Option::is_some);
+        let between =
+            tape.nodes.iter().skip(first.unwrap_or(usize::MAX)).take_while(|n| n.op.name() != "guard");
+        assert!(between.filter(|n| n.op.name().starts_with("linear'")).count() > 200, "sums start early");
+    }
+
     /// Nothing that the second stream reads or writes is written by the first before it has waited for it.
     #[test]
     fn memory_is_not_used_again_while_the_second_stream_may_read_it() {
         let tape = tape();
-        let schedule = Schedule::of(&tape);
+        let schedule = Schedule::of(&tape, Aside::Gradients);
         let plan = MemoryPlan::scheduled(&tape, &schedule);
         let place = |value: Value| {
             let value = root(&tape, value);

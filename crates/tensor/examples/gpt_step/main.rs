@@ -19,6 +19,7 @@ usage: gpt_step [options]
   --layers 30 --width 1024 --heads 16 --vocabulary 7000 --batch 16 --time 512   the network and its batch
   --device cuda|cuda:N|cpu     where (the first GPU if there is one)
   --precision bf16|f32         activations (bf16 on CUDA)
+  --late-launch                start a kernel only when the one before it is over
   --tf32                       round f32 products to TF32
   --steps 60 --warm 10         timed steps, and steps before them
   --eager                      kernel by kernel instead of recorded
@@ -35,6 +36,7 @@ struct Options {
     device: Device,
     precision: Option<Precision>,
     tf32: bool,
+    late_launch: bool,
     steps: usize,
     warm: usize,
     mode: Mode,
@@ -58,6 +60,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
         device: first,
         precision: None,
         tf32: false,
+        late_launch: false,
         steps: 60,
         warm: 10,
         mode: Mode::Captured,
@@ -87,6 +90,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                 });
             }
             "--tf32" => o.tf32 = true,
+            "--late-launch" => o.late_launch = true,
             "--steps" => o.steps = value()?.parse()?,
             "--warm" => o.warm = value()?.parse()?,
             "--eager" => o.mode = Mode::Eager,
@@ -123,7 +127,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
-        cuda: CudaOptions { tf32: o.tf32, ..CudaOptions::default() },
+        cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let free = |engine: &Engine| engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, _)| free);
     let mut engine = Engine::new(o.device, Arc::clone(&gpt.layout), precision, settings)?;

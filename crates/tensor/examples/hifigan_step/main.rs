@@ -18,6 +18,7 @@ usage: hifigan_step [options]
   --batch 16 --frames 32       utterances, and latents of each
   --device cuda|cuda:N|cpu     where (the first GPU if there is one)
   --precision bf16|f32         activations (bf16 on CUDA)
+  --late-launch                start a kernel only when the one before it is over
   --tf32                       round f32 products to TF32
   --steps 40 --warm 5          timed runs of each program, and runs before them
   --eager                      kernel by kernel instead of recorded
@@ -31,6 +32,7 @@ struct Options {
     device: Device,
     precision: Option<Precision>,
     tf32: bool,
+    late_launch: bool,
     steps: usize,
     warm: usize,
     mode: Mode,
@@ -51,6 +53,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
         device: first,
         precision: None,
         tf32: false,
+        late_launch: false,
         steps: 40,
         warm: 5,
         mode: Mode::Captured,
@@ -73,6 +76,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                 });
             }
             "--tf32" => o.tf32 = true,
+            "--late-launch" => o.late_launch = true,
             "--steps" => o.steps = value()?.parse()?,
             "--warm" => o.warm = value()?.parse()?,
             "--eager" => o.mode = Mode::Eager,
@@ -114,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
-        cuda: CudaOptions { tf32: o.tf32, ..CudaOptions::default() },
+        cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let mut engine = Engine::new(o.device, Arc::clone(&generator.layout), precision, settings)?;
     // The largest first: memory that grows later would be taken anew, and what was recorded on it recorded again.

@@ -50,6 +50,7 @@ pub struct Cuda {
     _workspaces: [DeviceMemory; 2],
     /// Whether f32 products may round their operands to TF32.
     tf32: bool,
+    early: bool,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -64,6 +65,8 @@ pub struct CudaOptions {
     pub cache: Option<PathBuf>,
     /// Round f32 products to TF32.
     pub tf32: bool,
+    /// Start a kernel only when the one before it is over, where the device could do it earlier (Hopper and later).
+    pub late_launch: bool,
 }
 
 impl Cuda {
@@ -132,6 +135,7 @@ impl Cuda {
             tuned: Mutex::new(std::collections::HashSet::new()),
             _workspaces: workspaces,
             tf32: options.tf32,
+            early: major >= 9 && !options.late_launch,
             warnings: Mutex::new(
                 cache.take_warning().map(|warning| warning.to_string()).into_iter().collect(),
             ),
@@ -172,6 +176,11 @@ impl Cuda {
     /// The stream everything is ordered by.
     pub fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    /// Whether kernels are launched before the one ahead of them is over.
+    pub(crate) fn launches_early(&self) -> bool {
+        self.early
     }
 
     pub(crate) fn stream_of(&self, side: Side) -> sys::CUstream {

@@ -210,21 +210,51 @@ impl CudaIo<'_> {
         }
         // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
         // caller's contract, checked by the suite that runs every operation on every shape class.
-        unsafe {
-            result::launch_kernel(
-                function,
-                launch.grid,
-                launch.block,
-                launch.shared,
-                self.stream(),
-                &mut pointers,
-            )
+        unsafe { self.launch_raw(function, launch, &mut pointers) }
+            .map_err(|e| Error::driver(format!("launch {kernel} with {launch:?}"), e))
+    }
+
+    /// # Safety
+    /// The pointers are to what the kernel takes.
+    unsafe fn launch_raw(
+        &self,
+        function: sys::CUfunction,
+        launch: Launch,
+        pointers: &mut [*mut c_void],
+    ) -> Result<(), result::DriverError> {
+        let (mut early, mut attributes) = (early_launch(), 0);
+        if self.cuda.launches_early() {
+            attributes = 1;
         }
-        .map_err(|e| Error::driver(format!("launch {kernel} with {launch:?}"), e))
+        let config = sys::CUlaunchConfig {
+            gridDimX: launch.grid.0,
+            gridDimY: launch.grid.1,
+            gridDimZ: launch.grid.2,
+            blockDimX: launch.block.0,
+            blockDimY: launch.block.1,
+            blockDimZ: launch.block.2,
+            sharedMemBytes: launch.shared,
+            hStream: self.stream(),
+            attrs: &mut early,
+            numAttrs: attributes,
+        };
+        // SAFETY: the caller's; configuration and attribute live through the call.
+        unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
     }
 
     /// Queues a matrix product; see [`Gemm`]. An unseen shape is timed first, unless a step is being recorded.
     pub fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
         self.cuda.gemm(gemm, operands, self.side)
+    }
+}
+
+/// Lets a kernel start while the one before it ends: its blocks take their places and wait, all in `enter` of the
+/// kernels' prelude. About a microsecond is saved between two kernels.
+fn early_launch() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
     }
 }

@@ -5,7 +5,7 @@ use super::{Backend, Engine, Streams, fits};
 use crate::cuda::graph::Graph;
 use crate::error::Error;
 use crate::memory::{MemoryNeed, MemoryPlan};
-use crate::schedule::Schedule;
+use crate::schedule::{Aside, Schedule};
 use crate::shape::DType;
 use crate::tape::{Flat, Storage, Tape, Value};
 use half::bf16;
@@ -78,7 +78,8 @@ impl Engine {
     pub fn load(&mut self, tape: Tape) -> Result<Program, Error> {
         assert_eq!(tape.precision, self.precision, "a tape runs on an engine of its own precision");
         let schedule = match (&self.backend, self.streams) {
-            (Backend::Cuda(_), Streams::Two) => Schedule::of(&tape),
+            (Backend::Cuda(_), Streams::One) => Schedule::of(&tape, Aside::Reductions),
+            (Backend::Cuda(_), Streams::Two) => Schedule::of(&tape, Aside::Gradients),
             _ => Schedule::serial(&tape),
         };
         let plan = MemoryPlan::scheduled(&tape, &schedule);

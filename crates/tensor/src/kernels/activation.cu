@@ -82,10 +82,12 @@ __device__ __forceinline__ void backward(
 }
 #define KERNELS(T) \
   extern "C" __global__ void activation_forward_##T(T* y, const T* x, i64 n, int kind, float slope) { \
+    enter(); \
     forward(y, x, n, kind, slope); \
   } \
   extern "C" __global__ void activation_backward_##T( \
       T* dx, const T* base, const T* x, const T* dy, i64 n, int kind, float slope) { \
+    enter(); \
     backward(dx, base, x, dy, n, kind, slope); \
   }
 KERNELS(f32)

@@ -9,10 +9,11 @@ struct Groups {
   float rate[GROUPS];
 };
 
-extern "C" __global__ void seed(float* out, const float* weight, const float* loss) { *out = *weight + 0.f * *loss; }
+extern "C" __global__ void seed(float* out, const float* weight, const float* loss) { enter(); *out = *weight + 0.f * *loss; }
 
 // Each block sums the squares of every gridDim-th chunk; the length is a multiple of a chunk.
 extern "C" __global__ void guard_squares(float* parts, const float* gradients, i64 n) {
+  enter();
   __shared__ float shared[33];
   float sum = 0.f;
   for (i64 i = (i64)blockIdx.x * CHUNK + 4 * threadIdx.x; i < n; i += (i64)gridDim.x * CHUNK) {
@@ -27,6 +28,7 @@ extern "C" __global__ void guard_squares(float* parts, const float* gradients, i
 extern "C" __global__ void guard_finish(
     float* report, float* counters, const float* parts, int count, const float* loss, const float* control,
     float beta1, float beta2) {
+  enter();
   double sum = 0.0;
   for (int i = threadIdx.x; i < count; i += 32) sum += (double)parts[i];
 #pragma unroll
@@ -46,6 +48,7 @@ extern "C" __global__ void guard_finish(
 }
 
 extern "C" __global__ void tell(float* report, const float* loss) {
+  enter();
   float l = *loss;
   report[LOSS] = l;
   report[NORM] = 0.f;
@@ -57,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(256) adamw(
     float* master, bf16* work, float* moment1, float* moment2, float* average, const float* gradients,
     const float* report, const float* control, const int* groups, Groups table, float beta1, float beta2,
     float epsilon) {
+  enter();
   if (report[GOOD] != 1.f) return;
   int group = groups[blockIdx.x];
   float rate = control[RATE] * table.rate[group];
@@ -97,8 +101,10 @@ __device__ __forceinline__ void commit(float* master, bf16* work, const T* value
   if (work) work[i] = to_bf16(x);
 }
 extern "C" __global__ void commit_f32(float* master, bf16* work, const f32* value, const float* report, i64 n) {
+  enter();
   commit(master, work, value, report, n);
 }
 extern "C" __global__ void commit_bf16(float* master, bf16* work, const bf16* value, const float* report, i64 n) {
+  enter();
   commit(master, work, value, report, n);
 }

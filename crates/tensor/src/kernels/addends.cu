@@ -78,14 +78,17 @@ __device__ __forceinline__ void channel_sum_parts(T* out, const T* base, const f
 #define ADDENDS(T) \
   extern "C" __global__ void addends_##T(T* y, const float* bias, const T* per_item, const T* residual, \
                                          const T* plus, i64 n, int channels, i64 item) { \
+    enter(); \
     addends(y, bias, per_item, residual, plus, n, channels, item); \
   } \
   extern "C" __global__ void __launch_bounds__(256) \
       channel_sum_##T(float* parts, const T* x, int rows, int channels) { \
+    enter(); \
     channel_sum(parts, x, rows, channels); \
   } \
   extern "C" __global__ void __launch_bounds__(256) \
       channel_sum_parts_##T(T* out, const T* base, const float* parts, int n, int count) { \
+    enter(); \
     channel_sum_parts(out, base, parts, n, count); \
   }
 ADDENDS(f32)

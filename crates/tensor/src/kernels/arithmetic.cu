@@ -69,9 +69,11 @@ struct Broadcast {
 
 #define KERNELS(T) \
   extern "C" __global__ void binary_##T(T* out, const T* base, const T* x, const T* y, i64 n, int kind) { \
+    enter(); \
     each(out, base, n, true, Binary<T>{x, y, kind}); \
   } \
   extern "C" __global__ void affine_##T(T* out, const T* base, const T* x, i64 n, float scale, float shift) { \
+    enter(); \
     each(out, base, n, true, Affine<T>{x, scale, shift}); \
   }
 KERNELS(f32)
@@ -79,6 +81,7 @@ KERNELS(bf16)
 #define BROADCAST(W, T) \
   extern "C" __global__ void broadcast_##W##_##T( \
       T* out, const T* base, const T* x, const W* y, i64 n, i64 period, int c, int kind) { \
+    enter(); \
     each(out, base, n, c % 8 == 0, Broadcast<T, W>{x, y, period, c, kind}); \
   }
 BROADCAST(f32, f32)
@@ -89,6 +92,7 @@ BROADCAST(bf16, bf16)
 extern "C" __global__ void weighted_sum(
     float* out, int count, const float* a, const float* b, const float* c, const float* d, float wa, float wb, float wc,
     float wd) {
+  enter();
   float sum = wa * *a;
   if (count > 1) sum += wb * *b;
   if (count > 2) sum += wc * *c;

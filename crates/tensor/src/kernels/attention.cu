@@ -575,12 +575,14 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
 #define FORWARD(NAME, D, MT, NT, BLOCKS)                                                                        \
   extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                                 \
       NAME(View<const bf16> q, View<const bf16> k, View<const bf16> v, View<bf16> o, float* lse, MASKS_AND_SIZES) { \
+    enter(); \
     forward<D, MT, NT>(q, k, v, o, lse, key_lengths, key_mask, batches, heads, tq, tk, causal != 0, scale);     \
   }
 #define BACKWARD_Q(NAME, D, MT, NT, BLOCKS)                                                                     \
   extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                                 \
       NAME(View<const bf16> q, View<const bf16> k, View<const bf16> v, View<const bf16> o, View<const bf16> grad, \
            View<bf16> dq, const float* lse, float* delta, MASKS_AND_SIZES) {                                    \
+    enter(); \
     backward_q<D, MT, NT>(q, k, v, o, grad, dq, lse, delta, key_lengths, key_mask, batches, heads, tq, tk,      \
                           causal != 0, scale);                                                                  \
   }
@@ -588,6 +590,7 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
   extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)                                                 \
       NAME(View<const bf16> q, View<const bf16> k, View<const bf16> v, View<const bf16> grad, View<bf16> dk,    \
            View<bf16> dv, const float* lse, const float* delta, MASKS_AND_SIZES) {                              \
+    enter(); \
     backward_kv<D, MT, NT, HOLD>(q, k, v, grad, dk, dv, lse, delta, key_lengths, key_mask, batches, heads, tq, tk, \
                                  causal != 0, scale);                                                           \
   }
@@ -684,6 +687,7 @@ extern "C" __global__ void __launch_bounds__(128)
     attention_forward_f32(View<const float> q, View<const float> k, View<const float> v, View<float> o, float* lse,
                           const int* key_lengths, const int* key_mask, int batches, int heads, int tq, int tk,
                           int causal, float scale, int dim) {
+  enter();
   int r = threadIdx.x >> 2, c = threadIdx.x & 3, shift = tk - tq;
   Place place = find_place((tq + OWNED - 1) / OWNED, heads, batches, causal != 0);
   int first_row = place.tile * OWNED, row = first_row + r, keys = count_keys(key_lengths, place.batch, tk);
@@ -737,6 +741,7 @@ extern "C" __global__ void __launch_bounds__(128)
                              View<const float> grad, View<float> dq, const float* lse, float* delta,
                              const int* key_lengths, const int* key_mask, int batches, int heads, int tq, int tk,
                              int causal, float scale, int dim) {
+  enter();
   int r = threadIdx.x >> 2, c = threadIdx.x & 3, shift = tk - tq;
   Place place = find_place((tq + OWNED - 1) / OWNED, heads, batches, causal != 0);
   int first_row = place.tile * OWNED, row = first_row + r, keys = count_keys(key_lengths, place.batch, tk);
@@ -787,6 +792,7 @@ extern "C" __global__ void __launch_bounds__(128)
                               View<float> dk, View<float> dv, const float* lse, const float* delta,
                               const int* key_lengths, const int* key_mask, int batches, int heads, int tq, int tk,
                               int causal, float scale, int dim) {
+  enter();
   int r = threadIdx.x >> 2, c = threadIdx.x & 3, shift = tk - tq;
   Place place = find_place((tk + OWNED - 1) / OWNED, heads, batches, false);
   int first_row = place.tile * OWNED, row = first_row + r, keys = count_keys(key_lengths, place.batch, tk);

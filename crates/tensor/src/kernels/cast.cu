@@ -17,7 +17,7 @@ __device__ __forceinline__ void cast(To* out, const To* base, const From* x, i64
   for (; i < n; ++i) store(out + i, to_f32(x[i]) + (base ? to_f32(base[i]) : 0.f));
 }
 #define CAST(F, T) \
-  extern "C" __global__ void cast_##F##_##T(T* out, const T* base, const F* x, i64 n) { cast(out, base, x, n); }
+  extern "C" __global__ void cast_##F##_##T(T* out, const T* base, const F* x, i64 n) { enter(); cast(out, base, x, n); }
 CAST(f32, f32)
 CAST(f32, bf16)
 CAST(bf16, f32)

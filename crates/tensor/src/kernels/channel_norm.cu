@@ -99,6 +99,7 @@ extern "C" __global__ void channel_norm_statistics(
     float* mean, float* inverse, const float* parts, int all, int groups, int rows, int c, int per, int count,
     float epsilon, float* next_mean, float* next_variance, const float* old_mean, const float* old_variance,
     float momentum) {
+  enter();
   int g = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x & 31;
   if (g >= all) return;
   int size = c / groups, item = g / groups, n = count * size;
@@ -129,6 +130,7 @@ extern "C" __global__ void channel_norm_statistics(
 // The statistics of inference are the running ones.
 extern "C" __global__ void channel_norm_running(
     float* mean, float* inverse, const float* running_mean, const float* running_variance, int c, float epsilon) {
+  enter();
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= c) return;
   mean[i] = running_mean[i];
@@ -192,6 +194,7 @@ __device__ __forceinline__ void products(
 // A warp takes a group of an item: the means of dy w and of dy w h, which the gradient of x has taken off.
 extern "C" __global__ void channel_norm_means(
     float* sums, float* products, const float* parts, const float* w, int all, int groups, int rows, int c, int count) {
+  enter();
   int g = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x & 31;
   if (g >= all) return;
   int size = c / groups, item = g / groups, n = count * size, start = (g - item * groups) * size;
@@ -242,6 +245,7 @@ __device__ __forceinline__ void input(
 // Columns of `parts` (rows of 2 c) added up: 32 to a block, eight threads to each.
 extern "C" __global__ void channel_norm_weights(
     float* dw, const float* base_w, float* db, const float* base_b, const float* parts, int c, int count) {
+  enter();
   __shared__ float shared[8][32];
   int lane = threadIdx.x & 31, slice = threadIdx.x >> 5, i = blockIdx.x * 32 + lane;
   float sum = 0.f;
@@ -262,21 +266,25 @@ extern "C" __global__ void channel_norm_weights(
 #define KERNELS(T, V, NAME) \
   extern "C" __global__ void __launch_bounds__(THREADS) channel_norm_moments_##NAME( \
       float* parts, const T* x, int rows, int c, int across, int per) { \
+    enter(); \
     moments<V>(parts, x, rows, c, across, per); \
   } \
   extern "C" __global__ void __launch_bounds__(THREADS) channel_norm_apply_##NAME( \
       T* y, const T* x, const float* w, const float* b, const float* mean, const float* inverse, int rows, int c, \
       int groups, int across, int per) { \
+    enter(); \
     apply<V>(y, x, w, b, mean, inverse, rows, c, groups, across, per); \
   } \
   extern "C" __global__ void __launch_bounds__(THREADS) channel_norm_products_##NAME( \
       float* parts, const T* x, const T* dy, const float* mean, const float* inverse, int rows, int c, int groups, \
       int across, int per) { \
+    enter(); \
     products<V>(parts, x, dy, mean, inverse, rows, c, groups, across, per); \
   } \
   extern "C" __global__ void __launch_bounds__(THREADS) channel_norm_input_##NAME( \
       T* dx, const T* base, const T* x, const T* dy, const float* w, const float* mean, const float* inverse, \
       const float* sums, const float* products, int rows, int c, int groups, int across, int per) { \
+    enter(); \
     input<V>(dx, base, x, dy, w, mean, inverse, sums, products, rows, c, groups, across, per); \
   }
 KERNELS(f32, 8, f32)

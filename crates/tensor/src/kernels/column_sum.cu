@@ -47,10 +47,12 @@ __device__ __forceinline__ void sum_columns(float* parts, const T* x, int rows, 
 }
 extern "C" __global__ void __launch_bounds__(256) sum_columns_f32(
     float* parts, const f32* x, int rows, int n, int count) {
+  enter();
   sum_columns(parts, x, rows, n, count);
 }
 extern "C" __global__ void __launch_bounds__(256) sum_columns_bf16(
     float* parts, const bf16* x, int rows, int n, int count) {
+  enter();
   sum_columns(parts, x, rows, n, count);
 }
 
@@ -66,6 +68,7 @@ struct Sum {
 };
 struct Sums { Sum of[64]; };
 extern "C" __global__ void __launch_bounds__(1024) sum_parts(int many, const __grid_constant__ Sums sums) {
+  enter();
   __shared__ float shared[32][33];
   int i = 0;
   while (i + 1 < many && sums.of[i + 1].block <= (int)blockIdx.x) ++i;

@@ -92,9 +92,11 @@ __device__ __forceinline__ void gather(T* out, const T* base, const T* columns, 
 
 #define COLUMNS(T) \
   extern "C" __global__ void columns_fill_##T(T* columns, const T* x, int n, ColumnsShape p) { \
+    enter(); \
     fill(columns, x, (u32)n, p); \
   } \
   extern "C" __global__ void columns_gather_##T(T* out, const T* base, const T* columns, int n, ColumnsShape p) { \
+    enter(); \
     gather(out, base, columns, (u32)n, p); \
   }
 COLUMNS(f32)

@@ -366,6 +366,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
       conv1d_forward_bf16_##BM##x##BN##x##BK(const bf16* x, const bf16* w, const float* bias, const void* cond,    \
                                              const bf16* residual, const bf16* mask, const bf16* base, bf16* y,    \
                                              ConvShape p) {                                                        \
+    enter(); \
     CONVOLVE(BM, BN, WARPS_M, WARPS_N, WARPS_K, BK, GROUP, STAGES);                                                \
   }
 

@@ -26,6 +26,7 @@ extern __shared__ uint4 shared_bytes[];
 extern "C" __global__ void __launch_bounds__(256)
     conv1d_single_forward_bf16(const bf16* __restrict__ x, const bf16* __restrict__ w, const float* __restrict__ bias,
                                const bf16* residual, const bf16* mask, const bf16* base, bf16* y, SingleShape p) {
+  enter();
   float* weights = reinterpret_cast<float*>(shared_bytes);  // [tap][n]
 #pragma unroll 1
   for (int i = threadIdx.x; i < p.taps * p.n; i += 256) weights[i] = to_f32(w[i % p.n * p.taps + i / p.n]);
@@ -97,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     conv1d_single_weight_grad_bf16(const bf16* __restrict__ wide, const bf16* __restrict__ single, float* partial,
                                    int batch, int tap_stride, int column_stride, SingleShape p) {
+  enter();
   __shared__ float part[256 * 8];
   int pieces = p.n / 8, across = min(32, pieces - (int)blockIdx.x * 32), down = 256 / across;
   int piece = blockIdx.x * 32 + threadIdx.x % across, line = threadIdx.x / across, tap0 = blockIdx.z * 8;

@@ -274,6 +274,7 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
   extern "C" __global__ void __launch_bounds__(WARPS_M* WARPS_T* WARPS_C* WARPS_R * 32, PER_SM)                    \
       conv1d_weight_grad_bf16_##BM##x##BC##x##GROUP(const bf16* dy, const bf16* x, float* partial,                 \
                                                     WeightGradShape p) {                                           \
+    enter(); \
     WEIGHT_GRAD(WM, WC, TAPS, WARPS_M, WARPS_T, WARPS_C, WARPS_R, ROWS, STAGES);                                   \
   }
 
@@ -317,6 +318,7 @@ WEIGHT(32, 32, 3, 32, 32, 3, 1, 1, 1, 4, 128, 4, 3)
 extern "C" __global__ void __launch_bounds__(256)
     shares_sum_f32(const float* __restrict__ partial, float* first, const float* first_base, float* second,
                    const float* second_base, int n_first, int n_second, int stride, int splits, float scale) {
+  enter();
   __shared__ float part[8][32];
   int lane = threadIdx.x % 32, group = threadIdx.x / 32, i = blockIdx.x * 32 + lane;
   float sum = 0.f;
@@ -341,6 +343,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // Block 256, grid (ceil(a / 32), ceil(c / 32), u * m).
 extern "C" __global__ void __launch_bounds__(256)
     conv1d_weight_transpose_bf16(const bf16* __restrict__ w, bf16* __restrict__ out, int a, int k, int c, int u) {
+  enter();
   __shared__ bf16 tile[32][33];
   int m = (k + u - 1) / u, r = blockIdx.z / m, i = blockIdx.z % m, tap = r + u * (m - 1 - i);
   int lane = threadIdx.x % 32, ci = blockIdx.y * 32 + lane, ai = blockIdx.x * 32 + lane;

@@ -92,6 +92,7 @@ __device__ __forceinline__ void forward(
 // One block adds everything, each thread its rows in order.
 extern "C" __global__ void cross_entropy_sum(
     float* loss, float* correct, float* count, const float* losses, const float* hits, const int* targets, int rows) {
+  enter();
   __shared__ float shared[33];
   float a = 0.f, b = 0.f;
   int c = 0;
@@ -157,11 +158,13 @@ __device__ __forceinline__ void backward(
 #define KERNELS(T) \
   extern "C" __global__ void cross_entropy_forward_##T( \
       float* losses, float* logs, float* hits, const T* x, const int* targets, int n, float smoothing) { \
+    enter(); \
     forward(losses, logs, hits, x, targets, n, smoothing); \
   } \
   extern "C" __global__ void cross_entropy_backward_##T( \
       T* dx, const T* base, const T* x, const int* targets, const float* logs, const float* count, const float* d, \
       int n, float smoothing) { \
+    enter(); \
     backward(dx, base, x, targets, logs, count, d, n, smoothing); \
   }
 KERNELS(f32)

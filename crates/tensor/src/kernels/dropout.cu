@@ -53,6 +53,7 @@ __device__ __forceinline__ void dropout(
 #define KERNELS(T) \
   extern "C" __global__ void dropout_##T( \
       T* y, const T* base, const T* x, const float* seed, i64 n, u32 stream, u32 threshold, float scale) { \
+    enter(); \
     dropout(y, base, x, seed, n, stream, threshold, scale); \
   }
 KERNELS(f32)

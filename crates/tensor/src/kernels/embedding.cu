@@ -33,6 +33,7 @@ __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i6
 // stays in the first cache.
 #define ROWS 4
 extern "C" __global__ void embedding_places(int* places, int* starts, const int* ids, int n, int rows) {
+  enter();
   int lane = threadIdx.x & 31;
   int first = ROWS * (blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5));
   if (first >= rows) return;
@@ -221,10 +222,12 @@ __device__ __forceinline__ void positions_table(
 #define FORWARD(W, T) \
   extern "C" __global__ void embedding_forward_##W##_##T( \
       T* y, const W* table, const int* ids, i64 n, int c, int rows) { \
+    enter(); \
     forward(y, table, ids, n, c, rows); \
   } \
   extern "C" __global__ void add_positions_forward_##W##_##T( \
       T* y, const T* x, const W* table, i64 n, int period) { \
+    enter(); \
     positions(y, x, table, n, period); \
   }
 FORWARD(f32, f32)
@@ -233,10 +236,12 @@ FORWARD(bf16, bf16)
 #define TABLE(T) \
   extern "C" __global__ void embedding_table_##T( \
       float* dtable, const float* base, const T* dy, const int* places, const int* starts, int c, int rows) { \
+    enter(); \
     table(dtable, base, dy, places, starts, c, rows); \
   } \
   extern "C" __global__ void add_positions_table_##T( \
       float* dtable, const float* base, const T* dy, int batch, int period, i64 size) { \
+    enter(); \
     positions_table(dtable, base, dy, batch, period, size); \
   }
 TABLE(f32)

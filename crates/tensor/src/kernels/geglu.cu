@@ -63,9 +63,10 @@ __device__ __forceinline__ void backward(T* dx, const T* base, const T* x, const
 }
 
 #define KERNELS(T) \
-  extern "C" __global__ void geglu_forward_##T(T* y, const T* x, i64 count, int n) { forward(y, x, count, n); } \
+  extern "C" __global__ void geglu_forward_##T(T* y, const T* x, i64 count, int n) { enter(); forward(y, x, count, n); } \
   extern "C" __global__ void geglu_backward_##T( \
       T* dx, const T* base, const T* x, const T* dy, i64 count, int n) { \
+    enter(); \
     backward(dx, base, x, dy, count, n); \
   }
 KERNELS(f32)

@@ -234,12 +234,14 @@ __device__ __forceinline__ void weights(
 #define WARP_KERNELS(T, N) \
   extern "C" __global__ void __launch_bounds__(128) layer_norm_forward_##T##_##N( \
       T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int rows, int c, float epsilon) { \
+    enter(); \
     warp_forward<T, N>(y, mean, inverse, x, w, b, rows, c, epsilon); \
   }
 #define WARP_BACKWARD(T, N) \
   extern "C" __global__ void __launch_bounds__(128) layer_norm_backward_##T##_##N( \
       T* dx, const T* base, float* parts, const T* x, const float* w, const float* mean, const float* inverse, \
       const T* dy, int rows, int c) { \
+    enter(); \
     warp_backward<T, N>(dx, base, parts, x, w, mean, inverse, dy, rows, c); \
   }
 #define KERNELS(T) \
@@ -247,18 +249,22 @@ __device__ __forceinline__ void weights(
   WARP_BACKWARD(T, 1) WARP_BACKWARD(T, 2) WARP_BACKWARD(T, 4) \
   extern "C" __global__ void layer_norm_forward_##T( \
       T* y, float* mean, float* inverse, const T* x, const float* w, const float* b, int c, float epsilon) { \
+    enter(); \
     forward(y, mean, inverse, x, w, b, c, epsilon); \
   } \
   extern "C" __global__ void layer_norm_again_##T( \
       T* y, const T* x, const float* w, const float* b, const float* mean, const float* inverse, i64 n, int c) { \
+    enter(); \
     again(y, x, w, b, mean, inverse, n, c); \
   } \
   extern "C" __global__ void layer_norm_input_##T( \
       T* dx, const T* base, const T* x, const float* w, const float* mean, const float* inverse, const T* dy, int c) { \
+    enter(); \
     input(dx, base, x, w, mean, inverse, dy, c); \
   } \
   extern "C" __global__ void layer_norm_weights_##T( \
       float* parts, const T* x, const float* mean, const float* inverse, const T* dy, int rows, int c, int count) { \
+    enter(); \
     weights(parts, x, mean, inverse, dy, rows, c, count); \
   }
 KERNELS(f32)

@@ -10,6 +10,15 @@ typedef float f32;
 #define INF __int_as_float(0x7f800000)
 #define FULL_MASK 0xffffffffu
 
+// The first thing every kernel does. Kernels are launched before the one ahead of them is over, so that a block is in
+// place when its turn comes: here it waits until what it reads is written, and lets the next kernel come in behind it.
+__device__ __forceinline__ void enter() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 __device__ __forceinline__ float to_f32(float x) { return x; }
 __device__ __forceinline__ float to_f32(bf16 x) { return __uint_as_float((u32)x << 16); }
 

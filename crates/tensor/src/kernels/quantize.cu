@@ -2,6 +2,7 @@
 
 // Squared length of every code: 32 codes to a block, eight threads to each.
 extern "C" __global__ void code_norms(float* norms, const float* codebook, int d, int codes) {
+  enter();
   __shared__ float shared[8][32];
   int lane = threadIdx.x & 31, slice = threadIdx.x >> 5, code = blockIdx.x * 32 + lane;
   float sum = 0.f;
@@ -22,6 +23,7 @@ __device__ __forceinline__ void nearer(float& best, int& at, float other, int ot
 }
 // A row to a block: |code|^2 - 2 x code, the distance but for |x|^2, which all codes share.
 extern "C" __global__ void code_nearest(int* ids, const float* products, const float* norms, int codes) {
+  enter();
   __shared__ float bests[32];
   __shared__ int places[32];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
@@ -48,9 +50,11 @@ __device__ __forceinline__ void rows(T* q, const int* ids, const float* codebook
   store(q + i, codebook[(i - row * d) * codes + ids[row]]);
 }
 extern "C" __global__ void code_rows_f32(f32* q, const int* ids, const float* codebook, i64 n, int d, int codes) {
+  enter();
   rows(q, ids, codebook, n, d, codes);
 }
 extern "C" __global__ void code_rows_bf16(bf16* q, const int* ids, const float* codebook, i64 n, int d, int codes) {
+  enter();
   rows(q, ids, codebook, n, d, codes);
 }
 
@@ -58,6 +62,7 @@ extern "C" __global__ void code_rows_bf16(bf16* q, const int* ids, const float* 
 // the order of every sum is that of the rows.
 extern "C" __global__ void code_sums(
     float* counts, float* sums, const float* x, const int* ids, int rows, int d, int codes) {
+  enter();
   __shared__ u32 masks[8];
   int code = blockIdx.x, column = blockIdx.y * 256 + threadIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   float sum = 0.f;
@@ -81,6 +86,7 @@ extern "C" __global__ void code_sums(
 // One block: the moving counts, and their sum.
 extern "C" __global__ void code_counts(
     float* next, float* total, const float* old, const float* counts, int codes, float decay) {
+  enter();
   __shared__ float shared[33];
   float sum = 0.f;
   for (int i = threadIdx.x; i < codes; i += blockDim.x) {
@@ -95,6 +101,7 @@ extern "C" __global__ void code_counts(
 extern "C" __global__ void code_averages(
     float* next, float* codebook, const float* old, const float* sums, const float* counts, const float* total,
     i64 n, int d, int codes, float decay, float epsilon) {
+  enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   i64 k = i / codes;

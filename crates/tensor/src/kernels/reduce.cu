@@ -35,6 +35,7 @@ __device__ __forceinline__ void parts(float* out, const T* x, const T* y, i64 n,
   if (threadIdx.x == 0) out[blockIdx.x] = sum;
 }
 extern "C" __global__ void reduce_together(float* out, const float* parts, int count, float scale) {
+  enter();
   __shared__ float shared[33];
   float sum = 0.f;
   for (int i = threadIdx.x; i < count; i += blockDim.x) sum += parts[i];
@@ -76,10 +77,12 @@ __device__ __forceinline__ void backward(
 #define KERNELS(T) \
   extern "C" __global__ void reduce_parts_##T( \
       float* out, const T* x, const T* y, i64 n, int kind, float constant) { \
+    enter(); \
     parts(out, x, y, n, kind, constant); \
   } \
   extern "C" __global__ void reduce_backward_##T( \
       T* dx, const T* base, const T* x, const T* y, const float* d, i64 n, int kind, float constant, float scale) { \
+    enter(); \
     backward(dx, base, x, y, d, n, kind, constant, scale); \
   }
 KERNELS(f32)

@@ -111,15 +111,18 @@ __device__ __forceinline__ void weight(
 #define KERNELS(T, V, NAME) \
   extern "C" __global__ void rms_norm_forward_##NAME( \
       T* y, float* inverse, const T* x, const float* w, int c, float scale, float least) { \
+    enter(); \
     forward<V>(y, inverse, x, w, c, scale, least); \
   } \
   extern "C" __global__ void rms_norm_again_##NAME( \
       T* y, const T* x, const float* w, const float* inverse, int c, float scale) { \
+    enter(); \
     again<V>(y, x, w, inverse, c, scale); \
   } \
   extern "C" __global__ void rms_norm_input_##NAME( \
       T* dx, const T* base, const T* x, const float* w, const float* inverse, const T* dy, int c, float scale, \
       float least) { \
+    enter(); \
     input<V>(dx, base, x, w, inverse, dy, c, scale, least); \
   }
 KERNELS(f32, 8, f32)
@@ -129,6 +132,7 @@ KERNELS(bf16, 1, odd_bf16)
 #define WEIGHT(T) \
   extern "C" __global__ void rms_norm_weight_##T( \
       float* parts, const T* x, const float* inverse, const T* dy, int rows, int c, int count, float scale) { \
+    enter(); \
     weight(parts, x, inverse, dy, rows, c, count, scale); \
   }
 WEIGHT(f32)

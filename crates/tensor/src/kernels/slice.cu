@@ -53,10 +53,12 @@ __device__ __forceinline__ void place(T* out, const T* base, const T* x, i64 cou
 #define KERNELS(T) \
   extern "C" __global__ void slice_copy_##T( \
       T* out, const T* base, const T* x, i64 count, i64 n, i64 pitch, i64 to, i64 width, i64 from) { \
+    enter(); \
     copy(out, base, x, count, n, pitch, to, width, from); \
   } \
   extern "C" __global__ void slice_place_##T( \
       T* out, const T* base, const T* x, i64 count, i64 pitch, i64 to, i64 n) { \
+    enter(); \
     place(out, base, x, count, pitch, to, n); \
   }
 KERNELS(f32)

@@ -81,15 +81,18 @@ __device__ __forceinline__ void time_backward(T* dx, const T* base, const T* y, 
 }
 
 #define KERNELS(T) \
-  extern "C" __global__ void softmax_forward_##T(T* y, const T* x, int c) { forward(y, x, c); } \
+  extern "C" __global__ void softmax_forward_##T(T* y, const T* x, int c) { enter(); forward(y, x, c); } \
   extern "C" __global__ void softmax_backward_##T(T* dx, const T* base, const T* y, const T* dy, int c) { \
+    enter(); \
     backward(dx, base, y, dy, c); \
   } \
   extern "C" __global__ void softmax_time_forward_##T(T* y, const T* x, const int* lengths, int time, int c) { \
+    enter(); \
     time_forward(y, x, lengths, time, c); \
   } \
   extern "C" __global__ void softmax_time_backward_##T( \
       T* dx, const T* base, const T* y, const T* dy, int time, int c) { \
+    enter(); \
     time_backward(dx, base, y, dy, time, c); \
   }
 KERNELS(f32)

@@ -2,6 +2,7 @@
 
 extern "C" __global__ void frames_forward(
     float* out, const float* x, int samples, int frames, int size, int hop, int pad) {
+  enter();
   int f = blockIdx.x, j = blockIdx.y * blockDim.x + threadIdx.x;
   if (j >= size) return;
   int s = f * hop + j - pad;
@@ -19,6 +20,7 @@ __device__ __forceinline__ float over(const float* dy, int place, int frames, in
 // A sample to a thread: the place where it stands, and those where the ends mirror it.
 extern "C" __global__ void frames_backward(
     float* dx, const float* base, const float* dy, int samples, int frames, int size, int hop, int pad) {
+  enter();
   int s = blockIdx.x * blockDim.x + threadIdx.x;
   if (s >= samples) return;
   dy += (i64)blockIdx.y * frames * size;
@@ -31,6 +33,7 @@ extern "C" __global__ void frames_backward(
 
 // z is [row][2][bins]: real parts, then imaginary ones.
 extern "C" __global__ void spectrum_forward(float* y, const float* z, i64 n, int bins, int root, float epsilon) {
+  enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   i64 at = i + i / bins * bins;
@@ -40,6 +43,7 @@ extern "C" __global__ void spectrum_forward(float* y, const float* z, i64 n, int
 // The magnitude has no direction at zero: there its gradient is zero.
 extern "C" __global__ void spectrum_backward(
     float* dz, const float* base, const float* z, const float* dy, i64 n, int bins, int root, float epsilon) {
+  enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= n) return;
   i64 at = i + i / bins * bins;
@@ -56,11 +60,13 @@ extern "C" __global__ void spectrum_backward(
 
 // log(max(x, floor) + plus)
 extern "C" __global__ void mel_log_forward(float* y, const float* x, i64 n, float floor, float plus) {
+  enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) y[i] = logf(fmaxf(x[i], floor) + plus);
 }
 extern "C" __global__ void mel_log_backward(
     float* dx, const float* base, const float* x, const float* dy, i64 n, float floor, float plus) {
+  enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) dx[i] = (base ? base[i] : 0.f) + (x[i] > floor ? dy[i] / (x[i] + plus) : 0.f);
 }

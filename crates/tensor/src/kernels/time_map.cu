@@ -109,24 +109,30 @@ struct LinearBack {
 // n elements of the result, which is `to` long; the source is `from` long.
 #define KERNELS(T) \
   extern "C" __global__ void pad_reflect_forward_##T(T* y, const T* x, i64 n, int to, int from, int c, int left) { \
+    enter(); \
     gather(y, (const T*)0, x, n, to, from, c, Reflect{left, from}); \
   } \
   extern "C" __global__ void pad_reflect_backward_##T( \
       T* dx, const T* base, const T* dy, i64 n, int to, int from, int c, int left) { \
+    enter(); \
     gather(dx, base, dy, n, to, from, c, ReflectBack{left, from - to - left, to}); \
   } \
   extern "C" __global__ void interpolate_nearest_forward_##T(T* y, const T* x, i64 n, int to, int from, int c) { \
+    enter(); \
     gather(y, (const T*)0, x, n, to, from, c, Nearest{to / from}); \
   } \
   extern "C" __global__ void interpolate_nearest_backward_##T( \
       T* dx, const T* base, const T* dy, i64 n, int to, int from, int c) { \
+    enter(); \
     gather(dx, base, dy, n, to, from, c, NearestBack{from / to}); \
   } \
   extern "C" __global__ void interpolate_linear_forward_##T(T* y, const T* x, i64 n, int to, int from, int c, float step) { \
+    enter(); \
     gather(y, (const T*)0, x, n, to, from, c, Linear{step, from}); \
   } \
   extern "C" __global__ void interpolate_linear_backward_##T( \
       T* dx, const T* base, const T* dy, i64 n, int to, int from, int c, float step, float scale) { \
+    enter(); \
     gather(dx, base, dy, n, to, from, c, LinearBack{step, scale, to, from}); \
   }
 KERNELS(f32)

@@ -104,14 +104,17 @@ __device__ __forceinline__ void spread(
 #define KERNELS(T) \
   extern "C" __global__ void time_sum_stretches_##T( \
       float* parts, const T* x, const T* y, const int* lengths, int time, int c, int stretch) { \
+    enter(); \
     stretches(parts, x, y, lengths, time, c, stretch); \
   } \
   extern "C" __global__ void time_sum_together_##T( \
       T* out, const T* base, const float* parts, const int* lengths, int time, int c, int count, int n, int mean) { \
+    enter(); \
     together(out, base, parts, lengths, time, c, count, n, mean); \
   } \
   extern "C" __global__ void time_mean_backward_##T( \
       T* dx, const T* base, const T* dy, const int* lengths, int time, int c, i64 n) { \
+    enter(); \
     spread(dx, base, dy, lengths, time, c, n); \
   }
 KERNELS(f32)

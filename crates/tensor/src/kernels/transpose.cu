@@ -28,6 +28,7 @@ __device__ __forceinline__ void transpose(T* y, const T* base, const T* x, int r
 
 #define KERNELS(T) \
   extern "C" __global__ void transpose_##T(T* y, const T* base, const T* x, int rows, int columns) { \
+    enter(); \
     transpose(y, base, x, rows, columns); \
   }
 KERNELS(f32)

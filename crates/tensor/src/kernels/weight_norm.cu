@@ -34,9 +34,11 @@ __device__ __forceinline__ void forward(T* w, float* inverse, const float* v, co
   }
 }
 extern "C" __global__ void weight_norm_forward_f32(f32* w, float* inverse, const float* v, const float* g, int n) {
+  enter();
   forward(w, inverse, v, g, n);
 }
 extern "C" __global__ void weight_norm_forward_bf16(bf16* w, float* inverse, const float* v, const float* g, int n) {
+  enter();
   forward(w, inverse, v, g, n);
 }
 
@@ -44,6 +46,7 @@ extern "C" __global__ void weight_norm_forward_bf16(bf16* w, float* inverse, con
 extern "C" __global__ void weight_norm_backward(
     float* dv, const float* base_v, float* dg, const float* base_g, const float* v, const float* g, const float* inverse,
     const float* dw, int n) {
+  enter();
   __shared__ float shared[33];
   i64 row = blockIdx.x;
   v += row * n;

@@ -12,6 +12,10 @@ impl Op for AllReduce {
         "all_reduce"
     }
 
+    fn is_reduction(&self) -> bool {
+        true
+    }
+
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         if let Some(collective) = io.collective {
             collective.all_reduce_sum(io.take(0))?;

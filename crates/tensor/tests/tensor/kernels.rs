@@ -178,3 +178,27 @@ fn a_folder_that_cannot_be_written_costs_the_cache_only() {
     assert!(warning.contains(file.to_str().unwrap()) && warning.contains("MYXTTS_CACHE"), "{warning}");
     assert!(cache.take_warning().is_none());
 }
+
+/// A kernel that does not wait in `enter` would read what the kernel before it has not written yet.
+#[test]
+fn every_kernel_enters_first() {
+    let mut kernels = 0;
+    for (name, text) in SOURCES {
+        for kernel in text.split("__global__").skip(1) {
+            let mut depth = 0;
+            let body = kernel.char_indices().find(|&(_, c)| {
+                depth += i32::from(c == '(') - i32::from(c == ')');
+                c == '{' && depth == 0
+            });
+            let body = body.map_or("", |(at, _)| &kernel[at + 1..]);
+            let first = body.trim_start_matches(|c: char| c.is_whitespace() || c == '\\');
+            let signature: String = kernel.chars().take(80).collect();
+            assert!(
+                first.starts_with("enter();"),
+                "{name}.cu: a kernel does not begin with enter(): {signature}"
+            );
+            kernels += 1;
+        }
+    }
+    assert!(kernels > 80, "only {kernels} kernels were found");
+}
