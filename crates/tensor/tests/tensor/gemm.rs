@@ -11,10 +11,12 @@ struct Device {
     engine: GemmEngine,
     // Freed after the engine that uses it.
     _workspace: CudaSlice<u8>,
+    _gpu: crate::gpu::Gpu,
 }
 
 /// The first GPU, or nothing. cudarc panics where there is no driver.
 fn device() -> Option<Device> {
+    let gpu = crate::gpu::present("products")?;
     let context = std::panic::catch_unwind(|| CudaContext::new(0)).ok()?.ok()?;
     let stream = context.new_stream().unwrap();
     let workspace = stream.alloc_zeros::<u8>(DEFAULT_WORKSPACE).unwrap();
@@ -23,7 +25,7 @@ fn device() -> Option<Device> {
     let lt = Arc::new(Lt::find().unwrap());
     let table = Arc::new(GemmTable::in_memory());
     let engine = unsafe { GemmEngine::new(lt, table, address, DEFAULT_WORKSPACE).unwrap() };
-    Some(Device { stream, engine, _workspace: workspace })
+    Some(Device { stream, engine, _workspace: workspace, _gpu: gpu })
 }
 
 macro_rules! device_or_skip {

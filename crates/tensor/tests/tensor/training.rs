@@ -399,7 +399,7 @@ fn state_is_put_in_place_by_good_steps_alone() {
 
 #[test]
 fn what_does_not_fit_is_an_error_with_the_plan() {
-    let Some(()) = gpu::present("what_does_not_fit_is_an_error_with_the_plan") else { return };
+    let Some(_gpu) = gpu::present("what_does_not_fit_is_an_error_with_the_plan") else { return };
     let gpt = Gpt::new(Sizes { batch: 4096, time: 4096, layers: 8, ..SMALL });
     let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
     let (tape, _) = gpt.step(Precision::Bf16, averaged());
@@ -411,7 +411,7 @@ fn what_does_not_fit_is_an_error_with_the_plan() {
 
 #[test]
 fn recorded_steps_equal_eager_ones_bit_for_bit() {
-    let Some(()) = gpu::present("recorded_steps_equal_eager_ones_bit_for_bit") else { return };
+    let Some(_gpu) = gpu::present("recorded_steps_equal_eager_ones_bit_for_bit") else { return };
     for precision in [Precision::F32, Precision::Bf16] {
         let captured = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
         let again = train(Device::Cuda(0), precision, Mode::Captured, averaged(), 50);
@@ -435,7 +435,7 @@ fn recorded_steps_equal_eager_ones_bit_for_bit() {
 
 #[test]
 fn bf16_learns_as_f32_does() {
-    let Some(()) = gpu::present("bf16_learns_as_f32_does") else { return };
+    let Some(_gpu) = gpu::present("bf16_learns_as_f32_does") else { return };
     let tail = |losses: &[f32]| losses[losses.len() - 50..].iter().sum::<f32>() / 50.0;
     let single = tail(&train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 500).0);
     let half = tail(&train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 500).0);
@@ -445,14 +445,14 @@ fn bf16_learns_as_f32_does() {
 
 #[test]
 fn a_nan_anywhere_on_the_device_leaves_everything_as_it_was() {
-    let Some(()) = gpu::present("a_nan_anywhere_on_the_device_leaves_everything_as_it_was") else { return };
+    let Some(_gpu) = gpu::present("a_nan_anywhere_on_the_device_leaves_everything_as_it_was") else { return };
     poisoned(Device::Cuda(0), Precision::Bf16);
     poisoned(Device::Cuda(0), Precision::F32);
 }
 
 #[test]
 fn the_device_learns_what_the_cpu_learns() {
-    let Some(()) = gpu::present("the_device_learns_what_the_cpu_learns") else { return };
+    let Some(_gpu) = gpu::present("the_device_learns_what_the_cpu_learns") else { return };
     let (cpu, _) = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 20);
     let (gpu, _) = train(Device::Cuda(0), Precision::F32, Mode::Captured, averaged(), 20);
     for (a, b) in cpu.iter().zip(&gpu) {
@@ -462,7 +462,7 @@ fn the_device_learns_what_the_cpu_learns() {
 
 #[test]
 fn nccl_reduces_inside_a_recorded_step() {
-    let Some(()) = gpu::present("nccl_reduces_inside_a_recorded_step") else { return };
+    let Some(_gpu) = gpu::present("nccl_reduces_inside_a_recorded_step") else { return };
     let build = Build { reduce: Some(40_000), ..averaged() };
     let alone = train(Device::Cuda(0), Precision::Bf16, Mode::Captured, averaged(), 5);
     let gpt = Gpt::new(SMALL);
