@@ -18,12 +18,12 @@ middle="--layers 12 --width 512 --heads 8 --vocabulary 1026"
 small="--layers 8 --width 256 --heads 4 --vocabulary 1026"
 {
     for streams in "" "--two-streams"; do
-        gpt --warm 100 --steps 100 $streams
-        gpt --steps 200 $middle $streams
-        gpt --steps 300 $small $streams
+        gpt --warm 150 --steps 100 $streams
+        gpt --warm 600 --steps 200 $middle $streams
+        gpt --warm 1500 --steps 300 $small $streams
         "$built/hifigan_step" --json $streams
     done
-    gpt --warm 60 --recompute all
+    gpt --warm 100 --recompute all
     "$python" bench/engine/torch_gpt.py 30 1024 16 7000
     "$python" bench/engine/torch_gpt.py 12 512 8 1026
     "$python" bench/engine/torch_gpt.py 8 256 4 1026 --modes eager,graph
