@@ -5,4 +5,20 @@
 
 pub mod declare;
 
+mod affine;
+
+pub mod conditioning;
+pub mod perceiver;
+pub mod sequence;
+
+pub mod lora;
+
+pub mod gpt;
+
 pub use declare::{Affine, Choice, Declare, Released};
+pub use gpt::{
+    Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,
+    GptTargets, LossWeights,
+};
+pub use lora::LoraSizes;
+pub use sequence::{Masks, Rows, SequenceError, Sequences};

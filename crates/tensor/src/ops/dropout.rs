@@ -35,20 +35,13 @@ impl Mask {
         });
     }
 
-    fn launch(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+    /// `base + x * mask`, where there is a base.
+    fn launch(&self, io: &CudaIo<'_>, base: u64) -> Result<(), Error> {
         let n = io.output_shape(0).len();
         let name = format!("dropout_{}", float(io.output_dtype(0)).suffix());
         let seed = io.input(1) + 4 * control::SEED as u64;
-        let args = args![
-            io.output(0),
-            io.base(0),
-            io.input(0),
-            seed,
-            n as i64,
-            self.stream,
-            self.threshold,
-            self.scale
-        ];
+        let args =
+            args![io.output(0), base, io.input(0), seed, n as i64, self.stream, self.threshold, self.scale];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }
 }
@@ -73,13 +66,44 @@ impl Op for Dropout {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        self.0.launch(io)
+        self.0.launch(io, io.base(0))
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
         let (dy, control) = (g.of_result(), g.input(1));
         let target = g.target(0);
         g.push(DropoutBackward(self.0), &[dy, control], &[target]);
+    }
+}
+
+/// Inputs: x, the control buffer, the residual. Result: the residual and what is left of x.
+#[derive(Clone, Copy, Debug)]
+struct DropoutAdd(Mask);
+
+impl Op for DropoutAdd {
+    fn name(&self) -> &'static str {
+        "dropout_add"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        let (x, seed, residual) = (io.f32(0), seed(io), io.f32(2));
+        let y = io.take(0);
+        y.copy_from_slice(residual);
+        self.0.add(x, y, seed);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        self.0.launch(io, io.input(2))
+    }
+
+    fn backward(&self, g: &mut Gradients<'_>) {
+        let (dy, control) = (g.of_result(), g.input(1));
+        if g.wants(0) {
+            let target = g.target(0);
+            g.push(DropoutBackward(self.0), &[dy, control], &[target]);
+        }
+        g.pass(2, dy);
     }
 }
 
@@ -99,7 +123,7 @@ impl Op for DropoutBackward {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        self.0.launch(io)
+        self.0.launch(io, io.base(0))
     }
 }
 
@@ -107,17 +131,40 @@ impl Tape {
     /// `x` with a share `p` of its elements set to zero and the rest divided by `1 - p`. Which ones changes with the
     /// step's seed (`Control::seed`); every call on a tape drops others.
     pub fn dropout(&mut self, x: Value, p: f32) -> Value {
+        match self.drawn(x, p) {
+            Some(mask) => {
+                let control = self.flat(Flat::Control);
+                let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
+                self.push_one(Dropout(mask), &[x, control], spec)
+            }
+            None => x,
+        }
+    }
+
+    /// `residual + dropout(x)` in one pass over memory: how a block of a transformer ends.
+    pub fn dropout_add(&mut self, x: Value, residual: Value, p: f32) -> Value {
+        let Some(mask) = self.drawn(x, p) else { return self.add(residual, x) };
+        let (info, other) = (self.info(x).clone(), self.info(residual));
+        assert_eq!(
+            (info.shape, info.dtype),
+            (other.shape, other.dtype),
+            "the two sides have one shape and type"
+        );
+        self.check_gradient_type(residual);
+        let control = self.flat(Flat::Control);
+        let spec = Spec::new(info.shape, float(info.dtype));
+        self.push_one(DropoutAdd(mask), &[x, control, residual], spec)
+    }
+
+    fn drawn(&mut self, x: Value, p: f32) -> Option<Mask> {
         assert!((0.0..1.0).contains(&p), "dropout drops a share below 1, not {p}");
         // Drawn even where nothing is dropped: the streams of what follows stay the same.
         let stream = self.next_stream();
         if p == 0.0 {
-            return x;
+            return None;
         }
         self.check_gradient_type(x);
-        let mask =
-            Mask { stream, threshold: (f64::from(p) * 4_294_967_296.0) as u32, scale: 1.0 / (1.0 - p) };
-        let control = self.flat(Flat::Control);
-        let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
-        self.push_one(Dropout(mask), &[x, control], spec)
+        let threshold = (f64::from(p) * 4_294_967_296.0) as u32;
+        Some(Mask { stream, threshold, scale: 1.0 / (1.0 - p) })
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
-use crate::tape::{Tape, Value};
+use crate::shape::Shape;
+use crate::tape::{Spec, Tape, Value};
 use cudarc::driver::result;
 use std::sync::Arc;
 
@@ -34,6 +35,15 @@ impl Op for Zero {
 /// Sets an existing value to zero.
 pub(crate) fn zero(tape: &mut Tape, value: Value) {
     tape.push_into(Arc::new(Zero), &[], &[value], &[None]);
+}
+
+impl Tape {
+    /// Zeros in the type of activations, that nothing flows back to: what a table is added to, to stand alone.
+    pub fn zeros(&mut self, shape: impl Into<Shape>) -> Value {
+        let value = self.scratch(Spec::constant(shape, self.dtype()), false);
+        zero(self, value);
+        value
+    }
 }
 
 /// Queues a copy within the device.

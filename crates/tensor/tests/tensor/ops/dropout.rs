@@ -12,6 +12,14 @@ pub fn cases() -> Vec<Case> {
             // Another stream drops others.
             vec![y, b.tape.dropout(x, 0.5), b.tape.dropout(x, 0.0)]
         }),
+        Case::new("dropout_add", |b| {
+            let shape = [b.size(1, 5), b.size(1, 700)];
+            let [x, residual] = [b.variable(shape), b.variable(shape)];
+            let y = b.tape.dropout_add(x, residual, 0.3);
+            // As the end of a block and the start of the next: the residual is read twice.
+            let z = b.tape.dropout_add(y, y, 0.2);
+            vec![y, z, b.tape.dropout_add(x, z, 0.0)]
+        }),
         // What is computed again must be what was computed: the mask too.
         Case::new("dropout, computed again", |b| {
             let shape = [b.size(1, 5), b.size(1, 100)];
@@ -49,6 +57,26 @@ fn dropout_drops_its_share_and_keeps_the_mean() {
     assert!(y.iter().all(|&y| y == 0.0 || (y - 1.0 / 0.9).abs() < 1e-6));
     let both = y.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count();
     assert!((both as f64 / n as f64 - 0.01).abs() < 2e-3, "two streams drop {both} of {n} together");
+}
+
+#[test]
+fn a_residual_is_added_to_what_the_same_mask_leaves() {
+    let (n, layout) = (1000, Arc::new(Layout::empty()));
+    let read = |add: bool| {
+        let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
+        let (x, residual) = (tape.variable([n]), tape.variable([n]));
+        let y = if add { tape.dropout_add(x, residual, 0.1) } else { tape.dropout(x, 0.1) };
+        tape.keep(y);
+        let options = EngineOptions::default();
+        let mut engine = Engine::new(Device::Cpu, Arc::clone(&layout), Precision::F32, options).unwrap();
+        let mut program = engine.load(tape).unwrap();
+        engine.write(&program, x, &vec![1.0; n]).unwrap();
+        engine.write(&program, residual, &vec![2.0; n]).unwrap();
+        engine.run(&mut program, &Control { seed: 3, ..Control::default() }).unwrap();
+        engine.read(&program, y).unwrap()
+    };
+    let (alone, added) = (read(false), read(true));
+    assert!(alone.iter().zip(&added).all(|(x, y)| x + 2.0 == *y));
 }
 
 #[test]

@@ -41,6 +41,12 @@ pub fn cases() -> Vec<Case> {
             let y = b.tape.add_positions(x, table);
             vec![b.tape.add_positions(y, table)]
         }),
+        // Nothing flows to the zeros; a table alone is every item.
+        Case::new("add_positions to zeros", |b| {
+            let (batch, time, c) = (b.size(1, 5), b.size(1, 20), b.size(1, 20));
+            let (zeros, table) = (b.tape.zeros([batch, time, c]), b.weight([time, c]));
+            vec![b.tape.add_positions(zeros, table)]
+        }),
     ]
 }
 

@@ -1,0 +1,118 @@
+//! What the GPT is fed and held to, beside the reference and by hand.
+
+use crate::goldens;
+use crate::gpt::{given, ids, sizes};
+use myxtts_model::sequence::{code_count, frame_lengths, repeat_frames};
+use myxtts_model::*;
+
+#[test]
+fn coquis_masks_are_the_references() {
+    let (sizes, given) = (sizes(), given());
+    let wanted = goldens::tensors("gpt/derived.safetensors");
+    let found = Masks::Coqui.sequences(&sizes, &given.rows()).unwrap();
+    let text = [("text_in", &found.text_in), ("text_targets", &found.text_targets)];
+    let mel = [("mel_in", &found.mel_in), ("mel_targets", &found.mel_targets)];
+    let all = text.into_iter().chain(mel).chain([("key_mask", &found.key_mask)]);
+    let mut compared = 0;
+    for (name, found) in all {
+        assert_eq!(*found, ids(&wanted[name]), "{name}");
+        compared += 1;
+    }
+    assert_eq!(compared, wanted.len(), "every golden array is compared");
+    let wav = goldens::tensors("gpt/inputs.safetensors")["wav_lengths"].integers().to_vec();
+    let counts = wav.iter().map(|&n| code_count(usize::try_from(n).unwrap(), sizes.code_stride) as i32);
+    assert_eq!(counts.collect::<Vec<_>>(), given.code_lengths);
+}
+
+/// Text of two and three tokens, codes of four and three; ids beyond a row's end are such that no table has.
+fn rows<'a>() -> Rows<'a> {
+    Rows {
+        text: &[7, 8, -9, 4, 5, 6],
+        text_lengths: &[2, 3],
+        codes: &[10, 11, 12, 13, 20, 21, 22, 999],
+        code_lengths: &[4, 3],
+        prompts: &[],
+    }
+}
+
+fn tiny() -> GptSizes {
+    let mut sizes = GptSizes::of(1, 16, 1, 300, 30);
+    sizes.perceiver.latents = 2;
+    sizes
+}
+
+#[test]
+fn corrected_masks_show_and_count_every_stop_once() {
+    let found = Masks::Corrected.sequences(&tiny(), &rows()).unwrap();
+    assert_eq!((found.text, found.mel), (5, 5));
+    assert_eq!(found.text_in, [261, 7, 8, 0, 0, 261, 4, 5, 6, 0]);
+    assert_eq!(found.text_targets, [7, 8, 0, -1, -1, 4, 5, 6, 0, -1]);
+    assert_eq!(found.mel_in, [30, 10, 11, 12, 13, 30, 20, 21, 22, 31]);
+    assert_eq!(found.mel_targets, [10, 11, 12, 13, 31, 20, 21, 22, 31, -1]);
+    let [first, second] = [[1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0]];
+    assert_eq!(found.key_mask, [first, second].concat());
+}
+
+#[test]
+fn codes_the_conditioning_was_cut_from_do_not_count() {
+    // A little of code 0, all of code 1, a little of code 2; and nothing of its own in the other row.
+    let prompts = [1000..2050, 0..0];
+    let rows = Rows { prompts: &prompts, ..rows() };
+    let corrected = Masks::Corrected.sequences(&tiny(), &rows).unwrap();
+    assert_eq!(corrected.mel_targets, [-1, -1, -1, 13, 31, 20, 21, 22, 31, -1]);
+    // Coqui looks at the last row alone, and takes a code for 256 samples.
+    let plain = Masks::Coqui.sequences(&tiny(), &Rows { prompts: &[], ..rows }).unwrap();
+    assert_eq!(Masks::Coqui.sequences(&tiny(), &rows).unwrap(), plain);
+    let prompts = [0..0, 300..1500];
+    let last = Masks::Coqui.sequences(&tiny(), &Rows { prompts: &prompts, ..rows }).unwrap();
+    assert_eq!(last.mel_targets[9..], [20, -1, -1, -1, -1, 31, 31, -1, -1]);
+    // Longer than the clip: STOP still counts.
+    let prompts = [0..1 << 20, 0..0];
+    let all = Masks::Corrected.sequences(&tiny(), &Rows { prompts: &prompts, ..rows }).unwrap();
+    assert_eq!(all.mel_targets[..5], [-1, -1, -1, -1, 31]);
+}
+
+#[test]
+fn a_row_without_codes_counts_nothing_and_sees_its_conditioning() {
+    for masks in [Masks::Corrected, Masks::Coqui] {
+        let rows = Rows { text_lengths: &[2, 0], code_lengths: &[4, 0], ..rows() };
+        let found = masks.sequences(&tiny(), &rows).unwrap();
+        assert!(found.text_targets[found.text..].iter().all(|&t| t == -1));
+        assert!(found.mel_targets[found.mel..].iter().all(|&t| t == -1));
+        let keys = &found.key_mask[found.key_mask.len() / 2..];
+        assert!(keys[..2] == [1, 1] && keys[2..].iter().all(|&k| k == 0));
+    }
+}
+
+#[test]
+fn what_is_no_sequence_is_named() {
+    let sizes = tiny();
+    let error = |rows: Rows<'_>| Masks::Corrected.sequences(&sizes, &rows).unwrap_err().to_string();
+    let said = error(Rows { text: &[1, 2, 3], ..rows() });
+    assert!(said.contains("2 rows") && said.contains("3 tokens"), "{said}");
+    let said = error(Rows { code_lengths: &[4], ..rows() });
+    assert!(said.contains("1 lengths of codes"), "{said}");
+    let said = error(Rows { text_lengths: &[4, 3], ..rows() });
+    assert!(said.contains("row 0") && said.contains("4 tokens") && said.contains("3 fit"), "{said}");
+    let said = error(Rows { code_lengths: &[4, -1], ..rows() });
+    assert!(said.contains("row 1") && said.contains("-1 codes"), "{said}");
+    let said = error(Rows { code_lengths: &[4, 4], ..rows() });
+    assert!(said.contains("row 1") && said.contains("999") && said.contains("0 to 31"), "{said}");
+    let said = error(Rows { text_lengths: &[3, 3], ..rows() });
+    assert!(said.contains("row 0") && said.contains("token -9") && said.contains("place 2"), "{said}");
+    let long = vec![5; 2 * 700];
+    let said = error(Rows { codes: &long, ..rows() });
+    assert!(said.contains("700 codes") && said.contains("608"), "{said}");
+    let said = error(Rows { text_lengths: &[], code_lengths: &[], text: &[], codes: &[], prompts: &[] });
+    assert!(said.contains("0 rows"), "{said}");
+}
+
+#[test]
+fn short_windows_are_filled_by_what_they_hold() {
+    // Two channels, windows of five frames: two frames of sound, none, all.
+    let mut mels: Vec<f32> = (0..30u8).map(f32::from).collect();
+    repeat_frames(&mut mels, 2, &[2, 0, 5]);
+    assert_eq!(mels[..10], [0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 2.0, 3.0, 0.0, 1.0]);
+    assert_eq!(mels[10..], (10..30u8).map(f32::from).collect::<Vec<_>>());
+    assert_eq!(frame_lengths(&tiny(), &[3, 0]), (vec![3, 1], vec![5, 3]));
+}
