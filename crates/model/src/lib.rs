@@ -5,4 +5,7 @@
 
 pub mod declare;
 
+pub mod codebook;
+pub mod dvae;
+
 pub use declare::{Affine, Choice, Declare, Released};

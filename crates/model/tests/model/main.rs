@@ -1,0 +1,9 @@
+//! The networks from outside, beside what the reference implementation computed.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod goldens;
+mod rig;
+
+mod dvae;
