@@ -7,5 +7,6 @@ pub mod declare;
 
 pub mod codebook;
 pub mod dvae;
+pub mod speaker;
 
 pub use declare::{Affine, Choice, Declare, Released};

@@ -7,3 +7,4 @@ mod goldens;
 mod rig;
 
 mod dvae;
+mod speaker;
