@@ -4,9 +4,12 @@
 //! through [`gpt`]; its states become sound in [`decoder`], in the voice of [`speaker`]'s vector.
 
 pub mod declare;
+pub mod normed;
 
 pub mod codebook;
 pub mod dvae;
 pub mod speaker;
+
+pub mod decoder;
 
 pub use declare::{Affine, Choice, Declare, Released};

@@ -6,5 +6,6 @@
 mod goldens;
 mod rig;
 
+mod decoder;
 mod dvae;
 mod speaker;
