@@ -11,5 +11,6 @@ pub mod dvae;
 pub mod speaker;
 
 pub mod decoder;
+pub mod discriminator;
 
 pub use declare::{Affine, Choice, Declare, Released};

@@ -7,5 +7,7 @@ mod goldens;
 mod rig;
 
 mod decoder;
+mod discriminator;
 mod dvae;
+mod precision;
 mod speaker;
