@@ -9,6 +9,7 @@
 
 use crate::declare::{Affine, Declare};
 use crate::normed::Normed;
+use crate::shapes::{ShapeError, ShapeOf, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
@@ -75,6 +76,19 @@ impl DecoderSizes {
             wave_rate: 24_000,
             code_samples: 1024,
         }
+    }
+
+    /// What the shapes of a file say. Growths, residual blocks and rates are v2's: no shape tells a dilation, and no
+    /// configuration of a release changes them.
+    pub fn of_shapes(of: ShapeOf<'_>) -> Result<DecoderSizes, ShapeError> {
+        let first = format!("{PREFIX}conv_pre.weight");
+        let [channels, latent, taps] = dims(of, &first)?;
+        let [_, speaker, _] = dims::<3>(of, &format!("{PREFIX}cond_layer.weight"))?;
+        let sizes = DecoderSizes { channels, latent, speaker, ..DecoderSizes::v2() };
+        if channels >> sizes.growths.len() == 0 {
+            return Err(unfit(&first, &[channels, latent, taps], "its channels are halved four times"));
+        }
+        Ok(sizes)
     }
 
     /// Samples one frame of `z` becomes.

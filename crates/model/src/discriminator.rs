@@ -94,7 +94,8 @@ pub struct Discriminators {
     judges: Vec<Judge>,
 }
 
-/// What one judge makes of a waveform.
+/// What one judge makes of a waveform: `[batch * period, places, channels]` by period, `[batch, places, channels]` by
+/// scale.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// What each layer makes of it, the deciding one included.

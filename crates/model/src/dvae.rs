@@ -10,6 +10,7 @@
 //! the encoder makes of the first batches ([`crate::codebook`]) before the first step.
 
 use crate::declare::{Affine, Declare};
+use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
 use myxtts_tensor::ops::quantize::Codebook;
@@ -53,6 +54,19 @@ impl DvaeSizes {
             codes: 1024,
             code_width: 512,
         }
+    }
+
+    /// What the shapes of a file say under `prefix`; each layer halves the time, as in every release.
+    pub fn of_shapes(of: ShapeOf<'_>, prefix: &str) -> Result<DvaeSizes, ShapeError> {
+        let first = format!("{prefix}encoder.0.0.weight");
+        let [hidden, channels, taps] = dims(of, &first)?;
+        if taps % 2 == 0 {
+            return Err(unfit(&first, &[hidden, channels, taps], "an even number of taps has no middle"));
+        }
+        let layers = count(of, |i| format!("{prefix}encoder.{i}.0.weight"));
+        let blocks = count(of, |i| format!("{prefix}encoder.{}.net.0.weight", layers + i));
+        let [code_width, codes] = dims(of, &format!("{prefix}codebook.embed"))?;
+        Ok(DvaeSizes { channels, hidden, layers, taps, blocks, codes, code_width, ..DvaeSizes::v2() })
     }
 
     /// Frames a code stands for.

@@ -5,6 +5,7 @@
 
 pub mod declare;
 pub mod normed;
+pub mod shapes;
 
 pub mod codebook;
 pub mod dvae;

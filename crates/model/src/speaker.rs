@@ -6,9 +6,10 @@
 //! | picture | `[batch, time', mels', channels]` | time is the height, frequency the width |
 //! | result | `[batch, result]` | of length 1 |
 //!
-//! Norms use their running statistics: the network is trained elsewhere and read here.
+//! A trained network is read with the running statistics of its norms; one that learns uses those of the batch.
 
 use crate::declare::{Affine, Declare};
+use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 
@@ -16,6 +17,9 @@ use myxtts_tensor::{Init, ParameterId, Tape, Value};
 pub const PREFIX: &str = "hifigan_decoder.speaker_encoder.";
 
 const EPSILON: f32 = 1e-5;
+
+/// How far running statistics move towards those of a batch.
+const MOMENTUM: f32 = 0.1;
 
 /// Least variance of the pooled statistics.
 const LEAST: f32 = 1e-5;
@@ -61,6 +65,32 @@ impl SpeakerSizes {
         }
     }
 
+    /// What the shapes of a file say. Strides are v2's, since no shape tells them.
+    pub fn of_shapes(of: ShapeOf<'_>) -> Result<SpeakerSizes, ShapeError> {
+        let mut layers = Vec::new();
+        for (i, layer) in SpeakerSizes::v2().layers.iter().enumerate() {
+            let name = |block: usize| format!("{PREFIX}layer{}.{block}.conv1.weight", i + 1);
+            let [channels, ..] = dims::<4>(of, &name(0))?;
+            layers.push(SpeakerLayer { blocks: count(of, name), channels, stride: layer.stride });
+        }
+        let gate = format!("{PREFIX}layer1.0.se.fc.0.weight");
+        let [inside, channels] = dims(of, &gate)?;
+        let attend = format!("{PREFIX}attention.0.weight");
+        let [attention, pooled, _] = dims::<3>(of, &attend)?;
+        let [result, _] = dims::<2>(of, &format!("{PREFIX}fc.weight"))?;
+        let last = layers.last().map_or(1, |layer| layer.channels);
+        let reduction = channels / inside;
+        if reduction == 0 || layers.iter().any(|layer| layer.channels < reduction) {
+            return Err(unfit(&gate, &[inside, channels], "a gate has fewer channels inside"));
+        }
+        if pooled % last != 0 {
+            let reason = format!("it reads whole rows of {last} channels");
+            return Err(unfit(&attend, &[attention, pooled, 1], reason));
+        }
+        let mels = pooled / last * layers.iter().map(|layer| layer.stride).product::<usize>();
+        Ok(SpeakerSizes { mels, layers, reduction, attention, result })
+    }
+
     /// Width of the last picture: mels through every stride.
     fn last_mels(&self) -> usize {
         self.layers.iter().fold(self.mels, |mels, layer| mels.div_ceil(layer.stride))
@@ -70,6 +100,15 @@ impl SpeakerSizes {
     fn pooled(&self) -> usize {
         self.last_mels() * self.layers.last().map_or(0, |layer| layer.channels)
     }
+}
+
+/// What norms take their statistics from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// From all batches before: a vector does not depend on what else is in its batch.
+    Running,
+    /// From the batch; the running ones follow at the end of the step.
+    Batch,
 }
 
 /// A batch norm's weight, bias, and running statistics.
@@ -126,10 +165,15 @@ impl Norm {
         }
     }
 
-    fn of(&self, tape: &mut Tape, x: Value) -> Value {
+    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let affine = (tape.master(self.affine.weight), tape.master(self.affine.bias));
-        let running = (tape.master(self.mean), tape.master(self.variance));
-        tape.batch_norm_running(x, affine, running, EPSILON)
+        match statistics {
+            Statistics::Running => {
+                let running = (tape.master(self.mean), tape.master(self.variance));
+                tape.batch_norm_running(x, affine, running, EPSILON)
+            }
+            Statistics::Batch => tape.batch_norm(x, affine, (self.mean, self.variance), MOMENTUM, EPSILON),
+        }
     }
 }
 
@@ -182,11 +226,11 @@ impl SpeakerEncoder {
 
     /// Vectors `[batch, result]` of length 1 of features `[batch, time, mels]`.
     pub fn vector(&self, tape: &mut Tape, features: Value) -> Value {
-        self.hear(tape, features).vector
+        self.hear(tape, features, Statistics::Running).vector
     }
 
     /// As `vector`, with what is on the way.
-    pub fn hear(&self, tape: &mut Tape, features: Value) -> Heard {
+    pub fn hear(&self, tape: &mut Tape, features: Value, statistics: Statistics) -> Heard {
         let shape = tape.shape(features);
         let [batch, time, mels] = [shape.dim(0), shape.dim(1), shape.last()];
         assert_eq!(mels, self.sizes.mels, "features {shape} have another number of mels");
@@ -194,16 +238,16 @@ impl SpeakerEncoder {
         let (weight, bias) = (tape.parameter(self.first.weight), tape.master(self.first.bias));
         let x = tape.conv2d(x, weight, Some(bias), (1, 1), (1, 1));
         let x = tape.activation(x, Function::Relu);
-        let first = self.first_norm.of(tape, x);
+        let first = self.first_norm.of(tape, x, statistics);
         let (mut x, mut layers) = (first, Vec::new());
         for (i, blocks) in self.layers.iter().enumerate() {
             tape.scope(&format!("layer.{i}"), |tape| {
-                x = blocks.iter().fold(x, |x, block| block.of(tape, x));
+                x = blocks.iter().fold(x, |x, block| block.of(tape, x, statistics));
             });
             layers.push(x);
         }
         let x = self.flat(tape, x);
-        let attention = self.attend(tape, x);
+        let attention = self.attend(tape, x, statistics);
         let pooled = pool(tape, x, attention);
         let projected = linear(tape, pooled, self.last);
         let vector = tape.l2_normalize(projected);
@@ -219,10 +263,10 @@ impl SpeakerEncoder {
         tape.reshape(x, [batch, time, c * mels])
     }
 
-    fn attend(&self, tape: &mut Tape, x: Value) -> Value {
+    fn attend(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let x = linear(tape, x, self.attention[0]);
         let x = tape.activation(x, Function::Relu);
-        let x = self.attention_norm.of(tape, x);
+        let x = self.attention_norm.of(tape, x, statistics);
         let x = linear(tape, x, self.attention[1]);
         tape.softmax_time(x, None)
     }
@@ -271,20 +315,20 @@ impl Block {
         Block { stride, convs: [a, b], norms: [norm_a, norm_b], gate, shortcut }
     }
 
-    fn of(&self, tape: &mut Tape, x: Value) -> Value {
+    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
         let stride = (self.stride, self.stride);
         let weights = self.convs.map(|conv| tape.parameter(conv));
         let y = tape.conv2d(x, weights[0], None, stride, (1, 1));
         let y = tape.activation(y, Function::Relu);
-        let y = self.norms[0].of(tape, y);
+        let y = self.norms[0].of(tape, y, statistics);
         let y = tape.conv2d(y, weights[1], None, (1, 1), (1, 1));
-        let y = self.norms[1].of(tape, y);
+        let y = self.norms[1].of(tape, y, statistics);
         let y = self.gated(tape, y);
         let x = match self.shortcut {
             Some((conv, norm)) => {
                 let weight = tape.parameter(conv);
                 let x = tape.conv2d(x, weight, None, stride, (0, 0));
-                norm.of(tape, x)
+                norm.of(tape, x, statistics)
             }
             None => x,
         };

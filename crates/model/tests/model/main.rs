@@ -10,4 +10,5 @@ mod decoder;
 mod discriminator;
 mod dvae;
 mod precision;
+mod shapes;
 mod speaker;

@@ -1,10 +1,11 @@
 //! The speaker encoder beside the reference: every layer, and the vector.
 
 use crate::goldens::{self, Tensor};
-use crate::rig::{Rig, assert_near, assert_released, devices, turned};
+use crate::rig::{Rig, TRAINED, assert_near, assert_released, devices, turned};
 use myxtts_model::declare::Declare;
-use myxtts_model::speaker::{PREFIX, SpeakerEncoder, SpeakerLayer, SpeakerSizes};
-use myxtts_tensor::{Control, DType};
+use myxtts_model::speaker::{PREFIX, SpeakerEncoder, SpeakerLayer, SpeakerSizes, Statistics};
+use myxtts_tensor::random::Stream;
+use myxtts_tensor::{Control, DType, Device};
 use std::collections::BTreeMap;
 
 type Shapes = BTreeMap<String, Vec<usize>>;
@@ -22,26 +23,6 @@ fn shapes() -> Shapes {
 
 fn clips() -> Vec<String> {
     goldens::json("mel/meta.json").as_object().unwrap().keys().cloned().collect()
-}
-
-fn sizes(shapes: &Shapes, mels: usize) -> SpeakerSizes {
-    let shape = |name: String| shapes.get(&format!("{PREFIX}{name}"));
-    let block = |layer: usize, block: usize| shape(format!("layer{layer}.{block}.conv1.weight"));
-    let mut layers = Vec::new();
-    while let Some(first) = block(layers.len() + 1, 0) {
-        let layer = layers.len() + 1;
-        let blocks = (1..).find(|&i| block(layer, i).is_none()).unwrap();
-        // No shape says it: only the first layer keeps the size.
-        let stride = if layer == 1 { 1 } else { 2 };
-        layers.push(SpeakerLayer { blocks, channels: first[0], stride });
-    }
-    SpeakerSizes {
-        mels,
-        reduction: layers[0].channels / shape("layer1.0.se.fc.0.weight".into()).unwrap()[0],
-        attention: shape("attention.0.weight".into()).unwrap()[0],
-        result: shape("fc.weight".into()).unwrap()[0],
-        layers,
-    }
 }
 
 /// The rule by which the goldens' weights are made: no file of 32 MB is needed.
@@ -135,7 +116,9 @@ fn vectors_and_all_before_them_are_the_reference_s() {
             let features: Tensor = goldens::npy(&format!("mel/{clip}/speaker_features.npy"));
             let &[mels, time] = &features.shape[..] else { panic!("{:?}", features.shape) };
             let mut declare = Declare::new(0.0, &|_| false);
-            let encoder = SpeakerEncoder::declare(&mut declare, &sizes(&shapes, mels));
+            let sizes = SpeakerSizes::of_shapes(&|name| shapes.get(name).cloned()).unwrap();
+            assert_eq!(sizes.mels, mels);
+            let encoder = SpeakerEncoder::declare(&mut declare, &sizes);
             let mut rig = Rig::new(device, declare, |name| {
                 shapes.get(name).map(|shape| (shape.clone(), filled(name, shape, seed)))
             });
@@ -143,7 +126,7 @@ fn vectors_and_all_before_them_are_the_reference_s() {
             assert_eq!(rig.released.len(), ours, "every tensor of the reference has a parameter");
             let mut tape = rig.tape();
             let input = tape.input([1, time, mels], DType::F32);
-            let heard = encoder.hear(&mut tape, input);
+            let heard = encoder.hear(&mut tape, input, Statistics::Running);
             let pictures: Vec<_> = [heard.first].into_iter().chain(heard.layers).collect();
             let rest = [heard.attention, heard.pooled, heard.projected, heard.vector];
             pictures.iter().chain(&rest).for_each(|&v| tape.keep(v));
@@ -175,6 +158,46 @@ fn vectors_and_all_before_them_are_the_reference_s() {
         }
         assert!(heard_clips > 0, "no clip has activations to compare with");
     }
+}
+
+/// Steps that all see one batch bring the running statistics to that batch's: both ways then hear the same.
+#[test]
+fn running_statistics_follow_those_of_batches() {
+    let layers = [(1, 8, 1), (2, 16, 2)];
+    let sizes = SpeakerSizes {
+        mels: 8,
+        layers: layers.map(|(blocks, channels, stride)| SpeakerLayer { blocks, channels, stride }).to_vec(),
+        reduction: 8,
+        attention: 6,
+        result: 5,
+    };
+    let mut declare = Declare::new(0.0, TRAINED);
+    let encoder = SpeakerEncoder::declare(&mut declare, &sizes);
+    let mut rig = Rig::fresh(Device::Cpu, declare);
+    // Items enough that the variance over n - 1, which is kept, is nearly that over n, which is used.
+    let shape = [40, 24, sizes.mels];
+    let mut tapes = [Statistics::Batch, Statistics::Running].map(|statistics| {
+        let mut tape = rig.tape();
+        let input = tape.input(shape, DType::F32);
+        let vector = encoder.hear(&mut tape, input, statistics).vector;
+        tape.keep(vector);
+        let loss = tape.mse_to_constant(vector, 1.0);
+        tape.tell(loss);
+        (rig.engine.load(tape).unwrap(), input, vector)
+    });
+    let features = Stream::new(4).normals(shape.iter().product());
+    let mut hear = |which: usize| {
+        let (program, input, vector) = &mut tapes[which];
+        rig.engine.write(program, *input, &features).unwrap();
+        rig.engine.run(program, &Control::default()).unwrap();
+        rig.engine.read(program, *vector).unwrap()
+    };
+    let (batch, before) = (hear(0), hear(1));
+    assert!(batch.iter().zip(&before).any(|(a, b)| (a - b).abs() > 0.05), "there is nothing to follow");
+    for _ in 0..80 {
+        hear(0);
+    }
+    assert_near("vectors by running statistics", &hear(1), &batch, 5e-3);
 }
 
 #[test]
