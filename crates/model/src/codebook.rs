@@ -164,15 +164,18 @@ mod tests {
     #[test]
     fn only_dead_codes_are_replaced() {
         let mut book = codebook_from_rows(&rows(12), WIDTH, 12, 3);
+        // As if every code had been chosen four times.
+        book.cluster_size.iter_mut().chain(&mut book.embed_avg).for_each(|x| *x *= 4.0);
         let before = book.clone();
         book.cluster_size[4] = 0.1;
         book.cluster_size[7] = f32::NAN;
-        let replaced = revive_codes(&mut book, &rows(40)[12 * WIDTH..], WIDTH, 0.5, 9);
+        let replaced = revive_codes(&mut book, &rows(40)[12 * WIDTH..], WIDTH, 1.5, 9);
         assert_eq!(replaced, [4, 7]);
         assert_consistent(&book);
         for i in 0..12 {
             assert_eq!(code(&book, i) == code(&before, i), !replaced.contains(&i), "code {i}");
         }
-        assert!(revive_codes(&mut book, &[], WIDTH, 0.5, 9).is_empty());
+        assert_eq!([book.cluster_size[4], book.cluster_size[7]], [1.5; 2]);
+        assert!(revive_codes(&mut book, &[], WIDTH, 1.5, 9).is_empty());
     }
 }
