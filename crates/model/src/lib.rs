@@ -4,6 +4,15 @@
 //! through [`gpt`]; its states become sound in [`decoder`], in the voice of [`speaker`]'s vector.
 
 pub mod declare;
+pub mod normed;
+pub mod shapes;
+
+pub mod codebook;
+pub mod dvae;
+pub mod speaker;
+
+pub mod decoder;
+pub mod discriminator;
 
 mod affine;
 

@@ -3,11 +3,15 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
-#[allow(dead_code)]
 mod goldens;
-#[allow(dead_code)]
 mod rig;
 
+mod decoder;
+mod discriminator;
+mod dvae;
 mod gpt;
 mod gpt_steps;
+mod precision;
 mod sequence;
+mod shapes;
+mod speaker;

@@ -1,0 +1,357 @@
+//! The speaker encoder: a residual network over a spectrogram, and a vector that says whose voice it is.
+//!
+//! | value | shape | unit |
+//! |---|---|---|
+//! | features | `[batch, time, mels]` | log-mel at 16 kHz, instance-normed over time |
+//! | picture | `[batch, time', mels', channels]` | time is the height, frequency the width |
+//! | result | `[batch, result]` | of length 1 |
+//!
+//! A trained network is read with the running statistics of its norms; one that learns uses those of the batch.
+
+use crate::declare::{Affine, Declare};
+use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
+use myxtts_tensor::ops::activation::Function;
+use myxtts_tensor::{Init, ParameterId, Tape, Value};
+
+/// Where a release has it.
+pub const PREFIX: &str = "hifigan_decoder.speaker_encoder.";
+
+const EPSILON: f32 = 1e-5;
+
+/// How far running statistics move towards those of a batch.
+const MOMENTUM: f32 = 0.1;
+
+/// Least variance of the pooled statistics.
+const LEAST: f32 = 1e-5;
+
+/// One row of residual blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeakerLayer {
+    /// How many blocks.
+    pub blocks: usize,
+    /// Their channels.
+    pub channels: usize,
+    /// How much smaller the first block makes the picture, in both directions.
+    pub stride: usize,
+}
+
+/// How large a speaker encoder is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpeakerSizes {
+    /// Channels of the features.
+    pub mels: usize,
+    /// The layers in order; the first convolution has as many channels as the first layer.
+    pub layers: Vec<SpeakerLayer>,
+    /// How many times fewer channels the gate of a block has inside.
+    pub reduction: usize,
+    /// Channels inside the attention that weighs times.
+    pub attention: usize,
+    /// Numbers in the result.
+    pub result: usize,
+}
+
+impl SpeakerSizes {
+    /// XTTS v2.
+    pub fn v2() -> SpeakerSizes {
+        let layers = [(3, 32, 1), (4, 64, 2), (6, 128, 2), (3, 256, 2)];
+        SpeakerSizes {
+            mels: 64,
+            layers: layers
+                .map(|(blocks, channels, stride)| SpeakerLayer { blocks, channels, stride })
+                .to_vec(),
+            reduction: 8,
+            attention: 128,
+            result: 512,
+        }
+    }
+
+    /// What the shapes of a file say. Strides are v2's, since no shape tells them.
+    pub fn of_shapes(of: ShapeOf<'_>) -> Result<SpeakerSizes, ShapeError> {
+        let mut layers = Vec::new();
+        for (i, layer) in SpeakerSizes::v2().layers.iter().enumerate() {
+            let name = |block: usize| format!("{PREFIX}layer{}.{block}.conv1.weight", i + 1);
+            let [channels, ..] = dims::<4>(of, &name(0))?;
+            layers.push(SpeakerLayer { blocks: count(of, name), channels, stride: layer.stride });
+        }
+        let gate = format!("{PREFIX}layer1.0.se.fc.0.weight");
+        let [inside, channels] = dims(of, &gate)?;
+        let attend = format!("{PREFIX}attention.0.weight");
+        let [attention, pooled, _] = dims::<3>(of, &attend)?;
+        let [result, _] = dims::<2>(of, &format!("{PREFIX}fc.weight"))?;
+        let last = layers.last().map_or(1, |layer| layer.channels);
+        let reduction = channels / inside;
+        if reduction == 0 || layers.iter().any(|layer| layer.channels < reduction) {
+            return Err(unfit(&gate, &[inside, channels], "a gate has fewer channels inside"));
+        }
+        if pooled % last != 0 {
+            let reason = format!("it reads whole rows of {last} channels");
+            return Err(unfit(&attend, &[attention, pooled, 1], reason));
+        }
+        let mels = pooled / last * layers.iter().map(|layer| layer.stride).product::<usize>();
+        Ok(SpeakerSizes { mels, layers, reduction, attention, result })
+    }
+
+    /// Width of the last picture: mels through every stride.
+    fn last_mels(&self) -> usize {
+        self.layers.iter().fold(self.mels, |mels, layer| mels.div_ceil(layer.stride))
+    }
+
+    /// Numbers at one time of the last picture.
+    fn pooled(&self) -> usize {
+        self.last_mels() * self.layers.last().map_or(0, |layer| layer.channels)
+    }
+}
+
+/// What norms take their statistics from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// From all batches before: a vector does not depend on what else is in its batch.
+    Running,
+    /// From the batch; the running ones follow at the end of the step.
+    Batch,
+}
+
+/// A batch norm's weight, bias, and running statistics.
+#[derive(Clone, Copy, Debug)]
+struct Norm {
+    affine: Affine,
+    mean: ParameterId,
+    variance: ParameterId,
+}
+
+struct Block {
+    stride: usize,
+    convs: [ParameterId; 2],
+    norms: [Norm; 2],
+    gate: [Affine; 2],
+    /// What the input goes through where its size is not the result's.
+    shortcut: Option<(ParameterId, Norm)>,
+}
+
+/// The parameters of a speaker encoder.
+pub struct SpeakerEncoder {
+    sizes: SpeakerSizes,
+    first: Affine,
+    first_norm: Norm,
+    layers: Vec<Vec<Block>>,
+    attention: [Affine; 2],
+    attention_norm: Norm,
+    last: Affine,
+}
+
+/// A speaker's vector and what was on the way to it.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// The picture after the first convolution, its activation and its norm.
+    pub first: Value,
+    /// The picture after each layer.
+    pub layers: Vec<Value>,
+    /// How much each time counts, for each of its numbers `[batch, time, channels * mels]`.
+    pub attention: Value,
+    /// Weighted means, then deviations.
+    pub pooled: Value,
+    /// Before its length is made 1.
+    pub projected: Value,
+    /// The result.
+    pub vector: Value,
+}
+
+impl Norm {
+    fn declare(declare: &mut Declare, name: &str, channels: usize) -> Norm {
+        Norm {
+            affine: declare.norm(name, channels),
+            mean: declare.state(&format!("{name}.running_mean"), &[channels], Init::Zeros),
+            variance: declare.state(&format!("{name}.running_var"), &[channels], Init::Constant(1.0)),
+        }
+    }
+
+    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
+        let affine = (tape.master(self.affine.weight), tape.master(self.affine.bias));
+        match statistics {
+            Statistics::Running => {
+                let running = (tape.master(self.mean), tape.master(self.variance));
+                tape.batch_norm_running(x, affine, running, EPSILON)
+            }
+            Statistics::Batch => tape.batch_norm(x, affine, (self.mean, self.variance), MOMENTUM, EPSILON),
+        }
+    }
+}
+
+/// `NAME.weight [out, in, frequency taps, time taps]`; ours is `[out, time taps, frequency taps, in]`.
+fn declare_conv(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> ParameterId {
+    let (there, ours) = ([out, from, taps, taps], [out, taps, taps, from]);
+    let init = Init::Normal((2.0 / (taps * taps * out) as f32).sqrt());
+    declare.weight(&format!("{name}.weight"), &there, &[0, 3, 2, 1], &ours, init)
+}
+
+fn uniform(fan: usize) -> Init {
+    Init::Uniform(1.0 / (fan as f32).sqrt())
+}
+
+impl SpeakerEncoder {
+    /// Declares it under the names of a release. The release also has what the features are made with (`torch_spec`) and
+    /// how many batches each norm saw; neither is needed to hear a speaker.
+    pub fn declare(declare: &mut Declare, sizes: &SpeakerSizes) -> SpeakerEncoder {
+        let named = |name: &str| format!("{PREFIX}{name}");
+        let mut from = sizes.layers.first().map_or(0, |layer| layer.channels);
+        let first = Affine {
+            weight: declare_conv(declare, &named("conv1"), (from, 3, 1)),
+            bias: declare.bias(&named("conv1.bias"), from, Init::Zeros),
+        };
+        let first_norm = Norm::declare(declare, &named("bn1"), from);
+        let mut layers = Vec::new();
+        for (i, layer) in sizes.layers.iter().enumerate() {
+            let mut blocks = Vec::new();
+            for j in 0..layer.blocks {
+                let stride = if j == 0 { layer.stride } else { 1 };
+                let name = named(&format!("layer{}.{j}", i + 1));
+                blocks.push(Block::declare(declare, &name, (from, layer.channels), stride, sizes.reduction));
+                from = layer.channels;
+            }
+            layers.push(blocks);
+        }
+        let (wide, inside) = (sizes.pooled(), sizes.attention);
+        let open = declare.linear_of_conv(&named("attention.0"), inside, wide, uniform(wide));
+        let attention_norm = Norm::declare(declare, &named("attention.2"), inside);
+        let close = declare.linear_of_conv(&named("attention.3"), wide, inside, uniform(inside));
+        let last = declare.linear(&named("fc"), sizes.result, 2 * wide, uniform(2 * wide));
+        let (sizes, attention) = (sizes.clone(), [open, close]);
+        SpeakerEncoder { sizes, first, first_norm, layers, attention, attention_norm, last }
+    }
+
+    /// How large it is.
+    pub fn sizes(&self) -> &SpeakerSizes {
+        &self.sizes
+    }
+
+    /// Vectors `[batch, result]` of length 1 of features `[batch, time, mels]`.
+    pub fn vector(&self, tape: &mut Tape, features: Value) -> Value {
+        self.hear(tape, features, Statistics::Running).vector
+    }
+
+    /// As `vector`, with what is on the way.
+    pub fn hear(&self, tape: &mut Tape, features: Value, statistics: Statistics) -> Heard {
+        let shape = tape.shape(features);
+        let [batch, time, mels] = [shape.dim(0), shape.dim(1), shape.last()];
+        assert_eq!(mels, self.sizes.mels, "features {shape} have another number of mels");
+        let x = tape.reshape(features, [batch, time, mels, 1]);
+        let (weight, bias) = (tape.parameter(self.first.weight), tape.master(self.first.bias));
+        let x = tape.conv2d(x, weight, Some(bias), (1, 1), (1, 1));
+        let x = tape.activation(x, Function::Relu);
+        let first = self.first_norm.of(tape, x, statistics);
+        let (mut x, mut layers) = (first, Vec::new());
+        for (i, blocks) in self.layers.iter().enumerate() {
+            tape.scope(&format!("layer.{i}"), |tape| {
+                x = blocks.iter().fold(x, |x, block| block.of(tape, x, statistics));
+            });
+            layers.push(x);
+        }
+        let x = self.flat(tape, x);
+        let attention = self.attend(tape, x, statistics);
+        let pooled = pool(tape, x, attention);
+        let projected = linear(tape, pooled, self.last);
+        let vector = tape.l2_normalize(projected);
+        Heard { first, layers, attention, pooled, projected, vector }
+    }
+
+    /// A picture as `[batch, time, channels * mels]`: channel by channel, as the release's weights count them.
+    fn flat(&self, tape: &mut Tape, x: Value) -> Value {
+        let shape = tape.shape(x);
+        let [batch, time, mels, c] = [shape.dim(0), shape.dim(1), shape.dim(2), shape.last()];
+        let x = tape.reshape(x, [batch * time, mels, c]);
+        let x = tape.transpose(x);
+        tape.reshape(x, [batch, time, c * mels])
+    }
+
+    fn attend(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
+        let x = linear(tape, x, self.attention[0]);
+        let x = tape.activation(x, Function::Relu);
+        let x = self.attention_norm.of(tape, x, statistics);
+        let x = linear(tape, x, self.attention[1]);
+        tape.softmax_time(x, None)
+    }
+}
+
+/// The weighted mean over time of `x [batch, time, c]`, then its deviation, as `[batch, 2 c]`.
+fn pool(tape: &mut Tape, x: Value, weights: Value) -> Value {
+    let time = tape.shape(x).dim(1) as f32;
+    // The weights sum to 1 over time, so a sum is a mean taken `time` times.
+    let sum = |tape: &mut Tape, x: Value| {
+        let mean = tape.time_mean(x, None);
+        tape.scale(mean, time)
+    };
+    let weighted = tape.multiply(x, weights);
+    let mean = sum(tape, weighted);
+    let weighted = tape.multiply(x, weighted);
+    let square = sum(tape, weighted);
+    let mean_square = tape.multiply(mean, mean);
+    let variance = tape.subtract(square, mean_square);
+    let variance = tape.activation(variance, Function::ClampMin(LEAST));
+    let deviation = tape.activation(variance, Function::Sqrt);
+    tape.concatenate_channels(&[mean, deviation])
+}
+
+impl Block {
+    fn declare(
+        declare: &mut Declare,
+        name: &str,
+        (from, to): (usize, usize),
+        stride: usize,
+        reduction: usize,
+    ) -> Block {
+        let a = declare_conv(declare, &format!("{name}.conv1"), (to, 3, from));
+        let norm_a = Norm::declare(declare, &format!("{name}.bn1"), to);
+        let b = declare_conv(declare, &format!("{name}.conv2"), (to, 3, to));
+        let norm_b = Norm::declare(declare, &format!("{name}.bn2"), to);
+        let inside = to / reduction;
+        let gate = [
+            declare.linear(&format!("{name}.se.fc.0"), inside, to, uniform(to)),
+            declare.linear(&format!("{name}.se.fc.2"), to, inside, uniform(inside)),
+        ];
+        let shortcut = (stride != 1 || from != to).then(|| {
+            let conv = declare_conv(declare, &format!("{name}.downsample.0"), (to, 1, from));
+            (conv, Norm::declare(declare, &format!("{name}.downsample.1"), to))
+        });
+        Block { stride, convs: [a, b], norms: [norm_a, norm_b], gate, shortcut }
+    }
+
+    fn of(&self, tape: &mut Tape, x: Value, statistics: Statistics) -> Value {
+        let stride = (self.stride, self.stride);
+        let weights = self.convs.map(|conv| tape.parameter(conv));
+        let y = tape.conv2d(x, weights[0], None, stride, (1, 1));
+        let y = tape.activation(y, Function::Relu);
+        let y = self.norms[0].of(tape, y, statistics);
+        let y = tape.conv2d(y, weights[1], None, (1, 1), (1, 1));
+        let y = self.norms[1].of(tape, y, statistics);
+        let y = self.gated(tape, y);
+        let x = match self.shortcut {
+            Some((conv, norm)) => {
+                let weight = tape.parameter(conv);
+                let x = tape.conv2d(x, weight, None, stride, (0, 0));
+                norm.of(tape, x, statistics)
+            }
+            None => x,
+        };
+        let sum = tape.add(y, x);
+        tape.activation(sum, Function::Relu)
+    }
+
+    /// Every channel by a factor that its mean over the whole picture decides.
+    fn gated(&self, tape: &mut Tape, x: Value) -> Value {
+        let shape = tape.shape(x);
+        let [batch, c] = [shape.dim(0), shape.last()];
+        let places = tape.reshape(x, [batch, shape.dim(1) * shape.dim(2), c]);
+        let mean = tape.time_mean(places, None);
+        let inside = linear(tape, mean, self.gate[0]);
+        let inside = tape.activation(inside, Function::Relu);
+        let factor = linear(tape, inside, self.gate[1]);
+        let factor = tape.activation(factor, Function::Sigmoid);
+        let gated = tape.multiply_per_item(places, factor);
+        tape.reshape(gated, shape)
+    }
+}
+
+fn linear(tape: &mut Tape, x: Value, of: Affine) -> Value {
+    let (weight, bias) = (tape.parameter(of.weight), tape.parameter(of.bias));
+    tape.linear(x, weight, Some(bias))
+}
