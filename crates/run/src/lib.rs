@@ -5,6 +5,7 @@
 //! [`config`] (what the user wrote) -> [`plan`] (what it means here) -> [`seed`] -> [`durable`] and
 //! [`lock`] (files that survive) -> [`progress`] -> [`exit`].
 
+pub mod checkpoint;
 pub mod config;
 pub mod durable;
 pub mod exit;

@@ -3,6 +3,12 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "run/checkpoint.rs"]
+mod checkpoint;
+#[path = "run/checkpoint_damage.rs"]
+mod checkpoint_damage;
+#[path = "run/checkpoint_kill.rs"]
+mod checkpoint_kill;
 #[path = "run/config.rs"]
 mod config;
 #[path = "run/durable.rs"]
@@ -11,3 +17,5 @@ mod durable;
 mod lock;
 #[path = "run/mistakes.rs"]
 mod mistakes;
+#[path = "run/retain.rs"]
+mod retain;
