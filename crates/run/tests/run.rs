@@ -13,6 +13,8 @@ mod checkpoint_kill;
 mod config;
 #[path = "run/durable.rs"]
 mod durable;
+#[path = "run/guard.rs"]
+mod guard;
 #[path = "run/lock.rs"]
 mod lock;
 #[path = "run/mistakes.rs"]
