@@ -13,6 +13,10 @@ mod checkpoint_kill;
 mod config;
 #[path = "run/durable.rs"]
 mod durable;
+#[path = "run/events.rs"]
+mod events;
+#[path = "run/folder.rs"]
+mod folder;
 #[path = "run/guard.rs"]
 mod guard;
 #[path = "run/lock.rs"]
@@ -21,3 +25,5 @@ mod lock;
 mod mistakes;
 #[path = "run/retain.rs"]
 mod retain;
+#[path = "run/tensorboard.rs"]
+mod tensorboard;

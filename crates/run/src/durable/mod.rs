@@ -3,6 +3,7 @@
 //! A name either holds the old bytes or the new ones, never a part. All writing goes through a
 //! [`Disk`], so that [`fault`] can stand in for one that is full, failing or gone.
 
+mod appender;
 pub mod fault;
 mod writer;
 
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+pub use appender::Appender;
 pub use writer::{Finished, Writer};
 
 /// What the durable files need of a file system, and nothing more.
