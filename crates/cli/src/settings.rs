@@ -105,6 +105,7 @@ fn value_name(key: &Key) -> &'static str {
         Kind::Bool => "BOOL",
         Kind::Int { .. } => "N",
         Kind::Float { .. } => "X",
+        Kind::Size { .. } => "SIZE",
         Kind::Choice(_) => "NAME",
         Kind::Choices(_) => "NAMES",
         Kind::Text => "TEXT",

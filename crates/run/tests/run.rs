@@ -3,11 +3,27 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "run/checkpoint.rs"]
+mod checkpoint;
+#[path = "run/checkpoint_damage.rs"]
+mod checkpoint_damage;
+#[path = "run/checkpoint_kill.rs"]
+mod checkpoint_kill;
 #[path = "run/config.rs"]
 mod config;
 #[path = "run/durable.rs"]
 mod durable;
+#[path = "run/events.rs"]
+mod events;
+#[path = "run/folder.rs"]
+mod folder;
+#[path = "run/guard.rs"]
+mod guard;
 #[path = "run/lock.rs"]
 mod lock;
 #[path = "run/mistakes.rs"]
 mod mistakes;
+#[path = "run/retain.rs"]
+mod retain;
+#[path = "run/tensorboard.rs"]
+mod tensorboard;

@@ -1,6 +1,7 @@
 //! What is known of one setting: its name, what it takes, what it is when nobody says.
 
 use super::keys::KEYS;
+use super::value::Value;
 
 /// The three sections of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,6 +65,13 @@ pub enum Kind {
         min: f64,
         /// Largest.
         max: f64,
+    },
+    /// An amount of memory, written `24GiB`, in a closed range of bytes.
+    Size {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
@@ -144,6 +152,13 @@ impl Key {
             Kind::Bool => "true or false".to_owned(),
             Kind::Int { min, max } => format!("an integer from {min} to {max}"),
             Kind::Float { min, max } => format!("a number from {min} to {max}"),
+            Kind::Size { min, max } => {
+                format!(
+                    "an amount of memory such as 24GiB, from {} to {}",
+                    Value::Bytes(min),
+                    Value::Bytes(max)
+                )
+            }
             Kind::Choice(choices) => format!("one of {}", choices.join(", ")),
             Kind::Choices(choices) => format!("a list of some of {}", choices.join(", ")),
             Kind::Text => "a text".to_owned(),

@@ -14,6 +14,9 @@ const fn float(min: f64, max: f64) -> Kind {
     Kind::Float { min, max }
 }
 
+/// More than anybody will wait for.
+const MOST_STEPS: u64 = 1_000_000_000;
+
 /// Corpus layouts, by name.
 pub const FORMATS: &[&str] =
     &["auto", "ljspeech", "vctk", "libritts", "common_voice", "coqui", "folder", "jsonl"];
@@ -115,19 +118,82 @@ pub static KEYS: &[Key] = &[
     // The model.
     Key::new("model.preset", Choice(&["tiny", "small", "normal", "big", "v2"]), "normal",
         "size of the network; v2 has the shape of XTTS-v2, normal is the middle of the ladder").flag("preset"),
+    Key::new("model.masks", Choice(&["corrected", "coqui"]), "corrected",
+        "rows that attention and loss leave out; coqui repeats upstream's, which mask the wrong ones, to compare").flag("masks"),
 
     // Training.
     Key::new("training.seed", int(0, u64::MAX), "1234",
         "all randomness comes from this number: the same seed gives the same run").flag("seed"),
+    Key::new("training.optimization_level", Choice(&["basic", "enhanced", "experimental"]), "enhanced",
+        "bundle behind every null below: basic is upstream's recipe, enhanced adds warm-up, cosine, clipping and an average, \
+         fitted to the preset; experimental also what has not proved itself yet").flag("optimization-level"),
+    Key::new("training.dvae_steps", int(0, MOST_STEPS), "null",
+        "steps of the DVAE stage; null takes what suits the preset, 0 leaves the stage out").flag("dvae-steps"),
+    Key::new("training.gpt_steps", int(0, MOST_STEPS), "null",
+        "steps of the GPT stage; null takes what suits the preset, 0 leaves the stage out").flag("gpt-steps"),
+    Key::new("training.decoder_steps", int(0, MOST_STEPS), "null",
+        "steps of the decoder stage; null takes what suits the preset, 0 leaves the stage out").flag("decoder-steps"),
+    Key::new("training.learning_rate", float(1e-9, 1.0), "null",
+        "highest learning rate; null takes the bundle's: larger networks need smaller ones, fine-tuning a 20th")
+        .flag("learning-rate"),
+    Key::new("training.warmup_steps", int(0, MOST_STEPS), "null",
+        "steps over which the rate rises; null is 5 % of the stage, at most 1000, and none in basic").flag("warmup-steps"),
+    Key::new("training.schedule", Choice(&["cosine", "constant"]), "null",
+        "how the rate goes on after the warm-up; null is cosine, which ends lower in loss, and constant in basic"),
+    Key::new("training.learning_rate_floor", float(0.0, 1.0), "0.1",
+        "share of the rate left at the end of a cosine; 0.1 keeps the last steps from being wasted"),
+    Key::new("training.weight_decay", float(0.0, 1.0), "0.01",
+        "decay of weights; biases, norms and embeddings have none; 0.01 is what XTTS was trained with"),
+    Key::new("training.gradient_clip", float(0.0, 1e6), "null",
+        "largest norm of the gradient, 0 for none; null takes the bundle's, 1 to 2 by preset and none in basic")
+        .flag("gradient-clip"),
     Key::new("training.gradient_accumulation_steps", int(1, 1024), "1",
         "batches summed before a step; raise it when the batch you want does not fit")
         .flag("gradient-accumulation-steps"),
+    Key::new("training.ema_decay", float(0.0, 0.999_999), "null",
+        "share of the moving average of the weights kept each step, 0 for none; null is 0.999, and none in basic"),
+    Key::new("training.dropout", float(0.0, 0.9), "0.1",
+        "share of activations left out in training; 0.1 is what XTTS was trained with"),
+    Key::new("training.label_smoothing", float(0.0, 0.5), "null",
+        "share of probability spread over all codes; null is 0, and 0.05 in experimental"),
+    Key::new("training.lora_rank", int(1, 1024), "null",
+        "train low-rank additions of this rank to the GPT instead of all of it; null trains all of it").flag("lora-rank"),
+    Key::new("training.freeze_layers", int(0, 128), "0",
+        "lowest layers of the GPT that stay as they are; 0 because most voices gain from all of them").flag("freeze-layers"),
+
+    // Guards.
+    Key::new("training.bad_step_budget", int(0, 1_000_000), "50",
+        "steps with a loss or gradient that is no number, skipped and reported, before the run stops; 50 forgives bad clips"),
+    Key::new("training.bad_steps_in_a_row", int(0, 10_000), "5",
+        "the same one after the other; more than 5 are no accident of the data"),
+    Key::new("training.spike_limit", float(2.0, 1000.0), "10.0",
+        "a loss this many deviations above the last ones is reported as a spike; 10 leaves ordinary noise alone"),
+    Key::new("training.early_stop_patience", int(1, 100_000), "null",
+        "validations without improvement before a stage ends; null goes to the end, as short runs should")
+        .flag("early-stop-patience"),
+
+    // What a run keeps.
+    Key::new("training.runs_dir", Path, "runs",
+        "folder in which every run gets a folder of its own").flag("runs-dir"),
+    Key::new("training.validate_every", int(0, MOST_STEPS), "500",
+        "steps between validations, 0 for none; 500 costs a few percent of the time").flag("validate-every"),
+    Key::new("training.sample_every", int(0, MOST_STEPS), "1000",
+        "steps between spoken samples, 0 for none; 1000 lets one hear progress without slowing it").flag("sample-every"),
+    Key::new("training.checkpoint_every", int(0, MOST_STEPS), "500",
+        "steps between checkpoints, 0 for one at the end only; 500 is what a power cut may cost").flag("checkpoint-every"),
+    Key::new("training.keep_checkpoints", int(1, 10_000), "3",
+        "newest checkpoints kept; 3 leaves two to fall back to. Pinned ones are kept anyway").flag("keep-checkpoints"),
+    Key::new("training.keep_best", int(1, 10_000), "1",
+        "checkpoints kept for their validation score").flag("keep-best"),
+
+    // Devices.
     Key::new("training.multi_gpu", Bool, "false",
         "train on all visible_gpus together; off because most machines have one").flag("multi-gpu"),
     Key::new("training.visible_gpus", Gpus, "0,1",
         "GPUs that multi_gpu uses").flag("visible-gpus"),
-    Key::new("training.optimization_level", Choice(&["basic", "enhanced", "experimental"]), "enhanced",
-        "how much is done for speed; enhanced stops short of what is still experimental").flag("optimization-level"),
+    Key::new("training.memory_limit", Kind::Size { min: 1 << 28, max: 1 << 44 }, "null",
+        "device memory that may be used, such as 24GiB; null is all of it. More is computed again where it is short")
+        .flag("memory-limit"),
     Key::new("training.enable_graph_mode", Bool, "true",
         "capture the step as a CUDA graph and replay it: no launch gaps"),
     Key::new("training.fused_kernels", Bool, "true",

@@ -13,6 +13,18 @@ use super::node::Node;
 const MAX_GPU: u32 = 1023;
 /// Bytes of a text or path: what Linux takes for a path.
 const MAX_WORDS: usize = 4096;
+/// Units of memory, the larger first. No bare `g`: some mean 10^9 by it and some 2^30.
+const UNITS: [(&str, u64); 9] = [
+    ("TiB", 1 << 40),
+    ("TB", 1_000_000_000_000),
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("KB", 1_000),
+    ("B", 1),
+];
 
 /// A value that fits its setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +38,8 @@ pub enum Value {
     Int(u64),
     /// A number.
     Float(f64),
+    /// An amount of memory.
+    Bytes(u64),
     /// A word, a text or a path.
     Text(String),
     /// Some words.
@@ -44,7 +58,9 @@ impl Value {
                 format!("[{}]", words.join(", "))
             }
             Value::Ids(_) => format!("\"{self}\""),
-            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) => self.to_string(),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Bytes(_) => {
+                self.to_string()
+            }
         }
     }
 }
@@ -65,6 +81,14 @@ impl fmt::Display for Value {
             Value::Bool(value) => write!(f, "{value}"),
             Value::Int(value) => write!(f, "{value}"),
             Value::Float(value) => write!(f, "{value:?}"),
+            Value::Bytes(bytes) => {
+                // The largest unit that says it exactly, so that it is read back as it was.
+                let binary = UNITS.iter().filter(|(name, _)| name.contains('i'));
+                match binary.into_iter().find(|(_, unit)| *bytes > 0 && bytes.is_multiple_of(*unit)) {
+                    Some((name, unit)) => write!(f, "{}{name}", bytes / unit),
+                    None => write!(f, "{bytes}B"),
+                }
+            }
             Value::Text(value) => f.write_str(value),
             Value::List(values) => f.write_str(&values.join(", ")),
             Value::Ids(ids) => {
@@ -97,6 +121,7 @@ impl Key {
             Kind::Bool => self.read_bool(node),
             Kind::Int { min, max } => self.read_int(node, min, max),
             Kind::Float { min, max } => self.read_float(node, min, max),
+            Kind::Size { min, max } => self.read_size(node, min, max),
             Kind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
             Kind::Choices(choices) => self.read_choices(node, choices),
             Kind::Text | Kind::Path => self.read_words(node),
@@ -145,6 +170,31 @@ impl Key {
             Ok(number) if (min..=max).contains(&number) => Ok(Value::Float(number)),
             _ => Err(self.impossible(node)),
         }
+    }
+
+    fn read_size(&self, node: &Node, min: u64, max: u64) -> Result<Value, Problem> {
+        let text = node.scalar().ok_or_else(|| self.wrong_type(node, None))?;
+        let text = text.to_ascii_lowercase();
+        let unit = UNITS
+            .iter()
+            .find_map(|(name, size)| Some((text.strip_suffix(&name.to_lowercase())?.trim_end(), *size)));
+        let Some((number, size)) = unit else {
+            // A number alone is nearly always meant in gigabytes, and would be taken for bytes.
+            let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
+            let bare = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
+            return Err(self.wrong_type(node, bare.then(|| format!("{digits}GiB"))));
+        };
+        let plain = number.starts_with(|c: char| c.is_ascii_digit());
+        let bytes = match number.parse::<u64>() {
+            Ok(whole) => whole.saturating_mul(size),
+            // `as` saturates.
+            Err(_) if plain => match number.parse::<f64>() {
+                Ok(number) => (number * size as f64) as u64,
+                Err(_) => return Err(self.wrong_type(node, None)),
+            },
+            Err(_) => return Err(self.wrong_type(node, None)),
+        };
+        if (min..=max).contains(&bytes) { Ok(Value::Bytes(bytes)) } else { Err(self.impossible(node)) }
     }
 
     fn read_choice(&self, node: &Node, choices: &[&str]) -> Result<String, Problem> {
@@ -284,6 +334,31 @@ mod tests {
             assert!(read("training.visible_gpus", text).is_err(), "{text}");
         }
         assert!(read("data.data_gpu", "0,1").is_err());
+    }
+
+    #[test]
+    fn memory_in_all_its_spellings() {
+        let read = |text| read("training.memory_limit", text);
+        for (text, bytes, shown) in [
+            ("24GiB", 24 << 30, "24GiB"),
+            ("24 gib", 24 << 30, "24GiB"),
+            ("24GB", 24_000_000_000, "23437500KiB"),
+            ("1.5GiB", 3 << 29, "1536MiB"),
+            ("2TiB", 2 << 40, "2TiB"),
+            ("2147483649B", (2 << 30) + 1, "2147483649B"),
+        ] {
+            assert_eq!(read(text), Ok(Value::Bytes(bytes)), "{text}");
+            assert_eq!(Value::Bytes(bytes).to_string(), shown);
+            assert_eq!(read(shown), Ok(Value::Bytes(bytes)), "{shown}");
+        }
+        for text in ["24", "24G", "GiB", "-1GiB", "infGiB", "1e", "many"] {
+            assert!(matches!(read(text), Err(Problem::WrongType { .. })), "{text}");
+        }
+        for text in ["1KiB", "0B", "99999999999999999999TiB", "1e300GiB"] {
+            assert!(matches!(read(text), Err(Problem::Impossible { .. })), "{text}");
+        }
+        let Err(Problem::WrongType { suggestion, .. }) = read("24") else { panic!() };
+        assert_eq!(suggestion.as_deref(), Some("24GiB"));
     }
 
     #[test]

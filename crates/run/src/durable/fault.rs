@@ -18,6 +18,8 @@ pub enum Step {
     CreateFolder,
     /// Making a file.
     Create,
+    /// Opening a file to add to it.
+    Extend,
     /// Writing bytes.
     Write,
     /// Going back to put a header right.
@@ -28,7 +30,7 @@ pub enum Step {
     Rename,
     /// Waiting for the names to be on the device.
     SyncFolder,
-    /// Removing a file.
+    /// Removing a file or a folder.
     Remove,
 }
 
@@ -126,6 +128,11 @@ impl Disk for Faulty {
         Ok(Box::new(FaultyFile { file: Os.create(path)?, disk: self.clone() }))
     }
 
+    fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
+        self.meet(Step::Extend)?;
+        Ok(Box::new(FaultyFile { file: Os.extend(path, length)?, disk: self.clone() }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.meet(Step::Rename)?;
         Os.rename(from, to)
@@ -134,6 +141,11 @@ impl Disk for Faulty {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.meet(Step::Remove)?;
         Os.remove(path)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        self.meet(Step::Remove)?;
+        Os.remove_folder(path)
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! A name either holds the old bytes or the new ones, never a part. All writing goes through a
 //! [`Disk`], so that [`fault`] can stand in for one that is full, failing or gone.
 
+mod appender;
 pub mod fault;
 mod writer;
 
@@ -10,16 +11,22 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+pub use appender::Appender;
 pub use writer::{Finished, Writer};
 
 /// What the durable files need of a file system, and nothing more.
 pub trait Disk: Send + Sync {
     /// Makes a new file for writing; it must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file its final name, in place of whatever has that name.
+    /// Opens a file to add at its end, made if need be, cut to `length` if it is longer: whoever adds
+    /// knows how much of it is whole.
+    fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>>;
+    /// Gives a file or folder its final name; a file that has that name is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Makes a folder and those above it; it may exist.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
     /// Returns when the names in the folder are on the device.
@@ -45,12 +52,25 @@ impl Disk for Os {
         Ok(Box::new(File::options().write(true).create_new(true).open(path)?))
     }
 
+    fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
+        let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.len() > length {
+            file.set_len(length)?;
+        }
+        Seek::seek(&mut file, SeekFrom::End(0))?;
+        Ok(Box::new(file))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
@@ -95,7 +115,8 @@ pub struct DurableError {
 }
 
 impl DurableError {
-    fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DurableError + use<> {
+    /// What an error of the system becomes: `map_err(DurableError::at("write", path))`.
+    pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DurableError + use<> {
         let path = path.to_owned();
         move |source| DurableError { action, path, source }
     }
@@ -131,6 +152,39 @@ pub fn remove(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     }
 }
 
+/// Removes a folder with the files in it; one that is not there is no error. Not at once: a reader may
+/// meet a part of it, so it should have got a name of [`unfinished_name`] before.
+pub fn remove_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(DurableError::at("read the folder", path))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(DurableError::at("read the folder", path))?;
+        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if folder { remove_folder(disk, &entry.path())? } else { remove(disk, &entry.path())? }
+    }
+    match disk.remove_folder(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(DurableError::at("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes from a folder what processes left unfinished. Only for whoever holds its lock: another's
+/// unfinished work looks the same.
+pub fn sweep(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
+    let entries = std::fs::read_dir(folder).map_err(DurableError::at("read the folder", folder))?;
+    for entry in entries {
+        let entry = entry.map_err(DurableError::at("read the folder", folder))?;
+        if !entry.file_name().to_str().is_some_and(is_unfinished) {
+            continue;
+        }
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder { remove_folder(disk, &entry.path())? } else { remove(disk, &entry.path())? }
+    }
+    Ok(())
+}
+
 /// Writes a whole file: when this returns, `path` holds `bytes` even if the power goes.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DurableError> {
     write_with(&Os, path, bytes)
@@ -144,7 +198,14 @@ pub fn write_with(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Dura
     sync_folder(disk, parent(path))
 }
 
-/// Was this name given by a [`Writer`] to a file that is not finished? Those of a dead process stay
+/// The name beside `path` of what is not finished yet, or not any more; no other process uses it.
+pub fn unfinished_name(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}-{}.tmp", std::process::id(), writer::number()));
+    path.with_file_name(name)
+}
+
+/// Was this name given by [`unfinished_name`], as to every file of a [`Writer`] until it is published? Those of a dead process stay
 /// behind; whoever holds the folder's lock may remove them.
 pub fn is_unfinished(name: &str) -> bool {
     // stem.PID-NUMBER.tmp

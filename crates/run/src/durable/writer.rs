@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::{Disk, DiskFile, DurableError, parent, sync_folder};
+use super::{Disk, DiskFile, DurableError, parent, sync_folder, unfinished_name};
 
 /// Small writes are gathered up to this size; larger ones pass straight through.
 const BUFFER: usize = 64 * 1024;
@@ -41,7 +41,7 @@ impl Drop for Temp<'_> {
 
 /// A number of its own for every file. It begins at the time of day: in two containers that share a
 /// folder, two processes can have the same id.
-fn number() -> u64 {
+pub(super) fn number() -> u64 {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         AtomicU64::new(now.as_nanos() as u64)
@@ -54,9 +54,7 @@ impl<'d> Writer<'d> {
     /// and a name that no other writer uses.
     pub fn create(disk: &'d dyn Disk, path: &Path) -> Result<Self, DurableError> {
         loop {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(format!(".{}-{}.tmp", std::process::id(), number()));
-            let temp = path.with_file_name(name);
+            let temp = unfinished_name(path);
             match disk.create(&temp) {
                 Ok(file) => {
                     let temp = Temp { disk, path: temp, published: false };

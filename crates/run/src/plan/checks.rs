@@ -39,6 +39,16 @@ pub(super) fn contradictions(plan: &Plan) -> Vec<Mistake> {
             ),
         );
     }
+    let training = &plan.training;
+    if training.lora_rank.is_some() && training.freeze_layers > 0 && plan.is_written("training.freeze_layers")
+    {
+        say(
+            "training.freeze_layers",
+            "training.lora_rank leaves every layer as it is and trains additions to all of them: \
+             training.freeze_layers cannot hold as well"
+                .to_owned(),
+        );
+    }
     mistakes
 }
 
@@ -99,6 +109,9 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
         data.data_gpu.is_some_and(|id| data.model_gpu.as_ref().is_some_and(|model| model.contains(&id))),
         &|| "data.data_gpu is one of data.model_gpu: features and model take turns on it".to_owned(),
     );
+    note(training.early_stop_patience.is_some() && training.validate_every == 0, &|| {
+        "training.early_stop_patience has no effect: training.validate_every is 0".to_owned()
+    });
     note(plan.is_written("training.visible_gpus") && !training.multi_gpu, &|| {
         "training.visible_gpus has no effect: training.multi_gpu is off".to_owned()
     });

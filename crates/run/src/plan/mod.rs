@@ -2,18 +2,23 @@
 //! stored with the run.
 
 mod checks;
+mod recipe;
 mod sections;
+mod stored;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use crate::config::{Assignment, ConfigError, Key, Machine, Origin, Section, Sources, Value};
 
-pub use sections::{DataPlan, ModelPlan, OptimizationLevel, PreprocessingMode, Preset, TrainingPlan};
+pub use recipe::{Recipe, Stage};
+pub use sections::{
+    DataPlan, Masks, ModelPlan, OptimizationLevel, PreprocessingMode, Preset, ScheduleKind, TrainingPlan,
+};
 
 /// Every setting with its final value, typed, and how each of them came about.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Corpus, features, cache, batches, loading.
     pub data: DataPlan,
@@ -21,7 +26,7 @@ pub struct Plan {
     pub model: ModelPlan,
     /// How it is trained.
     pub training: TrainingPlan,
-    /// Every value with its origin, in the order of the table.
+    /// Every value with its origin, in the order of the table; empty in a plan read from a run's folder.
     #[serde(skip)]
     pub values: Vec<Resolved>,
     /// What the user should know about how the settings go together: whole sentences, to be shown.

@@ -37,15 +37,35 @@ pub enum Preset {
     V2,
 }
 
-/// How much is done for speed.
+/// Which rows attention and loss leave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Masks {
+    /// Those of padding.
+    Corrected,
+    /// Those upstream leaves out, to compare with it.
+    Coqui,
+}
+
+/// How the learning rate goes on after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleKind {
+    /// It falls along half a cosine.
+    Cosine,
+    /// It stays.
+    Constant,
+}
+
+/// Which bundle stands behind settings that nobody made; [`super::Recipe`] has the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizationLevel {
-    /// The least.
+    /// Upstream's recipe.
     Basic,
-    /// All that is not experimental.
+    /// What has proved itself, fitted to the preset.
     Enhanced,
-    /// All there is.
+    /// And what has not yet.
     Experimental,
 }
 
@@ -120,6 +140,7 @@ impl DataPlan {
 #[serde(deny_unknown_fields)]
 pub struct ModelPlan {
     pub preset: Preset,
+    pub masks: Masks,
 }
 
 /// Section `training`.
@@ -128,10 +149,38 @@ pub struct ModelPlan {
 #[serde(deny_unknown_fields)]
 pub struct TrainingPlan {
     pub seed: u64,
+    pub optimization_level: OptimizationLevel,
+    pub dvae_steps: Option<u64>,
+    pub gpt_steps: Option<u64>,
+    pub decoder_steps: Option<u64>,
+    pub learning_rate: Option<f64>,
+    pub warmup_steps: Option<u64>,
+    pub schedule: Option<ScheduleKind>,
+    pub learning_rate_floor: f64,
+    pub weight_decay: f64,
+    pub gradient_clip: Option<f64>,
     pub gradient_accumulation_steps: usize,
+    pub ema_decay: Option<f64>,
+    pub dropout: f64,
+    pub label_smoothing: Option<f64>,
+    pub lora_rank: Option<usize>,
+    pub freeze_layers: usize,
+
+    pub bad_step_budget: u64,
+    pub bad_steps_in_a_row: u64,
+    pub spike_limit: f64,
+    pub early_stop_patience: Option<u32>,
+
+    pub runs_dir: PathBuf,
+    pub validate_every: u64,
+    pub sample_every: u64,
+    pub checkpoint_every: u64,
+    pub keep_checkpoints: usize,
+    pub keep_best: usize,
+
     pub multi_gpu: bool,
     pub visible_gpus: Vec<u32>,
-    pub optimization_level: OptimizationLevel,
+    pub memory_limit: Option<u64>,
     pub enable_graph_mode: bool,
     pub fused_kernels: bool,
     pub enable_eager_debug: bool,

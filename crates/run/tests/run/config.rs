@@ -7,7 +7,8 @@ use myxtts_run::config::{
     ConfigError, Flag, Gpu, KEYS, Key, Kind, Machine, Origin, Section, Sources, Tuned, Value, parse_yaml,
     template,
 };
-use myxtts_run::plan::{OptimizationLevel, Plan, PreprocessingMode, Preset};
+use myxtts_run::plan::{Masks, OptimizationLevel, Plan, PreprocessingMode, Preset, Stage};
+use myxtts_run::schedule::Then;
 use proptest::prelude::*;
 
 /// A machine on which nothing is tuned and nothing capped.
@@ -114,6 +115,53 @@ fn the_defaults_users_were_promised() {
     assert!(training.enable_graph_mode && training.fused_kernels && !training.enable_eager_debug);
     assert_eq!(training.optimization_level, OptimizationLevel::Enhanced);
     assert_eq!(training.seed, 1234);
+    assert_eq!((model.masks, training.memory_limit), (Masks::Corrected, None));
+    assert_eq!((training.keep_checkpoints, training.bad_step_budget), (3, 50));
+}
+
+#[test]
+fn low_rank_additions_and_frozen_layers_exclude_each_other() {
+    let error = with_yaml("training: {lora_rank: 8, freeze_layers: 2}", large()).unwrap_err().to_string();
+    assert!(error.contains("training.lora_rank leaves every layer as it is"), "{error}");
+    with_yaml("training: {lora_rank: 8}", large()).unwrap();
+}
+
+#[test]
+fn memory_is_written_with_its_unit_in_every_source() {
+    let plan = with_yaml("training: {memory_limit: 24GiB}", large()).unwrap();
+    assert_eq!(plan.training.memory_limit, Some(24 << 30));
+    let error = with_yaml("training: {memory_limit: 24}", large()).unwrap_err().to_string();
+    assert!(error.contains("24GiB"), "{error}");
+}
+
+#[test]
+fn the_recipe_of_a_stage_follows_level_and_preset_and_yields_to_what_was_written() {
+    let recipe = |text: &str, stage, fine| with_yaml(text, large()).unwrap().recipe(stage, fine);
+    let basic = "training: {optimization_level: basic}, model: {preset: v2}";
+    let basic = recipe(&format!("{{{basic}}}"), Stage::Gpt, true);
+    assert_eq!((basic.schedule.then, basic.schedule.warmup), (Then::Constant, 0), "as upstream");
+    assert_eq!((basic.schedule.at(0), basic.clip, basic.ema_decay), (5e-6, None, None), "as upstream");
+
+    let rate =
+        |preset: &str| recipe(&format!("model: {{preset: {preset}}}"), Stage::Gpt, false).schedule.rate;
+    let rates = ["tiny", "small", "normal", "big", "v2"].map(rate);
+    assert!(rates.windows(2).all(|pair| pair[0] > pair[1]), "{rates:?}");
+    let enhanced = recipe("", Stage::Gpt, false);
+    assert!(matches!(enhanced.schedule.then, Then::Cosine { steps, floor: 0.1 } if steps == enhanced.steps));
+    assert!(enhanced.schedule.warmup > 0 && enhanced.clip == Some(1.0) && enhanced.ema_decay == Some(0.999));
+    let written = "training: {learning_rate: 0.01, gpt_steps: 100, warmup_steps: 7, gradient_clip: 0, ema_decay: 0, \
+                   label_smoothing: 0.2, schedule: constant}";
+    let written = recipe(written, Stage::Gpt, false);
+    assert_eq!((written.schedule.rate, written.schedule.warmup, written.steps), (0.01, 7, 100));
+    assert_eq!((written.clip, written.ema_decay, written.label_smoothing), (None, None, 0.2));
+    assert_eq!(written.schedule.then, Then::Constant);
+    assert_ne!(recipe("training: {gpt_steps: 100}", Stage::Dvae, false).steps, 100);
+    let short = recipe("training: {decoder_steps: 100}", Stage::Decoder, false);
+    assert_eq!((short.steps, short.schedule.warmup), (100, 5));
+    assert_eq!(
+        recipe("training: {optimization_level: experimental}", Stage::Gpt, false).label_smoothing,
+        0.05
+    );
 }
 
 #[test]
@@ -132,6 +180,7 @@ fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
             // Limits may contradict another default (a frame budget of 16); the types must hold all the same.
             Kind::Int { min, max } => vec![min.to_string(), max.to_string()],
             Kind::Float { min, max } => vec![min.to_string(), max.to_string()],
+            Kind::Size { min, max } => vec![format!("{min}B"), format!("{max}B")],
             Kind::Bool => vec!["true".into(), "false".into()],
             Kind::Gpu => vec!["7".into()],
             Kind::Gpus => vec!["3,1".into()],
@@ -229,6 +278,7 @@ fn settings_that_do_not_go_together_are_noted() {
     note("data: {data_gpu: 0}", "data.data_gpu is set without data.model_gpu");
     note("data: {model_gpu: \"1,2\"}", "data.model_gpu is set without data.data_gpu");
     note("data: {data_gpu: 1, model_gpu: 1}", "take turns");
+    note("training: {early_stop_patience: 3, validate_every: 0}", "training.validate_every is 0");
     note("training: {visible_gpus: [0, 2]}", "training.multi_gpu is off");
     note(
         "training: {enable_eager_debug: true, enable_graph_mode: true}",
@@ -252,6 +302,7 @@ fn text_for(key: &'static Key) -> BoxedStrategy<String> {
         Kind::Bool => any::<bool>().prop_map(|value| value.to_string()).boxed(),
         Kind::Int { min, max } => (min..=max).prop_map(|value| value.to_string()).boxed(),
         Kind::Float { min, max } => (min..=max).prop_map(|value| format!("{value:?}")).boxed(),
+        Kind::Size { min, max } => (min..=max).prop_map(|value| format!("{value}B")).boxed(),
         Kind::Choice(choices) => prop::sample::select(choices).prop_map(str::to_owned).boxed(),
         Kind::Choices(choices) => {
             prop::sample::subsequence(choices, 1..=choices.len()).prop_map(|c| c.join(",")).boxed()

@@ -64,8 +64,8 @@ fn unknown_names_come_with_the_nearest_one() {
         "a.yaml:2: unknown setting data.batch_sise; did you mean data.batch_size?"
     );
     assert_eq!(
-        message("data:\n  learning_rate: 8\n"),
-        "a.yaml:2: unknown setting data.learning_rate; `myxtts config keys` lists all settings"
+        message("data:\n  moon_phase: 8\n"),
+        "a.yaml:2: unknown setting data.moon_phase; `myxtts config keys` lists all settings"
     );
     assert_eq!(
         message("traning:\n  seed: 8\n"),

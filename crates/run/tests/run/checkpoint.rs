@@ -1,0 +1,255 @@
+//! Checkpoints: what is saved is there, what fails harms nothing that was there before.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use myxtts_run::checkpoint::{CHUNK_BYTES, CheckpointError, CheckpointStore, Checkpoints, Damage, Keep};
+use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
+use myxtts_run::durable::{self, DurableError};
+use myxtts_run::seed::Seed;
+use serde_json::json;
+
+/// A folder for one test: in memory where the system has such a place, because what is tested here is
+/// processes that die and not disks.
+pub fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Bytes that follow from the step, so that whoever reads them knows what they must be.
+pub fn content(step: u64, blob: &str, length: usize) -> Vec<u8> {
+    let seed = Seed::new(step).derive(blob);
+    let mut bytes: Vec<u8> = (0..length.div_ceil(8) as u64).flat_map(|i| seed.at(i).to_le_bytes()).collect();
+    bytes.truncate(length);
+    bytes
+}
+
+pub fn quick_store(dir: &Path) -> CheckpointStore {
+    CheckpointStore::open_on(Arc::new(Faulty::new(FaultPlan::none())), dir).unwrap()
+}
+
+fn names(store: &CheckpointStore) -> Vec<String> {
+    store.list().unwrap().checkpoints.iter().map(|checkpoint| checkpoint.name()).collect()
+}
+
+fn save_small(store: &mut CheckpointStore, step: u64, score: Option<f64>) -> Result<String, CheckpointError> {
+    let (weights, moments) = (content(step, "weights", 5000), content(step, "moments", 70_000));
+    let blobs: [(&str, &[u8]); 3] = [("weights", &weights), ("moments", &moments), ("empty", &[])];
+    store.save(step, &blobs, json!({ "stage": "gpt" }), score).map(|saved| saved.name())
+}
+
+fn assert_whole(checkpoints: &Checkpoints, name: &str) {
+    let loaded = checkpoints.load(name).unwrap();
+    let step = loaded.checkpoint.step;
+    assert_eq!(loaded.read("weights").unwrap(), content(step, "weights", 5000), "{name}");
+    assert_eq!(loaded.read("moments").unwrap(), content(step, "moments", 70_000), "{name}");
+    assert_eq!(loaded.read("empty").unwrap(), b"");
+    assert_eq!(loaded.checkpoint.meta["stage"], "gpt");
+}
+
+#[test]
+fn what_was_saved_is_read_back_in_the_order_of_saving() {
+    let root = scratch();
+    // On the real disk once: everything that is waited for can be waited for.
+    let mut store =
+        CheckpointStore::open_on(Arc::new(durable::Os), &root.path().join("checkpoints")).unwrap();
+    assert!(store.latest_valid().unwrap().checkpoint.is_none());
+    for step in [100, 200, 150, 150] {
+        save_small(&mut store, step, Some(0.1 + step as f64)).unwrap();
+    }
+    let expected = ["000001-step-100", "000002-step-200", "000003-step-150", "000004-step-150"];
+    assert_eq!(names(&store), expected);
+    let latest = store.latest_valid().unwrap().checkpoint.unwrap();
+    assert_eq!((latest.name().as_str(), latest.score), (expected[3], Some(150.1)));
+    assert_eq!(latest.bytes(), 75_000);
+    for name in expected {
+        assert_whole(store.reader(), name);
+    }
+}
+
+#[test]
+fn a_part_larger_than_a_chunk_written_in_pieces_is_the_same_whole_and_in_pieces() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    for length in [CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES] {
+        let bytes = content(1, "arena", length);
+        let mut saving = store.begin(1).unwrap();
+        saving.blob("whole", &bytes).unwrap();
+        let write = saving.blob_with("pieces", |out| -> Result<(), DurableError> {
+            bytes.chunks(999_983).try_for_each(|piece| out.write(piece))
+        });
+        write.unwrap();
+        let saved = saving.commit(None, json!(null)).unwrap();
+        let loaded = store.load(&saved.name()).unwrap();
+        assert_eq!(loaded.read("whole").unwrap(), bytes);
+        let mut into = vec![0; length];
+        loaded.read_into("pieces", &mut into).unwrap();
+        assert_eq!(into, bytes);
+        let error = loaded.read_into("pieces", &mut into[1..]).unwrap_err();
+        assert!(matches!(error, CheckpointError::Size { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_save_given_up_leaves_nothing() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let mut saving = store.begin(5).unwrap();
+    saving.blob("weights", b"abc").unwrap();
+    let failed = saving.blob_with("moments", |_| Err(CheckpointError::from(no_source())));
+    assert!(failed.is_err());
+    drop(saving);
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "only the lock");
+}
+
+fn no_source() -> DurableError {
+    DurableError { action: "fetch", path: "device".into(), source: std::io::Error::other("gone") }
+}
+
+#[test]
+fn only_one_may_write_and_anybody_may_read() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    save_small(&mut store, 1, None).unwrap();
+    let error = CheckpointStore::open(root.path()).err().unwrap();
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+    assert_eq!(Checkpoints::at(root.path()).list().unwrap().checkpoints.len(), 1);
+    assert!(Checkpoints::at(&root.path().join("nowhere")).latest_valid().unwrap().checkpoint.is_none());
+}
+
+#[test]
+fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let name = save_small(&mut store, 1, None).unwrap();
+    for wrong in ["000002-step-1", "../x", "/etc", ""] {
+        let error = store.load(wrong).unwrap_err();
+        assert!(error.to_string().contains(&name), "{error}");
+        assert!(store.pin(wrong).is_err() && store.remove(wrong).is_err());
+    }
+    let error = store.load(&name).unwrap().read("codes").unwrap_err();
+    assert!(matches!(error, CheckpointError::NoBlob { .. }), "{error}");
+}
+
+#[test]
+fn leftovers_of_the_dead_are_swept_and_other_files_are_not() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let name = save_small(&mut store, 1, None).unwrap();
+    drop(store);
+    let left = root.path().join("000002-step-9.4711-12.tmp");
+    std::fs::create_dir_all(left.join("deep")).unwrap();
+    std::fs::write(left.join("weights.bin"), b"half").unwrap();
+    std::fs::write(root.path().join("notes.txt"), b"mine").unwrap();
+    let store = quick_store(root.path());
+    assert!(!left.exists() && root.path().join("notes.txt").exists());
+    assert_eq!(names(&store), [name]);
+}
+
+#[test]
+fn retention_keeps_newest_best_and_pinned() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    for (step, score) in [(1, 5.0), (2, 1.0), (3, 2.0), (4, f64::NAN), (5, 4.0), (6, 3.0)] {
+        save_small(&mut store, step, Some(score)).unwrap();
+    }
+    store.pin("000001-step-1").unwrap();
+    let keep = Keep { newest: 2, best: 1 };
+    assert_eq!(store.tidy(keep).unwrap(), ["000003-step-3", "000004-step-4"]);
+    assert_eq!(names(&store), ["000001-step-1", "000002-step-2", "000005-step-5", "000006-step-6"]);
+    store.unpin("000001-step-1").unwrap();
+    assert_eq!(store.tidy(keep).unwrap(), ["000001-step-1"]);
+    assert_eq!(store.tidy(keep).unwrap(), [""; 0]);
+    // Deleted for good, and numbers go on.
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 4, "three checkpoints and the lock");
+    assert_eq!(save_small(&mut store, 7, None).unwrap(), "000007-step-7");
+}
+
+#[test]
+fn a_damaged_newest_did_not_push_out_the_good_one_before_it() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let good = save_small(&mut store, 1, None).unwrap();
+    let bad = save_small(&mut store, 2, None).unwrap();
+    std::fs::write(root.path().join(&bad).join("weights.bin"), b"short").unwrap();
+    let latest = store.latest_valid().unwrap();
+    assert_eq!(latest.checkpoint.unwrap().name(), good);
+    assert_eq!(latest.damaged.len(), 1);
+    let told = latest.damaged[0].to_string();
+    assert!(told.contains(&bad) && told.contains("weights.bin has 5 bytes instead of 5000"), "{told}");
+    let next = save_small(&mut store, 2, None).unwrap();
+    assert_eq!(store.tidy(Keep { newest: 2, best: 0 }).unwrap(), [""; 0]);
+    assert_eq!(names(&store), [good, bad, next]);
+}
+
+/// Every step on the disk fails in turn, by a full disk and by a broken one: in saving, in deleting,
+/// and in opening after it.
+#[test]
+fn whatever_step_fails_older_checkpoints_stay_whole_and_the_next_save_works() {
+    let counting = Faulty::new(FaultPlan::none());
+    let keep = Keep { newest: 2, best: 1 };
+    let work = |disk: Faulty, dir: &Path| -> (Result<(), CheckpointError>, Vec<String>) {
+        let mut acknowledged = Vec::new();
+        let mut all = || -> Result<(), CheckpointError> {
+            let mut store = CheckpointStore::open_on(Arc::new(disk.clone()), dir)?;
+            for step in 4..6 {
+                acknowledged.push(save_small(&mut store, step, Some(step as f64))?);
+                store.tidy(keep)?;
+            }
+            Ok(())
+        };
+        let result = all();
+        (result, acknowledged)
+    };
+    let prepare = || {
+        let root = scratch();
+        let mut store = quick_store(root.path());
+        for step in 1..4 {
+            save_small(&mut store, step, Some(step as f64)).unwrap();
+        }
+        root
+    };
+    let root = prepare();
+    work(counting.clone(), root.path()).0.unwrap();
+    let steps = counting.steps();
+    assert!(steps > 40, "{steps}");
+
+    for effect in [Effect::NoSpace, Effect::Broken] {
+        for n in 1..=steps {
+            let root = prepare();
+            let (result, acknowledged) = work(Faulty::new(FaultPlan::at(n, effect)), root.path());
+            let checkpoints = Checkpoints::at(root.path());
+            let listing = checkpoints.list().unwrap();
+            assert!(listing.damaged.is_empty(), "step {n}: {:?}", listing.damaged);
+            let there: Vec<String> = listing.checkpoints.iter().map(|c| c.name()).collect();
+            there.iter().for_each(|name| assert_whole(&checkpoints, name));
+            let last = acknowledged.last().map_or("000003-step-3", |name| name);
+            for must in [last, "000001-step-1"] {
+                assert!(there.iter().any(|name| name == must), "step {n} lost {must}: {there:?}");
+            }
+            // A sweep before a save is the only thing that may fail unnoticed, and there was nothing to sweep.
+            assert!(result.is_err(), "step {n} of {steps} failed in silence");
+
+            let (result, acknowledged) = work(counting.clone(), root.path());
+            result.unwrap();
+            assert_eq!(acknowledged.len(), 2);
+            // The newest two, the best, and nothing left over beside them and the lock.
+            assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 4, "step {n}");
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_newer_program_is_named_as_such() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let name = save_small(&mut store, 1, None).unwrap();
+    let path = root.path().join(&name).join("manifest");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let body = text.split_once('\n').unwrap().1.replace("\"format\": 1", "\"format\": 2");
+    let header = format!("myxtts-checkpoint {}\n", blake3::hash(body.as_bytes()).to_hex());
+    std::fs::write(&path, header + &body).unwrap();
+    let listing = store.list().unwrap();
+    assert!(
+        matches!(&listing.damaged[0].damage, Damage::ManifestUnknown(found) if found.contains("format is 2"))
+    );
+}

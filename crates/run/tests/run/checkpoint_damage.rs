@@ -1,0 +1,101 @@
+//! Damage is seen: every bit of a manifest, thousands of bits of blobs, every truncation.
+
+use std::path::Path;
+
+use myxtts_run::checkpoint::{CHUNK_BYTES, Checkpoints, Damage, Latest};
+use myxtts_run::seed::Seed;
+use serde_json::json;
+
+use super::checkpoint::{content, quick_store, scratch};
+
+/// Two checkpoints; what is done to the second one's file must be seen, and the first be fallen back to.
+fn two(dir: &Path, length: usize) -> std::path::PathBuf {
+    let mut store = quick_store(dir);
+    for step in 1..3 {
+        let bytes = content(step, "weights", length);
+        store.save(step, &[("weights", &bytes)], json!({ "note": "é \u{1F3B5}" }), Some(0.25)).unwrap();
+    }
+    dir.join("000002-step-2")
+}
+
+fn fallen_back(dir: &Path) -> Damage {
+    let Latest { checkpoint, mut damaged } = Checkpoints::at(dir).latest_valid().unwrap();
+    assert_eq!(checkpoint.expect("the first is whole").step, 1);
+    assert_eq!(damaged.len(), 1);
+    damaged.remove(0).damage
+}
+
+#[test]
+fn every_flipped_bit_and_every_truncation_of_a_manifest() {
+    let root = scratch();
+    let file = two(root.path(), 10).join("manifest");
+    let whole = std::fs::read(&file).unwrap();
+    for bit in 0..whole.len() * 8 {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&file, &flipped).unwrap();
+        let damage = fallen_back(root.path());
+        assert!(matches!(damage, Damage::ManifestChanged), "bit {bit}: {damage}");
+    }
+    for length in 0..whole.len() {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        assert!(matches!(fallen_back(root.path()), Damage::ManifestChanged), "{length} bytes");
+    }
+    std::fs::write(&file, [&whole[..], b"\n"].concat()).unwrap();
+    assert!(matches!(fallen_back(root.path()), Damage::ManifestChanged));
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(fallen_back(root.path()), Damage::ManifestMissing));
+    std::fs::write(&file, &whole).unwrap();
+    assert_eq!(Checkpoints::at(root.path()).latest_valid().unwrap().checkpoint.unwrap().step, 2);
+}
+
+#[test]
+fn ten_thousand_flipped_bits_and_every_truncation_of_a_blob() {
+    let root = scratch();
+    let file = two(root.path(), 3000).join("weights.bin");
+    let whole = std::fs::read(&file).unwrap();
+    let seed = Seed::new(2).derive("bits");
+    for n in 0..10_000 {
+        let bit = seed.below(n, whole.len() as u64 * 8) as usize;
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&file, &flipped).unwrap();
+        let damage = fallen_back(root.path());
+        assert!(matches!(damage, Damage::BlobChanged { from: 0, to: 3000, .. }), "bit {bit}: {damage}");
+    }
+    for length in 0..whole.len() {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        let damage = fallen_back(root.path());
+        assert!(matches!(damage, Damage::BlobLength { found, .. } if found == length as u64), "{damage}");
+    }
+    std::fs::write(&file, [&whole[..], &[0]].concat()).unwrap();
+    assert!(matches!(fallen_back(root.path()), Damage::BlobLength { found: 3001, wanted: 3000, .. }));
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(fallen_back(root.path()), Damage::BlobMissing { .. }));
+}
+
+#[test]
+fn damage_far_inside_is_placed_and_is_seen_by_a_reader_too() {
+    let root = scratch();
+    let length = 2 * CHUNK_BYTES + 77;
+    let folder = two(root.path(), length);
+    let file = folder.join("weights.bin");
+    let whole = std::fs::read(&file).unwrap();
+    let seed = Seed::new(3).derive("bits");
+    for n in 0..40 {
+        let at = seed.below(n, length as u64) as usize;
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (n % 8);
+        std::fs::write(&file, &flipped).unwrap();
+        let loaded = Checkpoints::at(root.path()).load("000002-step-2").unwrap();
+        let told = loaded.read("weights").unwrap_err().to_string();
+        let from = at / CHUNK_BYTES * CHUNK_BYTES;
+        let to = (from + CHUNK_BYTES).min(length);
+        assert!(told.contains(&format!("bytes {from} to {to}")), "{told}");
+    }
+    // Two chunks that changed places have the right bytes in the wrong order.
+    let (first, rest) = whole.split_at(CHUNK_BYTES);
+    let (second, tail) = rest.split_at(CHUNK_BYTES);
+    std::fs::write(&file, [second, first, tail].concat()).unwrap();
+    assert!(matches!(fallen_back(root.path()), Damage::BlobChanged { from: 0, .. }));
+}
