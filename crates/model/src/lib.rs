@@ -4,5 +4,6 @@
 //! through [`gpt`]; its states become sound in [`decoder`], in the voice of [`speaker`]'s vector.
 
 pub mod declare;
+pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};
