@@ -192,14 +192,8 @@ fn write_texts(
 
 /// What Coqui's configuration has to say of a model's sizes.
 fn arguments(folder: &ModelFolder) -> Result<Vec<(&'static str, usize)>, WeightsError> {
-    fn part<T: serde::de::DeserializeOwned>(folder: &ModelFolder, name: &str) -> Result<T, WeightsError> {
-        let sizes = folder.manifest().parts.get(name).cloned().unwrap_or_default();
-        serde_json::from_value(sizes).map_err(|error| {
-            WeightsError::content(folder.path(), format!("the manifest's sizes of {name}: {error}"))
-        })
-    }
-    let gpt: GptSizes = part(folder, "gpt")?;
-    let decoder: DecoderSizes = part(folder, "decoder")?;
+    let gpt: GptSizes = folder.sizes("gpt")?;
+    let decoder: DecoderSizes = folder.sizes("decoder")?;
     Ok(vec![
         ("gpt_layers", gpt.layers),
         ("gpt_n_model_channels", gpt.dim),

@@ -22,8 +22,10 @@ pub const VOCABULARY: &str = "vocab.json";
 /// Coqui's configuration, as it came: with bare `Infinity` in it.
 pub const CONFIG: &str = "config.json";
 
-/// Largest manifest, vocabulary or configuration that is read.
-const TEXT: u64 = 64 << 20;
+/// Largest manifest or configuration that is read: what it unfolds to is many times that.
+pub(crate) const SMALL: u64 = 4 << 20;
+/// Largest vocabulary.
+pub(crate) const TEXT: u64 = 64 << 20;
 
 /// A file of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,7 +145,7 @@ impl ModelFolder {
             let what = format!("it is no model folder: there is no {MANIFEST} (`myxtts import` makes one)");
             return Err(WeightsError::content(path, what));
         }
-        let bytes = read_small(&file)?;
+        let bytes = read_small(&file, SMALL)?;
         let manifest = Manifest::from_bytes(&bytes).map_err(|what| WeightsError::content(&file, what))?;
         let mut findings = Vec::new();
         let mut parts = BTreeMap::new();
@@ -199,6 +201,14 @@ impl ModelFolder {
         })
     }
 
+    /// The sizes of a part, in the form that its reader knows.
+    pub fn sizes<T: serde::de::DeserializeOwned>(&self, part: &str) -> Result<T, WeightsError> {
+        let sizes = self.manifest.parts.get(part).cloned().unwrap_or_default();
+        serde_json::from_value(sizes).map_err(|error| {
+            WeightsError::content(&self.path, format!("the manifest's sizes of {part}: {error}"))
+        })
+    }
+
     /// A voice: conditioning `[latents, dim]` and speaker vector.
     pub fn voice(&self, name: &str) -> Option<(View<'_>, View<'_>)> {
         let number = self.manifest.voices.iter().position(|known| known == name)?;
@@ -212,7 +222,7 @@ impl ModelFolder {
     /// The vocabulary or configuration the model came with.
     pub fn text(&self, file: &str) -> Result<Option<Vec<u8>>, WeightsError> {
         match self.manifest.files.contains_key(file) {
-            true => read_small(&self.path.join(file)).map(Some),
+            true => read_small(&self.path.join(file), if file == CONFIG { SMALL } else { TEXT }).map(Some),
             false => Ok(None),
         }
     }
@@ -226,7 +236,7 @@ fn check(path: &Path, record: &FileRecord, tensors: bool) -> Result<Option<Tenso
     }
     let changed = || "is not as it was written: its checksum is another".to_owned();
     if !tensors {
-        let bytes = read_small(path).map_err(|error| error.to_string())?;
+        let bytes = read_small(path, TEXT).map_err(|error| error.to_string())?;
         return if blake3::hash(&bytes).to_string() == record.blake3 { Ok(None) } else { Err(changed()) };
     }
     // The checksum first: a damaged header would otherwise be a riddle of the header's.
@@ -238,10 +248,10 @@ fn check(path: &Path, record: &FileRecord, tensors: bool) -> Result<Option<Tenso
 }
 
 /// Reads a file that has no reason to be large.
-pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>, WeightsError> {
+pub(crate) fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>, WeightsError> {
     let at = |source| WeightsError::Io { path: path.to_owned(), source };
     let size = path.metadata().map_err(at)?.len();
-    if size > TEXT {
+    if size > limit {
         return Err(WeightsError::content(
             path,
             format!("it has {size} bytes, which is too much for such a file"),
@@ -292,7 +302,8 @@ impl<'d> FolderWriter<'d> {
         let manifest = path.join(MANIFEST);
         let mut old: Vec<String> = Part::ALL.iter().map(|part| part.file().to_owned()).collect();
         if manifest.exists() {
-            let before = read_small(&manifest).ok().and_then(|bytes| Manifest::from_bytes(&bytes).ok());
+            let before =
+                read_small(&manifest, SMALL).ok().and_then(|bytes| Manifest::from_bytes(&bytes).ok());
             let listed = before.unwrap_or_default().files.into_keys();
             old.extend(listed.filter(|name| name == VOCABULARY || name == CONFIG));
             durable::remove(disk, &manifest)?;

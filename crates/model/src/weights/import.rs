@@ -5,7 +5,7 @@
 //! dropped, or an error.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use myxtts_run::durable::Disk;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::expected::{Expected, Mismatch, OPTIONAL};
-use super::folder::{CONFIG, FolderWriter, Manifest, Part, VOCABULARY, read_small};
+use super::folder::{CONFIG, FolderWriter, Manifest, Part, SMALL, TEXT, VOCABULARY, read_small};
 use super::pickle::{TensorRef, Value};
 use super::pth::TorchFile;
 use super::sizes::{Shapes, Sizes};
@@ -97,13 +97,26 @@ fn naming(name: &str, trainer: bool) -> Naming {
     Naming::Take(name.to_owned())
 }
 
+/// Names in a dict of tensors or voices at most, and bytes of a name. A pickle can refer to one thing a million times: what
+/// is cheap there must not become a million copies here.
+const NAMES: usize = 1 << 16;
+const NAME: usize = 256;
+
 /// The dict of tensors in what was saved: under `model`, or the whole.
 fn state_dict<'p>(root: Value<'p>, path: &Path) -> Result<Value<'p>, WeightsError> {
     let state = root.get("model").unwrap_or(root);
-    if state.is_dict() {
-        return Ok(state);
+    if !state.is_dict() {
+        let what = format!("it holds {} where the tensors should be", state.describe());
+        return Err(WeightsError::content(path, what));
     }
-    Err(WeightsError::content(path, format!("it holds {} where the tensors should be", state.describe())))
+    let count = state.entries().count();
+    if count > NAMES {
+        return Err(WeightsError::content(
+            path,
+            format!("it has {count} names; no model has more than {NAMES}"),
+        ));
+    }
+    Ok(state)
 }
 
 impl<'f> Gathered<'f> {
@@ -113,7 +126,11 @@ impl<'f> Gathered<'f> {
             state.entries().any(|(key, _)| key.as_str().is_some_and(|key| key.starts_with("xtts.")));
         for (key, value) in state.entries() {
             let name = match key.as_str() {
-                Some(name) => format!("{prefix}{name}"),
+                Some(name) if name.len() <= NAME => format!("{prefix}{name}"),
+                Some(name) => {
+                    self.left_over.push(format!("a name of {} bytes", name.len()));
+                    continue;
+                }
                 None => {
                     self.left_over.push(format!("{} instead of a name", key.describe()));
                     continue;
@@ -155,22 +172,22 @@ fn open(path: &Path, unchecked: bool) -> Result<TorchFile, WeightsError> {
     Err(WeightsError::content(path, what))
 }
 
-/// Sizes that a configuration gives, as a dict of JSON or a pickled object.
-struct Configured<'a>(Box<dyn Fn(&str) -> Option<i64> + 'a>);
+/// A configuration: a file of JSON, or an object pickled beside the weights.
+enum Configured<'a> {
+    Json(&'a Json),
+    Pickled(Value<'a>),
+}
 
-impl<'a> Configured<'a> {
-    fn of_json(config: &'a Json) -> Configured<'a> {
-        Configured(Box::new(|name| config.get("model_args")?.get(name)?.as_i64()))
-    }
-
-    fn of_pickle(root: Value<'a>) -> Configured<'a> {
-        Configured(Box::new(move |name| {
-            root.attribute("config")?.attribute("model_args")?.attribute(name)?.as_int()
-        }))
-    }
-
+impl Configured<'_> {
+    /// A size of the model.
     fn size(&self, name: &str) -> Option<usize> {
-        (self.0)(name).and_then(|value| usize::try_from(value).ok())
+        let size = match self {
+            Configured::Json(config) => config.get("model_args")?.get(name)?.as_i64()?,
+            Configured::Pickled(root) => {
+                root.attribute("config")?.attribute("model_args")?.attribute(name)?.as_int()?
+            }
+        };
+        usize::try_from(size).ok()
     }
 
     /// Where it says otherwise than the tensors, which are right.
@@ -243,8 +260,8 @@ pub fn import_expecting(
     }
 
     let configured = match &config {
-        Some((_, json)) => Configured::of_json(json),
-        None => Configured::of_pickle(pickle.root()),
+        Some((_, json)) => Configured::Json(json),
+        None => Configured::Pickled(pickle.root()),
     };
     let shapes = gathered.shapes();
     let heads = configured.size("gpt_n_heads");
@@ -386,25 +403,26 @@ impl Voice<'_> {
 fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>, WeightsError> {
     let pickle = file.pickle()?;
     let mut voices: Vec<Voice> = Vec::new();
+    let mut known = BTreeSet::new();
     let mut wrong = Vec::new();
     for (key, value) in state_dict(pickle.root(), file.path())?.entries() {
-        let name = key.as_str().unwrap_or_default();
+        let name = key.as_str().filter(|name| name.len() <= NAME).unwrap_or_default();
+        // A voice has two entries. One with many could be looked through many times.
+        let small = value.entries().count() <= 16;
         let tensor = |field: &str, shape: &[usize]| {
+            let value = small.then_some(value)?;
             value.get(field).and_then(|tensor| tensor.as_tensor()).filter(|tensor| tensor.shape == shape)
         };
         let latents = tensor("gpt_cond_latent", &[1, sizes.gpt.latents, sizes.gpt.dim]);
         let vector = tensor("speaker_embedding", &[1, sizes.decoder.speaker, 1]);
         match (latents, vector) {
-            (Some(latents), Some(vector)) if !name.is_empty() && !voices.iter().any(|v| v.name == name) => {
+            (Some(latents), Some(vector)) if !name.is_empty() && known.insert(name) => {
                 file.check(latents)?;
                 file.check(vector)?;
                 let of = |tensor: &TensorRef| Found { file, tensor: tensor.clone() };
                 voices.push(Voice { name: name.to_owned(), latents: of(latents), vector: of(vector) });
             }
             _ => wrong.push(format!("{name:?}")),
-        }
-        if voices.len() > 10_000 {
-            return Err(WeightsError::content(file.path(), "it has more than 10,000 voices"));
         }
     }
     if wrong.is_empty() {
@@ -422,7 +440,7 @@ fn read_voices<'f>(file: &'f TorchFile, sizes: &Sizes) -> Result<Vec<Voice<'f>>,
 }
 
 fn read_config(path: &Path) -> Result<(Vec<u8>, Json), WeightsError> {
-    let bytes = read_small(path)?;
+    let bytes = read_small(path, SMALL)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| WeightsError::content(path, "it is not UTF-8"))?;
     let json = python_json::parse(text).map_err(|error| {
         WeightsError::content(path, format!("it is not JSON, as Python writes it or other: {error}"))
@@ -431,7 +449,7 @@ fn read_config(path: &Path) -> Result<(Vec<u8>, Json), WeightsError> {
 }
 
 fn read_vocabulary(path: &Path) -> Result<Vec<u8>, WeightsError> {
-    let bytes = read_small(path)?;
+    let bytes = read_small(path, TEXT)?;
     serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| {
         WeightsError::content(path, format!("it is no vocabulary: it is not JSON: {error}"))
     })?;

@@ -15,6 +15,7 @@ pub fn run(bytes: &[u8], limits: &Limits) -> Result<(Vec<Node>, Id), PickleError
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Vec::new(),
+        tensors: 0,
     };
     match (machine.byte(), machine.byte()) {
         (Ok(0x80), Ok(2..=5)) => {}
@@ -37,10 +38,18 @@ struct Machine<'b> {
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: Vec<Option<Id>>,
+    /// Tensors and storages that were built.
+    tensors: usize,
 }
 
 /// Longest name of a class or function.
 const NAME: usize = 1024;
+
+/// Longest text that is kept as such.
+const TEXT: usize = 4096;
+
+/// Longest name of a storage; torch counts them.
+const KEY: usize = 32;
 
 impl Machine<'_> {
     /// One instruction. The root, when it was the last.
@@ -109,8 +118,8 @@ impl Machine<'_> {
                 self.push(Node::Set(members))?;
             }
             b'a' => {
-                let members = self.pop_many(1)?;
-                self.extend(members)?;
+                let member = self.pop()?;
+                self.extend([member])?;
             }
             b'e' | 0x90 => {
                 let members = self.pop_mark()?;
@@ -178,6 +187,7 @@ impl Machine<'_> {
                 }
             }
             b'Q' => {
+                self.count_tensor()?;
                 let storage = self.storage()?;
                 self.push(Node::Storage(Box::new(storage)))?;
             }
@@ -262,8 +272,9 @@ impl Machine<'_> {
 
     fn text<const N: usize>(&mut self) -> Result<(), PickleError> {
         let range = self.counted::<N>()?;
-        if std::str::from_utf8(self.slice(&range)).is_err() {
-            // Python can pickle lone surrogates; no name or key that matters here has any.
+        // Python can pickle lone surrogates; no name that matters here has any. Nor is one as long as this: looking at a
+        // megabyte again for every reference to it would take forever.
+        if range.len() > TEXT || std::str::from_utf8(self.slice(&range)).is_err() {
             return self.push(Node::Bytes(range));
         }
         self.push(Node::Str(range))
@@ -361,7 +372,7 @@ impl Machine<'_> {
 
     // What values are made of.
 
-    fn extend(&mut self, members: Vec<Id>) -> Result<(), PickleError> {
+    fn extend(&mut self, members: impl IntoIterator<Item = Id>) -> Result<(), PickleError> {
         let target = self.top()?;
         match &mut self.nodes[target as usize] {
             Node::List(list) | Node::Set(list) => list.extend(members),
@@ -398,6 +409,7 @@ impl Machine<'_> {
         };
         match known {
             Known::Tensor => {
+                self.count_tensor()?;
                 let tensor = self.tensor(args)?;
                 self.push(Node::Tensor(Box::new(tensor)))
             }
@@ -411,6 +423,14 @@ impl Machine<'_> {
                 self.push(Node::Object(Box::new(object)))
             }
         }
+    }
+
+    fn count_tensor(&mut self) -> Result<(), PickleError> {
+        self.tensors += 1;
+        if self.tensors > self.limits.tensors {
+            return Err(PickleError::TooLarge { what: "tensors", limit: self.limits.tensors });
+        }
+        Ok(())
     }
 
     fn is_empty_tuple(&self, id: Id) -> bool {
@@ -465,7 +485,7 @@ impl Machine<'_> {
         };
         let kind = kind.ok_or(self.malformed("a storage of a kind that no XTTS model has"))?;
         let key =
-            text(key).filter(|key| key.len() <= NAME).ok_or(self.malformed("a storage without a name"))?;
+            text(key).filter(|key| key.len() <= KEY).ok_or(self.malformed("a storage without a name"))?;
         Ok(StorageRef { key: key.to_owned(), kind, count: self.whole(count)? })
     }
 

@@ -21,13 +21,15 @@ pub struct Limits {
     pub nodes: usize,
     /// Values on the stack at a time, and numbers in the memo.
     pub stack: usize,
+    /// Tensors and storages among them, which take the most.
+    pub tensors: usize,
     /// Dimensions of a tensor.
     pub rank: usize,
 }
 
 /// What is allowed: at most some 200 MB and well below two seconds, whatever the file says.
 pub const LIMITS: Limits =
-    Limits { bytes: 32 << 20, steps: 4 << 20, nodes: 1 << 20, stack: 1 << 20, rank: 8 };
+    Limits { bytes: 32 << 20, steps: 4 << 20, nodes: 1 << 20, stack: 1 << 20, tensors: 1 << 17, rank: 8 };
 
 /// Why a pickle was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +65,7 @@ pub enum Node {
     Long(Range<u32>),
     Float(f64),
     Bytes(Range<u32>),
-    /// Checked to be UTF-8.
+    /// Checked to be UTF-8. Longer texts than any name are [`Node::Bytes`].
     Str(Range<u32>),
     List(Vec<Id>),
     Tuple(Vec<Id>),
@@ -201,6 +203,10 @@ impl<'p> Value<'p> {
         }
     }
 
+    fn is_text(self, text: &str) -> bool {
+        matches!(self.node(), Node::Str(range) if self.slice(range) == text.as_bytes())
+    }
+
     /// An integer.
     pub fn as_int(self) -> Option<i64> {
         match self.node() {
@@ -243,7 +249,7 @@ impl<'p> Value<'p> {
 
     /// A dict's value under a string; the last one, as Python would have it.
     pub fn get(self, key: &str) -> Option<Value<'p>> {
-        self.entries().filter(|(k, _)| k.as_str() == Some(key)).last().map(|(_, value)| value)
+        self.entries().filter(|(k, _)| k.is_text(key)).last().map(|(_, value)| value)
     }
 
     /// A dict's value, or what an object would have as its attribute.

@@ -135,9 +135,10 @@ pub fn write<'d, 't>(
     specs: &[Spec],
     bytes: &mut dyn FnMut(usize) -> Result<Cow<'t, [u8]>, WeightsError>,
 ) -> Result<(Finished<'d>, Written), WeightsError> {
-    // By name: the same tensors give the same file, whatever order they were found in.
+    // By name: the same tensors give the same file, whatever order they were found in. The widest first: so every number
+    // lies at a multiple of its own size.
     let mut order: Vec<usize> = (0..specs.len()).collect();
-    order.sort_by(|&a, &b| specs[a].name.cmp(&specs[b].name));
+    order.sort_by_key(|&i| (std::cmp::Reverse(specs[i].kind.size()), &specs[i].name));
     let mut header = serde_json::Map::new();
     let mut at = 0;
     for &i in &order {
