@@ -10,6 +10,7 @@ use myxtts_data::problem::ProblemKind;
 use myxtts_data::record::RecordError;
 use myxtts_data::text::TextError;
 use myxtts_data::tokenizer::TokenizerError;
+use myxtts_model::weights::WeightsError;
 use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
 
@@ -36,6 +37,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(Exit::Usage);
     }
     if let Some(error) = cause.downcast_ref::<CacheError>() {
+        return Some(error.exit());
+    }
+    if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());
     }
     if let Some(error) = cause.downcast_ref::<DatasetError>() {

@@ -5,7 +5,9 @@ mod config;
 mod corpus;
 mod demo_corpus;
 mod devices;
+mod export;
 mod failure;
+mod import;
 mod inspect;
 mod output;
 mod picture;
@@ -48,6 +50,10 @@ enum Command {
     Verify(verify::Args),
     /// Look at what the model will see: mels, tokens, cache records, batches
     Inspect(inspect::Args),
+    /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
+    Import(import::Args),
+    /// Write a model folder as files that Coqui's own code loads
+    Export(export::Args),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         Command::Prepare(args) => prepare::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Import(args) => import::run(args),
+        Command::Export(args) => export::run(args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -19,3 +19,5 @@ mod edges;
 mod newcomer;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;
+#[path = "cli/weights.rs"]
+mod weights;

@@ -24,6 +24,8 @@ pub mod lora;
 
 pub mod gpt;
 
+pub mod weights;
+
 pub use declare::{Affine, Choice, Declare, Released};
 pub use gpt::{
     Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,

@@ -1,0 +1,78 @@
+//! Tables grow with a vocabulary: old rows stay, bit for bit, and new ones look like them.
+//!
+//! New rows are drawn with the mean and the variance that the old ones have in each channel. (Coqui draws them with
+//! variance one, many times that of trained rows, and puts a copy of the last old row last.)
+
+use myxtts_run::seed::Seed;
+
+use super::{ModelFolder, WeightsError};
+
+/// The tensors that have a row for each text token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextTables {
+    /// `gpt.text_embedding.weight`, `[tokens, dim]`.
+    pub embedding: Vec<f32>,
+    /// `gpt.text_head.weight`, `[tokens, dim]`.
+    pub head: Vec<f32>,
+    /// `gpt.text_head.bias`, `[tokens]`.
+    pub bias: Vec<f32>,
+}
+
+/// A model's text tables with `tokens` rows. Fewer than it has are refused: an id that is in use would lose its row.
+pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextTables, WeightsError> {
+    let name = "gpt.text_embedding.weight";
+    let shape = folder.tensor(name).map(|view| view.shape.to_vec());
+    let Some(&[rows, dim]) = shape.as_deref() else {
+        return Err(WeightsError::content(folder.path(), format!("{name} is no table")));
+    };
+    if tokens < rows {
+        let what = format!("its vocabulary has {rows} tokens; it cannot shrink to {tokens}");
+        return Err(WeightsError::content(folder.path(), what));
+    }
+    let seed = Seed::new(seed).derive("new text tokens");
+    let grown = |name: &str, width: usize| {
+        let old = folder.numbers(name)?;
+        if old.len() != rows * width {
+            return Err(WeightsError::content(folder.path(), format!("{name} has not {rows} rows")));
+        }
+        Ok(grow(&old, width, tokens, seed.derive(name)))
+    };
+    Ok(TextTables {
+        embedding: grown(name, dim)?,
+        head: grown("gpt.text_head.weight", dim)?,
+        bias: grown("gpt.text_head.bias", 1)?,
+    })
+}
+
+/// A table of `width` channels with `rows` rows, the first of them `old`.
+pub fn grow(old: &[f32], width: usize, rows: usize, seed: Seed) -> Vec<f32> {
+    assert!(width > 0 && old.len().is_multiple_of(width), "whole rows");
+    let before = old.len() / width;
+    assert!(rows >= before, "tables only grow");
+    let mut mean = vec![0f64; width];
+    let mut square = vec![0f64; width];
+    for row in old.chunks_exact(width) {
+        for (channel, &value) in row.iter().enumerate() {
+            mean[channel] += f64::from(value);
+            square[channel] += f64::from(value).powi(2);
+        }
+    }
+    let count = before.max(1) as f64;
+    mean.iter_mut().for_each(|sum| *sum /= count);
+    let deviation: Vec<f64> =
+        square.iter().zip(&mean).map(|(&sum, &mean)| (sum / count - mean * mean).max(0.0).sqrt()).collect();
+    let mut table = Vec::with_capacity(rows * width);
+    table.extend_from_slice(old);
+    for row in before..rows {
+        // By the row's number: a table that grows twice is the one that grew once.
+        let stream = seed.with(row as u64);
+        table.extend((0..width).map(|c| (mean[c] + deviation[c] * normal(stream, c as u64)) as f32));
+    }
+    table
+}
+
+/// A number of mean 0 and variance 1, almost normal: the sum of twelve uniform ones. No logarithm or cosine, which differ
+/// between machines in the last bit.
+fn normal(stream: Seed, position: u64) -> f64 {
+    (0..12).map(|i| stream.unit(position * 12 + i)).sum::<f64>() - 6.0
+}

@@ -1,0 +1,532 @@
+//! The instructions of a pickle, one after another. See [`pickle`](super::pickle) for what comes of it.
+
+use std::ops::Range;
+
+use super::kind::Kind;
+use super::pickle::{Id, Limits, Node, Object, PickleError, StorageRef, TensorRef};
+
+/// Runs a pickle and gives its values and the number of the one that was pickled.
+pub fn run(bytes: &[u8], limits: &Limits) -> Result<(Vec<Node>, Id), PickleError> {
+    let mut machine = Machine {
+        bytes,
+        at: 0,
+        limits,
+        nodes: Vec::new(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        tensors: 0,
+    };
+    match (machine.byte(), machine.byte()) {
+        (Ok(0x80), Ok(2..=5)) => {}
+        _ => return Err(PickleError::NotAPickle),
+    }
+    for _ in 0..limits.steps {
+        if let Some(root) = machine.step()? {
+            return Ok((machine.nodes, root));
+        }
+    }
+    Err(PickleError::TooLarge { what: "instructions", limit: limits.steps })
+}
+
+struct Machine<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    limits: &'b Limits,
+    nodes: Vec<Node>,
+    stack: Vec<Id>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    memo: Vec<Option<Id>>,
+    /// Tensors and storages that were built.
+    tensors: usize,
+}
+
+/// Longest name of a class or function.
+const NAME: usize = 1024;
+
+/// Longest text that is kept as such.
+const TEXT: usize = 4096;
+
+/// Longest name of a storage; torch counts them.
+const KEY: usize = 32;
+
+impl Machine<'_> {
+    /// One instruction. The root, when it was the last.
+    fn step(&mut self) -> Result<Option<Id>, PickleError> {
+        let code = self.byte()?;
+        match code {
+            b'.' => return self.pop().map(Some),
+            b'(' => {
+                if self.marks.len() >= self.limits.stack {
+                    return Err(PickleError::TooLarge { what: "open marks", limit: self.limits.stack });
+                }
+                self.marks.push(self.stack.len());
+            }
+            b'0' => self.pop_or_mark()?,
+            b'1' => {
+                self.pop_mark()?;
+            }
+            b'2' => {
+                let top = self.top()?;
+                self.push_id(top)?;
+            }
+            0x95 => {
+                // A frame is only a hint for buffered reading, but one that lies is a sign of damage.
+                let length = self.number::<8>()?;
+                if length > (self.bytes.len() - self.at) as u64 {
+                    return Err(self.truncated());
+                }
+            }
+            b'N' => self.push(Node::None)?,
+            0x88 => self.push(Node::Bool(true))?,
+            0x89 => self.push(Node::Bool(false))?,
+            b'J' => {
+                let value = self.number::<4>()? as u32 as i32;
+                self.push(Node::Int(value.into()))?;
+            }
+            b'K' => self.int::<1>()?,
+            b'M' => self.int::<2>()?,
+            0x8a => self.long::<1>()?,
+            0x8b => self.long::<4>()?,
+            b'G' => {
+                let value = f64::from_be_bytes(self.number::<8>()?.to_le_bytes());
+                self.push(Node::Float(value))?;
+            }
+            b'X' => self.text::<4>()?,
+            0x8c => self.text::<1>()?,
+            0x8d => self.text::<8>()?,
+            b'U' => self.old_text::<1>()?,
+            b'T' => self.old_text::<4>()?,
+            b'C' => self.raw::<1>()?,
+            b'B' => self.raw::<4>()?,
+            0x8e | 0x96 => self.raw::<8>()?,
+            b']' => self.push(Node::List(Vec::new()))?,
+            b'}' => self.push(Node::Dict(Vec::new()))?,
+            b')' => self.push(Node::Tuple(Vec::new()))?,
+            0x8f => self.push(Node::Set(Vec::new()))?,
+            b't' => {
+                let members = self.pop_mark()?;
+                self.push(Node::Tuple(members))?;
+            }
+            0x85..=0x87 => {
+                let members = self.pop_many(usize::from(code - 0x84))?;
+                self.push(Node::Tuple(members))?;
+            }
+            0x91 => {
+                let members = self.pop_mark()?;
+                self.push(Node::Set(members))?;
+            }
+            b'a' => {
+                let member = self.pop()?;
+                self.extend([member])?;
+            }
+            b'e' | 0x90 => {
+                let members = self.pop_mark()?;
+                self.extend(members)?;
+            }
+            b's' => {
+                let pairs = self.pop_many(2)?;
+                self.insert(pairs)?;
+            }
+            b'u' => {
+                let pairs = self.pop_mark()?;
+                self.insert(pairs)?;
+            }
+            b'q' => {
+                let index = self.number::<1>()?;
+                self.remember(index)?;
+            }
+            b'r' => {
+                let index = self.number::<4>()?;
+                self.remember(index)?;
+            }
+            0x94 => self.remember(self.memo.len() as u64)?,
+            b'h' => {
+                let index = self.number::<1>()?;
+                self.recall(index)?;
+            }
+            b'j' => {
+                let index = self.number::<4>()?;
+                self.recall(index)?;
+            }
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                self.push(Node::Global { module, name })?;
+            }
+            0x93 => {
+                let parts = self.pop_many(2)?;
+                match (&self.nodes[parts[0] as usize], &self.nodes[parts[1] as usize]) {
+                    (Node::Str(module), Node::Str(name)) if module.len() <= NAME && name.len() <= NAME => {
+                        let (module, name) = (module.clone(), name.clone());
+                        self.push(Node::Global { module, name })?;
+                    }
+                    _ => return Err(self.malformed("a name of a class that is no name")),
+                }
+            }
+            b'R' | 0x81 => {
+                let args = self.pop()?;
+                let class = self.pop()?;
+                self.call(class, args, code == b'R')?;
+            }
+            0x92 => {
+                let kwargs = self.pop()?;
+                let args = self.pop()?;
+                let class = self.pop()?;
+                let object = Object { class, args, state: Some(kwargs), items: Vec::new() };
+                self.push(Node::Object(Box::new(object)))?;
+            }
+            b'b' => {
+                let state = self.pop()?;
+                let target = self.top()?;
+                match &mut self.nodes[target as usize] {
+                    Node::Object(object) => object.state = Some(state),
+                    // A state dict's `_metadata`: versions of torch's own modules.
+                    Node::Dict(_) | Node::Tensor(_) => {}
+                    _ => return Err(self.malformed("a state for something that has none")),
+                }
+            }
+            b'Q' => {
+                self.count_tensor()?;
+                let storage = self.storage()?;
+                self.push(Node::Storage(Box::new(storage)))?;
+            }
+            _ => return Err(PickleError::Instruction { code, at: self.at - 1 }),
+        }
+        Ok(None)
+    }
+
+    // What is read.
+
+    fn truncated(&self) -> PickleError {
+        PickleError::Truncated { at: self.at }
+    }
+
+    fn malformed(&self, what: &'static str) -> PickleError {
+        PickleError::Malformed { what, at: self.at.saturating_sub(1) }
+    }
+
+    fn byte(&mut self) -> Result<u8, PickleError> {
+        let byte = *self.bytes.get(self.at).ok_or(self.truncated())?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// A little-endian number of `N` bytes.
+    fn number<const N: usize>(&mut self) -> Result<u64, PickleError> {
+        let end = self.at + N;
+        let read = self.bytes.get(self.at..end).ok_or(self.truncated())?;
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(read);
+        self.at = end;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// The place of the bytes that follow their own count of `N` bytes.
+    fn counted<const N: usize>(&mut self) -> Result<Range<u32>, PickleError> {
+        let length = self.number::<N>()?;
+        if length > (self.bytes.len() - self.at) as u64 {
+            return Err(self.truncated());
+        }
+        let start = self.at;
+        self.at += length as usize;
+        Ok(start as u32..self.at as u32)
+    }
+
+    fn line(&mut self) -> Result<Range<u32>, PickleError> {
+        let rest = &self.bytes[self.at..];
+        let rest = &rest[..rest.len().min(NAME + 1)];
+        let Some(length) = rest.iter().position(|&b| b == b'\n') else {
+            return Err(if rest.len() > NAME {
+                self.malformed("a name of a class that never ends")
+            } else {
+                self.truncated()
+            });
+        };
+        let start = self.at;
+        self.at += length + 1;
+        Ok(start as u32..(start + length) as u32)
+    }
+
+    fn slice(&self, range: &Range<u32>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+
+    fn int<const N: usize>(&mut self) -> Result<(), PickleError> {
+        let value = self.number::<N>()? as i64;
+        self.push(Node::Int(value))
+    }
+
+    fn long<const N: usize>(&mut self) -> Result<(), PickleError> {
+        let range = self.counted::<N>()?;
+        let bytes = self.slice(&range);
+        if bytes.len() > 8 {
+            return self.push(Node::Long(range));
+        }
+        // Two's complement, cut where the sign allows it.
+        let fill = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xff } else { 0 };
+        let mut whole = [fill; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        self.push(Node::Int(i64::from_le_bytes(whole)))
+    }
+
+    fn text<const N: usize>(&mut self) -> Result<(), PickleError> {
+        let range = self.counted::<N>()?;
+        // Python can pickle lone surrogates; no name that matters here has any. Nor is one as long as this: looking at a
+        // megabyte again for every reference to it would take forever.
+        if range.len() > TEXT || std::str::from_utf8(self.slice(&range)).is_err() {
+            return self.push(Node::Bytes(range));
+        }
+        self.push(Node::Str(range))
+    }
+
+    /// Strings of Python 2, which did not tell text from bytes.
+    fn old_text<const N: usize>(&mut self) -> Result<(), PickleError> {
+        self.text::<N>()
+    }
+
+    fn raw<const N: usize>(&mut self) -> Result<(), PickleError> {
+        let range = self.counted::<N>()?;
+        self.push(Node::Bytes(range))
+    }
+
+    // The stack and the memo.
+
+    fn push(&mut self, node: Node) -> Result<(), PickleError> {
+        if self.nodes.len() >= self.limits.nodes {
+            return Err(PickleError::TooLarge { what: "values", limit: self.limits.nodes });
+        }
+        self.nodes.push(node);
+        self.push_id((self.nodes.len() - 1) as Id)
+    }
+
+    fn push_id(&mut self, id: Id) -> Result<(), PickleError> {
+        if self.stack.len() >= self.limits.stack {
+            return Err(PickleError::TooLarge { what: "values on its stack", limit: self.limits.stack });
+        }
+        self.stack.push(id);
+        Ok(())
+    }
+
+    /// The lowest place that may be popped from: what is below a mark waits for the mark.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn empty(&self) -> PickleError {
+        PickleError::Stack { at: self.at.saturating_sub(1) }
+    }
+
+    fn top(&self) -> Result<Id, PickleError> {
+        if self.stack.len() <= self.floor() {
+            return Err(self.empty());
+        }
+        self.stack.last().copied().ok_or(self.empty())
+    }
+
+    fn pop(&mut self) -> Result<Id, PickleError> {
+        let top = self.top()?;
+        self.stack.pop();
+        Ok(top)
+    }
+
+    fn pop_or_mark(&mut self) -> Result<(), PickleError> {
+        if self.marks.last() == Some(&self.stack.len()) {
+            self.marks.pop();
+            return Ok(());
+        }
+        self.pop().map(|_| ())
+    }
+
+    fn pop_many(&mut self, count: usize) -> Result<Vec<Id>, PickleError> {
+        if self.stack.len() < self.floor() + count {
+            return Err(self.empty());
+        }
+        Ok(self.stack.split_off(self.stack.len() - count))
+    }
+
+    fn pop_mark(&mut self) -> Result<Vec<Id>, PickleError> {
+        let height = self.marks.pop().ok_or(self.empty())?;
+        Ok(self.stack.split_off(height))
+    }
+
+    fn remember(&mut self, index: u64) -> Result<(), PickleError> {
+        let top = self.top()?;
+        let limit = self.limits.stack;
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if index >= limit {
+            return Err(PickleError::TooLarge { what: "memo entries", limit });
+        }
+        if index >= self.memo.len() {
+            self.memo.resize(index + 1, None);
+        }
+        self.memo[index] = Some(top);
+        Ok(())
+    }
+
+    fn recall(&mut self, index: u64) -> Result<(), PickleError> {
+        let at = self.at.saturating_sub(1);
+        let known = usize::try_from(index).ok().and_then(|index| self.memo.get(index).copied().flatten());
+        self.push_id(known.ok_or(PickleError::Memo { index, at })?)
+    }
+
+    // What values are made of.
+
+    fn extend(&mut self, members: impl IntoIterator<Item = Id>) -> Result<(), PickleError> {
+        let target = self.top()?;
+        match &mut self.nodes[target as usize] {
+            Node::List(list) | Node::Set(list) => list.extend(members),
+            Node::Object(object) => object.items.extend(members.into_iter().map(|member| (None, member))),
+            _ => return Err(self.malformed("members for something that has none")),
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, pairs: Vec<Id>) -> Result<(), PickleError> {
+        let target = self.top()?;
+        let (pairs, odd) = pairs.as_chunks::<2>();
+        if !odd.is_empty() {
+            return Err(self.malformed("a key without a value"));
+        }
+        match &mut self.nodes[target as usize] {
+            Node::Dict(dict) => dict.extend(pairs.iter().map(|&[key, value]| (key, value))),
+            Node::Object(object) => object.items.extend(pairs.iter().map(|&[key, value]| (Some(key), value))),
+            _ => return Err(self.malformed("keys for something that has none")),
+        }
+        Ok(())
+    }
+
+    /// What would be a call: meant for tensors and plain ordered dicts, inert for everything else.
+    fn call(&mut self, class: Id, args: Id, reduce: bool) -> Result<(), PickleError> {
+        let known = match &self.nodes[class as usize] {
+            Node::Global { module, name } => match (self.slice(module), self.slice(name)) {
+                (b"torch._utils", b"_rebuild_tensor_v2") if reduce => Known::Tensor,
+                (b"torch._utils", b"_rebuild_parameter") if reduce => Known::Parameter,
+                (b"collections", b"OrderedDict") if self.is_empty_tuple(args) => Known::Dict,
+                _ => Known::No,
+            },
+            _ => Known::No,
+        };
+        match known {
+            Known::Tensor => {
+                self.count_tensor()?;
+                let tensor = self.tensor(args)?;
+                self.push(Node::Tensor(Box::new(tensor)))
+            }
+            Known::Parameter => match self.tuple(args)?.first().copied() {
+                Some(data) if matches!(self.nodes[data as usize], Node::Tensor(_)) => self.push_id(data),
+                _ => Err(self.malformed("a parameter without a tensor")),
+            },
+            Known::Dict => self.push(Node::Dict(Vec::new())),
+            Known::No => {
+                let object = Object { class, args, state: None, items: Vec::new() };
+                self.push(Node::Object(Box::new(object)))
+            }
+        }
+    }
+
+    fn count_tensor(&mut self) -> Result<(), PickleError> {
+        self.tensors += 1;
+        if self.tensors > self.limits.tensors {
+            return Err(PickleError::TooLarge { what: "tensors", limit: self.limits.tensors });
+        }
+        Ok(())
+    }
+
+    fn is_empty_tuple(&self, id: Id) -> bool {
+        matches!(&self.nodes[id as usize], Node::Tuple(members) if members.is_empty())
+    }
+
+    fn tuple(&self, id: Id) -> Result<&[Id], PickleError> {
+        match &self.nodes[id as usize] {
+            Node::Tuple(members) => Ok(members),
+            _ => Err(self.malformed("arguments that are no tuple")),
+        }
+    }
+
+    fn whole(&self, id: Id) -> Result<usize, PickleError> {
+        match self.nodes[id as usize] {
+            Node::Int(value) => {
+                usize::try_from(value).map_err(|_| self.malformed("a negative length or stride"))
+            }
+            _ => Err(self.malformed("a length that is no whole number")),
+        }
+    }
+
+    fn lengths(&self, id: Id) -> Result<Vec<usize>, PickleError> {
+        let members = match &self.nodes[id as usize] {
+            Node::Tuple(members) | Node::List(members) => members,
+            _ => return Err(self.malformed("a shape that is no tuple")),
+        };
+        if members.len() > self.limits.rank {
+            return Err(PickleError::TooLarge { what: "dimensions in a tensor", limit: self.limits.rank });
+        }
+        members.iter().map(|&member| self.whole(member)).collect()
+    }
+
+    /// `('storage', torch.FloatStorage, '0', 'cpu', 1024)`
+    fn storage(&mut self) -> Result<StorageRef, PickleError> {
+        let id = self.pop()?;
+        let &[word, class, key, _, count] = self.tuple(id)? else {
+            return Err(self.malformed("a storage that is not described by five things"));
+        };
+        let text = |id: Id| match &self.nodes[id as usize] {
+            Node::Str(range) => std::str::from_utf8(self.slice(range)).ok(),
+            _ => None,
+        };
+        if text(word) != Some("storage") {
+            return Err(self.malformed("a reference to something that is no storage"));
+        }
+        let kind = match &self.nodes[class as usize] {
+            Node::Global { module, name } if matches!(self.slice(module), b"torch" | b"torch.storage") => {
+                std::str::from_utf8(self.slice(name)).ok().and_then(Kind::of_storage)
+            }
+            _ => None,
+        };
+        let kind = kind.ok_or(self.malformed("a storage of a kind that no XTTS model has"))?;
+        let key =
+            text(key).filter(|key| key.len() <= KEY).ok_or(self.malformed("a storage without a name"))?;
+        Ok(StorageRef { key: key.to_owned(), kind, count: self.whole(count)? })
+    }
+
+    /// `_rebuild_tensor_v2(storage, offset, shape, strides, requires_grad, hooks)`
+    fn tensor(&self, args: Id) -> Result<TensorRef, PickleError> {
+        let args = self.tuple(args)?;
+        let [storage, offset, shape, strides, ..] = *args else {
+            return Err(self.malformed("a tensor with too few arguments"));
+        };
+        let Node::Storage(storage) = &self.nodes[storage as usize] else {
+            return Err(self.malformed("a tensor without a storage"));
+        };
+        let tensor = TensorRef {
+            storage: (**storage).clone(),
+            offset: self.whole(offset)?,
+            shape: self.lengths(shape)?,
+            strides: self.lengths(strides)?,
+        };
+        if tensor.shape.len() != tensor.strides.len() {
+            return Err(self.malformed("a tensor with another number of strides than of dimensions"));
+        }
+        let count = tensor.shape.iter().try_fold(1usize, |all, &length| all.checked_mul(length));
+        let count = count.ok_or(self.malformed("a tensor larger than memory can be"))?;
+        let last =
+            tensor.shape.iter().zip(&tensor.strides).try_fold(tensor.offset, |last, (&length, &stride)| {
+                last.checked_add(length.saturating_sub(1).checked_mul(stride)?)
+            });
+        if count > 0 && last.is_none_or(|last| last >= tensor.storage.count) {
+            return Err(self.malformed("a tensor that goes beyond its storage"));
+        }
+        // Strides of zero make much out of little; no weight is repeated so.
+        if count > tensor.storage.count {
+            return Err(self.malformed("a tensor with more numbers than its storage"));
+        }
+        Ok(tensor)
+    }
+}
+
+enum Known {
+    Tensor,
+    Parameter,
+    Dict,
+    No,
+}

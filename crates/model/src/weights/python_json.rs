@@ -1,0 +1,86 @@
+//! JSON as Python writes it: with bare `Infinity`, `-Infinity` and `NaN`, which JSON does not have and Coqui's
+//! configurations do.
+
+use serde_json::Value;
+
+/// What stands for a bare word while the rest is ordinary JSON. Private use, so that no real string is one.
+const MARK: char = '\u{f8ff}';
+
+const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+/// Reads JSON with bare words; each becomes a string that [`write`] turns back.
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    // Strict first: almost every file is, and its errors have the right column.
+    if let Ok(value) = serde_json::from_str(text) {
+        return Ok(value);
+    }
+    serde_json::from_str(&quote(text))
+}
+
+fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if c == '"' {
+            let end = string_end(rest);
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+        } else if let Some(word) = WORDS.iter().find(|word| rest.starts_with(**word)) {
+            out.extend(['"', MARK]);
+            out.push_str(word);
+            out.push('"');
+            rest = &rest[word.len()..];
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
+
+/// Where the string that `text` begins with ends.
+fn string_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Writes what [`parse`] read, bare words bare again.
+pub fn write(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    for word in WORDS {
+        text = text.replace(&format!("\"{MARK}{word}\""), word);
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_words_come_back_and_strings_stay() {
+        let text = r#"{"a": Infinity, "b": [-Infinity, NaN], "c": "say \"NaN\" or Infinity", "d": 1.5}"#;
+        let value = parse(text).expect("it is read");
+        assert_eq!(value["c"], "say \"NaN\" or Infinity");
+        let again = write(&value);
+        assert!(again.contains("\"a\": Infinity,"), "{again}");
+        assert!(again.contains("-Infinity"), "{again}");
+        assert_eq!(parse(&again).expect("it is read again"), value);
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for text in ["{\"a\": Infinite}", "{\"a\": \"", "Infinity Infinity", "", "\"\\"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
