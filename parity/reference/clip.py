@@ -29,7 +29,9 @@ def speech_like(source, seconds):
             noise = source.standard_normal(length)
             out[at : at + length] = 0.04 * envelope * (noise - np.concatenate([[0], noise[:-1]]) * 0.7)
         at += length
-    # A recording's floor everywhere except at the end, where there is nothing at all: the front-ends' lower bounds.
-    out[: int(0.93 * total)] += 2e-4 * source.standard_normal(int(0.93 * total))
+    # A recording's floor, then nothing at all: the front-ends' lower bounds.
+    sounding = int(0.93 * total)
+    out[:sounding] += 2e-4 * source.standard_normal(sounding)
+    out[sounding:] = 0
     out *= 0.6 / np.abs(out).max()
     return np.round(out * 32767).astype(np.int16)
