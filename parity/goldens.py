@@ -7,6 +7,7 @@ All weights, texts, codes, mels and clips are random numbers made here. DIR must
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
 import torch
@@ -22,23 +23,28 @@ def main():
     options.add_argument("--seed", type=int, default=12)
     options.add_argument("--preset", choices=PRESETS, default="small")
     asked = options.parse_args()
-    asked.out.mkdir(parents=True)
+    if asked.out.exists():
+        options.error(f"{asked.out} is there already")
+    out = asked.out.with_name(asked.out.name + ".partial")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     torch.set_num_threads(1)  # the same sums in the same order
     torch.manual_seed(asked.seed)
 
     draw, sizes = Draw(asked.seed), PRESETS[asked.preset]
-    clips, mel_stats = mel.write(asked.out, draw, sizes)
-    model, config, inputs, losses = gpt.write(asked.out, draw, sizes)
+    clips, mel_stats = mel.write(out, draw, sizes)
+    model, config, inputs, losses = gpt.write(out, draw, sizes)
     told = {"gpt": losses}
-    summary = decode.write(asked.out, draw, sizes, model, config, inputs)
+    summary = decode.write(out, draw, sizes, model, config, inputs)
     told["decode"] = [{k: v for k, v in run.items() if k != "codes"} for run in summary["runs"]]
-    scalars = dvae.write(asked.out, draw, sizes)
+    scalars = dvae.write(out, draw, sizes)
     told["dvae"] = {k: v for k, v in scalars.items() if k != "train_pass_grad_l2_norms"}
-    wave = hifigan.write(asked.out, draw, sizes)
+    wave = hifigan.write(out, draw, sizes)
     told["hifigan"] = {k: wave[k] for k in ("output_samples", "wave_std", "wave_saturated_fraction")}
-    told["speaker"] = speaker.write(asked.out, asked.seed, clips)
-    told["checkpoint"] = checkpoint.write(asked.out, draw, sizes, asked.seed, mel_stats)
-    readme.write(asked.out, asked.seed, asked.preset, told)
+    told["speaker"] = speaker.write(out, asked.seed, clips)
+    told["checkpoint"] = checkpoint.write(out, draw, sizes, asked.seed, mel_stats)
+    readme.write(out, asked.seed, asked.preset, told)
+    out.rename(asked.out)
     for part, said in told.items():
         print(part, said)
 
