@@ -1,0 +1,1 @@
+//! How near what was spoken is to what should have been.

@@ -1,0 +1,1 @@
+//! A voice: a model, a speaker heard once, and text made sound.
