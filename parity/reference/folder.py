@@ -31,7 +31,7 @@ def read_tensors(path):
 def write_array(path, tensor):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, tensor.detach().cpu().numpy())
+    np.save(path, tensor.detach().contiguous().numpy())  # rows one after the other, not Fortran order
 
 
 def read_array(path):
