@@ -1,0 +1,123 @@
+//! Why training or speaking could not go on.
+
+use myxtts_data::batch::PlanError;
+use myxtts_data::loader::LoaderError;
+use myxtts_data::record::RecordError;
+use myxtts_model::weights::WeightsError;
+use myxtts_model::{SequenceError, shapes::ShapeError};
+use myxtts_run::checkpoint::CheckpointError;
+use myxtts_run::durable::DurableError;
+use myxtts_run::exit::Exit;
+use myxtts_run::folder::FolderError;
+use myxtts_run::tensorboard::TensorBoardError;
+use std::path::PathBuf;
+
+/// What ended a run that should have gone on.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The engine: no device, no memory, a library that is missing.
+    #[error(transparent)]
+    Engine(#[from] myxtts_tensor::Error),
+    /// Batches cannot be made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Batches stopped coming.
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
+    /// A record that is needed cannot be read.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Text and codes that do not fit the model.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// Weight files.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A model whose parts do not fit each other.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Checkpoints.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The folder of the run.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Writing.
+    #[error(transparent)]
+    Disk(#[from] DurableError),
+    /// Curves.
+    #[error(transparent)]
+    TensorBoard(#[from] TensorBoardError),
+    /// A part of the model that a stage stands on is not there.
+    #[error("the stage `{stage}` needs {what}, which this run has not made: run `{earlier}` first, or give a model with --from")]
+    Missing {
+        /// The stage that was to run.
+        stage: &'static str,
+        /// What it lacks.
+        what: &'static str,
+        /// The stage that makes it.
+        earlier: &'static str,
+    },
+    /// Nothing to learn from.
+    #[error("{0}")]
+    NoData(String),
+    /// A checkpoint that is of something else.
+    #[error("the checkpoint {name} does not fit: {why}")]
+    Foreign {
+        /// The checkpoint.
+        name: String,
+        /// Where it differs.
+        why: String,
+    },
+    /// Too many steps came out as no numbers.
+    #[error(
+        "{in_a_row} steps in a row, {total} in all, were no numbers by step {step} of stage `{stage}`: nothing of them was \
+         learnt; the last batch is in {}, its clips: {clips}. Lower training.learning_rate, or look at these clips",
+        saved.display()
+    )]
+    BadSteps {
+        /// The stage.
+        stage: &'static str,
+        /// The step.
+        step: u64,
+        /// Without a good one between them.
+        in_a_row: u64,
+        /// Since the stage began.
+        total: u64,
+        /// Where the batch was saved.
+        saved: PathBuf,
+        /// What was in it.
+        clips: String,
+    },
+    /// The user asked to stop; everything is saved.
+    #[error("stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there")]
+    Stopped {
+        /// The stage.
+        stage: &'static str,
+        /// Steps of it that are done.
+        step: u64,
+        /// The run.
+        run: String,
+    },
+}
+
+impl TrainError {
+    /// The exit code that belongs to it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            TrainError::Engine(_) | TrainError::Missing { .. } => Exit::Usage,
+            TrainError::Weights(error) => error.exit(),
+            TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
+            TrainError::Folder(_) => Exit::Usage,
+            TrainError::Stopped { .. } => Exit::Stopped,
+            TrainError::Plan(_)
+            | TrainError::Loader(_)
+            | TrainError::Record(_)
+            | TrainError::Sequence(_)
+            | TrainError::Shape(_)
+            | TrainError::NoData(_)
+            | TrainError::Foreign { .. }
+            | TrainError::BadSteps { .. } => Exit::BadData,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Where training runs: the device a user names, or the best there is.
+
+use crate::error::TrainError;
+use myxtts_tensor::cuda::context::CudaOptions;
+use myxtts_tensor::{Device, Precision};
+
+/// A device and the type activations have on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The device.
+    pub device: Device,
+    /// bf16 where the device computes in it, else f32.
+    pub precision: Precision,
+}
+
+impl Machine {
+    /// The processor.
+    pub const CPU: Machine = Machine { device: Device::Cpu, precision: Precision::F32 };
+
+    /// What the user named, or the first GPU, or the processor where there is none.
+    pub fn choose(named: Option<Device>) -> Result<Machine, TrainError> {
+        let gpu = |ordinal| -> Result<Machine, TrainError> {
+            let cuda = myxtts_tensor::cuda::Cuda::open(ordinal, &CudaOptions::default())?;
+            // Before Ampere there is no bf16 arithmetic.
+            let precision = if cuda.capability().0 >= 8 { Precision::Bf16 } else { Precision::F32 };
+            Ok(Machine { device: Device::Cuda(ordinal), precision })
+        };
+        match named {
+            Some(Device::Cpu) => Ok(Machine::CPU),
+            Some(Device::Cuda(ordinal)) => gpu(ordinal),
+            None => Ok(gpu(0).unwrap_or(Machine::CPU)),
+        }
+    }
+}

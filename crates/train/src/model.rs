@@ -1,0 +1,189 @@
+//! The model a run makes: tensors of the parts that are done, under their released names, and the folder they are kept in.
+
+use crate::error::TrainError;
+use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
+use myxtts_model::weights::Kind;
+use myxtts_model::weights::tensors::Spec;
+use myxtts_model::{GptSizes, Released};
+use myxtts_run::durable::Disk;
+use myxtts_tensor::Engine;
+use myxtts_tensor::engine::Arena;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Divides log-mels, band by band.
+pub const MEL_STATS: &str = "mel_stats";
+
+/// Under which name the manifest keeps the sizes of a part.
+pub const GPT: &str = "gpt";
+/// The audio tokeniser.
+pub const DVAE: &str = "dvae";
+/// The waveform decoder.
+pub const DECODER: &str = "decoder";
+/// The speaker encoder.
+pub const SPEAKER: &str = "speaker";
+
+/// A tensor as files have it.
+#[derive(Clone, Debug)]
+struct Tensor {
+    kind: Kind,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Tensors of a model, in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    tensors: BTreeMap<String, Tensor>,
+    parts: BTreeMap<String, Value>,
+    vocabulary: Option<Vec<u8>>,
+    config: Option<Vec<u8>>,
+    source: String,
+    licence: String,
+}
+
+impl Model {
+    /// What a folder holds; nothing where there is no folder.
+    pub fn open(path: &Path) -> Result<Model, TrainError> {
+        if !path.join(myxtts_model::weights::folder::MANIFEST).is_file() {
+            return Ok(Model::default());
+        }
+        let folder = ModelFolder::open(path)?;
+        let mut model = Model {
+            parts: folder.manifest().parts.clone(),
+            vocabulary: folder.text(VOCABULARY)?,
+            config: folder.text(myxtts_model::weights::folder::CONFIG)?,
+            source: folder.manifest().source.clone(),
+            licence: folder.manifest().licence.clone(),
+            ..Model::default()
+        };
+        for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
+            let Some(file) = folder.part(part) else { continue };
+            for name in file.names() {
+                if let Some(view) = file.get(name) {
+                    let (kind, shape) = (view.kind, view.shape.to_vec());
+                    model.tensors.insert(name.to_owned(), Tensor { kind, shape, bytes: view.bytes.to_vec() });
+                }
+            }
+        }
+        Ok(model)
+    }
+
+    /// Whether a part is there.
+    pub fn has(&self, part: &str) -> bool {
+        self.parts.contains_key(part)
+    }
+
+    /// Forgets a part, so that it is made anew.
+    pub fn forget(&mut self, part: &str) {
+        self.parts.remove(part);
+    }
+
+    /// The shape of a tensor.
+    pub fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensors.get(name).map(|tensor| tensor.shape.clone())
+    }
+
+    /// A tensor's numbers, in the order of the file.
+    pub fn numbers(&self, name: &str) -> Option<Vec<f32>> {
+        let tensor = self.tensors.get(name)?;
+        (tensor.kind == Kind::F32).then(|| bytemuck::pod_collect_to_vec(&tensor.bytes))
+    }
+
+    /// What divides mels: ones where nothing was measured.
+    pub fn mel_stats(&self, bands: usize) -> Vec<f32> {
+        self.numbers(MEL_STATS).filter(|stats| stats.len() == bands).unwrap_or_else(|| vec![1.0; bands])
+    }
+
+    /// Sets a tensor.
+    pub fn set(&mut self, name: &str, shape: &[usize], data: &[f32]) {
+        let bytes = bytemuck::cast_slice(data).to_vec();
+        self.tensors.insert(name.to_owned(), Tensor { kind: Kind::F32, shape: shape.to_vec(), bytes });
+    }
+
+    /// Adds all tensors whose names begin so to a hash.
+    pub fn hash(&self, prefix: &str, hasher: &mut blake3::Hasher) {
+        for (name, tensor) in self.tensors.iter().filter(|(name, _)| name.starts_with(prefix)) {
+            hasher.update(name.as_bytes());
+            hasher.update(&tensor.bytes);
+        }
+    }
+
+    /// The vocabulary text is cut into.
+    pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
+        self.vocabulary = Some(tokenizer.to_json());
+    }
+
+    /// The sizes of the GPT, where there is one.
+    pub fn gpt_sizes(&self) -> Option<GptSizes> {
+        serde_json::from_value(self.parts.get(GPT)?.clone()).ok()
+    }
+
+    /// Takes a part over from an engine: the averages of the weights where they were kept, else the weights.
+    pub fn take(
+        &mut self,
+        part: &str,
+        sizes: Value,
+        engine: &Engine,
+        released: &[Released],
+        average: bool,
+    ) -> Result<(), TrainError> {
+        let weights = engine.read_arena(Arena::Weights)?;
+        let averages = if average { engine.read_arena(Arena::Average)? } else { Vec::new() };
+        for tensor in released {
+            let range = engine.layout().get(tensor.id).range();
+            let from = if range.end <= averages.len() { &averages } else { &weights };
+            self.set(&tensor.name, &tensor.shape, &tensor.to_released(&from[range]));
+        }
+        self.parts.insert(part.to_owned(), sizes);
+        Ok(())
+    }
+
+    /// Fills an engine's parameters; those the model lacks stay as they begin, and are named.
+    pub fn fill(&self, engine: &mut Engine, released: &[Released]) -> Result<Vec<String>, TrainError> {
+        let mut missing = Vec::new();
+        for tensor in released {
+            match self.numbers(&tensor.name) {
+                Some(data) if self.shape(&tensor.name).as_deref() == Some(&tensor.shape[..]) => {
+                    engine.write_parameter(tensor.id, &tensor.to_ours(&data))?;
+                }
+                _ => missing.push(tensor.name.clone()),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Writes all of it to a folder, in place of what was there.
+    pub fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), TrainError> {
+        let mut writer = FolderWriter::create(disk, path, true)?;
+        writer.manifest().parts = self.parts.clone();
+        writer.manifest().source = match self.source.as_str() {
+            "" => "trained by myxtts".to_owned(),
+            source => source.to_owned(),
+        };
+        writer.manifest().licence = self.licence.clone();
+        for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
+            let inside: Vec<(&String, &Tensor)> =
+                self.tensors.iter().filter(|(name, _)| Part::of(name) == Some(part)).collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let specs: Vec<Spec> = inside
+                .iter()
+                .map(|(name, t)| Spec { name: (*name).clone(), kind: t.kind, shape: t.shape.clone() })
+                .collect();
+            writer.tensors(part, &specs, &mut |i| Ok(Cow::Borrowed(&inside[i].1.bytes[..])))?;
+        }
+        if let Some(vocabulary) = &self.vocabulary {
+            writer.text(VOCABULARY, vocabulary)?;
+        }
+        if let Some(config) = &self.config {
+            writer.text(myxtts_model::weights::folder::CONFIG, config)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+}

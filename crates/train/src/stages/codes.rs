@@ -1,0 +1,138 @@
+//! The audio codes of every record: made once by the trained DVAE, and kept beside the run.
+
+use crate::beside::floats;
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::model::{DVAE, Model};
+use myxtts_data::record::{DVAE_MEL, RecordSource};
+use myxtts_model::Declare;
+use myxtts_model::dvae::{Dvae, DvaeSizes};
+use myxtts_run::durable::{self, Disk};
+use myxtts_run::progress::Progress;
+use myxtts_tensor::{Control, DType, Engine, EngineOptions, Program, Tape, Training, Value};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Clips are filled up with silence to a multiple of this many frames, as the original fills up its batches: so a few
+/// programs serve all lengths.
+const UNIT: usize = 64;
+
+/// Silence, in both front-ends of the GPT.
+const FLOOR: f32 = -11.512_925;
+
+/// Makes codes of mels.
+pub struct Encoder {
+    engine: Engine,
+    dvae: Dvae,
+    stats: Vec<f32>,
+    programs: HashMap<usize, (Program, Value, Value)>,
+}
+
+impl Encoder {
+    /// The DVAE of a model, to be read only.
+    pub fn new(model: &Model, machine: Machine) -> Result<Encoder, TrainError> {
+        let missing = TrainError::Missing { stage: "gpt", what: "audio codes (a DVAE)", earlier: "dvae" };
+        if !model.has(DVAE) {
+            return Err(missing);
+        }
+        let sizes = DvaeSizes::of_shapes(&|name| model.shape(name), "dvae.")?;
+        let mut declare = Declare::new(0.0, &|_| false);
+        let dvae = Dvae::declare(&mut declare, &sizes, "dvae.");
+        let (layout, released) = declare.finish();
+        let options = EngineOptions { training: Training::None, ..EngineOptions::default() };
+        // In f32 everywhere: a code that rounding chose would be another token.
+        let mut engine = Engine::new(machine.device, layout, myxtts_tensor::Precision::F32, options)?;
+        if let Some(name) = model.fill(&mut engine, &released)?.into_iter().next() {
+            return Err(TrainError::NoData(format!("the model's DVAE lacks {name}: import or train it again")));
+        }
+        let stats = model.mel_stats(sizes.channels);
+        Ok(Encoder { engine, dvae, stats, programs: HashMap::new() })
+    }
+
+    /// The codes of raw log-mels `[frames, bands]`.
+    pub fn codes(&mut self, mel: &[f32]) -> Result<Vec<i32>, TrainError> {
+        let bands = self.stats.len();
+        let frames = mel.len() / bands;
+        let padded = frames.next_multiple_of(UNIT).max(UNIT);
+        let mut data = vec![FLOOR; padded * bands];
+        data[..mel.len()].copy_from_slice(mel);
+        for frame in data.chunks_exact_mut(bands) {
+            frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
+        }
+        let (program, input, ids) = match self.programs.entry(padded) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                let mut tape = Tape::new(self.engine.layout().clone(), self.engine.precision());
+                let input = tape.input([1, padded, bands], DType::F32);
+                let encoded = self.dvae.encode(&mut tape, input);
+                let ids = self.dvae.codes(&mut tape, encoded);
+                tape.keep(ids);
+                entry.insert((self.engine.load(tape)?, input, ids))
+            }
+        };
+        self.engine.write(program, *input, &data)?;
+        self.engine.run(program, &Control::default())?;
+        let mut codes = self.engine.read_i32(program, *ids)?;
+        codes.truncate(self.dvae.sizes().codes_of(frames));
+        Ok(codes)
+    }
+}
+
+/// The codes of all records, read from `kept` where they are of the same records and the same DVAE, else made.
+pub fn codes_of(
+    source: &dyn RecordSource,
+    model: &Model,
+    machine: Machine,
+    (disk, kept): (&dyn Disk, &Path),
+    progress: &dyn Progress,
+) -> Result<Vec<Vec<i32>>, TrainError> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&source.fingerprint());
+    model.hash("dvae.", &mut hasher);
+    model.hash(crate::model::MEL_STATS, &mut hasher);
+    let key = *hasher.finalize().as_bytes();
+    if let Some(codes) = read(kept, &key, source.len()) {
+        return Ok(codes);
+    }
+    let mut encoder = Encoder::new(model, machine)?;
+    let mut codes = Vec::with_capacity(source.len());
+    progress.start("audio codes", source.len() as u64);
+    for record in 0..source.len() {
+        codes.push(encoder.codes(&floats(source, record, DVAE_MEL)?)?);
+        progress.advance(1);
+    }
+    progress.finish();
+    durable::write_with(disk, kept, &written(&codes, &key))?;
+    Ok(codes)
+}
+
+/// The key, how many records, the codes of each, and the hash of all that.
+fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
+    let mut bytes = key.to_vec();
+    bytes.extend((codes.len() as u64).to_le_bytes());
+    for codes in codes {
+        bytes.extend((codes.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(bytemuck::cast_slice(codes));
+    }
+    let hash = *blake3::hash(&bytes).as_bytes();
+    bytes.extend(hash);
+    bytes
+}
+
+/// What is not as it was written is made again.
+fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
+    let bytes = std::fs::read(path).ok()?;
+    let (bytes, hash) = bytes.split_last_chunk::<32>()?;
+    if blake3::hash(bytes).as_bytes() != hash {
+        return None;
+    }
+    let mut rest = bytes.strip_prefix(key)?.strip_prefix(&(records as u64).to_le_bytes())?;
+    let mut codes = Vec::with_capacity(records);
+    for _ in 0..records {
+        let (count, after) = rest.split_first_chunk::<4>()?;
+        let length = u32::from_le_bytes(*count) as usize * 4;
+        codes.push(bytemuck::pod_collect_to_vec(after.get(..length)?));
+        rest = &after[length..];
+    }
+    Some(codes)
+}

@@ -1,0 +1,347 @@
+//! The DVAE stage: windows of mels, made into codes and back.
+
+use super::{Kind, Stage, Submitted, Validation};
+use crate::beside::floats;
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::model::{DVAE, MEL_STATS, Model};
+use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
+use myxtts_data::loader::{Batch, HostSlab, Loader, Options as LoaderOptions};
+use myxtts_data::record::{DVAE_MEL, RecordSource};
+use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
+use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
+use myxtts_model::{Declare, Released};
+use myxtts_run::plan::Recipe;
+use myxtts_run::seed::Seed;
+use myxtts_tensor::ops::adamw::AdamW;
+use myxtts_tensor::{
+    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// How the stage is set up.
+#[derive(Clone, Debug)]
+pub struct DvaeSettings {
+    /// Sizes of the network.
+    pub sizes: DvaeSizes,
+    /// Windows in a batch.
+    pub rows: u32,
+    /// Frames of a window; whole codes.
+    pub frames: u32,
+    /// Recorded, or kernel by kernel.
+    pub mode: Mode,
+    /// Threads that make batches.
+    pub workers: usize,
+    /// Every draw comes from it.
+    pub seed: u64,
+}
+
+/// Every so many steps, codes that nobody chooses are put where something is.
+const REVIVE_EVERY: u64 = 50;
+/// A code chosen by fewer rows than this, averaged over about a hundred steps, is not used.
+const USED: f32 = 0.03;
+/// Records that the statistics of mels are taken over, at most.
+const MEASURED: usize = 4000;
+
+struct Ready {
+    program: Program,
+    mel: Node,
+    encoded: Node,
+}
+
+/// The DVAE being trained.
+pub struct DvaeStage {
+    settings: DvaeSettings,
+    recipe: Recipe,
+    engine: Engine,
+    dvae: Dvae,
+    released: Vec<Released>,
+    stats: Vec<f32>,
+    source: Arc<dyn RecordSource>,
+    batches: Arc<Batches>,
+    held_out: Option<Arc<Batches>>,
+    loader: Option<(u64, Loader<HostSlab>)>,
+    step: Ready,
+    measure: Ready,
+}
+
+/// The root of the mean square of each band: what mels are divided by, so that all bands weigh alike.
+pub fn measure_mels(source: &dyn RecordSource, records: &[u32], bands: usize) -> Result<Vec<f32>, TrainError> {
+    let mut squares = vec![0f64; bands];
+    let mut frames = 0u64;
+    // Evenly over the set, whatever its order.
+    let every = records.len().div_ceil(MEASURED).max(1);
+    for &record in records.iter().step_by(every) {
+        for frame in floats(source, record as usize, DVAE_MEL)?.chunks_exact(bands) {
+            squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
+            frames += 1;
+        }
+    }
+    let frames = frames.max(1) as f64;
+    Ok(squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect())
+}
+
+impl DvaeStage {
+    /// The stage on `source`, learning from `train` and validating on `validation`.
+    pub fn new(
+        settings: DvaeSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<dyn RecordSource>,
+        (train, validation): (&[u32], &[u32]),
+        model: &mut Model,
+    ) -> Result<DvaeStage, TrainError> {
+        let bands = settings.sizes.channels;
+        if model.numbers(MEL_STATS).is_none() {
+            let stats = measure_mels(&*source, train, bands)?;
+            model.set(MEL_STATS, &[bands], &stats);
+        }
+        let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
+        let dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
+        let (layout, released) = declare.finish();
+        let training = match recipe.ema_decay {
+            Some(_) => Training::AdamWithAverage,
+            None => Training::Adam,
+        };
+        let options =
+            EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
+        let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
+        let known = model.has(DVAE) && model.fill(&mut engine, &released)?.is_empty();
+        super::start_average(&mut engine, recipe.ema_decay.is_some())?;
+        let batches = Settings {
+            seed: Seed::new(settings.seed).derive("dvae"),
+            rows: Rows::Fixed(settings.rows),
+            buckets: 1,
+            length: DVAE_MEL,
+            parts: vec![Part::window(DVAE_MEL, settings.frames)],
+            ..Settings::default()
+        };
+        let plan = Arc::new(Batches::new(&*source, train.iter().copied(), batches.clone())?);
+        let held_out = match validation {
+            [] => None,
+            records => {
+                let settings = Settings { tail: Tail::Short, order: Order::Fixed, ..batches };
+                Some(Arc::new(Batches::new(&*source, records.iter().copied(), settings)?))
+            }
+        };
+        let step = ready(&mut engine, &dvae, &settings, &recipe, true)?;
+        let measure = ready(&mut engine, &dvae, &settings, &recipe, false)?;
+        let stats = model.mel_stats(bands);
+        let mut stage = DvaeStage {
+            settings,
+            recipe,
+            engine,
+            dvae,
+            released,
+            stats,
+            source,
+            batches: plan,
+            held_out,
+            loader: None,
+            step,
+            measure,
+        };
+        if !known {
+            stage.fill_codebook()?;
+        }
+        Ok(stage)
+    }
+
+    /// The first codes are rows that the encoder makes of the first batches.
+    fn fill_codebook(&mut self) -> Result<(), TrainError> {
+        let sizes = self.settings.sizes.clone();
+        let mut rows = Vec::new();
+        // Four rows to choose from for each code.
+        let mut step = 0;
+        while rows.len() < 4 * sizes.codes * sizes.code_width && step < 64 {
+            rows.extend(self.encoded(step)?);
+            step += 1;
+        }
+        let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
+        book.write(&mut self.engine, self.dvae.codebook())?;
+        self.loader = None;
+        Ok(())
+    }
+
+    /// What the encoder makes of the batch of a step.
+    fn encoded(&mut self, step: u64) -> Result<Vec<f32>, TrainError> {
+        let mut batch = self.batch(step)?;
+        let info = batch.info().clone();
+        self.put(batch.bytes(), &info, false)?;
+        let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
+        self.engine.wait(ticket)?;
+        Ok(self.engine.read(&self.measure.program, self.measure.encoded)?)
+    }
+
+    fn put(&mut self, bytes: &[u8], info: &BatchInfo, train: bool) -> Result<Vec<u32>, TrainError> {
+        let field = |name: &str| {
+            let field = info.layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
+            &bytes[field.offset..field.offset + field.bytes]
+        };
+        let mut mels: Vec<f32> = bytemuck::cast_slice(field("dvae_mel")).to_vec();
+        for frame in mels.chunks_exact_mut(self.stats.len()) {
+            frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
+        }
+        let ready = if train { &self.step } else { &self.measure };
+        self.engine.write(&ready.program, ready.mel, &mels)?;
+        let records: &[i32] = bytemuck::cast_slice(field("record"));
+        Ok(records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect())
+    }
+
+    fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
+        if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
+            let options =
+                LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
+            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(1)?);
+            let start = self.batches.state(step);
+            let loader = Loader::start(self.source.clone(), self.batches.clone(), &start, options, slabs)?;
+            self.loader = Some((step, loader));
+        }
+        let (next, loader) = self.loader.as_mut().expect("started above");
+        *next += 1;
+        match loader.next() {
+            Some(batch) => Ok(batch?),
+            None => Err(TrainError::NoData("the batches ended before the steps did".into())),
+        }
+    }
+}
+
+fn ready(
+    engine: &mut Engine,
+    dvae: &Dvae,
+    settings: &DvaeSettings,
+    recipe: &Recipe,
+    train: bool,
+) -> Result<Ready, TrainError> {
+    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let shape = [settings.rows as usize, settings.frames as usize, settings.sizes.channels];
+    let mel = tape.input(shape, DType::F32);
+    let dtype = tape.dtype();
+    let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
+    // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
+    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 1.0 };
+    let made = dvae.reconstruct(&mut tape, given, asked);
+    tape.keep(made.encoded);
+    tape.note(0, made.squared);
+    tape.note(1, made.commitment);
+    if let Some(absolute) = made.absolute {
+        tape.note(2, absolute);
+    }
+    if train {
+        dvae.follow(&mut tape, &made);
+        tape.backward(made.loss, Backward::default());
+        tape.update(made.loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
+    } else {
+        tape.tell(made.loss);
+    }
+    let encoded = made.encoded;
+    Ok(Ready { program: engine.load(tape)?, mel, encoded })
+}
+
+impl Stage for DvaeStage {
+    fn kind(&self) -> Kind {
+        Kind::Dvae
+    }
+
+    fn described(&self) -> Vec<String> {
+        let sizes = &self.settings.sizes;
+        vec![
+            format!(
+                "DVAE {} channels, {} codes of {}: {:.1} M trained numbers",
+                sizes.hidden,
+                sizes.codes,
+                sizes.code_width,
+                self.engine.layout().trained_count() as f64 / 1e6
+            ),
+            format!(
+                "{} clips, {} windows of {:.2} s in a batch; memory {:.2} GiB",
+                self.batches.records(),
+                self.settings.rows,
+                f64::from(self.settings.frames) * 256.0 / 22_050.0,
+                self.engine.memory().total() as f64 / (1u64 << 30) as f64
+            ),
+        ]
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let mut batch = self.batch(step)?;
+        let info = batch.info().clone();
+        let records = self.put(batch.bytes(), &info, true)?;
+        let ticket = self.engine.submit(&mut self.step.program, control)?;
+        Ok(Submitted { ticket, rows: u64::from(info.rows_valid), records })
+    }
+
+    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        let [squared, commitment, absolute] = [0, 1, 2].map(|i| f64::from(report.notes[i]));
+        vec![("squared", squared), ("absolute", absolute), ("commitment", commitment)]
+    }
+
+    fn due(&self, step: u64) -> bool {
+        // At the end codes are left alone: what follows stands on them.
+        step > 0 && step % REVIVE_EVERY == 0 && step < self.recipe.steps * 4 / 5
+    }
+
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        if !self.due(step) {
+            return Ok(());
+        }
+        let rows = self.engine.read(&self.step.program, self.step.encoded)?;
+        let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
+        let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
+        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
+            book.write(&mut self.engine, self.dvae.codebook())?;
+        }
+        Ok(())
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        let Some(batches) = self.held_out.clone() else { return Ok(None) };
+        let count = batches.batches_per_epoch();
+        let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
+        let slabs = HostSlab::pool(3, batches.slab_bytes(1)?);
+        let loader = Loader::start(self.source.clone(), batches.clone(), &batches.state(0), options, slabs)?;
+        let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
+        for batch in loader {
+            let mut batch = batch?;
+            let info = batch.info().clone();
+            self.put(batch.bytes(), &info, false)?;
+            let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
+            let report = self.engine.wait(ticket)?;
+            squared += f64::from(report.notes[0]);
+            absolute += f64::from(report.notes[2]);
+            passes += 1.0;
+        }
+        if passes == 0.0 {
+            return Ok(None);
+        }
+        let numbers = vec![("squared", squared / passes), ("absolute", absolute / passes)];
+        Ok(Some(Validation { score: squared / passes, numbers }))
+    }
+
+    fn epoch_steps(&self) -> u64 {
+        self.batches.batches_per_epoch().max(1)
+    }
+
+    fn clip(&self, record: u32) -> String {
+        self.source.id(record as usize)
+    }
+
+    fn position(&self, step: u64) -> Value {
+        json!(self.batches.state(step))
+    }
+
+    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        let sizes = json!({ "codes": self.settings.sizes.codes });
+        model.set(MEL_STATS, &[self.stats.len()], &self.stats);
+        model.take(DVAE, sizes, &self.engine, &self.released, average)
+    }
+}
