@@ -9,6 +9,8 @@ mod checkpoint;
 mod checkpoint_damage;
 #[path = "run/checkpoint_kill.rs"]
 mod checkpoint_kill;
+#[path = "run/checkpoint_order.rs"]
+mod checkpoint_order;
 #[path = "run/config.rs"]
 mod config;
 #[path = "run/durable.rs"]

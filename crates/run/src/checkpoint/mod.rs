@@ -6,6 +6,7 @@
 //!     manifest            step, score, what the caller says of it, and checksums of every blob
 //!     weights.bin         one file per blob
 //!     pinned              an empty file, where a person wants it kept
+//!   write.lock            held by the process that saves here
 //! ```
 //!
 //! A checkpoint is written under another name, brought to the device file by file, and gets its own

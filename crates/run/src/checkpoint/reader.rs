@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::error::{CheckpointError, Damage, Damaged};
 use super::manifest::{self, Blob, CHUNK_BYTES, Checkpoint, MANIFEST};
 use super::saving::file_name;
+use crate::durable::{self, Disk, fault};
 
 /// Name of the file that keeps a checkpoint.
 pub(super) const PINNED: &str = "pinned";
@@ -87,21 +88,47 @@ impl Checkpoints {
 
     /// Opens a checkpoint by its name. Its parts are checked as they are read.
     pub fn load(&self, name: &str) -> Result<Loaded, CheckpointError> {
-        let known = manifest::parse_name(name).is_some() && self.dir.join(name).is_dir();
-        if !known {
-            return Err(CheckpointError::Unknown {
-                dir: self.dir.clone(),
-                name: name.to_owned(),
-                names: self.names()?,
-            });
-        }
-        Ok(Loaded { checkpoint: self.manifest(name)?, name: name.to_owned(), folder: self.dir.join(name) })
+        let folder = self.known(name)?;
+        Ok(Loaded { checkpoint: self.manifest(name)?, name: name.to_owned(), folder })
     }
 
     /// Whether a person wants it kept.
     pub fn is_pinned(&self, name: &str) -> bool {
         // Where it cannot be known, it must not be deleted.
         self.dir.join(name).join(PINNED).try_exists().unwrap_or(true)
+    }
+
+    /// Keeps a checkpoint until it is unpinned. Any process may, while another trains; one that is just
+    /// being deleted is not there any more.
+    pub fn pin(&self, name: &str) -> Result<(), CheckpointError> {
+        self.pin_on(&*fault::disk_of_environment(), name)
+    }
+
+    /// Leaves a checkpoint to retention again.
+    pub fn unpin(&self, name: &str) -> Result<(), CheckpointError> {
+        self.unpin_on(&*fault::disk_of_environment(), name)
+    }
+
+    pub(super) fn pin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
+        durable::write_with(disk, &self.known(name)?.join(PINNED), b"")?;
+        // Whoever deletes gives a folder another name and then looks for the pin: if it has its name
+        // still, or again, it stays.
+        self.known(name).map(|_| ())
+    }
+
+    pub(super) fn unpin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
+        let folder = self.known(name)?;
+        durable::remove(disk, &folder.join(PINNED))?;
+        Ok(durable::sync_folder(disk, &folder)?)
+    }
+
+    /// The folder of a checkpoint that is there, damaged or not.
+    pub(super) fn known(&self, name: &str) -> Result<PathBuf, CheckpointError> {
+        if manifest::parse_name(name).is_some() && self.dir.join(name).is_dir() {
+            return Ok(self.dir.join(name));
+        }
+        let (dir, name, names) = (self.dir.clone(), name.to_owned(), self.names()?);
+        Err(CheckpointError::Unknown { dir, name, names })
     }
 
     /// Names of all checkpoints, oldest first, damaged or not.

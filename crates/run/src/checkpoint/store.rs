@@ -54,7 +54,7 @@ impl CheckpointStore {
         // A save that failed for want of space may have left gigabytes, which is why the next would fail.
         let _ = durable::sweep(&*self.disk, self.dir());
         let last = self.checkpoints.names()?.last().and_then(|name| manifest::parse_name(name));
-        Saving::begin(self, last.map_or(1, |(number, _)| number + 1), step)
+        Saving::begin(self, last.map_or(1, |(number, _)| number.saturating_add(1)), step)
     }
 
     /// Saves parts that are in memory. When this returns, the checkpoint survives whatever happens.
@@ -91,15 +91,12 @@ impl CheckpointStore {
 
     /// Keeps a checkpoint until it is unpinned.
     pub fn pin(&mut self, name: &str) -> Result<(), CheckpointError> {
-        let folder = self.known(name)?;
-        Ok(durable::write_with(&*self.disk, &folder.join(PINNED), b"")?)
+        self.checkpoints.pin_on(&*self.disk, name)
     }
 
     /// Leaves a checkpoint to retention again.
     pub fn unpin(&mut self, name: &str) -> Result<(), CheckpointError> {
-        let folder = self.known(name)?;
-        durable::remove(&*self.disk, &folder.join(PINNED))?;
-        Ok(durable::sync_folder(&*self.disk, &folder)?)
+        self.checkpoints.unpin_on(&*self.disk, name)
     }
 
     /// Deletes what need not be kept, and says what that was. To be called after a save.
@@ -116,29 +113,34 @@ impl CheckpointStore {
         let history: Vec<Kept> = checkpoints.iter().map(kept).collect();
         let gone = retain(&history, keep);
         checkpoints.retain(|checkpoint| gone.contains(&checkpoint.number));
-        let names: Vec<String> = checkpoints.iter().map(Checkpoint::name).collect();
-        for name in &names {
-            self.remove(name)?;
+        let mut names = Vec::new();
+        for name in checkpoints.iter().map(Checkpoint::name) {
+            if self.take_away(&name, true)? {
+                names.push(name);
+            }
         }
         Ok(names)
     }
 
     /// Deletes one checkpoint, whatever it is.
     pub fn remove(&mut self, name: &str) -> Result<(), CheckpointError> {
-        let folder = self.known(name)?;
+        self.take_away(name, false).map(|_| ())
+    }
+
+    fn take_away(&mut self, name: &str, unless_pinned: bool) -> Result<bool, CheckpointError> {
+        let folder = self.checkpoints.known(name)?;
         // The name goes first and at once: what is half deleted must not look damaged.
         let leaving = durable::unfinished_name(&folder);
         let renamed = self.disk.rename(&folder, &leaving);
         renamed.map_err(DurableError::at("rename to", &leaving))?;
-        durable::sync_folder(&*self.disk, self.dir())?;
-        Ok(durable::remove_folder(&*self.disk, &leaving)?)
-    }
-
-    fn known(&self, name: &str) -> Result<std::path::PathBuf, CheckpointError> {
-        let names = self.checkpoints.names()?;
-        if names.iter().any(|known| known == name) {
-            return Ok(self.dir().join(name));
+        if unless_pinned && leaving.join(PINNED).exists() {
+            // Pinned by another process since it was looked at; whoever pins looks afterwards, too.
+            let back = self.disk.rename(&leaving, &folder);
+            back.map_err(DurableError::at("rename to", &folder))?;
+            return Ok(false);
         }
-        Err(CheckpointError::Unknown { dir: self.dir().to_owned(), name: name.to_owned(), names })
+        durable::sync_folder(&*self.disk, self.dir())?;
+        durable::remove_folder(&*self.disk, &leaving)?;
+        Ok(true)
     }
 }

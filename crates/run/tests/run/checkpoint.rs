@@ -164,6 +164,39 @@ fn retention_keeps_newest_best_and_pinned() {
     assert_eq!(save_small(&mut store, 7, None).unwrap(), "000007-step-7");
 }
 
+/// One process deletes all it may, another pins all it sees: what was pinned stays.
+#[test]
+fn a_pin_from_elsewhere_holds_even_while_its_checkpoint_is_being_deleted() {
+    let root = scratch();
+    let mut store = quick_store(root.path());
+    let others = Checkpoints::at(root.path());
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (pinned, deleted) = std::thread::scope(|scope| {
+        let pinning = scope.spawn(|| {
+            let mut pinned = Vec::new();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let seen = others.list().unwrap().checkpoints;
+                pinned.extend(seen.iter().map(|c| c.name()).filter(|name| others.pin(name).is_ok()));
+                // Not all of them, or nothing would be left to be deleted.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            pinned
+        });
+        let mut deleted = Vec::new();
+        for step in 0..300 {
+            store.save(step, &[("weights", b"w")], json!({}), None).unwrap();
+            deleted.extend(store.tidy(Keep { newest: 1, best: 0 }).unwrap());
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        (pinning.join().unwrap(), deleted)
+    });
+    assert!(!pinned.is_empty() && !deleted.is_empty());
+    let there = names(&store);
+    for name in &pinned {
+        assert!(there.contains(name), "{name} was pinned and is gone");
+    }
+}
+
 #[test]
 fn a_damaged_newest_did_not_push_out_the_good_one_before_it() {
     let root = scratch();

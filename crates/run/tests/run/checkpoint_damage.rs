@@ -99,3 +99,34 @@ fn damage_far_inside_is_placed_and_is_seen_by_a_reader_too() {
     std::fs::write(&file, [second, first, tail].concat()).unwrap();
     assert!(matches!(fallen_back(root.path()), Damage::BlobChanged { from: 0, .. }));
 }
+
+/// A checksum is no signature: a manifest of anybody's making is read without harm.
+#[test]
+fn manifests_made_up_with_a_right_checksum_are_data() {
+    let root = scratch();
+    let file = two(root.path(), 10).join("manifest");
+    let whole = std::fs::read(&file).unwrap();
+    let body = &whole[whole.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
+    let seed = Seed::new(8).derive("made up");
+    let pieces: [&[u8]; 8] = [b"9", b"-1", b"null", b"\"", b"[[[[", b"18446744073709551615", b"}", b"../x"];
+    let (mut read, mut refused) = (0, 0);
+    for n in 0..3000 {
+        let mut made = body.to_vec();
+        for i in 0..1 + seed.with(n).below(0, 3) {
+            let at = seed.with(n).below(3 * i + 1, made.len() as u64) as usize;
+            let piece = pieces[seed.with(n).below(3 * i + 2, 8) as usize];
+            let end = (at + seed.with(n).below(3 * i + 3, 6) as usize).min(made.len());
+            made.splice(at..end, piece.iter().copied());
+        }
+        let header = format!("myxtts-checkpoint {}\n", blake3::hash(&made).to_hex());
+        std::fs::write(&file, [header.as_bytes(), &made].concat()).unwrap();
+        let latest = Checkpoints::at(root.path()).latest_valid().unwrap();
+        if latest.damaged.is_empty() {
+            read += 1
+        } else {
+            refused += 1
+        }
+        assert!(latest.checkpoint.is_some());
+    }
+    assert!(read > 10 && refused > 1000, "{read} read, {refused} refused");
+}
