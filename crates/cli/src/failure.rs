@@ -13,6 +13,8 @@ use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::weights::WeightsError;
 use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
+use myxtts_run::folder::FolderError;
+use myxtts_train::TrainError;
 
 /// The command line asks for something that cannot be: the message says what to write instead.
 #[derive(Debug)]
@@ -38,6 +40,12 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if let Some(error) = cause.downcast_ref::<CacheError>() {
         return Some(error.exit());
+    }
+    if let Some(error) = cause.downcast_ref::<TrainError>() {
+        return Some(error.exit());
+    }
+    if cause.is::<FolderError>() {
+        return Some(Exit::Usage);
     }
     if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());

@@ -16,7 +16,9 @@ mod progress;
 mod settings;
 mod signal;
 mod tokenizer;
+mod train;
 mod verify;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,8 @@ enum Command {
     Verify(verify::Args),
     /// Look at what the model will see: mels, tokens, cache records, batches
     Inspect(inspect::Args),
+    /// Train a voice: everything that is missing, stage by stage, or one stage alone
+    Train(train::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files that Coqui's own code loads
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Prepare(args) => prepare::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Train(args) => train::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

@@ -40,6 +40,15 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets a value that everything else the command line says comes before.
+    ///
+    /// # Panics
+    /// Where there is no such setting: the name is written in the code of a command.
+    pub fn prefer(&mut self, setting: &str, value: &str) {
+        let key = Key::find(setting).expect("the path of a setting of the table");
+        self.flags.insert(0, Flag::Own { name: "train".to_owned(), key, value: value.to_owned() });
+    }
+
     /// The plan on this machine. Its notes go to stderr.
     pub fn resolve(&self) -> anyhow::Result<Plan> {
         let plan = self.plan()?;

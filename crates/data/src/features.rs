@@ -108,6 +108,11 @@ impl Extractor {
         &self.recipe
     }
 
+    /// The tokenizer, when no more features are computed.
+    pub fn into_tokenizer(self) -> Tokenizer {
+        self.tokenizer
+    }
+
     /// The tokenizer in force.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer

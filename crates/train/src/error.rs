@@ -71,8 +71,7 @@ pub enum TrainError {
     },
     /// Too many steps came out as no numbers.
     #[error(
-        "{in_a_row} steps in a row, {total} in all, were no numbers by step {step} of stage `{stage}`: nothing of them was \
-         learnt; the last batch is in {}, its clips: {clips}. Lower training.learning_rate, or look at these clips",
+        "{how_many} were no numbers by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}. Lower training.learning_rate, or look at these clips",
         saved.display()
     )]
     BadSteps {
@@ -80,10 +79,8 @@ pub enum TrainError {
         stage: &'static str,
         /// The step.
         step: u64,
-        /// Without a good one between them.
-        in_a_row: u64,
-        /// Since the stage began.
-        total: u64,
+        /// How many, and whether in a row.
+        how_many: String,
         /// Where the batch was saved.
         saved: PathBuf,
         /// What was in it.

@@ -1,5 +1,25 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
+//!
+//! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`stages`] (what is trained) ->
+//! [`session`] (the loop: steps, guards, checkpoints),
+//! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
+
+pub mod error;
+pub mod machine;
+
+pub mod beside;
+pub mod model;
+pub mod stages;
+
+pub mod session;
+mod sizes;
+
+pub mod pipeline;
 
 pub mod voice;
 
 pub mod evaluate;
+
+pub use error::TrainError;
+pub use machine::Machine;
+pub use model::Model;

@@ -43,6 +43,8 @@ pub struct Model {
     config: Option<Vec<u8>>,
     source: String,
     licence: String,
+    /// Parts that are there to begin from, and are made anew.
+    begun: Vec<&'static str>,
 }
 
 impl Model {
@@ -77,9 +79,24 @@ impl Model {
         self.parts.contains_key(part)
     }
 
-    /// Forgets a part, so that it is made anew.
-    pub fn forget(&mut self, part: &str) {
-        self.parts.remove(part);
+    /// Whether nothing is there.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Parts that are there to begin from, and are made anew.
+    pub fn set_begun(&mut self, parts: Vec<&'static str>) {
+        self.begun = parts;
+    }
+
+    /// Whether a part is there to begin from.
+    pub fn is_begun(&self, part: &str) -> bool {
+        self.begun.contains(&part)
+    }
+
+    /// A part was made anew.
+    pub fn finish_begun(&mut self, part: &str) {
+        self.begun.retain(|begun| *begun != part);
     }
 
     /// The shape of a tensor.
@@ -90,7 +107,7 @@ impl Model {
     /// A tensor's numbers, in the order of the file.
     pub fn numbers(&self, name: &str) -> Option<Vec<f32>> {
         let tensor = self.tensors.get(name)?;
-        (tensor.kind == Kind::F32).then(|| bytemuck::pod_collect_to_vec(&tensor.bytes))
+        (tensor.kind == Kind::F32).then(|| bytemuck::allocation::pod_collect_to_vec(&tensor.bytes))
     }
 
     /// What divides mels: ones where nothing was measured.

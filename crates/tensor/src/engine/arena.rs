@@ -146,6 +146,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether an arena is kept.
+    pub fn holds(&self, arena: Arena) -> bool {
+        self.arenas.has(match arena {
+            Arena::Weights => Flat::Master,
+            Arena::Gradients => Flat::Gradients,
+            Arena::Moment1 => Flat::Moment1,
+            Arena::Moment2 => Flat::Moment2,
+            Arena::Average => Flat::Average,
+        })
+    }
+
     /// Copies a whole arena out, in f32.
     pub fn read_arena(&self, arena: Arena) -> Result<Vec<f32>, Error> {
         let (flat, len) = self.arena(arena)?;

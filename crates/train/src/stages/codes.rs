@@ -131,7 +131,7 @@ fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     for _ in 0..records {
         let (count, after) = rest.split_first_chunk::<4>()?;
         let length = u32::from_le_bytes(*count) as usize * 4;
-        codes.push(bytemuck::pod_collect_to_vec(after.get(..length)?));
+        codes.push(bytemuck::allocation::pod_collect_to_vec(after.get(..length)?));
         rest = &after[length..];
     }
     Some(codes)

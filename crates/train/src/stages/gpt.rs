@@ -10,7 +10,7 @@ use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
 use myxtts_model::{
-    Condition, Declare, Gpt, GptInputs, GptLosses, GptOptions, GptShape, GptSizes, GptTargets, LossWeights, Masks,
+    Condition, Declare, Gpt, GptInputs, GptOptions, GptShape, GptSizes, GptTargets, LossWeights, Masks,
     Released, Rows,
 };
 use myxtts_run::plan::Recipe;

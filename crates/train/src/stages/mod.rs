@@ -9,7 +9,7 @@ pub mod latents;
 
 use crate::error::TrainError;
 use crate::model::Model;
-use myxtts_run::plan::Stage as Kind;
+pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, Report};
 use serde_json::Value;

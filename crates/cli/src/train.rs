@@ -1,0 +1,188 @@
+//! `myxtts train`: from recordings to a voice, stage by stage.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use myxtts_data::cache::{self, Store};
+use myxtts_data::dataset::split::split_records;
+use myxtts_data::record::RecordSource;
+use myxtts_run::exit::Exit;
+use myxtts_run::folder::RunFolder;
+use myxtts_run::plan::{Plan, Stage};
+use myxtts_run::progress::Progress;
+use myxtts_tensor::Device;
+use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
+use myxtts_train::session::Session;
+use myxtts_train::{Machine, TrainError};
+use serde::{Deserialize, Serialize};
+
+use crate::corpus;
+use crate::failure::UsageError;
+use crate::output::print;
+use crate::prepare::options_of;
+use crate::progress::Terminal;
+use crate::settings::Settings;
+use crate::signal::stop_requested;
+use crate::watch::Watch;
+
+/// What a run was asked beside its plan, kept in its folder for when it goes on.
+const REQUEST_FILE: &str = "request.json";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Corpus folder or metadata file; the built-in demo corpus where none is named
+    corpus: Option<PathBuf>,
+    /// Train this stage alone; without it everything that is missing is trained, in order
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
+    stage: Option<Stage>,
+    /// Begin from this model folder (`myxtts import` makes one, every run has one)
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Name of the run; a number where none is given
+    #[arg(long)]
+    name: Option<String>,
+    /// Go on with a run that was stopped, to the bit as if it had not been
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["corpus", "stage", "from", "name"])]
+    resume: Option<String>,
+    /// Where to train: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: String,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What is asked beside the plan.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Asked {
+    stage: Option<Stage>,
+    from: Option<PathBuf>,
+}
+
+fn stage(name: &str) -> Result<Stage, String> {
+    match name {
+        "dvae" => Ok(Stage::Dvae),
+        "gpt" => Ok(Stage::Gpt),
+        "decoder" => Ok(Stage::Decoder),
+        "tokenizer" => Err("the vocabulary is made by `myxtts prepare` (or `myxtts tokenizer train`)".into()),
+        _ => Err("the stages are dvae, gpt and decoder".into()),
+    }
+}
+
+/// The device a user names; nothing for `auto`.
+pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
+    match name {
+        "auto" => Ok(None),
+        "cuda" => Ok(Some(Device::Cuda(0))),
+        name => name.parse().map(Some).map_err(|_| {
+            UsageError(format!("--device {name}: write auto, cpu, cuda or cuda:N (`myxtts devices` lists them)"))
+                .into()
+        }),
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let machine = Machine::choose(device(&args.device)?)?;
+    let (folder, plan, asked) = begin(&args)?;
+    let stop = stop_requested()?;
+    let progress = Terminal::new();
+    let corpus = open_corpus(&plan, &progress)?;
+    progress.say(&format!(
+        "run {} on {}: {} clips to learn from, {} held out",
+        folder.name(),
+        machine.device,
+        corpus.train.len(),
+        corpus.validation.len()
+    ));
+    let resumed = args.resume.is_some();
+    let mut watch = Watch::new();
+    let store = folder.checkpoint_store()?;
+    let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
+    let mut session = Session {
+        folder: &folder,
+        plan: &plan,
+        store,
+        events: folder.event_log()?,
+        board: folder.tensorboard(last.filter(|_| resumed))?,
+        stop,
+        watcher: &mut watch,
+    };
+    let request = Request { only: asked.stage, from: asked.from };
+    match pipeline::train(&mut session, &request, &corpus, machine, &progress) {
+        Ok(_) => {
+            let model = folder.path().join(MODEL_FOLDER);
+            print(&format!(
+                "model        {}\nnext:        myxtts speak \"...\" --voice REFERENCE.wav --model {} -o out.wav\n",
+                model.display(),
+                model.display()
+            ))?;
+            Ok(Exit::Done)
+        }
+        Err(stopped @ TrainError::Stopped { .. }) => {
+            eprintln!("{stopped}");
+            Ok(Exit::Stopped)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The folder of the run, its settings and what was asked: those of the command line, or those it was begun with.
+fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked)> {
+    let mut settings = args.settings.clone();
+    if let Some(name) = &args.resume {
+        let runs = settings.resolve()?.training.runs_dir;
+        let (folder, plan) = RunFolder::resume(&runs, name)?;
+        let asked = std::fs::read(folder.path().join(REQUEST_FILE)).unwrap_or_default();
+        let asked = serde_json::from_slice(&asked).unwrap_or_default();
+        return Ok((folder, plan, asked));
+    }
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    let named = settings.plan()?.data.train_data.is_some();
+    if !named {
+        // Nothing was named: the demonstration, as small as it can be and still be understood.
+        for (key, value) in DEMO {
+            settings.prefer(key, value);
+        }
+    }
+    settings.prefer("data.cache_columns", "tokens, dvae_mel, conditioning_mel, speaker_mel, waveform");
+    let plan = settings.resolve()?;
+    let folder = RunFolder::create(&plan.training.runs_dir, args.name.as_deref(), &plan)?;
+    let asked = Asked { stage: args.stage, from: args.from.clone() };
+    myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
+    Ok((folder, plan, asked))
+}
+
+/// Settings of the demonstration.
+const DEMO: [(&str, &str); 7] = [
+    ("model.preset", "tiny"),
+    ("data.batch_size", "16"),
+    ("data.vocab_size", "320"),
+    ("training.validate_every", "250"),
+    ("training.checkpoint_every", "250"),
+    ("training.sample_every", "0"),
+    ("training.dropout", "0.0"),
+];
+
+/// The corpus, its features computed if they are not yet.
+fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
+    let read = corpus::read(&plan.data, progress)?;
+    let home = corpus::cache_of(&read, &plan.data);
+    let options = options_of(&plan.data)?;
+    let computing = corpus::extractor(&[&read], &home, &plan.data, progress)?;
+    computing.keep_vocabulary(options.disk.as_ref())?;
+    for problem in read.problems.iter().take(5) {
+        progress.say(&problem.to_string());
+    }
+    let report = cache::prepare(&home, &read.utterances, &computing.extractor, &options, progress)?;
+    if report.failed > 0 {
+        progress.say(&format!("{} clips cannot be used; `myxtts check` says why", report.failed));
+    }
+    let source: Arc<dyn RecordSource> = Arc::new(Store::open(&home)?);
+    let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
+    let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
+    Ok(Corpus {
+        train: numbers(split.train),
+        validation: numbers(split.validation),
+        source,
+        tokenizer: computing.extractor.into_tokenizer(),
+    })
+}

@@ -1,0 +1,434 @@
+//! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
+
+use crate::error::TrainError;
+use crate::stages::{self, Stage, Validation};
+use myxtts_run::checkpoint::{CheckpointStore, Keep, Loaded};
+use myxtts_run::events::EventLog;
+use myxtts_run::folder::RunFolder;
+use myxtts_run::guard::{BadSteps, BadVerdict, EarlyStop, SpikeVerdict, Spikes, StopVerdict};
+use myxtts_run::plan::{Plan, Recipe};
+use myxtts_run::seed::Seed;
+use myxtts_run::tensorboard::TensorBoard;
+use myxtts_run::trend::{Direction, Trend};
+use myxtts_tensor::engine::{Arena, State, Ticket};
+use myxtts_tensor::{Control, Report};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Steps that may be queued on a GPU before the report of the first is waited for.
+const AHEAD: usize = 3;
+/// Steps whose losses are looked at for a spike, and how many spikes in a row are a new level.
+const SPIKE_WINDOW: usize = 100;
+const SPIKE_PATIENCE: u32 = 20;
+/// Steps a trend is taken over.
+const TREND_WINDOW: usize = 50;
+/// Curves are drawn every so many steps.
+const CURVE_EVERY: u64 = 10;
+
+/// One who watches a run.
+pub trait Watcher {
+    /// A stage begins or goes on.
+    fn stage(&mut self, name: &'static str, from: u64, steps: u64, described: &[String]);
+    /// A step is done.
+    fn step(&mut self, news: &News);
+    /// Something to read.
+    fn say(&mut self, line: &str);
+    /// The stage has ended.
+    fn end(&mut self);
+}
+
+/// What there is to say of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// Steps of the stage that are done.
+    pub step: u64,
+    /// Epochs.
+    pub epoch: f64,
+    /// Its loss.
+    pub loss: f64,
+    /// Mean of the last losses.
+    pub mean: f64,
+    /// Where they go.
+    pub direction: Direction,
+    /// What else was measured.
+    pub numbers: Vec<(&'static str, f64)>,
+    /// Clips per second, lately.
+    pub rate: f64,
+    /// Learning rate.
+    pub learning_rate: f64,
+}
+
+/// What a checkpoint knows beside the arenas.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Saved {
+    stage: String,
+    step: u64,
+    engine_steps: u64,
+    layout: String,
+    position: serde_json::Value,
+    bad: BadSteps,
+    spikes: Spikes,
+    early: EarlyStop,
+    trend: Trend,
+}
+
+/// Everything a run writes to.
+pub struct Session<'a> {
+    /// Its folder.
+    pub folder: &'a RunFolder,
+    /// Its settings.
+    pub plan: &'a Plan,
+    /// Checkpoints.
+    pub store: CheckpointStore,
+    /// What happened.
+    pub events: EventLog,
+    /// Curves.
+    pub board: TensorBoard,
+    /// Raised when the run is to stop.
+    pub stop: Arc<AtomicBool>,
+    /// Who watches.
+    pub watcher: &'a mut dyn Watcher,
+}
+
+struct Flying {
+    step: u64,
+    ticket: Ticket,
+    rows: u64,
+    records: Vec<u32>,
+    rate: f64,
+}
+
+/// How a stage ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All its steps are done.
+    Done,
+    /// Validation has not become better for too long.
+    Early,
+}
+
+struct Guards {
+    bad: BadSteps,
+    spikes: Spikes,
+    early: EarlyStop,
+    trend: Trend,
+}
+
+impl<'a> Session<'a> {
+    /// The newest whole checkpoint of a stage, if the run has one. Damaged ones are named and passed over.
+    pub fn last_of(&mut self, stage: &'static str) -> Result<Option<Loaded>, TrainError> {
+        let latest = self.store.latest_valid()?;
+        for damaged in &latest.damaged {
+            self.watcher.say(&format!("passed over: {damaged}"));
+        }
+        let Some(checkpoint) = latest.checkpoint else { return Ok(None) };
+        if checkpoint.meta["stage"] != stage {
+            return Ok(None);
+        }
+        Ok(Some(self.store.load(&checkpoint.name())?))
+    }
+
+    /// Trains a stage to its end, from its beginning or from a checkpoint. `before` are the steps of the stages before it.
+    pub fn run(
+        &mut self,
+        stage: &mut dyn Stage,
+        recipe: &Recipe,
+        before: u64,
+        last: Option<Loaded>,
+    ) -> Result<Ended, TrainError> {
+        let name = stages::name(stage.kind());
+        let training = &self.plan.training;
+        let mut guards = Guards {
+            bad: BadSteps::new(training.bad_steps_in_a_row, training.bad_step_budget),
+            spikes: Spikes::new(SPIKE_WINDOW, training.spike_limit, SPIKE_PATIENCE),
+            early: EarlyStop::new(training.early_stop_patience, 0.0),
+            trend: Trend::new(TREND_WINDOW),
+        };
+        let from = match last {
+            Some(last) => restore(stage, &last, &mut guards)?,
+            None => 0,
+        };
+        let described = stage.described();
+        self.watcher.stage(name, from, recipe.steps, &described);
+        self.events.append_durably("stage", json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }))?;
+        let seed = Seed::new(training.seed).derive(name);
+        let ahead = if stage.engine().cuda().is_some() { AHEAD } else { 0 };
+        let mut flying: VecDeque<Flying> = VecDeque::new();
+        let mut pace = Pace::new();
+        let mut ended = Ended::Done;
+        for step in from..recipe.steps {
+            if stage.due(step) {
+                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
+                stage.between(step)?;
+            }
+            let rate = recipe.schedule.at(step);
+            let control = Control {
+                rate: rate as f32,
+                weight: 1.0,
+                clip: recipe.clip.unwrap_or(0.0) as f32,
+                // Early on the average follows faster: it would else stay near the beginning for too long.
+                average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
+                seed: seed.at(step),
+            };
+            let queued = stage.submit(step, &control)?;
+            let (ticket, rows, records) = (queued.ticket, queued.rows, queued.records);
+            flying.push_back(Flying { step, ticket, rows, records, rate });
+            self.drain(stage, &mut flying, ahead, &mut guards, &mut pace, before)?;
+            let done = step + 1;
+            let every = |n: u64| n > 0 && done.is_multiple_of(n);
+            let mut score = None;
+            if every(training.validate_every) || done == recipe.steps {
+                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
+                pace.pause();
+                if let Some(found) = stage.validate()? {
+                    score = Some(found.score);
+                    self.validated(name, done, before, &found)?;
+                    if guards.early.observe(found.score) == StopVerdict::Stop {
+                        ended = Ended::Early;
+                    }
+                }
+            }
+            let stop = self.stop.load(Ordering::Relaxed);
+            if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
+                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
+                pace.pause();
+                self.save(stage, done, before, &guards, score)?;
+            }
+            if stop && done < recipe.steps {
+                self.watcher.end();
+                let run = self.folder.name().to_owned();
+                return Err(TrainError::Stopped { stage: name, step: done, run });
+            }
+            if ended == Ended::Early {
+                self.watcher.say(&format!("validation has not become better for too long: `{name}` ends at step {done}"));
+                break;
+            }
+        }
+        self.watcher.end();
+        self.events.append_durably("stage_end", json!({ "stage": name, "ended": format!("{ended:?}") }))?;
+        self.board.sync()?;
+        Ok(ended)
+    }
+
+    /// Takes reports in order until no more than `keep` steps are under way.
+    fn drain(
+        &mut self,
+        stage: &mut dyn Stage,
+        flying: &mut VecDeque<Flying>,
+        keep: usize,
+        guards: &mut Guards,
+        pace: &mut Pace,
+        before: u64,
+    ) -> Result<(), TrainError> {
+        while flying.len() > keep
+            && let Some(one) = flying.pop_front()
+        {
+            let report = stage.engine_mut().wait(one.ticket)?;
+            pace.add(one.rows);
+            self.reported(stage, &one, &report, guards, pace, before)?;
+        }
+        Ok(())
+    }
+
+    fn reported(
+        &mut self,
+        stage: &mut dyn Stage,
+        one: &Flying,
+        report: &Report,
+        guards: &mut Guards,
+        pace: &mut Pace,
+        before: u64,
+    ) -> Result<(), TrainError> {
+        let name = stages::name(stage.kind());
+        let (step, loss) = (one.step + 1, f64::from(report.loss));
+        let verdict = guards.bad.observe(report.good);
+        if verdict != BadVerdict::Fine {
+            let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
+            self.events.append_durably("bad_step", json!({ "stage": name, "step": step, "clips": clips }))?;
+            self.watcher.say(&format!(
+                "step {step} of `{name}` came out as no number and was left out; its clips: {}",
+                clips.join(", ")
+            ));
+            let spent = match verdict {
+                BadVerdict::StopInARow(count) => Some(format!("{count} steps in a row")),
+                BadVerdict::StopTotal(count) => Some(format!("{count} steps")),
+                BadVerdict::Fine | BadVerdict::Skip => None,
+            };
+            if let Some(how_many) = spent {
+                let saved = self.folder.path().join(format!("bad-batch-{name}-{step}.json"));
+                let batch = json!({ "stage": name, "step": step, "clips": clips });
+                myxtts_run::durable::write(&saved, batch.to_string().as_bytes())?;
+                let (stage, clips) = (name, clips.join(", "));
+                return Err(TrainError::BadSteps { stage, step, how_many, saved, clips });
+            }
+            return Ok(());
+        }
+        if let SpikeVerdict::Spike { .. } = guards.spikes.observe(loss) {
+            let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
+            self.events.append("spike", json!({ "stage": name, "step": step, "loss": loss, "clips": clips }))?;
+        }
+        guards.trend.observe(loss);
+        let numbers = stage.numbers(report);
+        if step.is_multiple_of(CURVE_EVERY) || step == 1 {
+            let curve = |what: &str| format!("{name}/{what}");
+            let mut curves = vec![
+                (curve("loss"), loss as f32),
+                (curve("gradient"), report.norm),
+                (curve("learning_rate"), one.rate as f32),
+                (curve("clips_per_second"), pace.rate() as f32),
+            ];
+            curves.extend(numbers.iter().map(|(what, x)| (curve(what), *x as f32)));
+            let curves: Vec<(&str, f32)> = curves.iter().map(|(tag, x)| (tag.as_str(), *x)).collect();
+            self.board.scalars(before + step, &curves)?;
+            let measured: serde_json::Map<_, _> =
+                numbers.iter().map(|(what, x)| ((*what).to_owned(), json!(x))).collect();
+            self.events.append(
+                "step",
+                json!({ "stage": name, "step": step, "loss": loss, "gradient": report.norm, "rate": one.rate,
+                        "clips_per_second": pace.rate(), "numbers": measured }),
+            )?;
+        }
+        self.watcher.step(&News {
+            step,
+            epoch: step as f64 / stage.epoch_steps() as f64,
+            loss,
+            mean: guards.trend.mean().unwrap_or(loss),
+            direction: guards.trend.direction(),
+            numbers,
+            rate: pace.rate(),
+            learning_rate: one.rate,
+        });
+        Ok(())
+    }
+
+    fn validated(&mut self, name: &str, step: u64, before: u64, found: &Validation) -> Result<(), TrainError> {
+        let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
+        self.watcher.say(&format!("held out, after step {step} of `{name}`: {}", words.join(", ")));
+        for (what, x) in &found.numbers {
+            self.board.scalar(&format!("{name}/held_out/{what}"), before + step, *x as f32)?;
+        }
+        let numbers: serde_json::Map<_, _> =
+            found.numbers.iter().map(|(what, x)| ((*what).to_owned(), json!(x))).collect();
+        let event = json!({ "stage": name, "step": step, "score": found.score, "numbers": numbers });
+        Ok(self.events.append_durably("validation", event)?)
+    }
+
+    fn save(
+        &mut self,
+        stage: &dyn Stage,
+        step: u64,
+        before: u64,
+        guards: &Guards,
+        score: Option<f64>,
+    ) -> Result<(), TrainError> {
+        let engine = stage.engine();
+        let name = stages::name(stage.kind());
+        let saved = Saved {
+            stage: name.to_owned(),
+            step,
+            engine_steps: engine.state()?.steps,
+            layout: layout_hash(stage),
+            position: stage.position(step),
+            bad: guards.bad.clone(),
+            spikes: guards.spikes.clone(),
+            early: guards.early.clone(),
+            trend: guards.trend.clone(),
+        };
+        let mut saving = self.store.begin(before + step)?;
+        for (name, arena) in arenas(stage) {
+            saving.blob(name, bytemuck::cast_slice(&engine.read_arena(arena)?))?;
+        }
+        let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
+        let checkpoint = saving.commit(score, meta)?;
+        let training = &self.plan.training;
+        self.store.tidy(Keep { newest: training.keep_checkpoints, best: training.keep_best })?;
+        let event = json!({ "stage": name, "step": step, "checkpoint": checkpoint.name(), "score": score });
+        Ok(self.events.append_durably("checkpoint", event)?)
+    }
+}
+
+/// What a checkpoint holds of an engine.
+fn arenas(stage: &dyn Stage) -> Vec<(&'static str, Arena)> {
+    let mut arenas =
+        vec![("weights", Arena::Weights), ("moment1", Arena::Moment1), ("moment2", Arena::Moment2)];
+    if stage.engine().holds(Arena::Average) {
+        arenas.push(("average", Arena::Average));
+    }
+    arenas
+}
+
+/// Names, shapes and places of all parameters: arenas of another layout are other weights.
+fn layout_hash(stage: &dyn Stage) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (_, parameter) in stage.engine().layout().parameters() {
+        hasher.update(format!("{} {} {}\n", parameter.name, parameter.shape, parameter.offset).as_bytes());
+    }
+    hasher.finalize().to_string()
+}
+
+/// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
+fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<u64, TrainError> {
+    let name = last.checkpoint.name();
+    let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
+    let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())
+        .map_err(|error| foreign(format!("what it says of itself cannot be read: {error}")))?;
+    if saved.layout != layout_hash(stage) {
+        return Err(foreign(
+            "it is of a network of other sizes; resume with the settings the run was begun with".into(),
+        ));
+    }
+    if saved.position != stage.position(saved.step) {
+        return Err(foreign(
+            "the corpus or the batches are not those the run was begun with: batches would not be the same".into(),
+        ));
+    }
+    for (blob, arena) in arenas(stage) {
+        let len = stage.engine().read_arena(arena)?.len();
+        let mut data = vec![0f32; len];
+        last.read_into(blob, bytemuck::cast_slice_mut(&mut data))?;
+        stage.engine_mut().write_arena(arena, &data)?;
+    }
+    stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
+    (guards.bad, guards.spikes, guards.early, guards.trend) =
+        (saved.bad, saved.spikes, saved.early, saved.trend);
+    Ok(saved.step)
+}
+
+/// Clips per second over the last seconds.
+struct Pace {
+    marks: VecDeque<(Instant, u64)>,
+    rows: u64,
+}
+
+impl Pace {
+    fn new() -> Pace {
+        Pace { marks: VecDeque::from([(Instant::now(), 0)]), rows: 0 }
+    }
+
+    fn add(&mut self, rows: u64) {
+        self.rows += rows;
+        let now = Instant::now();
+        self.marks.push_back((now, self.rows));
+        while self.marks.len() > 2 && now - self.marks[0].0 > Duration::from_secs(10) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// What comes now is not training.
+    fn pause(&mut self) {
+        self.marks.clear();
+    }
+
+    fn rate(&self) -> f64 {
+        match (self.marks.front(), self.marks.back()) {
+            (Some(first), Some(last)) if last.0 > first.0 => {
+                (last.1 - first.1) as f64 / (last.0 - first.0).as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+}
