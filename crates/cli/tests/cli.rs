@@ -19,5 +19,7 @@ mod edges;
 mod newcomer;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;
+#[path = "cli/train.rs"]
+mod train;
 #[path = "cli/weights.rs"]
 mod weights;

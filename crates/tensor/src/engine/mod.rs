@@ -6,6 +6,7 @@ mod cpu;
 mod cuda;
 mod program;
 mod ring;
+mod staging;
 
 pub use arena::{Arena, State};
 pub use program::{OpTime, Program};
@@ -24,6 +25,7 @@ use crate::tape::{Flat, Precision};
 use arena::Arenas;
 use buffer::Buffer;
 use ring::Rings;
+use staging::Staging;
 use std::sync::Arc;
 
 /// How programs are run on CUDA.
@@ -94,6 +96,7 @@ pub struct Engine {
     generation: u64,
     inputs: usize,
     rings: Rings,
+    staging: Staging,
     collective: Option<Arc<dyn Collective>>,
     nccl: Option<Communicator>,
 }
@@ -156,7 +159,7 @@ impl Engine {
         fits(&backend, &need, need.total() - need.libraries)?;
         let arenas = Arenas::new(&backend, &layout, precision, options.training)?;
         let scratch = Buffer::new(&backend, 0)?;
-        let rings = Rings::new(&backend)?;
+        let (rings, staging) = (Rings::new(&backend)?, Staging::new(&backend)?);
         let mut engine = Engine {
             backend,
             layout,
@@ -168,6 +171,7 @@ impl Engine {
             generation: 0,
             inputs: 0,
             rings,
+            staging,
             collective: None,
             nccl: None,
         };

@@ -139,10 +139,10 @@ impl Engine {
         assert_eq!(info.shape.len(), data.len(), "the input holds {}", crate::memory::describe(info.shape));
         let offset = input_offset(program, value);
         match info.dtype {
-            DType::F32 => program.inputs.write(offset, bytemuck::cast_slice(data)),
+            DType::F32 => self.put(program, offset, bytemuck::cast_slice(data)),
             DType::Bf16 => {
                 let rounded: Vec<bf16> = data.iter().map(|&x| bf16::from_f32(x)).collect();
-                program.inputs.write(offset, bytemuck::cast_slice(&rounded))
+                self.put(program, offset, bytemuck::cast_slice(&rounded))
             }
             DType::I32 => panic!("the input holds integers"),
         }
@@ -153,7 +153,15 @@ impl Engine {
         let info = program.tape.info(value);
         assert_eq!(info.dtype, DType::I32, "the input holds floats");
         assert_eq!(info.shape.len(), data.len(), "the input holds {}", crate::memory::describe(info.shape));
-        program.inputs.write(input_offset(program, value), bytemuck::cast_slice(data))
+        self.put(program, input_offset(program, value), bytemuck::cast_slice(data))
+    }
+
+    /// On a GPU the bytes are on their way when this returns, and arrive between the runs before and after.
+    fn put(&self, program: &Program, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        match self.staging.send(program.inputs.address() + offset as u64, bytes)? {
+            true => Ok(()),
+            false => program.inputs.write(offset, bytes),
+        }
     }
 
     /// Reads a kept value (or an input) as f32 after a run.

@@ -1,0 +1,152 @@
+//! Training as a user meets it: killed, stopped, gone on with, and the same to the last bit.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// As little training as goes through every stage.
+const STEPS: [(&str, u64); 3] = [("dvae", 8), ("gpt", 24), ("decoder", 8)];
+
+fn myxtts(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_myxtts"));
+    command.current_dir(folder).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.env_remove("RUST_BACKTRACE").stderr(Stdio::piped());
+    command
+}
+
+fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
+    let steps: Vec<String> =
+        STEPS.iter().flat_map(|(stage, n)| ["--set".to_owned(), format!("training.{stage}_steps={n}")]).collect();
+    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
+    arguments.extend(steps.iter().map(String::as_str));
+    for setting in [
+        "data.batch_size=4",
+        "data.num_workers=1",
+        "training.checkpoint_every=4",
+        "training.validate_every=8",
+        "training.dropout=0.1",
+    ] {
+        arguments.extend(["--set", setting]);
+    }
+    arguments.extend(more);
+    myxtts(folder, &arguments)
+}
+
+fn resume(folder: &Path, name: &str) -> Command {
+    myxtts(folder, &["train", "--resume", name, "--device", "cpu"])
+}
+
+/// A corpus of a few clips, prepared by whoever trains first.
+fn corpus() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let made = myxtts(folder.path(), &["demo-corpus", "corpus", "--utterances", "16"]).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    folder
+}
+
+fn done(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{:?}: {words}", output.status);
+    words
+}
+
+/// Bytes of the tensors of a run's model.
+fn weights(folder: &Path, name: &str) -> Vec<(String, Vec<u8>)> {
+    let model = folder.join("runs").join(name).join("model");
+    ["gpt", "dvae", "decoder", "speaker"]
+        .map(|part| {
+            let file = format!("{part}.safetensors");
+            let bytes = fs::read(model.join(&file)).unwrap();
+            (file, bytes)
+        })
+        .to_vec()
+}
+
+fn same(a: &[(String, Vec<u8>)], b: &[(String, Vec<u8>)]) {
+    for ((name, a), (_, b)) in a.iter().zip(b) {
+        assert!(a == b, "{name} differs from the undisturbed run's");
+    }
+}
+
+/// Lines of a kind in a run's log of events.
+fn events(folder: &Path, name: &str, kind: &str) -> usize {
+    let log = fs::read_to_string(folder.join("runs").join(name).join("events.jsonl")).unwrap_or_default();
+    log.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count()
+}
+
+/// Waits until the child has written so many events of a kind, or has ended.
+fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize) {
+    let start = Instant::now();
+    while events(folder, name, kind) < count {
+        assert!(start.elapsed() < Duration::from_secs(240), "nothing happens");
+        if child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
+    let folder = corpus();
+    let folder = folder.path();
+    done(&mut train(folder, "whole", &[]));
+    let whole = weights(folder, "whole");
+
+    // Killed five times, each a few checkpoints later than before, with a little chance in when exactly.
+    let mut child = train(folder, "killed", &[]).spawn().unwrap();
+    for kill in 1..=5usize {
+        until(&mut child, folder, "killed", "checkpoint", 2 * kill - 1);
+        std::thread::sleep(Duration::from_millis(37 * kill as u64 % 150));
+        let _ = child.kill();
+        let _ = child.wait();
+        child = resume(folder, "killed").spawn().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    same(&weights(folder, "killed"), &whole);
+    assert!(events(folder, "killed", "stage") > 3, "it was never killed inside a stage");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_is_asked_to_stop_saves_and_leaves_with_143() {
+    let folder = corpus();
+    let folder = folder.path();
+    let mut child = train(folder, "stopped", &["--stage", "dvae"]).spawn().unwrap();
+    until(&mut child, folder, "stopped", "stage", 1);
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(143), "{words}");
+    assert!(words.contains("--resume stopped"), "{words}");
+    assert!(events(folder, "stopped", "checkpoint") > 0, "nothing was saved");
+    done(&mut resume(folder, "stopped"));
+    done(&mut train(folder, "straight", &["--stage", "dvae"]));
+    let model = |name: &str| fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap();
+    assert!(model("stopped") == model("straight"), "the run that was stopped is another");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = |arguments: &[&str]| {
+        let output = myxtts(folder.path(), arguments).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, words) = wrong(&["train", "--resume", "nothing", "--device", "cpu"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("nothing"), "{words}");
+    let (code, words) = wrong(&["train", "--stage", "vocoder"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("decoder"), "{words}");
+    let (code, words) = wrong(&["train", "nowhere", "--device", "cpu"]);
+    assert_ne!(code, Some(0), "{words}");
+    assert!(words.contains("nowhere"), "{words}");
+    let (code, words) = wrong(&["train", "--device", "gpu7"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("gpu7"), "{words}");
+}

@@ -1,0 +1,85 @@
+//! How inputs reach the device while it computes: through page-locked memory, so that the host need not wait until the
+//! step before is over. The copies themselves stand in the stream between two steps.
+
+use super::Backend;
+use crate::cuda::Cuda;
+use crate::cuda::memory::PinnedMemory;
+use crate::error::Error;
+use cudarc::driver::{result, sys};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Copies that may be under way: the inputs of a few steps.
+const SLOTS: usize = 48;
+
+pub(crate) struct Staging(Option<Mutex<Slots>>);
+
+struct Slots {
+    cuda: Arc<Cuda>,
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+struct Slot {
+    memory: PinnedMemory,
+    over: sys::CUevent,
+    used: bool,
+}
+
+// Events are used by one thread at a time: the one that holds the lock.
+unsafe impl Send for Slot {}
+
+impl Staging {
+    pub fn new(backend: &Backend) -> Result<Staging, Error> {
+        let Backend::Cuda(cuda) = backend else { return Ok(Staging(None)) };
+        let slot = |_| {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+            let over = result::event::create(flags).map_err(|e| Error::driver("make an event", e))?;
+            Ok(Slot { memory: PinnedMemory::new(0)?, over, used: false })
+        };
+        let slots = (0..SLOTS).map(slot).collect::<Result<_, Error>>()?;
+        Ok(Staging(Some(Mutex::new(Slots { cuda: Arc::clone(cuda), slots, next: 0 }))))
+    }
+
+    /// Queues the copy of bytes to an address of the device; false where there is none, and nothing was done.
+    pub fn send(&self, to: u64, bytes: &[u8]) -> Result<bool, Error> {
+        let Some(slots) = &self.0 else { return Ok(false) };
+        let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let cuda = Arc::clone(&slots.cuda);
+        cuda.bind()?;
+        let at = slots.next % SLOTS;
+        slots.next += 1;
+        let slot = &mut slots.slots[at];
+        if slot.used {
+            // SAFETY: the event is ours and recorded.
+            unsafe { result::event::synchronize(slot.over) }
+                .map_err(|e| Error::driver("wait for a copy", e))?;
+        }
+        if slot.memory.as_slice().len() < bytes.len() {
+            slot.memory = PinnedMemory::new(bytes.len().next_power_of_two())?;
+        }
+        let staged = &mut slot.memory.as_mut_slice()[..bytes.len()];
+        staged.copy_from_slice(bytes);
+        // SAFETY: the destination is the caller's, of that length; the slot is not written again before its event is over.
+        unsafe {
+            result::memcpy_htod_async(to, &*staged, cuda.stream())
+                .map_err(|e| Error::driver("send an input", e))?;
+            result::event::record(slot.over, cuda.stream())
+        }
+        .map_err(|e| Error::driver("mark a copy", e))?;
+        slot.used = true;
+        Ok(true)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let _ = self.cuda.bind();
+        for slot in &self.slots {
+            // SAFETY: made in `new`, destroyed once; copies that are under way end before the memory is given back.
+            unsafe {
+                let _ = result::event::synchronize(slot.over);
+                let _ = result::event::destroy(slot.over);
+            }
+        }
+    }
+}
