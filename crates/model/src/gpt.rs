@@ -7,6 +7,10 @@
 //! Dropout is where GPT-2 has it on the embeddings and at the end of each half of a block. GPT-2's dropout of attention
 //! weights is left out: they are never in memory here, so there is nothing to drop.
 
+mod cached;
+
+pub use cached::{Caches, Next, StepInputs};
+
 use crate::affine::torch_linear;
 use crate::conditioning::{ConditioningEncoder, ConditioningSizes};
 use crate::declare::{Affine, Declare};
@@ -426,7 +430,12 @@ impl Gpt {
         let mut x = tape.dropout(x, options.dropout);
         for (i, block) in self.blocks.iter().enumerate() {
             x = tape.scope(&format!("block.{i}"), |tape| {
-                let build = |tape: &mut Tape| self.block(tape, block, x, inputs.key_mask, options.dropout);
+                let build = |tape: &mut Tape| {
+                    let mask = Mask { causal: true, keys: Some(inputs.key_mask), ..Mask::default() };
+                    self.block(tape, block, x, options.dropout, |tape, qkv| {
+                        tape.self_attention(qkv, self.sizes.heads, Order::Parts, mask)
+                    })
+                };
                 if i < options.recomputed_blocks { tape.checkpoint(build) } else { build(tape) }
             });
             trace.blocks.push(x);
@@ -434,11 +443,17 @@ impl Gpt {
         (x, trace)
     }
 
-    fn block(&self, tape: &mut Tape, block: &Block, x: Value, keys: Value, dropout: f32) -> Value {
+    fn block(
+        &self,
+        tape: &mut Tape,
+        block: &Block,
+        x: Value,
+        dropout: f32,
+        attend: impl FnOnce(&mut Tape, Value) -> Value,
+    ) -> Value {
         let y = block.norm1.layer_norm(tape, x);
         let qkv = block.qkv.forward(tape, y, None);
-        let mask = Mask { causal: true, keys: Some(keys), ..Mask::default() };
-        let y = tape.self_attention(qkv, self.sizes.heads, Order::Parts, mask);
+        let y = attend(tape, qkv);
         let x = ended(tape, x, dropout, |tape, x| block.out.forward(tape, y, x));
         let y = block.norm2.layer_norm(tape, x);
         if block.up.adapter.is_none() && block.down.adapter.is_none() {

@@ -24,12 +24,18 @@ pub mod lora;
 
 pub mod gpt;
 
+pub mod sampling;
+
+pub mod generate;
+
 pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};
+pub use generate::{GenerateError, Generator, Spoken};
 pub use gpt::{
     Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,
     GptTargets, LossWeights,
 };
 pub use lora::LoraSizes;
+pub use sampling::{Ended, SamplingOptions};
 pub use sequence::{Masks, Rows, SequenceError, Sequences};

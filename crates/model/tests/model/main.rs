@@ -10,6 +10,7 @@ mod rig;
 mod decoder;
 mod discriminator;
 mod dvae;
+mod generate;
 mod gpt;
 mod gpt_steps;
 mod hostile;

@@ -19,6 +19,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "addends",
     "arithmetic",
     "attention",
+    "cached_attention",
     "cast",
     "channel_norm",
     "column_sum",

@@ -7,6 +7,7 @@ pub mod all_reduce;
 pub mod arithmetic;
 pub mod attention;
 pub mod batch_norm;
+pub mod cached_attention;
 pub mod cast;
 mod channel_norm;
 pub mod concatenate;

@@ -6,6 +6,7 @@ mod activation;
 mod arithmetic;
 mod attention;
 mod batch_norm;
+mod cached_attention;
 mod concatenate;
 mod conv1d;
 mod conv2d;
@@ -43,6 +44,7 @@ pub fn cases() -> Vec<Case> {
         arithmetic::cases(),
         attention::cases(),
         batch_norm::cases(),
+        cached_attention::cases(),
         concatenate::cases(),
         conv1d::cases(),
         conv2d::cases(),

@@ -1,0 +1,333 @@
+//! The GPT speaks: one code after another, each from all before it.
+//!
+//! | program | runs | inputs |
+//! |---|---|---|
+//! | conditioning | once per chunk of a reference | mel frames |
+//! | beginning | once per text | the voice, START text STOP |
+//! | step | once per code | the code before and where it stands |
+//!
+//! The step is one program for every place, so on CUDA it is recorded once. Texts are padded to a few lengths.
+
+use crate::declare::{Declare, Released};
+use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
+use crate::sampling::{Ended, Sampler, SamplingOptions};
+use myxtts_tensor::{
+    Control, DType, Device, Engine, EngineOptions, Error, Layout, Precision, Program, Tape, Value,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Texts are padded to a multiple of so many places.
+const LADDER: usize = 32;
+
+/// Codes the original keeps free at the end of its table of positions.
+const KEPT_FREE: usize = 3;
+
+/// Why nothing was said.
+#[derive(Debug, thiserror::Error)]
+pub enum GenerateError {
+    /// The device failed.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// There is no text.
+    #[error("there is no text token to speak")]
+    NoText,
+    /// There is too much text.
+    #[error("the text has {found} tokens and the model takes {most} at once: speak it sentence by sentence")]
+    TextTooLong {
+        /// Its tokens.
+        found: usize,
+        /// How many fit.
+        most: usize,
+    },
+    /// A token that the table has not.
+    #[error("the text has the token {id}, and the model knows 0 to {last}: is the vocabulary another model's?", last = .vocabulary - 1)]
+    Token {
+        /// The token.
+        id: i32,
+        /// Rows of the table.
+        vocabulary: usize,
+    },
+    /// The voice is not this model's.
+    #[error("the voice has {found} numbers where this model has {wanted}: it is another model's")]
+    Voice {
+        /// Numbers it has.
+        found: usize,
+        /// Numbers it should have.
+        wanted: usize,
+    },
+    /// There is nothing to hear.
+    #[error("the reference has no whole mel frame")]
+    NoFrames,
+    /// The network computes no numbers.
+    #[error("what the model predicts after {codes} codes are no numbers: its weights are damaged")]
+    NotNumbers {
+        /// Codes before it.
+        codes: usize,
+    },
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spoken {
+    /// The codes, without STOP.
+    pub codes: Vec<i32>,
+    /// The states `[rows, width]` that predicted each code, and the one that predicted STOP where it came: the original
+    /// gives its decoder that one too.
+    pub latents: Vec<f32>,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// One step, for whoever watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// The code that was chosen, which may be STOP.
+    pub code: i32,
+    /// What it was chosen by.
+    pub logits: &'a [f32],
+    /// The state that predicted it.
+    pub latent: &'a [f32],
+}
+
+struct Conditioning {
+    frames: usize,
+    program: Program,
+    mels: Value,
+    vectors: Value,
+}
+
+struct Beginning {
+    program: Program,
+    voice: Value,
+    text: Value,
+    position: Value,
+}
+
+struct Stepping {
+    program: Program,
+    inputs: StepInputs,
+    next: Next,
+}
+
+/// A GPT on a device, to speak with.
+pub struct Generator {
+    engine: Engine,
+    gpt: Gpt,
+    caches: Caches,
+    released: Vec<Released>,
+    conditioning: Option<Conditioning>,
+    beginnings: BTreeMap<usize, Beginning>,
+    stepping: Stepping,
+}
+
+impl Generator {
+    /// A GPT that has no weights yet.
+    pub fn new(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
+        let mut declare = Declare::new(0.0, &|_| false);
+        let gpt = Gpt::declare(&mut declare, sizes.clone());
+        let caches = gpt.declare_caches(&mut declare);
+        let (layout, mut released) = declare.finish();
+        released.retain(|one| !caches.holds(one.id));
+        let mut engine = Engine::new(device, Arc::clone(&layout), precision, EngineOptions::default())?;
+        let stepping = Stepping::new(&mut engine, &gpt, &caches)?;
+        Ok(Generator {
+            engine,
+            gpt,
+            caches,
+            released,
+            conditioning: None,
+            beginnings: BTreeMap::new(),
+            stepping,
+        })
+    }
+
+    /// Its sizes.
+    pub fn sizes(&self) -> &GptSizes {
+        &self.gpt.sizes
+    }
+
+    /// Fills every parameter with what `weights` gives for it, in the engine's order and number.
+    pub fn load<E: From<Error>>(
+        &mut self,
+        weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
+    ) -> Result<(), E> {
+        for one in &self.released {
+            self.engine.write_parameter(one.id, &weights(one)?)?;
+        }
+        Ok(())
+    }
+
+    /// The voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each divided
+    /// by the model's mel statistics.
+    pub fn condition(&mut self, chunks: &[&[f32]]) -> Result<Vec<f32>, GenerateError> {
+        let mels = self.gpt.sizes.conditioning.mels;
+        let mut voice = vec![0f64; self.voice_len()];
+        let mut count = 0;
+        for chunk in chunks.iter().filter(|chunk| chunk.len() >= mels) {
+            let frames = chunk.len() / mels;
+            let conditioning = match self.conditioning.take() {
+                Some(conditioning) if conditioning.frames == frames => conditioning,
+                _ => Conditioning::new(&mut self.engine, &self.gpt, frames)?,
+            };
+            let Conditioning { program, mels: input, vectors, .. } = self.conditioning.insert(conditioning);
+            self.engine.write(program, *input, &chunk[..frames * mels])?;
+            self.engine.run(program, &Control::default())?;
+            let vectors = self.engine.read(program, *vectors)?;
+            voice.iter_mut().zip(vectors).for_each(|(sum, value)| *sum += f64::from(value));
+            count += 1;
+        }
+        if count == 0 {
+            return Err(GenerateError::NoFrames);
+        }
+        Ok(voice.into_iter().map(|sum| (sum / f64::from(count)) as f32).collect())
+    }
+
+    /// Says a text in a voice.
+    pub fn speak(
+        &mut self,
+        voice: &[f32],
+        text: &[i32],
+        options: &SamplingOptions,
+    ) -> Result<Spoken, GenerateError> {
+        self.speak_watched(voice, text, options, &mut |_| true)
+    }
+
+    /// As `speak`; every step is shown to `watch`, which says whether to go on.
+    pub fn speak_watched(
+        &mut self,
+        voice: &[f32],
+        text: &[i32],
+        options: &SamplingOptions,
+        watch: &mut dyn FnMut(Step<'_>) -> bool,
+    ) -> Result<Spoken, GenerateError> {
+        let mut rows = self.begin(voice, text)?;
+        let sizes = &self.gpt.sizes;
+        let room = sizes.max_audio.saturating_sub(KEPT_FREE).min(options.max_codes);
+        let most = options.guards.most(text.len());
+        let mut sampler = Sampler::new(options, sizes.audio_vocabulary, sizes.start_audio);
+        let (mut codes, mut latents, mut before) = (Vec::new(), Vec::new(), sizes.start_audio);
+        let ended = loop {
+            if codes.len() >= room {
+                break Ended::Limit;
+            }
+            if codes.len() >= most {
+                break Ended::TooManyForText;
+            }
+            let (logits, latent) = self.stepping.run(&mut self.engine, before, codes.len(), rows)?;
+            let not_numbers = GenerateError::NotNumbers { codes: codes.len() };
+            let code = sampler.next(&logits).ok_or(not_numbers)?;
+            latents.extend_from_slice(&latent);
+            let more = watch(Step { code, logits: &logits, latent: &latent });
+            if code == self.gpt.sizes.stop_audio {
+                break Ended::Stop;
+            }
+            codes.push(code);
+            if let Some(left) = options.guards.before_loop(&codes) {
+                codes.truncate(left);
+                latents.truncate(left * self.gpt.sizes.width);
+                break Ended::Loop;
+            }
+            if !more {
+                break Ended::Watcher;
+            }
+            (before, rows) = (code, rows + 1);
+        };
+        Ok(Spoken { codes, latents, ended })
+    }
+
+    fn voice_len(&self) -> usize {
+        self.gpt.sizes.perceiver.latents * self.gpt.sizes.width
+    }
+
+    /// Puts voice and text into the caches; gives the rows they take.
+    fn begin(&mut self, voice: &[f32], text: &[i32]) -> Result<usize, GenerateError> {
+        let sizes = &self.gpt.sizes;
+        if voice.len() != self.voice_len() {
+            return Err(GenerateError::Voice { found: voice.len(), wanted: self.voice_len() });
+        }
+        if text.is_empty() {
+            return Err(GenerateError::NoText);
+        }
+        if text.len() > sizes.max_text {
+            return Err(GenerateError::TextTooLong { found: text.len(), most: sizes.max_text });
+        }
+        let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < sizes.text_vocabulary);
+        if let Some(&id) = text.iter().find(|&&id| !known(id)) {
+            return Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary });
+        }
+        let places = text.len() + 2;
+        let padded = places.next_multiple_of(LADDER).min(sizes.text_positions());
+        let mut ids = vec![sizes.stop_text; padded];
+        ids[0] = sizes.start_text;
+        ids[1..=text.len()].copy_from_slice(text);
+        let beginning = match self.beginnings.remove(&padded) {
+            Some(beginning) => beginning,
+            None => Beginning::new(&mut self.engine, &self.gpt, &self.caches, padded)?,
+        };
+        let beginning = self.beginnings.entry(padded).or_insert(beginning);
+        self.engine.write(&beginning.program, beginning.voice, voice)?;
+        self.engine.write_i32(&beginning.program, beginning.text, &ids)?;
+        self.engine.write_i32(&beginning.program, beginning.position, &[0])?;
+        self.engine.run(&mut beginning.program, &Control::default())?;
+        Ok(self.gpt.sizes.perceiver.latents + places)
+    }
+}
+
+fn tape(engine: &Engine) -> Tape {
+    let layout: Arc<Layout> = Arc::clone(engine.layout());
+    Tape::new(layout, engine.precision())
+}
+
+impl Conditioning {
+    fn new(engine: &mut Engine, gpt: &Gpt, frames: usize) -> Result<Conditioning, Error> {
+        let mut tape = tape(engine);
+        let mels = tape.input([1, frames, gpt.sizes.conditioning.mels], DType::F32);
+        let vectors = gpt.condition(&mut tape, mels, None);
+        tape.keep(vectors);
+        Ok(Conditioning { frames, program: engine.load(tape)?, mels, vectors })
+    }
+}
+
+impl Beginning {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches, places: usize) -> Result<Beginning, Error> {
+        let mut tape = tape(engine);
+        let dtype = tape.dtype();
+        let voice = tape.input([1, gpt.sizes.perceiver.latents, gpt.sizes.width], dtype);
+        let text = tape.input([1, places], DType::I32);
+        let position = tape.input([1], DType::I32);
+        gpt.begin(&mut tape, caches, voice, text, position);
+        Ok(Beginning { program: engine.load(tape)?, voice, text, position })
+    }
+}
+
+impl Stepping {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: &Caches) -> Result<Stepping, Error> {
+        let mut tape = tape(engine);
+        let inputs = StepInputs {
+            code: tape.input([1, 1], DType::I32),
+            place: tape.input([1, 1], DType::I32),
+            position: tape.input([1], DType::I32),
+        };
+        let next = gpt.step(&mut tape, caches, inputs);
+        [next.latent, next.logits].into_iter().for_each(|value| tape.keep(value));
+        Ok(Stepping { program: engine.load(tape)?, inputs, next })
+    }
+
+    /// Logits and state over the code `before`, which stands at `place` of the codes and `row` of the sequence.
+    fn run(
+        &mut self,
+        engine: &mut Engine,
+        before: i32,
+        place: usize,
+        row: usize,
+    ) -> Result<(Vec<f32>, Vec<f32>), Error> {
+        // Both are bounded by the sizes of tables, which are far below 2^31.
+        let told = [(self.inputs.code, before), (self.inputs.place, place as i32)];
+        for (value, number) in told.into_iter().chain([(self.inputs.position, row as i32)]) {
+            engine.write_i32(&self.program, value, &[number])?;
+        }
+        engine.run(&mut self.program, &Control::default())?;
+        Ok((engine.read(&self.program, self.next.logits)?, engine.read(&self.program, self.next.latent)?))
+    }
+}

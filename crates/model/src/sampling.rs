@@ -1,0 +1,288 @@
+//! Which code comes next: repetition penalty, temperature, top-k, top-p, a draw, in the order of the original; and when
+//! a voice that does not find its end is stopped.
+
+use myxtts_run::seed::Seed;
+use serde::{Deserialize, Serialize};
+
+/// The id the original fills the place of conditioning and text with. Its penalty sees it, so it is penalised always.
+const FILLER: usize = 1;
+
+/// How codes are chosen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SamplingOptions {
+    /// Always the most likely code; temperature, top-k, top-p and seed are not used.
+    pub greedy: bool,
+    /// What logits are divided by: above 1 bolder, below more careful.
+    pub temperature: f32,
+    /// Only the so many most likely codes are drawn from; 0 leaves all.
+    pub top_k: usize,
+    /// Of these the most likely ones that together have this share; 1 leaves all.
+    pub top_p: f32,
+    /// How much less likely a code becomes that was said before; 1 changes nothing.
+    pub repetition_penalty: f32,
+    /// The most codes, where the model has places for so many.
+    pub max_codes: usize,
+    /// The seed of the draws: the same gives the same speech.
+    pub seed: u64,
+    /// What stops a voice that does not stop by itself.
+    pub guards: Guards,
+}
+
+impl Default for SamplingOptions {
+    fn default() -> SamplingOptions {
+        SamplingOptions {
+            greedy: false,
+            temperature: 0.75,
+            top_k: 50,
+            top_p: 0.85,
+            repetition_penalty: 5.0,
+            max_codes: 602,
+            seed: 0,
+            guards: Guards::default(),
+        }
+    }
+}
+
+/// What stops a voice that does not stop by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Guards {
+    /// A few codes said again and again, for so many codes in all, are a loop; 0 never.
+    pub loop_codes: usize,
+    /// At most so many codes for a text token, and [`SPARE`] for the text; 0 any number.
+    pub codes_per_token: f32,
+}
+
+/// The longest round of a loop, in codes: about a third of a second.
+const LONGEST_ROUND: usize = 8;
+
+/// Codes that every text has besides those for its tokens: two seconds of breath and silence.
+pub const SPARE: usize = 43;
+
+impl Default for Guards {
+    fn default() -> Guards {
+        Guards { loop_codes: 43, codes_per_token: 16.0 }
+    }
+}
+
+impl Guards {
+    /// None at all, as the original.
+    pub fn none() -> Guards {
+        Guards { loop_codes: 0, codes_per_token: 0.0 }
+    }
+
+    /// The most codes for a text of so many tokens.
+    pub fn most(&self, tokens: usize) -> usize {
+        if self.codes_per_token <= 0.0 {
+            return usize::MAX;
+        }
+        SPARE.saturating_add((self.codes_per_token * tokens as f32) as usize)
+    }
+
+    /// How many codes are left of these once the loop at their end is gone but for its first round; none where they do
+    /// not end in a loop.
+    pub fn before_loop(&self, codes: &[i32]) -> Option<usize> {
+        let long = self.loop_codes;
+        if long == 0 || codes.len() < long {
+            return None;
+        }
+        (1..=LONGEST_ROUND.min(long / 2)).find_map(|round| {
+            let same = codes.iter().rev().zip(codes.iter().rev().skip(round)).take_while(|(a, b)| a == b);
+            // What is the same as one round before, and that round.
+            let looping = same.count() + round;
+            (looping >= long.max(2 * round)).then(|| codes.len() - looping + round)
+        })
+    }
+}
+
+/// Why no more codes came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The model said STOP.
+    Stop,
+    /// The model has no places for more, or no more were asked for.
+    Limit,
+    /// More codes than so much text can have.
+    TooManyForText,
+    /// It said the same again and again.
+    Loop,
+    /// Whoever watched has seen enough.
+    Watcher,
+}
+
+/// Chooses one code after another.
+#[derive(Clone, Debug)]
+pub struct Sampler {
+    options: SamplingOptions,
+    seen: Vec<bool>,
+    scores: Vec<f32>,
+    seed: Seed,
+    drawn: u64,
+}
+
+impl Sampler {
+    /// For `vocabulary` codes, of which `start` is the one speech begins with.
+    pub fn new(options: &SamplingOptions, vocabulary: usize, start: i32) -> Sampler {
+        let mut seen = vec![false; vocabulary];
+        for id in [FILLER, usize::try_from(start).unwrap_or(FILLER)] {
+            seen.iter_mut().skip(id).take(1).for_each(|seen| *seen = true);
+        }
+        let seed = Seed::new(options.seed).derive("codes");
+        Sampler { options: options.clone(), seen, scores: Vec::new(), seed, drawn: 0 }
+    }
+
+    /// The next code by its logits, which are remembered as said; none where no logit is a number.
+    pub fn next(&mut self, logits: &[f32]) -> Option<i32> {
+        assert_eq!(logits.len(), self.seen.len(), "there is a logit for each code");
+        self.scores.clear();
+        self.scores.extend_from_slice(logits);
+        penalise(&mut self.scores, &self.seen, self.options.repetition_penalty);
+        let code = if self.options.greedy {
+            greatest(&self.scores)?
+        } else {
+            let at = self.seed.unit(self.drawn);
+            self.drawn += 1;
+            draw(&mut self.scores, &self.options, at)?
+        };
+        self.seen[code] = true;
+        i32::try_from(code).ok()
+    }
+}
+
+/// Codes that were said become less likely, whichever side of zero their logit is on.
+fn penalise(scores: &mut [f32], seen: &[bool], penalty: f32) {
+    for (score, _) in scores.iter_mut().zip(seen).filter(|(_, seen)| **seen) {
+        *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
+    }
+}
+
+/// The first of the largest; none where there is no number.
+fn greatest(scores: &[f32]) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (i, &score) in scores.iter().enumerate() {
+        if !score.is_nan() && best.is_none_or(|best| score > scores[best]) {
+            best = Some(i);
+        }
+    }
+    best.filter(|&best| scores[best] > f32::NEG_INFINITY)
+}
+
+/// Draws by the scores; `at` is between 0 and 1.
+fn draw(scores: &mut [f32], options: &SamplingOptions, at: f64) -> Option<usize> {
+    let top = scores[greatest(scores)?];
+    let temperature = f64::from(options.temperature.max(1e-4));
+    // The order of likelihood, the lower id first where two are as likely: one order on every machine.
+    let mut order: Vec<usize> = (0..scores.len()).filter(|&i| scores[i] > f32::NEG_INFINITY).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    if options.top_k > 0 && options.top_k < order.len() {
+        // Whoever is as likely as the last one stays, as in the original.
+        let least = scores[order[options.top_k - 1]];
+        order.retain(|&i| scores[i] >= least);
+    }
+    let weight = |i: usize| ((f64::from(scores[i]) - f64::from(top)) / temperature).exp();
+    let mut weights: Vec<f64> = order.iter().map(|&i| weight(i)).collect();
+    let total: f64 = weights.iter().sum();
+    // From the least likely on, as long as what is left out has no more than its share.
+    let out = (1.0 - f64::from(options.top_p)) * total;
+    let mut sum = 0.0;
+    while weights.len() > 1 && options.top_p < 1.0 {
+        sum += weights[weights.len() - 1];
+        if sum > out {
+            break;
+        }
+        weights.pop();
+    }
+    let mut at = at * weights.iter().sum::<f64>();
+    for (&i, weight) in order.iter().zip(&weights) {
+        at -= weight;
+        if at < 0.0 {
+            return Some(i);
+        }
+    }
+    // Roundings may leave a hair beyond the last.
+    order.get(weights.len() - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(options: &SamplingOptions, logits: &[f32]) -> Vec<usize> {
+        let mut counts = vec![0; logits.len()];
+        let seed = Seed::new(3);
+        for i in 0..20_000 {
+            counts[draw(&mut logits.to_vec(), options, seed.unit(i)).unwrap()] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn draws_have_the_shares_of_the_softmax() {
+        let options =
+            SamplingOptions { temperature: 0.5, top_k: 0, top_p: 1.0, ..SamplingOptions::default() };
+        let logits = [0.0, 1.0, -1.0, 0.5];
+        let weights: Vec<f64> = logits.iter().map(|l| f64::from(*l / 0.5).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        for (count, weight) in counts(&options, &logits).iter().zip(&weights) {
+            let (found, wanted) = (*count as f64 / 20_000.0, weight / total);
+            assert!((found - wanted).abs() < 0.015, "{found} for {wanted}");
+        }
+    }
+
+    #[test]
+    fn only_the_most_likely_are_drawn_from() {
+        let all = SamplingOptions { temperature: 1.0, top_k: 0, top_p: 1.0, ..SamplingOptions::default() };
+        let logits = [2.0, 1.0, 1.0, 0.0, f32::NEG_INFINITY];
+        let used = |options: &SamplingOptions| -> Vec<bool> {
+            counts(options, &logits).iter().map(|&count| count > 0).collect()
+        };
+        assert_eq!(used(&all), [true, true, true, true, false]);
+        // The third is as likely as the second.
+        assert_eq!(used(&SamplingOptions { top_k: 2, ..all.clone() }), [true, true, true, false, false]);
+        assert_eq!(used(&SamplingOptions { top_k: 1, ..all.clone() }), [true, false, false, false, false]);
+        // Shares 0.53, 0.20, 0.20, 0.07: without the last 0.07, and without the third 0.27.
+        assert_eq!(used(&SamplingOptions { top_p: 0.9, ..all.clone() }), [true, true, true, false, false]);
+        assert_eq!(used(&SamplingOptions { top_p: 0.7, ..all.clone() }), [true, true, false, false, false]);
+        assert_eq!(used(&SamplingOptions { top_p: 0.0, ..all }), [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn what_was_said_is_less_likely_and_so_are_start_and_the_filler() {
+        let options = SamplingOptions { greedy: true, repetition_penalty: 5.0, ..SamplingOptions::default() };
+        let mut sampler = Sampler::new(&options, 5, 3);
+        let logits = [1.0, 4.0, 0.9, 4.0, -8.0];
+        assert_eq!([(); 3].map(|()| sampler.next(&logits)), [Some(0), Some(2), Some(1)]);
+        let mut sampler = Sampler::new(&options, 5, 3);
+        let below = [-1.0, -0.5, -1.5, -0.5, -3.0];
+        assert_eq!([(); 3].map(|()| sampler.next(&below)), [Some(0), Some(2), Some(1)]);
+        assert_eq!(sampler.next(&[f32::NAN; 5]), None);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_codes() {
+        let logits: Vec<f32> = (0..40).map(|i| (i * 7 % 13) as f32 / 4.0).collect();
+        let codes = |seed| {
+            let mut sampler = Sampler::new(&SamplingOptions { seed, ..SamplingOptions::default() }, 40, 38);
+            (0..30).map(|_| sampler.next(&logits)).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(1), codes(1));
+        assert_ne!(codes(1), codes(2));
+    }
+
+    #[test]
+    fn a_loop_is_found_and_one_round_of_it_stays() {
+        let guards = Guards { loop_codes: 12, ..Guards::default() };
+        let mut codes: Vec<i32> = (0..20).collect();
+        assert_eq!(guards.before_loop(&codes), None);
+        for i in 0..12 {
+            codes.push(100 + i % 3);
+            assert_eq!(guards.before_loop(&codes), (i == 11).then_some(23), "{i}");
+        }
+        assert_eq!(guards.before_loop(&[7; 11]), None);
+        assert_eq!(guards.before_loop(&[7; 12]), Some(1));
+        assert_eq!(Guards::none().before_loop(&[7; 99]), None);
+        assert_eq!(Guards { codes_per_token: 2.0, ..guards }.most(10), SPARE + 20);
+    }
+}

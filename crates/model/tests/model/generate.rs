@@ -1,0 +1,130 @@
+//! Speaking beside the reference: the same codes, the logits they were chosen by, the states behind them.
+
+use crate::goldens;
+use crate::gpt::{given, ids, sizes};
+use crate::rig::{assert_near, devices};
+use myxtts_model::sampling::Guards;
+use myxtts_model::{Ended, GenerateError, Generator, SamplingOptions};
+use myxtts_tensor::{Device, Error, Precision};
+
+const LOGITS: f32 = 1e-4;
+
+fn golden(device: Device) -> Generator {
+    let weights = goldens::tensors("gpt/weights.safetensors");
+    let mut generator = Generator::new(device, Precision::F32, &sizes()).unwrap();
+    generator.load(|one| Ok::<_, Error>(one.to_ours(weights[&one.name].floats()))).unwrap();
+    generator
+}
+
+/// As the reference was asked: the most likely code, with a penalty or without.
+fn asked(penalty: f32) -> SamplingOptions {
+    let guards = Guards::none();
+    SamplingOptions { greedy: true, repetition_penalty: penalty, guards, ..SamplingOptions::default() }
+}
+
+#[test]
+fn codes_logits_and_states_are_the_reference_s() {
+    let decode = goldens::tensors("decode/decode.safetensors");
+    let penalty = goldens::json("decode/summary.json")["repetition_penalty"].as_f64().unwrap() as f32;
+    let runs: Vec<&str> = decode.keys().filter_map(|name| name.strip_suffix(".codes")).collect();
+    assert!(runs.iter().any(|r| r.ends_with(".greedy")) && runs.iter().any(|r| r.ends_with(".penalised")));
+    for device in devices("codes_logits_and_states_are_the_reference_s") {
+        let mut generator = golden(device);
+        let given = given();
+        let voice = generator.condition(&[&given.mels[..given.mels.len() / given.batch]]).unwrap();
+        assert_near(&format!("{device} voice"), &voice, decode["cond_latents"].floats(), LOGITS);
+        for run in &runs {
+            let (text, mode) = run.split_once('.').unwrap();
+            let options = asked(if mode == "greedy" { 1.0 } else { penalty });
+            let (mut codes, mut logits) = (Vec::new(), Vec::new());
+            let text = ids(&decode[&format!("{text}.ids")]);
+            let spoken = generator
+                .speak_watched(&voice, &text, &options, &mut |step| {
+                    codes.push(step.code);
+                    logits.extend_from_slice(step.logits);
+                    true
+                })
+                .unwrap();
+            let named = |what: &str| &decode[&format!("{run}.{what}")];
+            assert_eq!(codes, ids(named("codes")), "{device} {run}");
+            assert_near(&format!("{device} {run} logits"), &logits, named("logits").floats(), LOGITS);
+            assert_near(
+                &format!("{device} {run} latents"),
+                &spoken.latents,
+                named("latents").floats(),
+                LOGITS,
+            );
+            let stopped = codes.last() == Some(&sizes().stop_audio);
+            assert_eq!(spoken.ended, if stopped { Ended::Stop } else { Ended::Limit });
+            assert_eq!(spoken.codes, codes[..codes.len() - usize::from(stopped)]);
+        }
+    }
+}
+
+/// What was said before is not in what is said now, and a seed is all there is to chance.
+#[test]
+fn a_text_sounds_the_same_whatever_was_said_before() {
+    let decode = goldens::tensors("decode/decode.safetensors");
+    let mut generator = golden(Device::Cpu);
+    let voice = decode["cond_latents"].floats();
+    let texts: Vec<Vec<i32>> = ["text0.ids", "text1.ids"].map(|name| ids(&decode[name])).to_vec();
+    let drawn = |seed| SamplingOptions { seed, guards: Guards::none(), ..SamplingOptions::default() };
+    let first = generator.speak(voice, &texts[0], &drawn(1)).unwrap();
+    let other = generator.speak(voice, &texts[1], &drawn(1)).unwrap();
+    assert_ne!(first.codes, other.codes);
+    assert_eq!(generator.speak(voice, &texts[0], &drawn(1)).unwrap(), first);
+    assert_ne!(generator.speak(voice, &texts[0], &drawn(2)).unwrap().codes, first.codes);
+}
+
+#[test]
+fn guards_and_watchers_stop_a_voice() {
+    let decode = goldens::tensors("decode/decode.safetensors");
+    let mut generator = golden(Device::Cpu);
+    let (voice, text) = (decode["cond_latents"].floats(), ids(&decode["text0.ids"]));
+    let width = sizes().width;
+    let mut seen = 0;
+    let spoken = generator
+        .speak_watched(voice, &text, &asked(1.0), &mut |_| {
+            seen += 1;
+            seen < 3
+        })
+        .unwrap();
+    assert_eq!((spoken.ended, spoken.codes.len(), spoken.latents.len()), (Ended::Watcher, 3, 3 * width));
+    let few = SamplingOptions { max_codes: 2, ..asked(1.0) };
+    assert_eq!(generator.speak(voice, &text, &few).unwrap().ended, Ended::Limit);
+    // A model that has learnt nothing repeats itself: its head says one code, whatever it has heard.
+    let head = "gpt.mel_head.";
+    let mut stuck = Generator::new(Device::Cpu, Precision::F32, &sizes()).unwrap();
+    stuck
+        .load(|one| {
+            let mut data = vec![0.0; one.shape.iter().product()];
+            if one.name == format!("{head}bias") {
+                data[5] = 1.0;
+            }
+            Ok::<_, Error>(data)
+        })
+        .unwrap();
+    let guarded = SamplingOptions { guards: Guards { loop_codes: 9, codes_per_token: 0.0 }, ..asked(1.0) };
+    let spoken = stuck.speak(voice, &text, &guarded).unwrap();
+    assert_eq!((spoken.ended, &spoken.codes[..], spoken.latents.len()), (Ended::Loop, &[5][..], width));
+    stuck.load(|one| Ok::<_, Error>(vec![f32::NAN; one.shape.iter().product()])).unwrap();
+    let wrong = stuck.speak(voice, &text, &guarded);
+    assert!(matches!(wrong, Err(GenerateError::NotNumbers { codes: 0 })), "{wrong:?}");
+}
+
+#[test]
+fn texts_and_voices_of_another_model_are_refused() {
+    let mut generator = golden(Device::Cpu);
+    let sizes = sizes();
+    let voice = vec![0.0; sizes.perceiver.latents * sizes.width];
+    let mut speak = |voice: &[f32], text: &[i32]| generator.speak(voice, text, &asked(1.0)).unwrap_err();
+    assert!(matches!(speak(&voice[1..], &[3]), GenerateError::Voice { .. }));
+    assert!(matches!(speak(&voice, &[]), GenerateError::NoText));
+    assert!(matches!(speak(&voice, &vec![3; sizes.max_text + 1]), GenerateError::TextTooLong { .. }));
+    for id in [-1, sizes.text_vocabulary as i32] {
+        assert!(matches!(speak(&voice, &[3, id]), GenerateError::Token { .. }));
+    }
+    assert!(matches!(generator.condition(&[]), Err(GenerateError::NoFrames)));
+    let longest = vec![3; sizes.max_text];
+    assert!(generator.speak(&voice, &longest, &asked(5.0)).is_ok());
+}
