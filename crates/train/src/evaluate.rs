@@ -1,1 +1,0 @@
-//! How near what was spoken is to what should have been.

@@ -1,0 +1,346 @@
+//! Dynamic time warping: the distance of two sequences whose times run differently.
+//!
+//! A path goes from the first pair of frames to the last, each step one frame on in one sequence or in both. A step in
+//! both counts twice: then every path has the same length, the frames of both sequences together, and the smallest mean
+//! is the smallest sum. With steps that count once, a path would be rewarded for its diagonals, and what divides the sum
+//! would depend on the path that won.
+
+/// Why numbers are no sequence of frames.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FramesError {
+    /// The last frame is not whole, or frames have no channels.
+    #[error("{values} numbers are no whole frames of {channels} channels")]
+    Ragged {
+        /// How many numbers there are.
+        values: usize,
+        /// How many a frame has.
+        channels: usize,
+    },
+    /// A number that no sound has.
+    #[error("frame {frame} has {value} in channel {channel}: the model or the file it came from is damaged")]
+    NotFinite {
+        /// The frame.
+        frame: usize,
+        /// The channel.
+        channel: usize,
+        /// What is there.
+        value: String,
+    },
+}
+
+/// Log-mel frames, or any others: `[frames, channels]`, row-major, all finite. There may be none.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames<'a> {
+    pub(super) values: &'a [f32],
+    pub(super) channels: usize,
+}
+
+impl<'a> Frames<'a> {
+    /// A view of these numbers as frames.
+    pub fn new(values: &'a [f32], channels: usize) -> Result<Frames<'a>, FramesError> {
+        if channels == 0 || !values.len().is_multiple_of(channels) {
+            return Err(FramesError::Ragged { values: values.len(), channels });
+        }
+        match values.iter().position(|value| !value.is_finite()) {
+            Some(at) => Err(FramesError::NotFinite {
+                frame: at / channels,
+                channel: at % channels,
+                value: values[at].to_string(),
+            }),
+            None => Ok(Frames { values, channels }),
+        }
+    }
+
+    /// How many frames.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.channels
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Numbers of a frame.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// The frames in order.
+    pub fn rows(&self) -> std::slice::ChunksExact<'a, f32> {
+        self.values.chunks_exact(self.channels)
+    }
+}
+
+/// How two sequences are compared.
+///
+/// The default takes away what a voice, a microphone and a loudness do to every frame alike and keeps what changes from
+/// sound to sound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Warp {
+    /// Every channel less its mean over time: the colour of voice and room.
+    pub channel_mean: bool,
+    /// Every frame less its mean over channels: loudness. Silence then becomes as loud as speech.
+    pub frame_mean: bool,
+    /// How far a path may stray from the straight one, as a share of the length: 0.2 lets a frame at the middle of one
+    /// sequence meet those between 0.3 and 0.7 of the other. `None` lets it stray anywhere.
+    pub band: Option<f32>,
+}
+
+impl Default for Warp {
+    fn default() -> Warp {
+        Warp { channel_mean: true, frame_mean: false, band: None }
+    }
+}
+
+/// The best path between two sequences.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alignment {
+    /// The mean distance along it, as [`distance`] gives it.
+    pub distance: f32,
+    /// Pairs of frames in order, of the first and of the second sequence; none where either is empty.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+/// The mean Euclidean distance of frames along the best path; infinite where either sequence is empty. It holds two rows
+/// of sums, not the table.
+pub fn distance(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> f32 {
+    Prepared::new(a, warp).distance(&Prepared::new(b, warp), warp)
+}
+
+/// The same and the path itself, for a byte per pair of frames.
+pub fn align(a: Frames<'_>, b: Frames<'_>, warp: &Warp) -> Alignment {
+    let (a, b) = (Prepared::new(a, warp), Prepared::new(b, warp));
+    let mut steps = vec![Step::Both; a.frames * b.frames];
+    let distance = a.walk(&b, warp, |i, j, step| steps[i * b.frames + j] = step);
+    let mut pairs = Vec::new();
+    if a.frames > 0 && b.frames > 0 {
+        let (mut i, mut j) = (a.frames - 1, b.frames - 1);
+        pairs.push((i, j));
+        while (i, j) != (0, 0) {
+            match steps[i * b.frames + j] {
+                Step::Both => (i, j) = (i - 1, j - 1),
+                Step::First => i -= 1,
+                Step::Second => j -= 1,
+            }
+            pairs.push((i, j));
+        }
+        pairs.reverse();
+    }
+    Alignment { distance, pairs }
+}
+
+/// Which sequence a step goes on in.
+#[derive(Clone, Copy)]
+enum Step {
+    Both,
+    First,
+    Second,
+}
+
+/// A sequence with its means taken away: to be done once, however many others it is compared with.
+pub(super) struct Prepared {
+    frames: usize,
+    /// Channels rounded up to whole lanes, the rest zeros.
+    width: usize,
+    values: Vec<f32>,
+}
+
+/// Sums that are kept apart, so that they are added up side by side.
+const LANES: usize = 8;
+
+impl Prepared {
+    pub(super) fn new(frames: Frames<'_>, warp: &Warp) -> Prepared {
+        let (count, channels) = (frames.len(), frames.channels);
+        let width = channels.next_multiple_of(LANES);
+        let mut values = vec![0.0; count * width];
+        for (to, from) in values.chunks_exact_mut(width).zip(frames.rows()) {
+            to[..channels].copy_from_slice(from);
+            if warp.frame_mean {
+                let mean = from.iter().sum::<f32>() / channels as f32;
+                to[..channels].iter_mut().for_each(|value| *value -= mean);
+            }
+        }
+        if warp.channel_mean {
+            let mut means = vec![0f64; width];
+            for frame in values.chunks_exact(width) {
+                means.iter_mut().zip(frame).for_each(|(sum, &value)| *sum += f64::from(value));
+            }
+            for frame in values.chunks_exact_mut(width) {
+                let means = means.iter().map(|sum| (sum / count as f64) as f32);
+                frame.iter_mut().zip(means).for_each(|(value, mean)| *value -= mean);
+            }
+        }
+        Prepared { frames: count, width, values }
+    }
+
+    pub(super) fn distance(&self, other: &Prepared, warp: &Warp) -> f32 {
+        self.walk(other, warp, |_, _, _| ())
+    }
+
+    fn row(&self, at: usize) -> &[f32] {
+        &self.values[at * self.width..][..self.width]
+    }
+
+    /// Fills the table row by row, telling `step` how each place is best reached.
+    fn walk(&self, other: &Prepared, warp: &Warp, mut step: impl FnMut(usize, usize, Step)) -> f32 {
+        assert_eq!(self.width, other.width, "frames of the same channels are compared");
+        let (n, m) = (self.frames, other.frames);
+        if n == 0 || m == 0 {
+            return f32::INFINITY;
+        }
+        // One place more on the left, which no path goes through.
+        let (mut before, mut row) = (vec![f64::INFINITY; m + 1], vec![f64::INFINITY; m + 1]);
+        for i in 0..n {
+            row.fill(f64::INFINITY);
+            let frame = self.row(i);
+            for j in within(warp.band, i, n, m) {
+                let local = f64::from(euclidean(frame, other.row(j)));
+                if (i, j) == (0, 0) {
+                    row[1] = 2.0 * local;
+                    continue;
+                }
+                let both = (before[j] + 2.0 * local, Step::Both);
+                let first = (before[j + 1] + local, Step::First);
+                let second = (row[j] + local, Step::Second);
+                let smaller = |a: (f64, Step), b: (f64, Step)| if b.0 < a.0 { b } else { a };
+                let (sum, how) = smaller(smaller(both, first), second);
+                row[j + 1] = sum;
+                step(i, j, how);
+            }
+            std::mem::swap(&mut before, &mut row);
+        }
+        (before[m] / (n + m) as f64) as f32
+    }
+}
+
+/// The frames of `m` that frame `i` of `n` may meet. However narrow the band, the corners are in it and rows overlap.
+fn within(band: Option<f32>, i: usize, n: usize, m: usize) -> std::ops::Range<usize> {
+    let Some(band) = band else { return 0..m };
+    let slope = m as f64 / n as f64;
+    let middle = (i as f64 + 0.5) * slope;
+    let half = (f64::from(band) * m as f64).max(slope.max(1.0));
+    (middle - half).floor().max(0.0) as usize..((middle + half).ceil() as usize).min(m)
+}
+
+fn euclidean(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0f32; LANES];
+    let (a, b) = (a.as_chunks::<LANES>().0, b.as_chunks::<LANES>().0);
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            let apart = a[lane] - b[lane];
+            sums[lane] += apart * apart;
+        }
+    }
+    sums.iter().sum::<f32>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLAIN: Warp = Warp { channel_mean: false, frame_mean: false, band: None };
+
+    fn frames(values: &[f32], channels: usize) -> Frames<'_> {
+        Frames::new(values, channels).unwrap()
+    }
+
+    /// The definition: the smallest of all paths, by recursion over all of them.
+    fn slow(a: &[f32], b: &[f32]) -> f64 {
+        fn to(a: &[f32], b: &[f32], i: usize, j: usize) -> f64 {
+            let local = f64::from((a[i] - b[j]).abs());
+            if (i, j) == (0, 0) {
+                return 2.0 * local;
+            }
+            let mut best = f64::INFINITY;
+            if i > 0 && j > 0 {
+                best = best.min(to(a, b, i - 1, j - 1) + 2.0 * local);
+            }
+            if i > 0 {
+                best = best.min(to(a, b, i - 1, j) + local);
+            }
+            if j > 0 {
+                best = best.min(to(a, b, i, j - 1) + local);
+            }
+            best
+        }
+        to(a, b, a.len() - 1, b.len() - 1) / (a.len() + b.len()) as f64
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_of_all_paths_is_found(
+            a in prop::collection::vec(-9f32..9.0, 1..6),
+            b in prop::collection::vec(-9f32..9.0, 1..6),
+        ) {
+            let found = distance(frames(&a, 1), frames(&b, 1), &PLAIN);
+            prop_assert!((f64::from(found) - slow(&a, &b)).abs() < 1e-4, "{found} for {}", slow(&a, &b));
+        }
+
+        #[test]
+        fn a_path_is_whole_and_its_sum_is_the_distance(
+            a in prop::collection::vec(-9f32..9.0, 3 * 4),
+            b in prop::collection::vec(-9f32..9.0, 3 * 1..3 * 9),
+            band in prop::option::of(0f32..1.0),
+        ) {
+            let b = &b[..b.len() / 3 * 3];
+            let warp = Warp { band, ..PLAIN };
+            let (a, b) = (frames(&a, 3), frames(b, 3));
+            let found = align(a, b, &warp);
+            prop_assert_eq!(found.distance, distance(a, b, &warp));
+            prop_assert_eq!(found.pairs.first(), Some(&(0, 0)));
+            prop_assert_eq!(found.pairs.last(), Some(&(a.len() - 1, b.len() - 1)));
+            let local = |(i, j): (usize, usize)| {
+                let (a, b) = (a.rows().nth(i).unwrap(), b.rows().nth(j).unwrap());
+                f64::from(a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt())
+            };
+            let mut sum = 2.0 * local((0, 0));
+            for pair in found.pairs.windows(2) {
+                let step = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+                prop_assert!([(1, 0), (0, 1), (1, 1)].contains(&step), "{:?}", step);
+                sum += (step.0 + step.1) as f64 * local(pair[1]);
+            }
+            prop_assert!((sum / (a.len() + b.len()) as f64 - f64::from(found.distance)).abs() < 1e-4);
+        }
+
+        #[test]
+        fn a_band_only_lengthens_and_order_does_not_matter(
+            a in prop::collection::vec(-9f32..9.0, 1..40),
+            b in prop::collection::vec(-9f32..9.0, 1..40),
+            band in 0f32..1.0,
+        ) {
+            let (a, b) = (frames(&a, 1), frames(&b, 1));
+            let free = distance(a, b, &PLAIN);
+            let narrow = distance(a, b, &Warp { band: Some(band), ..PLAIN });
+            prop_assert!(narrow.is_finite() && narrow >= free - 1e-5, "{narrow} in a band, {free} without");
+            prop_assert!((distance(b, a, &PLAIN) - free).abs() < 1e-4);
+            prop_assert_eq!(distance(a, a, &PLAIN), 0.0);
+        }
+
+        #[test]
+        fn what_every_frame_has_is_not_heard(
+            a in prop::collection::vec(-9f32..9.0, 3 * 7),
+            colour in prop::array::uniform3(-5f32..5.0),
+        ) {
+            let other: Vec<f32> = a.iter().enumerate().map(|(i, x)| x + colour[i % 3]).collect();
+            let (a, other) = (frames(&a, 3), frames(&other, 3));
+            prop_assert!(distance(a, other, &Warp { channel_mean: true, ..PLAIN }) < 1e-4);
+            let loud: Vec<f32> = a.rows().flat_map(|row| row.iter().map(|x| x + colour[0])).collect();
+            prop_assert!(distance(a, frames(&loud, 3), &Warp { frame_mean: true, ..PLAIN }) < 1e-4);
+        }
+    }
+
+    #[test]
+    fn nothing_is_infinitely_far_and_damage_is_named() {
+        let (none, one) = (frames(&[], 2), [0.0, 0.0]);
+        assert!(none.is_empty());
+        assert_eq!(distance(none, frames(&one, 2), &Warp::default()), f32::INFINITY);
+        let found = align(frames(&one, 2), none, &Warp::default());
+        assert_eq!(found, Alignment { distance: f32::INFINITY, pairs: Vec::new() });
+        let ragged = Frames::new(&one, 3).unwrap_err();
+        assert_eq!(ragged.to_string(), "2 numbers are no whole frames of 3 channels");
+        let damaged = Frames::new(&[0.0, 1.0, 2.0, f32::NAN], 2).unwrap_err();
+        assert!(damaged.to_string().starts_with("frame 1 has NaN in channel 1"), "{damaged}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Which of several candidates is nearest: sentences by their sound, speakers by their vectors.
+
+use rayon::prelude::*;
+
+use super::dtw::{Frames, Prepared, Warp};
+
+/// How far each candidate is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    /// Of each candidate, in the order given; infinite where nothing was spoken.
+    pub distances: Vec<f32>,
+}
+
+impl Ranking {
+    /// The nearest candidate; `None` where none is at any distance.
+    pub fn nearest(&self) -> Option<usize> {
+        let all = self.distances.iter().enumerate().filter(|(_, distance)| distance.is_finite());
+        all.min_by(|a, b| a.1.total_cmp(b.1)).map(|(at, _)| at)
+    }
+
+    /// The place of a candidate, 1 for the nearest. One that is as far counts as nearer, and so does every other where
+    /// nothing was spoken: a model that says the same to everything must not come out first.
+    pub fn place(&self, candidate: usize) -> usize {
+        let own = self.distances[candidate];
+        1 + self.distances.iter().enumerate().filter(|&(at, &d)| at != candidate && d <= own).count()
+    }
+
+    /// Whether a candidate is nearer than every other.
+    pub fn is_first(&self, candidate: usize) -> bool {
+        self.place(candidate) == 1 && self.distances[candidate].is_finite()
+    }
+}
+
+/// Compares the mel of what was spoken with the reference mel of every candidate sentence, on all cores.
+pub fn sentences(spoken: Frames<'_>, candidates: &[Frames<'_>], warp: &Warp) -> Ranking {
+    let spoken = Prepared::new(spoken, warp);
+    let far = |candidate: &Frames<'_>| spoken.distance(&Prepared::new(*candidate, warp), warp);
+    Ranking { distances: candidates.par_iter().map(far).collect() }
+}
+
+/// Compares a speaker's vector with those of all speakers; distances are 1 less the cosine.
+pub fn speakers(heard: &[f32], candidates: &[&[f32]]) -> Ranking {
+    let far = |candidate: &&[f32]| similarity(heard, candidate).map_or(f32::INFINITY, |cosine| 1.0 - cosine);
+    Ranking { distances: candidates.iter().map(far).collect() }
+}
+
+/// The cosine between two vectors of the same length: 1 in the same direction; `None` where one has no direction.
+pub fn similarity(a: &[f32], b: &[f32]) -> Option<f32> {
+    assert_eq!(a.len(), b.len(), "vectors of one speaker encoder are compared");
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let lengths = (dot(a, a) * dot(b, b)).sqrt();
+    (lengths.is_finite() && lengths > 0.0).then(|| (dot(a, b) / lengths) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHANNELS: usize = 4;
+
+    fn of(values: &[f32]) -> Frames<'_> {
+        Frames::new(values, CHANNELS).unwrap()
+    }
+
+    /// Numbers between -1 and 1 for a seed.
+    fn drawn(seed: u64, len: usize) -> Vec<f32> {
+        myxtts_tensor::random::Stream::new(seed).normals(len)
+    }
+
+    /// Frames at other times, between two of the old ones where they fall there.
+    fn stretched(mel: &[f32], frames: usize) -> Vec<f32> {
+        let old = mel.len() / CHANNELS;
+        let mut out = Vec::new();
+        for t in 0..frames {
+            let at = t as f32 * (old - 1) as f32 / (frames - 1) as f32;
+            let (i, part) = (at as usize, at.fract());
+            let next = (i + 1).min(old - 1);
+            for c in 0..CHANNELS {
+                out.push(mel[i * CHANNELS + c] * (1.0 - part) + mel[next * CHANNELS + c] * part);
+            }
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_meant_is_nearest_at_any_pace(
+            seed in 0u64..1000, meant in 0usize..6, frames in 20usize..60, pace in 0.6f32..1.7,
+        ) {
+            // Smooth, as speech is: every third frame is drawn, the others lie between.
+            let mel = |i: u64| {
+                let frames = frames + 3 * i as usize;
+                stretched(&drawn(seed * 10 + i, frames / 3 * CHANNELS), frames)
+            };
+            let mels: Vec<Vec<f32>> = (0..6).map(mel).collect();
+            let candidates: Vec<Frames<'_>> = mels.iter().map(|mel| of(mel)).collect();
+            let same = sentences(candidates[meant], &candidates, &Warp::default());
+            prop_assert!(same.is_first(meant) && same.nearest() == Some(meant), "{same:?}");
+            prop_assert_eq!(same.distances[meant], 0.0);
+            let count = (candidates[meant].len() as f32 * pace) as usize;
+            let other = stretched(&mels[meant], count);
+            for band in [None, Some(0.2)] {
+                let found = sentences(of(&other), &candidates, &Warp { band, ..Warp::default() });
+                prop_assert!(found.is_first(meant), "{meant} at {pace}: {found:?}");
+            }
+        }
+
+        #[test]
+        fn a_speaker_is_nearest_at_any_loudness(seed in 0u64..1000, who in 0usize..5, loud in 0.01f32..100.0) {
+            let all: Vec<Vec<f32>> = (0..5).map(|i| drawn(seed * 5 + i, 16)).collect();
+            let all: Vec<&[f32]> = all.iter().map(Vec::as_slice).collect();
+            let heard: Vec<f32> = all[who].iter().map(|x| x * loud).collect();
+            let found = speakers(&heard, &all);
+            prop_assert!(found.is_first(who), "{found:?}");
+            prop_assert!(found.distances[who].abs() < 1e-5);
+            prop_assert!((similarity(&heard, all[who]).unwrap() - 1.0).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn silence_is_nobody_and_nothing() {
+        let (a, b) = (drawn(1, 40), drawn(2, 40));
+        let found = sentences(of(&[]), &[of(&a), of(&b)], &Warp::default());
+        assert_eq!(found.nearest(), None);
+        assert_eq!([found.place(0), found.place(1)], [2, 2]);
+        assert!(!sentences(of(&[]), &[of(&a)], &Warp::default()).is_first(0));
+        let found = speakers(&[0.0; 40], &[&a, &b]);
+        assert!(!found.is_first(0) && !found.is_first(1));
+        assert_eq!(similarity(&a, &[0.0; 40]), None);
+    }
+
+    #[test]
+    fn of_two_that_are_as_far_neither_is_first() {
+        let found = Ranking { distances: vec![1.0, 1.0, 2.0] };
+        assert_eq!([found.place(0), found.place(1), found.place(2)], [2, 2, 3]);
+        assert!(!found.is_first(0) && !found.is_first(1));
+    }
+}

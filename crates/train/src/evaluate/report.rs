@@ -1,0 +1,197 @@
+//! The outcome of an evaluation: one line for each sentence, and what they come to.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One sentence that was spoken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// Which utterance it is.
+    pub id: String,
+    /// What was to be said.
+    pub text: String,
+    /// In whose voice.
+    pub speaker: String,
+    /// Seconds of sound that came of it; 0 where the model said nothing.
+    pub seconds: f32,
+    /// The place of the right sentence among the candidates, 1 for the nearest (`Ranking::place`).
+    pub sentence_place: usize,
+    /// The sentence that was nearest, where any was.
+    pub heard: Option<String>,
+    /// The right sentence's distance under warping; none where nothing was said.
+    pub distance: Option<f32>,
+    /// Mel-cepstral distortion against the right sentence in dB; none where nothing was said.
+    pub distortion: Option<f32>,
+    /// The place of the right speaker among all; none where speakers were not compared.
+    pub speaker_place: Option<usize>,
+    /// The cosine between the speaker vectors of what was said and of the reference.
+    pub similarity: Option<f32>,
+}
+
+/// A number of items and how many of them are right.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// How many are right.
+    pub right: usize,
+    /// How many there are.
+    pub of: usize,
+    /// Candidates each had.
+    pub candidates: usize,
+}
+
+impl Share {
+    /// The share that is right, 0 where there are none at all.
+    pub fn value(&self) -> f64 {
+        self.right as f64 / self.of.max(1) as f64
+    }
+
+    /// What guessing would come to.
+    pub fn chance(&self) -> f64 {
+        1.0 / self.candidates.max(1) as f64
+    }
+}
+
+/// What an evaluation found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// The right sentence was nearer than every other.
+    pub sentences: Share,
+    /// The right speaker was; none where there was only one, or no speaker encoder.
+    pub speakers: Option<Share>,
+    /// Mean distortion in dB over the sentences that were said at all.
+    pub distortion: Option<f32>,
+    /// Mean cosine to the reference's speaker, over the same.
+    pub similarity: Option<f32>,
+    /// Sentences of which nothing was said.
+    pub silent: usize,
+    /// All sentences in the order they were spoken.
+    pub items: Vec<Item>,
+}
+
+impl Evaluation {
+    /// Sums items up. Each was compared with `candidates` sentences and `speakers` speakers, the right one among them.
+    pub fn of(items: Vec<Item>, candidates: usize, speakers: usize) -> Evaluation {
+        let first = |places: &[usize]| places.iter().filter(|&&place| place == 1).count();
+        let sentences: Vec<usize> = items.iter().map(|item| item.sentence_place).collect();
+        let who: Vec<usize> = items.iter().filter_map(|item| item.speaker_place).collect();
+        Evaluation {
+            sentences: Share { right: first(&sentences), of: sentences.len(), candidates },
+            speakers: (speakers > 1 && !who.is_empty()).then(|| Share {
+                right: first(&who),
+                of: who.len(),
+                candidates: speakers,
+            }),
+            distortion: mean(items.iter().filter_map(|item| item.distortion)),
+            similarity: mean(items.iter().filter_map(|item| item.similarity)),
+            silent: items.iter().filter(|item| item.distance.is_none()).count(),
+            items,
+        }
+    }
+}
+
+/// The mean of what is finite.
+fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
+    let (sum, count) = values
+        .filter(|value| value.is_finite())
+        .fold((0f64, 0u32), |(sum, count), value| (sum + f64::from(value), count + 1));
+    (count > 0).then(|| (sum / f64::from(count)) as f32)
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.0} % ({} of {}, among {} each; chance {:.1} %)",
+            100.0 * self.value(),
+            self.right,
+            self.of,
+            self.candidates,
+            100.0 * self.chance()
+        )
+    }
+}
+
+/// The summary, then a line for each sentence.
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "right sentence nearest   {}", self.sentences)?;
+        if let Some(speakers) = self.speakers {
+            writeln!(f, "right speaker nearest    {speakers}")?;
+        }
+        if let Some(distortion) = self.distortion {
+            writeln!(f, "mel-cepstral distortion  {distortion:.2} dB")?;
+        }
+        if let Some(similarity) = self.similarity {
+            writeln!(f, "speaker similarity       {similarity:.3}")?;
+        }
+        if self.silent > 0 {
+            writeln!(f, "nothing said             {} of {}", self.silent, self.items.len())?;
+        }
+        for item in &self.items {
+            let number = |value: Option<f32>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+            write!(
+                f,
+                "  {:>3} of {}  {:>5.1} s  {:>6} dB  {:>5}  {}: {}",
+                item.sentence_place,
+                self.sentences.candidates,
+                item.seconds,
+                number(item.distortion),
+                number(item.similarity),
+                item.speaker,
+                item.text
+            )?;
+            match &item.heard {
+                Some(heard) if item.sentence_place > 1 && *heard != item.text => {
+                    writeln!(f, "  (nearest: {heard})")?;
+                }
+                _ => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(place: usize, speaker: usize, distortion: Option<f32>) -> Item {
+        Item {
+            id: format!("u{place}"),
+            text: "The cat slept.".to_owned(),
+            speaker: "mina".to_owned(),
+            seconds: if distortion.is_some() { 1.5 } else { 0.0 },
+            sentence_place: place,
+            heard: distortion.map(|_| "The dog sat.".to_owned()),
+            distance: distortion.map(|_| 3.0),
+            distortion,
+            speaker_place: Some(speaker),
+            similarity: distortion.map(|_| 0.9),
+        }
+    }
+
+    #[test]
+    fn items_come_to_shares_and_means() {
+        let items = vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
+        let found = Evaluation::of(items, 20, 3);
+        assert_eq!(found.sentences, Share { right: 2, of: 4, candidates: 20 });
+        assert_eq!(found.speakers, Some(Share { right: 3, of: 4, candidates: 3 }));
+        assert_eq!((found.distortion, found.similarity, found.silent), (Some(5.0), Some(0.9), 1));
+        let text = found.to_string();
+        assert!(text.contains("right sentence nearest   50 % (2 of 4, among 20 each; chance 5.0 %)"), "{text}");
+        assert!(text.contains("mel-cepstral distortion  5.00 dB"), "{text}");
+        assert!(text.contains("nothing said             1 of 4"), "{text}");
+        assert_eq!(text.matches("(nearest: The dog sat.)").count(), 1, "{text}");
+        let stored = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Evaluation>(&stored).unwrap(), found);
+    }
+
+    #[test]
+    fn one_speaker_is_no_choice_and_no_items_are_no_share() {
+        assert_eq!(Evaluation::of(vec![item(1, 1, Some(4.0))], 20, 1).speakers, None);
+        let none = Evaluation::of(Vec::new(), 20, 3);
+        assert_eq!((none.sentences.value(), none.speakers, none.distortion), (0.0, None, None));
+        assert!(!none.to_string().contains("NaN"));
+    }
+}
