@@ -1,1 +1,190 @@
 //! A voice: a model, a speaker heard once, and text made sound.
+//!
+//! | the folder holds | sound | rate |
+//! |---|---|---|
+//! | GPT, decoder, speaker encoder | the decoder's, from the GPT's states | 24,000 Hz |
+//! | GPT, DVAE | the DVAE's mels, turned into sound without a network: rough, but the words can be heard | 22,050 Hz |
+
+mod error;
+mod parts;
+mod sound;
+
+pub use error::VoiceError;
+pub use sound::Quality;
+
+use crate::voice::parts::{gpt_sizes, weights};
+use crate::voice::sound::Sound;
+use myxtts_data::audio::{Clip, Resampler};
+use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats};
+use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::folder::VOCABULARY;
+use myxtts_model::{Ended, Generator, SamplingOptions};
+use myxtts_tensor::{Device, Precision};
+
+/// Seconds of each reference that are listened to.
+const HEARD: usize = 30;
+
+/// Seconds of all references together that the GPT is given, in chunks of so many.
+const CONDITIONED: usize = 30;
+const CHUNK: usize = 4;
+
+/// A chunk shorter than this, in hundredths of a second, says nothing of a voice.
+const SHORTEST: usize = 33;
+
+/// A recording whose loudest sample is below this is empty.
+const SILENT: f32 = 1e-4;
+
+/// A speaker as the model heard one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// What the GPT is given `[latents, width]`.
+    pub conditioning: Vec<f32>,
+    /// What the decoder is given; none where there is no decoder.
+    pub speaker: Option<Vec<f32>>,
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waveform {
+    /// Mono, in [-1, 1] but for peaks of early sound.
+    pub samples: Vec<f32>,
+    /// Samples per second.
+    pub rate: u32,
+    /// The text as it was read.
+    pub cleaned: String,
+    /// Its tokens.
+    pub tokens: usize,
+    /// Characters that the vocabulary does not have and that were not said.
+    pub unknown: Vec<char>,
+    /// Codes that were said.
+    pub codes: usize,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+impl Waveform {
+    /// Its length.
+    pub fn seconds(&self) -> f64 {
+        self.samples.len() as f64 / f64::from(self.rate)
+    }
+}
+
+/// A model that speaks.
+pub struct Voice {
+    tokenizer: Tokenizer,
+    cleaner: Cleaner,
+    generator: Generator,
+    sound: Sound,
+    mel_stats: Vec<f32>,
+}
+
+impl Voice {
+    /// Takes the weights of a folder onto a device.
+    pub fn open(folder: &ModelFolder, device: Device) -> Result<Voice, VoiceError> {
+        let vocabulary = folder.text(VOCABULARY)?;
+        let vocabulary = vocabulary.ok_or_else(|| VoiceError::unfit(folder, "it has no vocab.json"))?;
+        let tokenizer = Tokenizer::from_bytes(&vocabulary, &folder.path().join(VOCABULARY))?;
+        let sizes = gpt_sizes(folder, &tokenizer)?;
+        let mel_stats = folder.numbers("mel_stats")?;
+        let usable = |stat: &f32| stat.is_finite() && *stat != 0.0;
+        let mels = FrontEnd::Conditioning.channels();
+        if sizes.conditioning.mels != mels || mel_stats.len() != mels || !mel_stats.iter().all(usable) {
+            let what = format!(
+                "it listens to {} mels with {} statistics; both are to be {mels}, and no statistic 0",
+                sizes.conditioning.mels,
+                mel_stats.len()
+            );
+            return Err(VoiceError::unfit(folder, &what));
+        }
+        let mut generator = Generator::new(device, Precision::F32, &sizes)?;
+        generator.load(|one| weights(folder, one))?;
+        let sound = Sound::open(folder, device, &sizes)?;
+        Ok(Voice { tokenizer, cleaner: Cleaner::Default, generator, sound, mel_stats })
+    }
+
+    /// Reads texts with another cleaner: the one the model was trained with.
+    pub fn with_cleaner(self, cleaner: Cleaner) -> Voice {
+        Voice { cleaner, ..self }
+    }
+
+    /// How it sounds.
+    pub fn quality(&self) -> Quality {
+        self.sound.quality()
+    }
+
+    /// Languages it has a token for.
+    pub fn languages(&self) -> Vec<String> {
+        self.tokenizer.languages()
+    }
+
+    /// A voice that the model came with.
+    pub fn named(&self, folder: &ModelFolder, name: &str) -> Option<Reference> {
+        let (latents, speaker) = folder.voice(name)?;
+        Some(Reference { conditioning: latents.to_f32()?, speaker: speaker.to_f32() })
+    }
+
+    /// Hears a speaker in one or more recordings. The GPT is given the mean over chunks of them all, the decoder the mean
+    /// of one vector each.
+    pub fn hear(&mut self, references: &[Clip]) -> Result<Reference, VoiceError> {
+        let rate = FrontEnd::Conditioning.sample_rate();
+        let (mut all, mut vectors) = (Vec::new(), Vec::new());
+        for (number, clip) in references.iter().enumerate() {
+            let mut heard = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
+            heard.truncate(HEARD * rate as usize);
+            if !heard.iter().any(|sample| sample.abs() >= SILENT) {
+                return Err(VoiceError::Silent { number: number + 1, count: references.len() });
+            }
+            vectors.extend(self.sound.speaker_vector(&heard)?);
+            all.extend(heard);
+        }
+        all.truncate(CONDITIONED * rate as usize);
+        let mut extractor = MelExtractor::new(FrontEnd::Conditioning);
+        let mut chunks: Vec<Vec<f32>> = Vec::new();
+        let long = |chunk: &&[f32]| chunk.len() * 100 >= SHORTEST * rate as usize;
+        for chunk in all.chunks(CHUNK * rate as usize).filter(long) {
+            let mut mel = Vec::new();
+            extractor.compute(chunk, &mut mel);
+            divide_by_stats(&mut mel, &self.mel_stats);
+            chunks.push(mel);
+        }
+        if chunks.is_empty() {
+            let seconds = all.len() as f64 / f64::from(rate);
+            return Err(VoiceError::TooShort { seconds, shortest: SHORTEST as f64 / 100.0 });
+        }
+        let chunks: Vec<&[f32]> = chunks.iter().map(Vec::as_slice).collect();
+        let conditioning = self.generator.condition(&chunks)?;
+        // Not made length 1 again: the original does not, and its decoder has learnt from such means.
+        let speaker = vectors.first().map(|first: &Vec<f32>| {
+            let mean = |i: usize| vectors.iter().map(|v| v[i]).sum::<f32>() / vectors.len() as f32;
+            (0..first.len()).map(mean).collect()
+        });
+        Ok(Reference { conditioning, speaker })
+    }
+
+    /// Says a text.
+    pub fn speak(
+        &mut self,
+        text: &str,
+        language: &str,
+        reference: &Reference,
+        options: &SamplingOptions,
+    ) -> Result<Waveform, VoiceError> {
+        let encoded = self.tokenizer.encode(text, language, self.cleaner)?;
+        if !encoded.cleaned.chars().any(char::is_alphanumeric) {
+            return Err(VoiceError::NothingToSay { text: text.to_owned() });
+        }
+        let spoken = self.generator.speak(&reference.conditioning, &encoded.ids, options)?;
+        let samples = self.sound.sound(&spoken, reference.speaker.as_deref(), &self.mel_stats)?;
+        Ok(Waveform {
+            samples,
+            rate: self.quality().rate(),
+            cleaned: encoded.cleaned,
+            tokens: encoded.ids.len(),
+            unknown: encoded.unknown,
+            codes: spoken.codes.len(),
+            ended: spoken.ended,
+        })
+    }
+}

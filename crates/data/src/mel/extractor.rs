@@ -8,7 +8,7 @@ use super::spectrum::Spectrum;
 use super::{FrontEnd, Parameters};
 
 /// All front-ends end there.
-const HIGHEST_HERTZ: f64 = 8_000.0;
+pub(super) const HIGHEST_HERTZ: f64 = 8_000.0;
 
 /// Weight of the sample before, in the speaker front-end; the reference has it as `f32`.
 const PRE_EMPHASIS: f64 = 0.97f32 as f64;

@@ -66,6 +66,15 @@ impl Filterbank {
             *value = ((a + e) + (c + g)) + ((b + f) + (d + h));
         }
     }
+
+    /// The other way: to each bin, with [`LANES`] behind the last, what the filters over it hold by their weights.
+    pub(super) fn spread(&self, held: &[f32], out: &mut [f32]) {
+        out.fill(0.0);
+        for (value, filter) in held.iter().zip(&self.filters) {
+            let weights = &self.weights[filter.weights.clone()];
+            out[filter.bin..].iter_mut().zip(weights).for_each(|(bin, weight)| *bin += weight * value);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@
 
 mod extractor;
 mod filterbank;
+mod invert;
 mod logarithm;
 mod spectrum;
 
 pub use extractor::MelExtractor;
+pub use invert::MelInverter;
 
 /// The three ways in which XTTS looks at sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

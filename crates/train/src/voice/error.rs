@@ -1,0 +1,82 @@
+//! Why a voice cannot speak.
+
+use myxtts_data::tokenizer::TokenizerError;
+use myxtts_model::GenerateError;
+use myxtts_model::shapes::ShapeError;
+use myxtts_model::weights::{ModelFolder, WeightsError};
+use std::path::PathBuf;
+
+/// Why a voice cannot speak.
+#[derive(Debug, thiserror::Error)]
+pub enum VoiceError {
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A part has shapes that no such network has.
+    #[error("{}: {error}", path.display())]
+    Shape {
+        /// The folder.
+        path: PathBuf,
+        /// What was found.
+        error: ShapeError,
+    },
+    /// The parts of a folder do not make a voice.
+    #[error("{} cannot speak: {what}", path.display())]
+    Unfit {
+        /// The folder.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// The device failed.
+    #[error(transparent)]
+    Engine(#[from] myxtts_tensor::Error),
+    /// The GPT did not speak.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// The text could not be read.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// A reference without sound.
+    #[error("reference {number} of {count} is silent: give a recording with someone speaking")]
+    Silent {
+        /// Which.
+        number: usize,
+        /// Of how many.
+        count: usize,
+    },
+    /// References that are too short.
+    #[error(
+        "the reference has {seconds:.2} seconds; at least {shortest} are needed, and six or more make a good voice"
+    )]
+    TooShort {
+        /// What there is.
+        seconds: f64,
+        /// What is needed.
+        shortest: f64,
+    },
+    /// A reference from a model without a decoder.
+    #[error(
+        "the reference has no speaker vector of {wanted} numbers: hear the recording again with this model"
+    )]
+    Speaker {
+        /// Numbers of a speaker's vector.
+        wanted: usize,
+    },
+    /// No letter and no number.
+    #[error("there is nothing to say in {text:?}: after cleaning it has no letter and no digit")]
+    NothingToSay {
+        /// The text.
+        text: String,
+    },
+}
+
+impl VoiceError {
+    pub(super) fn unfit(folder: &ModelFolder, what: &str) -> VoiceError {
+        VoiceError::Unfit { path: folder.path().to_owned(), what: what.to_owned() }
+    }
+
+    pub(super) fn shape(folder: &ModelFolder) -> impl FnOnce(ShapeError) -> VoiceError {
+        |error| VoiceError::Shape { path: folder.path().to_owned(), error }
+    }
+}

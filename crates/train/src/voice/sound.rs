@@ -1,0 +1,179 @@
+//! From what the GPT said to samples: by the decoder, or by the DVAE while there is none.
+
+use super::VoiceError;
+use super::parts::{shape_of, weights};
+use myxtts_data::audio::Resampler;
+use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
+use myxtts_model::decoder::{Decoder, DecoderSizes};
+use myxtts_model::dvae::{Dvae, DvaeSizes};
+use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
+use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::{Declare, GptSizes, Spoken};
+use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, Precision, Tape, Value};
+use std::sync::Arc;
+
+/// How a voice sounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quality {
+    /// By a decoder.
+    Decoded,
+    /// By mels of the DVAE: rough.
+    Early,
+}
+
+impl Quality {
+    /// Samples per second.
+    pub fn rate(self) -> u32 {
+        match self {
+            Quality::Decoded => 24_000,
+            Quality::Early => FrontEnd::Dvae.sample_rate(),
+        }
+    }
+}
+
+enum Networks {
+    Decoded { decoder: Box<Decoder>, speaker: Box<SpeakerEncoder> },
+    Early { dvae: Box<Dvae>, inverter: MelInverter },
+}
+
+/// The networks behind the GPT.
+pub(super) struct Sound {
+    engine: Engine,
+    networks: Networks,
+}
+
+impl Sound {
+    /// Opens what the folder has.
+    pub(super) fn open(folder: &ModelFolder, device: Device, gpt: &GptSizes) -> Result<Sound, VoiceError> {
+        let has = |part: Part| folder.part(part).is_some();
+        let of = |name: &str| shape_of(folder, name);
+        let mut declare = Declare::new(0.0, &|_| false);
+        let networks = if has(Part::Decoder) && has(Part::Speaker) {
+            let sizes = DecoderSizes::of_shapes(&of).map_err(VoiceError::shape(folder))?;
+            let heard = SpeakerSizes::of_shapes(&of).map_err(VoiceError::shape(folder))?;
+            if heard.mels != FrontEnd::Speaker.channels() {
+                let what = format!("its speaker encoder listens to {} mels", heard.mels);
+                return Err(VoiceError::unfit(folder, &what));
+            }
+            if sizes.latent != gpt.width || sizes.speaker != heard.result {
+                let what = format!(
+                    "the decoder takes states of {} and speakers of {} numbers; the GPT gives {}, the speaker encoder {}",
+                    sizes.latent, sizes.speaker, gpt.width, heard.result
+                );
+                return Err(VoiceError::unfit(folder, &what));
+            }
+            let decoder = Box::new(Decoder::declare(&mut declare, &sizes));
+            Networks::Decoded { decoder, speaker: Box::new(SpeakerEncoder::declare(&mut declare, &heard)) }
+        } else if has(Part::Dvae) {
+            let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(VoiceError::shape(folder))?;
+            let mels = FrontEnd::Dvae.channels();
+            if sizes.codes + 2 < gpt.audio_vocabulary || sizes.channels != mels || sizes.layers == 0 {
+                let what = format!(
+                    "the DVAE has {} codes of {} mels; the GPT says {} codes, and sound is made of {mels} mels",
+                    sizes.codes,
+                    sizes.channels,
+                    gpt.audio_vocabulary - 2
+                );
+                return Err(VoiceError::unfit(folder, &what));
+            }
+            let dvae = Box::new(Dvae::declare(&mut declare, &sizes, "dvae."));
+            Networks::Early { dvae, inverter: MelInverter::new() }
+        } else {
+            let what = format!(
+                "it has neither {} with {} nor {}, and the GPT alone makes no sound",
+                Part::Decoder.file(),
+                Part::Speaker.file(),
+                Part::Dvae.file()
+            );
+            return Err(VoiceError::unfit(folder, &what));
+        };
+        let (layout, released) = declare.finish();
+        let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
+        for one in &released {
+            engine.write_parameter(one.id, &weights(folder, one)?)?;
+        }
+        Ok(Sound { engine, networks })
+    }
+
+    pub(super) fn quality(&self) -> Quality {
+        match self.networks {
+            Networks::Decoded { .. } => Quality::Decoded,
+            Networks::Early { .. } => Quality::Early,
+        }
+    }
+
+    /// The vector of a speaker in a recording at the conditioning's rate; none where no decoder asks for it.
+    pub(super) fn speaker_vector(&mut self, samples: &[f32]) -> Result<Option<Vec<f32>>, VoiceError> {
+        let Networks::Decoded { speaker, .. } = &self.networks else { return Ok(None) };
+        let (from, to) = (FrontEnd::Conditioning.sample_rate(), FrontEnd::Speaker.sample_rate());
+        let samples = Resampler::new(from, to).resample(samples);
+        let (mut features, channels) = (Vec::new(), FrontEnd::Speaker.channels());
+        let frames = MelExtractor::new(FrontEnd::Speaker).compute(&samples, &mut features);
+        instance_normalize(&mut features, channels);
+        let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
+        let input = tape.input([1, frames, channels], DType::F32);
+        let vector = speaker.vector(&mut tape, input);
+        run(&mut self.engine, tape, &[(input, &features)], &[], vector).map(Some)
+    }
+
+    /// The samples of what was said.
+    pub(super) fn sound(
+        &mut self,
+        spoken: &Spoken,
+        speaker: Option<&[f32]>,
+        mel_stats: &[f32],
+    ) -> Result<Vec<f32>, VoiceError> {
+        let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
+        match &self.networks {
+            Networks::Decoded { decoder, .. } => {
+                let sizes = decoder.sizes();
+                let speaker = speaker.filter(|vector| vector.len() == sizes.speaker);
+                let speaker = speaker.ok_or(VoiceError::Speaker { wanted: sizes.speaker })?;
+                let rows = spoken.latents.len() / sizes.latent;
+                if sizes.frames_of(rows) == 0 {
+                    return Ok(Vec::new());
+                }
+                let latents = tape.input([1, rows, sizes.latent], DType::F32);
+                let vector = tape.input([1, sizes.speaker], DType::F32);
+                let z = decoder.stretch(&mut tape, latents);
+                let wave = decoder.wave(&mut tape, z, vector);
+                run(&mut self.engine, tape, &[(latents, &spoken.latents), (vector, speaker)], &[], wave)
+            }
+            Networks::Early { dvae, inverter } => {
+                if spoken.codes.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let codes = tape.input([1, spoken.codes.len()], DType::I32);
+                let mel = dvae.decode(&mut tape, codes);
+                // START is a code of the GPT's that a poor model may say, and none of the DVAE's.
+                let most = i32::try_from(dvae.sizes().codes).unwrap_or(i32::MAX) - 1;
+                let said: Vec<i32> = spoken.codes.iter().map(|&code| code.min(most)).collect();
+                let mut mel = run(&mut self.engine, tape, &[], &[(codes, &said)], mel)?;
+                for frame in mel.chunks_exact_mut(mel_stats.len()) {
+                    frame.iter_mut().zip(mel_stats).for_each(|(value, stat)| *value *= stat);
+                }
+                Ok(inverter.invert(&mel))
+            }
+        }
+    }
+}
+
+/// Runs a tape once and gives one of its values. Texts are of all lengths, so nothing is kept of it.
+fn run(
+    engine: &mut Engine,
+    mut tape: Tape,
+    floats: &[(Value, &[f32])],
+    integers: &[(Value, &[i32])],
+    wanted: Value,
+) -> Result<Vec<f32>, VoiceError> {
+    tape.keep(wanted);
+    let mut program = engine.load(tape)?;
+    for (value, data) in floats {
+        engine.write(&program, *value, data)?;
+    }
+    for (value, data) in integers {
+        engine.write_i32(&program, *value, data)?;
+    }
+    engine.run(&mut program, &Control::default())?;
+    Ok(engine.read(&program, wanted)?)
+}

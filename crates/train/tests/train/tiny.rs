@@ -1,0 +1,80 @@
+//! A model folder that has learnt nothing and is small enough to speak at once.
+
+use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_model::decoder::{Decoder, DecoderSizes};
+use myxtts_model::dvae::{Dvae, DvaeSizes};
+use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
+use myxtts_model::weights::folder::VOCABULARY;
+use myxtts_model::weights::tensors::Spec;
+use myxtts_model::weights::{FolderWriter, Kind, Part};
+use myxtts_model::{Declare, Gpt, GptSizes};
+use myxtts_run::durable::Os;
+use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+pub const CODES: usize = 12;
+pub const WIDTH: usize = 32;
+pub const MAX_AUDIO: usize = 40;
+
+/// The codes such a model says of any text: it never finds STOP.
+pub const SAID: usize = MAX_AUDIO - 3;
+
+pub fn decoder_sizes() -> DecoderSizes {
+    DecoderSizes { latent: WIDTH, speaker: 16, channels: 16, ..DecoderSizes::v2() }
+}
+
+/// Writes a folder with the GPT and the parts that are named.
+pub fn write(path: &Path, parts: &[Part]) {
+    let texts = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
+    let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
+    let vocabulary = tokenizer::train(texts, &options).unwrap();
+    let mut declare = Declare::new(0.0, &|_| false);
+    let heads = 2;
+    let mut sizes = GptSizes::of(2, WIDTH, heads, vocabulary.vocabulary_size(), CODES);
+    (sizes.max_text, sizes.max_audio) = (60, MAX_AUDIO);
+    Gpt::declare(&mut declare, sizes);
+    if parts.contains(&Part::Dvae) {
+        let sizes = DvaeSizes { hidden: 16, blocks: 1, codes: CODES, code_width: 8, ..DvaeSizes::v2() };
+        Dvae::declare(&mut declare, &sizes, "dvae.");
+    }
+    if parts.contains(&Part::Decoder) {
+        Decoder::declare(&mut declare, &decoder_sizes());
+    }
+    if parts.contains(&Part::Speaker) {
+        let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
+        let sizes = SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 };
+        SpeakerEncoder::declare(&mut declare, &sizes);
+    }
+    let (layout, released) = declare.finish();
+    let options = EngineOptions { seed: 5, ..EngineOptions::default() };
+    let engine = Engine::new(Device::Cpu, layout, Precision::F32, options).unwrap();
+    let mut files: BTreeMap<Part, Vec<(Spec, Vec<f32>)>> = BTreeMap::new();
+    let mut add = |name: &str, shape: &[usize], data: Vec<f32>| {
+        let spec = Spec { name: name.to_owned(), kind: Kind::F32, shape: shape.to_vec() };
+        files.entry(Part::of(name).unwrap()).or_default().push((spec, data));
+    };
+    add("mel_stats", &[80], vec![2.0; 80]);
+    for one in &released {
+        let mut data = one.to_released(&engine.read_parameter(one.id).unwrap());
+        match one.name.as_str() {
+            "gpt.mel_head.bias" => data[CODES + 1] = -50.0,
+            // Zero in a fresh one: every code would sound the same.
+            "dvae.codebook.embed" => data.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32 - 3.0),
+            _ => {}
+        }
+        add(&one.name, &one.shape, data);
+    }
+    let mut folder = FolderWriter::create(&Os, path, false).unwrap();
+    for (part, tensors) in &files {
+        let specs: Vec<Spec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
+        let mut bytes =
+            |i: usize| Ok(Cow::Owned(tensors[i].1.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()));
+        folder.tensors(*part, &specs, &mut bytes).unwrap();
+    }
+    folder.text(VOCABULARY, &vocabulary.to_json()).unwrap();
+    folder.manifest().source = "a test".to_owned();
+    folder.manifest().parts.insert("gpt".to_owned(), serde_json::json!({ "heads": heads }));
+    folder.finish().unwrap();
+}
