@@ -24,6 +24,8 @@ pub mod lora;
 
 pub mod gpt;
 
+pub mod presets;
+
 pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};

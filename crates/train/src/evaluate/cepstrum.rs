@@ -24,8 +24,7 @@ pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
         let angle = std::f64::consts::PI * k as f64 * (m as f64 + 0.5) / channels as f64;
         (angle.cos() / channels as f64) as f32
     };
-    let table: Vec<Vec<f32>> =
-        (1..=LAST).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
+    let table: Vec<Vec<f32>> = (1..=LAST).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
     let of = |frame: &[f32], row: &Vec<f32>| frame.iter().zip(row).map(|(x, c)| x * c).sum::<f32>();
     mel.rows().flat_map(|frame| table.iter().map(move |row| of(frame, row))).collect()
 }
