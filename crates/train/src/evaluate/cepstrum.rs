@@ -34,7 +34,8 @@ pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
     let of = |values| Frames { values, channels: LAST };
     // Colour counts here: it is part of how a voice sounds.
-    let path = align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, band: None });
+    let path =
+        align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, floor: None, band: None });
     mean_along(&a, &b, &path)
 }
 

@@ -1,0 +1,6 @@
+//! Training and evaluation from outside.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod evaluate;
