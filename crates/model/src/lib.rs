@@ -28,6 +28,8 @@ pub mod sampling;
 
 pub mod generate;
 
+pub mod presets;
+
 pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};

@@ -134,9 +134,18 @@ impl Model {
         self.vocabulary = Some(tokenizer.to_json());
     }
 
-    /// The sizes of the GPT, where there is one.
-    pub fn gpt_sizes(&self) -> Option<GptSizes> {
-        serde_json::from_value(self.parts.get(GPT)?.clone()).ok()
+    /// The sizes of the GPT, where there is one: as it was trained here, or as the shapes of an imported one tell.
+    pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Option<GptSizes> {
+        let said = self.parts.get(GPT)?;
+        if let Ok(sizes) = serde_json::from_value(said.clone()) {
+            return Some(sizes);
+        }
+        let named = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.shape.clone());
+        let shapes = self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect();
+        let heads = said.get("heads").and_then(Value::as_u64).map(|heads| heads as usize);
+        let found = myxtts_model::weights::Sizes::of(&shapes, heads).gpt;
+        (found.heads > 0 && found.audio_tokens > 2 && found.text_positions > 2 && found.audio_positions > 3)
+            .then(|| crate::voice::sizes_of(&found, tokenizer))
     }
 
     /// Takes a part over from an engine: the averages of the weights where they were kept, else the weights.

@@ -144,7 +144,8 @@ fn run_stage(
         }
         Kind::Decoder => {
             let source = with_codes(session, corpus, machine, model, progress)?;
-            let latents = latents_of(&source, model, machine, (sizes.conditioning_frames, seed), progress)?;
+            let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
+            let latents = latents_of(&source, model, machine, how, progress)?;
             let settings = DecoderSettings {
                 decoder: sizes.decoder.clone(),
                 speaker: sizes.speaker.clone(),

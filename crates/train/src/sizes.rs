@@ -8,7 +8,8 @@ use myxtts_model::GptSizes;
 use myxtts_model::decoder::DecoderSizes;
 use myxtts_model::discriminator::DiscriminatorSizes;
 use myxtts_model::dvae::DvaeSizes;
-use myxtts_model::speaker::{SpeakerLayer, SpeakerSizes};
+use myxtts_model::presets::{Networks, TextIds};
+use myxtts_model::speaker::SpeakerSizes;
 use myxtts_run::plan::{Plan, Preset};
 use myxtts_tensor::Device;
 
@@ -55,7 +56,7 @@ impl Sizes {
             sizes.dvae = DvaeSizes::of_shapes(&shape, "dvae.")?;
         }
         if model.has(GPT)
-            && let Some(gpt) = model.gpt_sizes()
+            && let Some(gpt) = model.gpt_sizes(tokenizer)
         {
             sizes.gpt = gpt;
         }
@@ -73,81 +74,36 @@ impl Sizes {
     }
 
     fn preset(preset: Preset, tokenizer: &Tokenizer) -> Sizes {
-        let text = tokenizer.vocabulary_size();
-        let gpt = |layers, width, heads, codes| GptSizes {
-            start_text: tokenizer.start_id(),
-            stop_text: tokenizer.stop_id(),
-            ..GptSizes::of(layers, width, heads, text, codes)
+        let text = TextIds {
+            vocabulary: tokenizer.vocabulary_size(),
+            start: tokenizer.start_id(),
+            stop: tokenizer.stop_id(),
         };
-        let speaker = |channels: [usize; 4], attention, result| {
-            let blocks = if channels[0] < 16 { [1, 1, 1, 1] } else { [3, 4, 6, 3] };
-            let layers = [1, 2, 2, 2].into_iter().zip(blocks).zip(channels);
-            SpeakerSizes {
-                layers: layers
-                    .map(|((stride, blocks), channels)| SpeakerLayer { blocks, channels, stride })
-                    .collect(),
-                attention,
-                result,
-                ..SpeakerSizes::v2()
-            }
+        let Networks { dvae, gpt, decoder, speaker, judges } = Networks::of(preset, text);
+        // Batches and windows: as many as keep the device busy, as long as what is to be heard in them.
+        let (dvae_rows, dvae_frames, conditioning_frames) = match preset {
+            Preset::Tiny => (16, 64, 96),
+            Preset::Small => (64, 128, 517),
+            Preset::Normal | Preset::Big | Preset::V2 => (128, 128, 517),
         };
-        let decoder = |channels| DecoderSizes { channels, ..DecoderSizes::v2() };
-        match preset {
-            Preset::Tiny => {
-                let mut gpt = gpt(4, 128, 4, 256);
-                // A demonstration has three voices: two blocks tell them apart.
-                gpt.conditioning.blocks = 2;
-                (gpt.perceiver.heads, gpt.perceiver.head_size, gpt.perceiver.depth) = (4, 32, 1);
-                Sizes {
-                    dvae: DvaeSizes { hidden: 64, blocks: 1, codes: 256, code_width: 64, ..DvaeSizes::v2() },
-                    dvae_rows: 16,
-                    dvae_frames: 64,
-                    gpt,
-                    conditioning_frames: 96,
-                    decoder: decoder(64),
-                    speaker: speaker([8, 16, 24, 32], 32, 64),
-                    judges: DiscriminatorSizes::scaled(1.0 / 32.0),
-                    decoder_rows: 8,
-                    decoder_window: 8,
-                    speaker_frames: 96,
-                    judged_from: 0.4,
-                }
-            }
-            Preset::Small => Sizes {
-                dvae: DvaeSizes { hidden: 256, codes: 1024, code_width: 256, ..DvaeSizes::v2() },
-                dvae_rows: 64,
-                dvae_frames: 128,
-                gpt: gpt(8, 256, 4, 1024),
-                conditioning_frames: 517,
-                decoder: decoder(256),
-                speaker: speaker([16, 32, 64, 128], 64, 256),
-                judges: DiscriminatorSizes::scaled(0.25),
-                decoder_rows: 16,
-                decoder_window: 16,
-                speaker_frames: 200,
-                judged_from: 0.1,
-            },
-            Preset::Normal | Preset::Big | Preset::V2 => {
-                let (layers, width, heads) = match preset {
-                    Preset::Normal => (12, 512, 8),
-                    Preset::Big => (24, 768, 12),
-                    _ => (30, 1024, 16),
-                };
-                Sizes {
-                    dvae: DvaeSizes::v2(),
-                    dvae_rows: 128,
-                    dvae_frames: 128,
-                    gpt: gpt(layers, width, heads, 1024),
-                    conditioning_frames: 517,
-                    decoder: DecoderSizes::v2(),
-                    speaker: SpeakerSizes::v2(),
-                    judges: DiscriminatorSizes::hifigan(),
-                    decoder_rows: 16,
-                    decoder_window: 16,
-                    speaker_frames: 200,
-                    judged_from: 0.05,
-                }
-            }
+        let (decoder_rows, decoder_window, speaker_frames, judged_from) = match preset {
+            Preset::Tiny => (8, 8, 96, 0.4),
+            Preset::Small => (16, 16, 200, 0.1),
+            Preset::Normal | Preset::Big | Preset::V2 => (16, 16, 200, 0.05),
+        };
+        Sizes {
+            dvae,
+            dvae_rows,
+            dvae_frames,
+            gpt,
+            conditioning_frames,
+            decoder,
+            speaker,
+            judges,
+            decoder_rows,
+            decoder_window,
+            speaker_frames,
+            judged_from,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod error;
 mod parts;
+pub(crate) use parts::sizes_of;
 mod sound;
 
 pub use error::VoiceError;

@@ -24,8 +24,7 @@ pub fn cepstra(mel: Frames<'_>) -> Vec<f32> {
         let angle = std::f64::consts::PI * k as f64 * (m as f64 + 0.5) / channels as f64;
         (angle.cos() / channels as f64) as f32
     };
-    let table: Vec<Vec<f32>> =
-        (1..=LAST).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
+    let table: Vec<Vec<f32>> = (1..=LAST).map(|k| (0..channels).map(|m| cosine(k, m)).collect()).collect();
     let of = |frame: &[f32], row: &Vec<f32>| frame.iter().zip(row).map(|(x, c)| x * c).sum::<f32>();
     mel.rows().flat_map(|frame| table.iter().map(move |row| of(frame, row))).collect()
 }
@@ -35,7 +34,8 @@ pub fn distortion(a: Frames<'_>, b: Frames<'_>) -> f32 {
     let (a, b) = (cepstra(a), cepstra(b));
     let of = |values| Frames { values, channels: LAST };
     // Colour counts here: it is part of how a voice sounds.
-    let path = align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, band: None });
+    let path =
+        align(of(&a), of(&b), &Warp { channel_mean: false, frame_mean: false, floor: None, band: None });
     mean_along(&a, &b, &path)
 }
 

@@ -82,6 +82,20 @@ pub struct Warp {
     pub channel_mean: bool,
     /// Every frame less its mean over channels: loudness. Silence then becomes as loud as speech.
     pub frame_mean: bool,
+    /// Whatever is so many decibels below the loudest value is raised to there, in log-mels of power: noise that nobody
+    /// hears beside the voice must not outweigh it.
+    ///
+    /// Of 20 demo sentences (English), the right one was nearest so often among 20, with `channel_mean`:
+    ///
+    /// | floor | white noise at 10 dB | at 0 dB | voice of a man | of a child |
+    /// |---|---|---|---|---|
+    /// | none | 17 | 0 | 20 | 20 |
+    /// | 60 | 20 | 2 | 20 | 19 |
+    /// | 50 | 20 | 15 | 20 | 12 |
+    /// | 40 | 20 | 20 | 18 | 2 |
+    ///
+    /// What is quiet tells sentences apart across voices, so a floor that is too high hears only the voice.
+    pub floor: Option<f32>,
     /// How far a path may stray from the straight one, as a share of the length: 0.2 lets a frame at the middle of one
     /// sequence meet those between 0.3 and 0.7 of the other. `None` lets it stray anywhere.
     pub band: Option<f32>,
@@ -89,7 +103,7 @@ pub struct Warp {
 
 impl Default for Warp {
     fn default() -> Warp {
-        Warp { channel_mean: true, frame_mean: false, band: None }
+        Warp { channel_mean: true, frame_mean: false, floor: Some(60.0), band: None }
     }
 }
 
@@ -154,10 +168,14 @@ impl Prepared {
         let (count, channels) = (frames.len(), frames.channels);
         let width = channels.next_multiple_of(LANES);
         let mut values = vec![0.0; count * width];
+        let least = warp.floor.map_or(f32::NEG_INFINITY, |decibels| {
+            let loudest = frames.values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            loudest - decibels * std::f32::consts::LN_10 / 10.0
+        });
         for (to, from) in values.chunks_exact_mut(width).zip(frames.rows()) {
-            to[..channels].copy_from_slice(from);
+            to[..channels].iter_mut().zip(from).for_each(|(to, &value)| *to = value.max(least));
             if warp.frame_mean {
-                let mean = from.iter().sum::<f32>() / channels as f32;
+                let mean = to.iter().sum::<f32>() / channels as f32;
                 to[..channels].iter_mut().for_each(|value| *value -= mean);
             }
         }
@@ -240,7 +258,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PLAIN: Warp = Warp { channel_mean: false, frame_mean: false, band: None };
+    const PLAIN: Warp = Warp { channel_mean: false, frame_mean: false, floor: None, band: None };
 
     fn frames(values: &[f32], channels: usize) -> Frames<'_> {
         Frames::new(values, channels).unwrap()
@@ -325,9 +343,12 @@ mod tests {
         ) {
             let other: Vec<f32> = a.iter().enumerate().map(|(i, x)| x + colour[i % 3]).collect();
             let (a, other) = (frames(&a, 3), frames(&other, 3));
-            prop_assert!(distance(a, other, &Warp { channel_mean: true, ..PLAIN }) < 1e-4);
-            let loud: Vec<f32> = a.rows().flat_map(|row| row.iter().map(|x| x + colour[0])).collect();
-            prop_assert!(distance(a, frames(&loud, 3), &Warp { frame_mean: true, ..PLAIN }) < 1e-4);
+            let still = |a, b, warp: Warp| distance(a, b, &warp);
+            let coloured = still(a, other, Warp { channel_mean: true, ..PLAIN });
+            let louder = |(i, row): (usize, &[f32])| row.iter().map(|x| x + colour[i % 3]).collect::<Vec<_>>();
+            let loud: Vec<f32> = a.rows().enumerate().flat_map(louder).collect();
+            let loud = still(a, frames(&loud, 3), Warp { frame_mean: true, ..PLAIN });
+            prop_assert!(coloured < 1e-4 && loud < 1e-4, "{coloured} and {loud}");
         }
     }
 

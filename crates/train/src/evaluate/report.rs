@@ -173,13 +173,17 @@ mod tests {
 
     #[test]
     fn items_come_to_shares_and_means() {
-        let items = vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
+        let items =
+            vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
         let found = Evaluation::of(items, 20, 3);
         assert_eq!(found.sentences, Share { right: 2, of: 4, candidates: 20 });
         assert_eq!(found.speakers, Some(Share { right: 3, of: 4, candidates: 3 }));
         assert_eq!((found.distortion, found.similarity, found.silent), (Some(5.0), Some(0.9), 1));
         let text = found.to_string();
-        assert!(text.contains("right sentence nearest   50 % (2 of 4, among 20 each; chance 5.0 %)"), "{text}");
+        assert!(
+            text.contains("right sentence nearest   50 % (2 of 4, among 20 each; chance 5.0 %)"),
+            "{text}"
+        );
         assert!(text.contains("mel-cepstral distortion  5.00 dB"), "{text}");
         assert!(text.contains("nothing said             1 of 4"), "{text}");
         assert_eq!(text.matches("(nearest: The dog sat.)").count(), 1, "{text}");

@@ -8,6 +8,7 @@ use half::bf16;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
+use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
 use myxtts_model::{Condition, Declare, Gpt, GptInputs, GptShape, Masks, Rows};
 use myxtts_run::progress::Progress;
@@ -24,11 +25,11 @@ pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
     machine: Machine,
-    (frames, seed): (u32, u64),
+    (frames, seed, tokenizer): (u32, u64, &Tokenizer),
     progress: &dyn Progress,
 ) -> Result<Vec<Latents>, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
-    let sizes = model.gpt_sizes().ok_or_else(missing)?;
+    let sizes = model.gpt_sizes(tokenizer).ok_or_else(missing)?;
     let mut declare = Declare::new(0.0, &|_| false);
     let gpt = Gpt::declare(&mut declare, sizes.clone());
     let (layout, released) = declare.finish();

@@ -2,7 +2,7 @@
 
 use super::VoiceError;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_model::weights::sizes::{Shapes, Sizes};
+use myxtts_model::weights::sizes::{GptSizes as FoundSizes, Shapes, Sizes};
 use myxtts_model::weights::{ModelFolder, Part, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
@@ -18,6 +18,10 @@ pub(super) fn shape_of(folder: &ModelFolder, name: &str) -> Option<Vec<usize>> {
 /// The GPT's sizes: the shapes tell all but its heads, which the manifest knows, and the ids that text begins and ends
 /// with, which are the vocabulary's.
 pub(super) fn gpt_sizes(folder: &ModelFolder, tokenizer: &Tokenizer) -> Result<GptSizes, VoiceError> {
+    // What was trained here says everything itself.
+    if let Ok(sizes) = folder.sizes::<GptSizes>("gpt") {
+        return Ok(sizes);
+    }
     let file = folder.part(Part::Gpt);
     let shapes: Shapes = file
         .iter()
@@ -42,6 +46,11 @@ pub(super) fn gpt_sizes(folder: &ModelFolder, tokenizer: &Tokenizer) -> Result<G
         );
         return Err(VoiceError::unfit(folder, &what));
     }
+    Ok(sizes_of(&found, tokenizer))
+}
+
+/// A GPT as the shapes of its tensors tell it; heads of the perceiver are the release's.
+pub(crate) fn sizes_of(found: &FoundSizes, tokenizer: &Tokenizer) -> GptSizes {
     let mut sizes =
         GptSizes::of(found.layers, found.dim, found.heads, found.text_tokens, found.audio_tokens - 2);
     sizes.max_text = found.text_positions - 2;
@@ -54,7 +63,7 @@ pub(super) fn gpt_sizes(folder: &ModelFolder, tokenizer: &Tokenizer) -> Result<G
     sizes.perceiver.head_size = PERCEIVER_HEAD;
     sizes.perceiver.heads = (found.resampler_inner / PERCEIVER_HEAD).max(1);
     sizes.perceiver.inner = found.resampler_hidden;
-    Ok(sizes)
+    sizes
 }
 
 /// The numbers of a parameter in the engine's order.

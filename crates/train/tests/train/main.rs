@@ -1,8 +1,9 @@
-//! Training and speaking from outside.
+//! Training, speaking and evaluation from outside.
 
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
 mod tiny;
 
+mod evaluate;
 mod voice;

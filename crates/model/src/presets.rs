@@ -1,0 +1,248 @@
+//! The ladder of sizes: which networks a preset means.
+//!
+//! Numbers each part learns, with the vocabulary a corpus gets by default (2,048 tokens) and for `v2` with the release's:
+//!
+//! | preset | gpt | dvae | decoder | speaker | judges |
+//! |---|---|---|---|---|---|
+//! | tiny | 1,857,196 | 365,968 | 280,796 | 81,354 | 94,160 |
+//! | small | 11,341,482 | 12,938,576 | 4,003,312 | 2,010,598 | 4,442,784 |
+//! | normal | 54,164,822 | 51,567,184 | 15,992,800 | 8,028,492 | 70,728,688 |
+//! | big | 204,050,434 | 51,567,184 | 16,910,304 | 8,028,492 | 70,728,688 |
+//! | v2 | 441,018,563 | 51,567,184 | 17,827,808 | 8,028,492 | 70,728,688 |
+//!
+//! What is the same on every rung, because the parts of a model are told apart by nothing but shapes: mels of 80 bands,
+//! codes of 1,024 samples, limits of 402 tokens and 605 codes, a waveform at 24 kHz. Heads have 32 or 64 channels, which
+//! are what the attention kernels are written for.
+
+use crate::conditioning::ConditioningSizes;
+use crate::decoder::DecoderSizes;
+use crate::discriminator::DiscriminatorSizes;
+use crate::dvae::DvaeSizes;
+use crate::gpt::GptSizes;
+use crate::perceiver::PerceiverSizes;
+use crate::speaker::{SpeakerLayer, SpeakerSizes};
+
+pub use myxtts_run::plan::Preset;
+
+/// What a vocabulary says to a GPT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextIds {
+    /// Rows of the text table.
+    pub vocabulary: usize,
+    /// What text begins with.
+    pub start: i32,
+    /// What text ends with.
+    pub stop: i32,
+}
+
+impl TextIds {
+    /// The release's.
+    pub fn v2() -> TextIds {
+        TextIds { vocabulary: 6681, start: 261, stop: 0 }
+    }
+}
+
+/// The sizes of all networks of a model. They fit each other: codes of the DVAE are the GPT's, states of the GPT and
+/// vectors of the speaker encoder are what the decoder takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Networks {
+    /// Mels to codes.
+    pub dvae: DvaeSizes,
+    /// Text to codes.
+    pub gpt: GptSizes,
+    /// States to sound.
+    pub decoder: DecoderSizes,
+    /// Sound to a speaker's vector.
+    pub speaker: SpeakerSizes,
+    /// What the decoder learns from.
+    pub judges: DiscriminatorSizes,
+}
+
+impl Networks {
+    /// What a preset means with this vocabulary.
+    pub fn of(preset: Preset, text: TextIds) -> Networks {
+        let (dvae, gpt, speaker, mut decoder, judges) = match preset {
+            Preset::Tiny => tiny(text),
+            Preset::Small => small(text),
+            // Sound is as hard whatever the language model: from here on only the GPT grows, and a release's DVAE,
+            // decoder start and speaker encoder fit.
+            Preset::Normal => released(gpt(12, 512, 8, text, 1024)),
+            Preset::Big => released(gpt(24, 768, 12, text, 1024)),
+            Preset::V2 => {
+                let TextIds { vocabulary, start, stop } = text;
+                let v2 = GptSizes::v2();
+                released(GptSizes { text_vocabulary: vocabulary, start_text: start, stop_text: stop, ..v2 })
+            }
+        };
+        decoder.latent = gpt.width;
+        decoder.speaker = speaker.result;
+        Networks { dvae, gpt, decoder, speaker, judges }
+    }
+}
+
+type Parts = (DvaeSizes, GptSizes, SpeakerSizes, DecoderSizes, DiscriminatorSizes);
+
+/// For the built-in corpus on two cores in minutes: three voices and some hundred words.
+fn tiny(text: TextIds) -> Parts {
+    // A synthetic voice has some forty sounds in a few shades: 256 codes. More would only split what the GPT is to
+    // tell apart, and its head with them.
+    let dvae = DvaeSizes { hidden: 64, blocks: 1, codes: 256, code_width: 64, ..DvaeSizes::v2() };
+    // Below 128 channels a product takes hardly less time on a CPU; below four layers there is no room for one that
+    // finds the place in the text and others that say what stands there.
+    let mut gpt = gpt(4, 128, 4, text, dvae.codes);
+    // Which of a few voices speaks is a small question, and every latent is a place in every sequence: 32 of them would
+    // be a third of it.
+    gpt.conditioning.blocks = 2;
+    (gpt.perceiver.latents, gpt.perceiver.depth) = (8, 1);
+    // The blocks are the release's, since no file says how theirs are made; fewer channels are what is left to save.
+    let decoder = DecoderSizes { channels: 64, ..DecoderSizes::v2() };
+    (dvae, gpt, speaker([8, 16, 24, 32], [1; 4], 32, 64), decoder, DiscriminatorSizes::scaled(1.0 / 32.0))
+}
+
+/// For one GPU of any age, and some hours of speech: half of the release's channels in every part that makes sound, a
+/// quarter in the GPT.
+fn small(text: TextIds) -> Parts {
+    let dvae = DvaeSizes { hidden: 256, code_width: 256, ..DvaeSizes::v2() };
+    let gpt = gpt(8, 256, 4, text, dvae.codes);
+    let decoder = DecoderSizes { channels: 256, ..DecoderSizes::v2() };
+    (dvae, gpt, speaker([16, 32, 64, 128], [3, 4, 6, 3], 64, 256), decoder, DiscriminatorSizes::scaled(0.25))
+}
+
+/// Everything but the GPT as released.
+fn released(gpt: GptSizes) -> Parts {
+    (DvaeSizes::v2(), gpt, SpeakerSizes::v2(), DecoderSizes::v2(), DiscriminatorSizes::hifigan())
+}
+
+/// A GPT whose perceiver is as wide as itself: the release's has 512 channels inside whatever the width, which below
+/// that would be the larger part of a small model.
+fn gpt(layers: usize, width: usize, heads: usize, text: TextIds, codes: usize) -> GptSizes {
+    let perceiver = PerceiverSizes { heads, head_size: width / heads, ..PerceiverSizes::of(width) };
+    GptSizes {
+        start_text: text.start,
+        stop_text: text.stop,
+        conditioning: ConditioningSizes::of(width, heads),
+        perceiver,
+        ..GptSizes::of(layers, width, heads, text.vocabulary, codes)
+    }
+}
+
+/// The release's strides with other channels and blocks.
+fn speaker(channels: [usize; 4], blocks: [usize; 4], attention: usize, result: usize) -> SpeakerSizes {
+    let v2 = SpeakerSizes::v2();
+    let layers = v2.layers.iter().zip(channels).zip(blocks);
+    SpeakerSizes {
+        layers: layers
+            .map(|((layer, channels), blocks)| SpeakerLayer { blocks, channels, stride: layer.stride })
+            .collect(),
+        attention,
+        result,
+        ..v2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declare::Declare;
+    use crate::decoder::Decoder;
+    use crate::discriminator::Discriminators;
+    use crate::dvae::Dvae;
+    use crate::gpt::Gpt;
+    use crate::speaker::SpeakerEncoder;
+
+    const ALL: [(Preset, &str); 5] = [
+        (Preset::Tiny, "tiny"),
+        (Preset::Small, "small"),
+        (Preset::Normal, "normal"),
+        (Preset::Big, "big"),
+        (Preset::V2, "v2"),
+    ];
+
+    fn networks(preset: Preset) -> Networks {
+        let own = TextIds { vocabulary: 2048, start: 3, stop: 0 };
+        Networks::of(preset, if preset == Preset::V2 { TextIds::v2() } else { own })
+    }
+
+    fn counted(declare: impl FnOnce(&mut Declare)) -> usize {
+        let mut all = Declare::new(0.0, &|_| true);
+        declare(&mut all);
+        all.finish().0.trained_count()
+    }
+
+    fn counts(n: &Networks) -> [usize; 5] {
+        [
+            counted(|d| _ = Gpt::declare(d, n.gpt.clone())),
+            counted(|d| _ = Dvae::declare(d, &n.dvae, "dvae.")),
+            counted(|d| _ = Decoder::declare(d, &n.decoder)),
+            counted(|d| _ = SpeakerEncoder::declare(d, &n.speaker)),
+            counted(|d| _ = Discriminators::declare(d, &n.judges, "")),
+        ]
+    }
+
+    #[test]
+    fn the_table_above_is_true() {
+        let line = |(preset, name)| {
+            let found = counts(&networks(preset)).map(thousands).join(" | ");
+            format!("//! | {name} | {found} |")
+        };
+        let wanted = ALL.map(line).join("\n");
+        assert!(include_str!("presets.rs").contains(&wanted), "the table should say\n{wanted}");
+    }
+
+    fn thousands(mut n: usize) -> String {
+        let mut parts = Vec::new();
+        while n >= 1000 {
+            parts.push(format!("{:03}", n % 1000));
+            n /= 1000;
+        }
+        parts.push(n.to_string());
+        parts.reverse();
+        parts.join(",")
+    }
+
+    #[test]
+    fn v2_is_what_was_released() {
+        let v2 = Networks::of(Preset::V2, TextIds::v2());
+        let wanted = Networks {
+            dvae: DvaeSizes::v2(),
+            gpt: GptSizes::v2(),
+            decoder: DecoderSizes::v2(),
+            speaker: SpeakerSizes::v2(),
+            judges: DiscriminatorSizes::hifigan(),
+        };
+        assert_eq!(v2, wanted);
+        assert_eq!(counts(&v2)[..4], [441_018_563, 51_567_184, 17_827_808, 8_028_492]);
+    }
+
+    #[test]
+    fn parts_fit_each_other_and_the_kernels() {
+        let mut before = 0;
+        for (preset, name) in ALL {
+            let n = networks(preset);
+            let TextIds { start, stop, .. } = if preset == Preset::V2 {
+                TextIds::v2()
+            } else {
+                TextIds { vocabulary: 0, start: 3, stop: 0 }
+            };
+            assert_eq!((n.gpt.start_text, n.gpt.stop_text), (start, stop), "{name}");
+            assert_eq!(n.gpt.audio_vocabulary, n.dvae.codes + 2, "{name}");
+            assert_eq!((n.gpt.start_audio, n.gpt.stop_audio), (n.dvae.codes as i32, n.dvae.codes as i32 + 1));
+            assert_eq!((n.decoder.latent, n.decoder.speaker), (n.gpt.width, n.speaker.result), "{name}");
+            assert_eq!(
+                (n.gpt.conditioning.width, n.gpt.perceiver.width),
+                (n.gpt.width, n.gpt.width),
+                "{name}"
+            );
+            for size in
+                [n.gpt.width / n.gpt.heads, n.gpt.width / n.gpt.conditioning.heads, n.gpt.perceiver.head_size]
+            {
+                assert!([32, 64].contains(&size), "{name} has heads of {size}");
+            }
+            let all: usize = counts(&n)[..4].iter().sum();
+            assert!(all > before, "{name} is not larger than the rung below");
+            before = all;
+            assert_eq!(n.decoder.hop(), 256, "{name}");
+            assert!(n.decoder.channels >> n.decoder.growths.len() >= 4, "{name} ends in too few channels");
+        }
+    }
+}
