@@ -245,9 +245,8 @@ fn euclidean(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0f32; LANES];
     let (a, b) = (a.as_chunks::<LANES>().0, b.as_chunks::<LANES>().0);
     for (a, b) in a.iter().zip(b) {
-        for lane in 0..LANES {
-            let apart = a[lane] - b[lane];
-            sums[lane] += apart * apart;
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += (a - b) * (a - b);
         }
     }
     sums.iter().sum::<f32>().sqrt()
