@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_ripple_is_as_far_as_its_root_mean_square() {
-        let flat = vec![-3.0; MELS];
+        let flat = [-3.0; MELS];
         for (half_waves, decibels) in [(1, 6.0), (5, 2.0), (13, 10.0)] {
             let found = distortion(of(&flat), of(&rippled(half_waves, decibels)));
             assert!((found - decibels / 2f32.sqrt()).abs() < 1e-3, "{half_waves}: {found} dB of {decibels}");
