@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use myxtts_data::cache::CacheError;
 use myxtts_data::cache::names::INDEX_FILE;
+use myxtts_data::dataset::split::split;
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, Recipe};
 use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::{self, Disk};
 use myxtts_run::lock::FolderLock;
-use myxtts_run::plan::DataPlan;
+use myxtts_run::plan::{DataPlan, Plan};
 use myxtts_run::progress::Progress;
 
 /// Where a cache is kept, inside the corpus, unless the user says otherwise.
@@ -21,6 +23,8 @@ const CACHE_FOLDER: &str = ".myxtts-cache";
 const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Where the demo corpus is made when no corpus is named.
 const DEMO_FOLDER: &str = "demo";
+/// The same for training.
+const DEMO_VOICE_FOLDER: &str = "demo-voice";
 
 /// The corpus the settings name, or the demo corpus where they name none.
 pub fn read(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
@@ -33,6 +37,21 @@ pub fn read(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> 
             read_from(root, plan, progress)
         }
     }
+}
+
+/// The demo corpus that a voice is trained on where no corpus is named: two voices and one language, so that there is
+/// something to hear after minutes.
+pub fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
+    let root = Path::new(DEMO_VOICE_FOLDER);
+    progress.say(&format!("no corpus is named: taking a built-in demo corpus, in {DEMO_VOICE_FOLDER}/"));
+    let options = DemoOptions {
+        utterances: 600,
+        speakers: 2,
+        languages: vec![demo::Language::English],
+        ..DemoOptions::default()
+    };
+    demo::write(root, &options, progress)?;
+    read_from(root, plan, progress)
 }
 
 /// A corpus; how it was understood is said aloud.
@@ -49,6 +68,14 @@ pub fn read_from(root: &Path, plan: &DataPlan, progress: &dyn Progress) -> anyho
     progress.say(&corpus.why);
     corpus.notes.iter().for_each(|note| progress.say(note));
     Ok(corpus)
+}
+
+/// The utterances that training holds out and those it learns from.
+pub fn sides<'a>(corpus: &'a Corpus, plan: &Plan) -> (Vec<&'a Utterance>, Vec<&'a Utterance>) {
+    let ids = corpus.utterances.iter().map(|utterance| utterance.id.as_str());
+    let split = split(ids, plan.data.val_fraction, plan.training.seed);
+    let of = |side: Vec<usize>| side.into_iter().map(|i| &corpus.utterances[i]).collect();
+    (of(split.validation), of(split.train))
 }
 
 /// The cache of a corpus.

@@ -5,6 +5,7 @@ mod config;
 mod corpus;
 mod demo_corpus;
 mod devices;
+mod evaluate;
 mod export;
 mod failure;
 mod import;
@@ -54,6 +55,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Train a voice: everything that is missing, stage by stage, or one stage alone
     Train(train::Args),
+    /// Speak what a run held out, and say how near it is to the recordings
+    Evaluate(evaluate::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files that Coqui's own code loads
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
+        Command::Evaluate(args) => evaluate::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use myxtts_data::audio::{decode, wav};
 use myxtts_data::cache::{self, Store};
 use myxtts_data::dataset::split::split_records;
 use myxtts_data::record::RecordSource;
+use myxtts_model::sampling::SamplingOptions;
+use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Stage};
@@ -13,6 +16,7 @@ use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
 use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
 use myxtts_train::session::Session;
+use myxtts_train::voice::Voice;
 use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
 
@@ -74,8 +78,10 @@ pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
         "auto" => Ok(None),
         "cuda" => Ok(Some(Device::Cuda(0))),
         name => name.parse().map(Some).map_err(|_| {
-            UsageError(format!("--device {name}: write auto, cpu, cuda or cuda:N (`myxtts devices` lists them)"))
-                .into()
+            UsageError(format!(
+                "--device {name}: write auto, cpu, cuda or cuda:N (`myxtts devices` lists them)"
+            ))
+            .into()
         }),
     }
 }
@@ -110,6 +116,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     match pipeline::train(&mut session, &request, &corpus, machine, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
+            speak_samples(&folder, &plan, machine, &progress)?;
             print(&format!(
                 "model        {}\nnext:        myxtts speak \"...\" --voice REFERENCE.wav --model {} -o out.wav\n",
                 model.display(),
@@ -152,19 +159,28 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked)> {
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 7] = [
+const DEMO: [(&str, &str); 8] = [
     ("model.preset", "tiny"),
     ("data.batch_size", "16"),
-    ("data.vocab_size", "320"),
-    ("training.validate_every", "250"),
-    ("training.checkpoint_every", "250"),
+    ("data.vocab_size", "160"),
+    ("data.max_seconds", "3.2"),
+    ("training.validate_every", "300"),
+    ("training.checkpoint_every", "300"),
     ("training.sample_every", "0"),
     ("training.dropout", "0.0"),
 ];
 
+/// The corpus of a plan; a demonstration's where it names none.
+pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dataset::Corpus> {
+    match &plan.data.train_data {
+        Some(root) => corpus::read_from(root, &plan.data, progress),
+        None => corpus::read_demo_voice(&plan.data, progress),
+    }
+}
+
 /// The corpus, its features computed if they are not yet.
 fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
-    let read = corpus::read(&plan.data, progress)?;
+    let read = read(plan, progress)?;
     let home = corpus::cache_of(&read, &plan.data);
     let options = options_of(&plan.data)?;
     let computing = corpus::extractor(&[&read], &home, &plan.data, progress)?;
@@ -185,4 +201,39 @@ fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
         source,
         tokenizer: computing.extractor.into_tokenizer(),
     })
+}
+
+/// Sentences that are spoken at the end, so that there is something to hear.
+const SPOKEN: usize = 3;
+
+/// Speaks a few held-out sentences, each in its own speaker's voice, into the run's folder of samples.
+fn speak_samples(
+    folder: &RunFolder,
+    plan: &Plan,
+    machine: Machine,
+    progress: &Terminal,
+) -> anyhow::Result<()> {
+    let model = ModelFolder::open(&folder.path().join(MODEL_FOLDER))?;
+    if model.part(Part::Gpt).is_none() || !model.manifest().parts.contains_key("gpt") {
+        return Ok(());
+    }
+    let read = read(plan, &Terminal::new())?;
+    let (held_out, known) = corpus::sides(&read, plan);
+    let mut voice = Voice::open(&model, machine.device)?;
+    for utterance in held_out.iter().take(SPOKEN) {
+        let Some(other) = known.iter().find(|other| other.speaker == utterance.speaker) else { continue };
+        let reference = voice.hear(&[decode(&other.audio)?.clip])?;
+        let options =
+            SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
+        let said = voice.speak(&utterance.text, &utterance.language, &reference, &options)?;
+        let path = folder.samples().join(format!("{}.wav", utterance.id));
+        myxtts_run::durable::write(&path, &wav::encode_pcm16(&said.samples, said.rate))?;
+        progress.say(&format!(
+            "spoken       {}: {:.1} s of \"{}\"",
+            path.display(),
+            said.seconds(),
+            utterance.text
+        ));
+    }
+    Ok(())
 }

@@ -31,7 +31,6 @@ impl Watch {
             Direction::Falling => "falling",
             Direction::Rising => "rising",
             Direction::Flat => "level",
-
         };
         let numbers: Vec<String> = news.numbers.iter().map(|(name, x)| format!("{name} {x:.3}")).collect();
         let mut words = format!("epoch {:.1}, loss {:.4} {arrow}", news.epoch, news.mean);
@@ -51,9 +50,8 @@ impl Watcher for Watch {
         }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(from);
-            let style = ProgressStyle::with_template(
-                "{prefix:>8} {bar:20} {human_pos}/{human_len} {msg} ETA {eta}",
-            );
+            let style =
+                ProgressStyle::with_template("{prefix:>8} {bar:20} {human_pos}/{human_len} {msg} ETA {eta}");
             if let Ok(style) = style {
                 bar.set_style(style);
             }

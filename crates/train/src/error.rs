@@ -49,7 +49,9 @@ pub enum TrainError {
     #[error(transparent)]
     TensorBoard(#[from] TensorBoardError),
     /// A part of the model that a stage stands on is not there.
-    #[error("the stage `{stage}` needs {what}, which this run has not made: run `{earlier}` first, or give a model with --from")]
+    #[error(
+        "the stage `{stage}` needs {what}, which this run has not made: run `{earlier}` first, or give a model with --from"
+    )]
     Missing {
         /// The stage that was to run.
         stage: &'static str,
@@ -87,7 +89,9 @@ pub enum TrainError {
         clips: String,
     },
     /// The user asked to stop; everything is saved.
-    #[error("stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there")]
+    #[error(
+        "stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there"
+    )]
     Stopped {
         /// The stage.
         stage: &'static str,

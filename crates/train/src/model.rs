@@ -2,8 +2,8 @@
 
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::Kind;
+use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;

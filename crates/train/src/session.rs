@@ -154,7 +154,10 @@ impl<'a> Session<'a> {
         };
         let described = stage.described();
         self.watcher.stage(name, from, recipe.steps, &described);
-        self.events.append_durably("stage", json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }))?;
+        self.events.append_durably(
+            "stage",
+            json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
+        )?;
         let seed = Seed::new(training.seed).derive(name);
         let ahead = if stage.engine().cuda().is_some() { AHEAD } else { 0 };
         let mut flying: VecDeque<Flying> = VecDeque::new();
@@ -204,7 +207,9 @@ impl<'a> Session<'a> {
                 return Err(TrainError::Stopped { stage: name, step: done, run });
             }
             if ended == Ended::Early {
-                self.watcher.say(&format!("validation has not become better for too long: `{name}` ends at step {done}"));
+                self.watcher.say(&format!(
+                    "validation has not become better for too long: `{name}` ends at step {done}"
+                ));
                 break;
             }
         }
@@ -269,7 +274,8 @@ impl<'a> Session<'a> {
         }
         if let SpikeVerdict::Spike { .. } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
-            self.events.append("spike", json!({ "stage": name, "step": step, "loss": loss, "clips": clips }))?;
+            self.events
+                .append("spike", json!({ "stage": name, "step": step, "loss": loss, "clips": clips }))?;
         }
         guards.trend.observe(loss);
         let numbers = stage.numbers(report);
@@ -305,7 +311,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn validated(&mut self, name: &str, step: u64, before: u64, found: &Validation) -> Result<(), TrainError> {
+    fn validated(
+        &mut self,
+        name: &str,
+        step: u64,
+        before: u64,
+        found: &Validation,
+    ) -> Result<(), TrainError> {
         let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
         self.watcher.say(&format!("held out, after step {step} of `{name}`: {}", words.join(", ")));
         for (what, x) in &found.numbers {
@@ -383,7 +395,8 @@ fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<
     }
     if saved.position != stage.position(saved.step) {
         return Err(foreign(
-            "the corpus or the batches are not those the run was begun with: batches would not be the same".into(),
+            "the corpus or the batches are not those the run was begun with: batches would not be the same"
+                .into(),
         ));
     }
     for (blob, arena) in arenas(stage) {

@@ -44,7 +44,12 @@ pub struct Sizes {
 
 impl Sizes {
     /// What the plan says, where the model does not say otherwise.
-    pub fn of(plan: &Plan, machine: Machine, tokenizer: &Tokenizer, model: &Model) -> Result<Sizes, TrainError> {
+    pub fn of(
+        plan: &Plan,
+        machine: Machine,
+        tokenizer: &Tokenizer,
+        model: &Model,
+    ) -> Result<Sizes, TrainError> {
         let preset = plan.model.preset;
         let mut sizes = Sizes::preset(preset, tokenizer);
         if machine.device == Device::Cpu && preset == Preset::Tiny {
@@ -61,7 +66,8 @@ impl Sizes {
             sizes.gpt = gpt;
         }
         sizes.gpt.audio_vocabulary = sizes.dvae.codes + 2;
-        (sizes.gpt.start_audio, sizes.gpt.stop_audio) = (sizes.dvae.codes as i32, sizes.dvae.codes as i32 + 1);
+        (sizes.gpt.start_audio, sizes.gpt.stop_audio) =
+            (sizes.dvae.codes as i32, sizes.dvae.codes as i32 + 1);
         if model.has(DECODER) {
             sizes.decoder = DecoderSizes::of_shapes(&shape)?;
         }

@@ -16,8 +16,10 @@ fn myxtts(folder: &Path, arguments: &[&str]) -> Command {
 }
 
 fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
-    let steps: Vec<String> =
-        STEPS.iter().flat_map(|(stage, n)| ["--set".to_owned(), format!("training.{stage}_steps={n}")]).collect();
+    let steps: Vec<String> = STEPS
+        .iter()
+        .flat_map(|(stage, n)| ["--set".to_owned(), format!("training.{stage}_steps={n}")])
+        .collect();
     let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
     arguments.extend(steps.iter().map(String::as_str));
     for setting in [

@@ -98,7 +98,7 @@ fn rate(stage: Stage, preset: Preset, fine_tune: bool) -> f64 {
         (Stage::Gpt, Preset::Normal) => 3e-4,
         (Stage::Gpt, Preset::Big) => 2e-4,
         (Stage::Gpt, Preset::V2) => 1e-4,
-        (Stage::Dvae, Preset::Tiny) => 1e-3,
+        (Stage::Dvae, Preset::Tiny) => 2e-3,
         (Stage::Dvae, _) => 3e-4,
         // HiFi-GAN's own, whatever the size.
         (Stage::Decoder, _) => 2e-4,
@@ -125,7 +125,7 @@ fn clip(stage: Stage, preset: Preset) -> f64 {
 /// Steps at the default batch size.
 fn steps(stage: Stage, preset: Preset, fine_tune: bool) -> u64 {
     let (dvae, gpt, decoder) = match preset {
-        Preset::Tiny => (400, 1_500, 400),
+        Preset::Tiny => (900, 1_300, 250),
         Preset::Small => (10_000, 30_000, 30_000),
         Preset::Normal => (30_000, 100_000, 100_000),
         Preset::Big => (50_000, 200_000, 200_000),

@@ -7,6 +7,8 @@
 //! | [`rank`] | what was spoken, what might have been meant | which is nearest |
 //! | [`report`] | one line for each sentence | shares and means, as text and as data |
 //!
+//! [`held_out`] puts them together: it speaks sentences that were held out and compares them with their recordings.
+//!
 //! Nothing here listens: all of it is arithmetic on natural log-mels as `myxtts_data::mel` makes them, *before* they are
 //! divided by `mel_stats`, and on the vectors of a speaker encoder.
 
@@ -16,3 +18,5 @@ pub mod cepstrum;
 pub mod rank;
 
 pub mod report;
+
+pub mod held_out;

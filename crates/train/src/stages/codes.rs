@@ -43,7 +43,9 @@ impl Encoder {
         // In f32 everywhere: a code that rounding chose would be another token.
         let mut engine = Engine::new(machine.device, layout, myxtts_tensor::Precision::F32, options)?;
         if let Some(name) = model.fill(&mut engine, &released)?.into_iter().next() {
-            return Err(TrainError::NoData(format!("the model's DVAE lacks {name}: import or train it again")));
+            return Err(TrainError::NoData(format!(
+                "the model's DVAE lacks {name}: import or train it again"
+            )));
         }
         let stats = model.mel_stats(sizes.channels);
         Ok(Encoder { engine, dvae, stats, programs: HashMap::new() })

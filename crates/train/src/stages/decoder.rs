@@ -147,9 +147,8 @@ impl DecoderStage {
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
         }
-        let mut make = |what| {
-            ready(&mut engine, &settings, &recipe, (&decoder, &speaker, &judges), known_speaker, what)
-        };
+        let mut make =
+            |what| ready(&mut engine, &settings, &recipe, (&decoder, &speaker, &judges), known_speaker, what);
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
         Ok(DecoderStage {
             settings,
@@ -358,7 +357,9 @@ impl Stage for DecoderStage {
         let rows: Vec<_> = drawn
             .iter()
             .enumerate()
-            .map(|(i, &(clip, start, other))| (&self.train[clip], start, &self.train[other], seed.at(i as u64)))
+            .map(|(i, &(clip, start, other))| {
+                (&self.train[clip], start, &self.train[other], seed.at(i as u64))
+            })
             .collect();
         let records = rows.iter().map(|row| row.0.record).collect();
         let judged = self.is_judged(step);
@@ -423,7 +424,19 @@ impl Stage for DecoderStage {
         };
         let (decoder, speaker) =
             (named("hifigan_decoder.waveform_decoder."), named("hifigan_decoder.speaker_encoder."));
-        model.take(DECODER, json!({ "channels": self.settings.decoder.channels }), &self.engine, &decoder, average)?;
-        model.take(SPEAKER, json!({ "result": self.settings.speaker.result }), &self.engine, &speaker, average)
+        model.take(
+            DECODER,
+            json!({ "channels": self.settings.decoder.channels }),
+            &self.engine,
+            &decoder,
+            average,
+        )?;
+        model.take(
+            SPEAKER,
+            json!({ "result": self.settings.speaker.result }),
+            &self.engine,
+            &speaker,
+            average,
+        )
     }
 }

@@ -38,7 +38,7 @@ pub struct DvaeSettings {
 }
 
 /// Every so many steps, codes that nobody chooses are put where something is.
-const REVIVE_EVERY: u64 = 50;
+const REVIVE_EVERY: u64 = 20;
 /// A code chosen by fewer rows than this, averaged over about a hundred steps, is not used.
 const USED: f32 = 0.03;
 /// Records that the statistics of mels are taken over, at most.
@@ -66,20 +66,26 @@ pub struct DvaeStage {
     measure: Ready,
 }
 
-/// The root of the mean square of each band: what mels are divided by, so that all bands weigh alike.
-pub fn measure_mels(source: &dyn RecordSource, records: &[u32], bands: usize) -> Result<Vec<f32>, TrainError> {
-    let mut squares = vec![0f64; bands];
+/// Of each band: the root of the mean square, which mels are divided by so that all bands weigh alike, and the mean.
+fn measure_mels(
+    source: &dyn RecordSource,
+    records: &[u32],
+    bands: usize,
+) -> Result<(Vec<f32>, Vec<f32>), TrainError> {
+    let (mut squares, mut sums) = (vec![0f64; bands], vec![0f64; bands]);
     let mut frames = 0u64;
     // Evenly over the set, whatever its order.
     let every = records.len().div_ceil(MEASURED).max(1);
     for &record in records.iter().step_by(every) {
         for frame in floats(source, record as usize, DVAE_MEL)?.chunks_exact(bands) {
             squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
+            sums.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x));
             frames += 1;
         }
     }
     let frames = frames.max(1) as f64;
-    Ok(squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect())
+    let stats = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
+    Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
 }
 
 impl DvaeStage {
@@ -93,8 +99,8 @@ impl DvaeStage {
         model: &mut Model,
     ) -> Result<DvaeStage, TrainError> {
         let bands = settings.sizes.channels;
+        let (stats, mean) = measure_mels(&*source, train, bands)?;
         if model.numbers(MEL_STATS).is_none() {
-            let stats = measure_mels(&*source, train, bands)?;
             model.set(MEL_STATS, &[bands], &stats);
         }
         let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
@@ -143,9 +149,35 @@ impl DvaeStage {
             measure,
         };
         if !known {
+            stage.start_at(&mean)?;
             stage.fill_codebook()?;
         }
         Ok(stage)
+    }
+
+    /// The network begins as one that makes the mean mel of everything, and sees what differs from it. Log-mels lie far
+    /// from zero; finding that out takes longer than learning what they say.
+    fn start_at(&mut self, mean: &[f32]) -> Result<(), TrainError> {
+        let mean: Vec<f32> = mean.iter().zip(&self.stats).map(|(mean, stat)| mean / stat).collect();
+        let sizes = &self.settings.sizes;
+        let last = format!("dvae.decoder.{}.bias", 1 + sizes.blocks + sizes.layers);
+        let find =
+            |name: &str| self.engine.layout().find(name).unwrap_or_else(|| panic!("a DVAE has no {name}"));
+        let (last, bias, weight) =
+            (find(&last), find("dvae.encoder.0.0.bias"), find("dvae.encoder.0.0.weight"));
+        let taps = self.engine.read_parameter(weight)?;
+        let against: Vec<f32> = taps
+            .chunks_exact(sizes.taps * mean.len())
+            .map(|out| {
+                -out.chunks_exact(mean.len())
+                    .flat_map(|tap| tap.iter().zip(&mean))
+                    .map(|(w, m)| w * m)
+                    .sum::<f32>()
+            })
+            .collect();
+        self.engine.write_parameter(bias, &against)?;
+        self.engine.write_parameter(last, &mean)?;
+        super::start_average(&mut self.engine, self.recipe.ema_decay.is_some())
     }
 
     /// The first codes are rows that the encoder makes of the first batches.
@@ -191,8 +223,7 @@ impl DvaeStage {
 
     fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
         if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
-            let options =
-                LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
+            let options = LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
             let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(1)?);
             let start = self.batches.state(step);
             let loader = Loader::start(self.source.clone(), self.batches.clone(), &start, options, slabs)?;
@@ -220,7 +251,7 @@ fn ready(
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
-    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 1.0 };
+    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let made = dvae.reconstruct(&mut tape, given, asked);
     tape.keep(made.encoded);
     tape.note(0, made.squared);
@@ -287,7 +318,7 @@ impl Stage for DvaeStage {
 
     fn due(&self, step: u64) -> bool {
         // At the end codes are left alone: what follows stands on them.
-        step > 0 && step % REVIVE_EVERY == 0 && step < self.recipe.steps * 4 / 5
+        step > 0 && step % REVIVE_EVERY == 0 && step < self.recipe.steps * 3 / 4
     }
 
     fn between(&mut self, step: u64) -> Result<(), TrainError> {

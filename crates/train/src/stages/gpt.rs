@@ -5,7 +5,9 @@ use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
-use myxtts_data::batch::{BatchInfo, Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
+use myxtts_data::batch::{
+    BatchInfo, Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail,
+};
 use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
@@ -196,8 +198,10 @@ impl GptStage {
     }
 
     fn need(&self, shapes: &[GptShape], phase: Phase) -> u64 {
-        let inputs: usize = shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).input_bytes).sum();
-        let scratch = shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).scratch_bytes).max();
+        let inputs: usize =
+            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).input_bytes).sum();
+        let scratch =
+            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).scratch_bytes).max();
         (self.engine.memory().total() + inputs + scratch.unwrap_or(0)) as u64
     }
 

@@ -9,6 +9,9 @@ use std::path::PathBuf;
 /// Why a voice cannot speak.
 #[derive(Debug, thiserror::Error)]
 pub enum VoiceError {
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Audio(#[from] myxtts_data::audio::AudioError),
     /// The folder cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),

@@ -1,0 +1,116 @@
+//! Held-out sentences, spoken and compared with how they were recorded.
+
+use super::cepstrum;
+use super::dtw::{Frames, Warp, align};
+use super::rank::{self, Ranking};
+use super::report::{Evaluation, Item};
+use crate::voice::{Reference, Voice, VoiceError};
+use myxtts_data::audio::{self, Clip, Resampler};
+use myxtts_data::mel::{FrontEnd, MelExtractor};
+use myxtts_data::utterance::Utterance;
+use myxtts_model::sampling::SamplingOptions;
+use myxtts_run::progress::Progress;
+use myxtts_run::seed::Seed;
+use std::collections::BTreeMap;
+
+/// What is asked of an evaluation.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Sentences to speak, at most.
+    pub sentences: usize,
+    /// Recordings each is compared with, its own among them.
+    pub candidates: usize,
+    /// Every draw comes from it.
+    pub seed: u64,
+    /// How codes are chosen.
+    pub sampling: SamplingOptions,
+}
+
+/// Speaks sentences that were held out, each in the voice of its speaker as another recording has it, and compares.
+pub fn evaluate(
+    voice: &mut Voice,
+    known: &[&Utterance],
+    held_out: &[&Utterance],
+    asked: &Asked,
+    progress: &dyn Progress,
+) -> Result<Evaluation, VoiceError> {
+    let seed = Seed::new(asked.seed).derive("evaluate");
+    // One recording of each speaker, which nothing that is spoken is of.
+    let mut references: BTreeMap<&str, Reference> = BTreeMap::new();
+    for utterance in known {
+        if !references.contains_key(utterance.speaker.as_str()) {
+            let clip = audio::decode(&utterance.audio)?.clip;
+            references.insert(&utterance.speaker, voice.hear(&[clip])?);
+        }
+    }
+    let mut mels: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
+    let everyone: Vec<&Utterance> = held_out.iter().chain(known).copied().collect();
+    let mut items = Vec::new();
+    let count = asked.sentences.min(held_out.len());
+    progress.start("speaking", count as u64);
+    for (number, right) in held_out.iter().take(count).enumerate() {
+        progress.advance(1);
+        let Some(reference) = references.get(right.speaker.as_str()) else { continue };
+        // The same speaker's other sentences first: then only what is said tells them apart.
+        let mut others: Vec<(bool, u64, &Utterance)> = everyone
+            .iter()
+            .filter(|other| other.id != right.id && other.text != right.text)
+            .map(|other| {
+                (other.speaker != right.speaker, seed.with(number as u64).derive(&other.id).value(), *other)
+            })
+            .collect();
+        others.sort_by_key(|(stranger, lot, _)| (*stranger, *lot));
+        let mut candidates = vec![*right];
+        candidates
+            .extend(others.into_iter().take(asked.candidates.saturating_sub(1)).map(|(.., other)| other));
+        for candidate in &candidates {
+            if !mels.contains_key(candidate.id.as_str()) {
+                mels.insert(&candidate.id, mel(&audio::decode(&candidate.audio)?.clip));
+            }
+        }
+        let sampling = SamplingOptions { seed: seed.at(number as u64), ..asked.sampling.clone() };
+        let spoken = voice.speak(&right.text, &right.language, reference, &sampling)?;
+        let clip = Clip { samples: spoken.samples, sample_rate: spoken.rate };
+        let own = mel(&clip);
+        let warp = Warp::default();
+        let frames = |values| Frames::new(values, BANDS).ok();
+        let Some(own_frames) = frames(&own[..]) else { continue };
+        let views: Vec<Frames<'_>> =
+            candidates.iter().filter_map(|c| frames(&mels[c.id.as_str()][..])).collect();
+        if views.len() != candidates.len() {
+            continue;
+        }
+        let ranking: Ranking = rank::sentences(own_frames, &views, &warp);
+        let path = align(own_frames, views[0], &warp);
+        let distortion = cepstrum::distortion_along(own_frames, views[0], &path);
+        let heard = voice.hear(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
+        let vectors: Vec<&[f32]> = references.values().filter_map(|r| r.speaker.as_deref()).collect();
+        let at = references.keys().position(|name| *name == right.speaker);
+        let who = heard.as_deref().filter(|_| vectors.len() == references.len());
+        items.push(Item {
+            id: right.id.clone(),
+            text: right.text.clone(),
+            speaker: right.speaker.clone(),
+            seconds: clip.seconds() as f32,
+            sentence_place: ranking.place(0),
+            heard: ranking.nearest().map(|i| candidates[i].text.clone()),
+            distance: Some(ranking.distances[0]).filter(|d| d.is_finite()),
+            distortion: Some(distortion).filter(|d| d.is_finite()),
+            speaker_place: who.zip(at).map(|(heard, at)| rank::speakers(heard, &vectors).place(at)),
+            similarity: who.zip(reference.speaker.as_deref()).and_then(|(a, b)| rank::similarity(a, b)),
+        });
+    }
+    progress.finish();
+    Ok(Evaluation::of(items, asked.candidates, references.len()))
+}
+
+const BANDS: usize = 80;
+
+/// Log-mels of the DVAE's front-end.
+fn mel(clip: &Clip) -> Vec<f32> {
+    let front = FrontEnd::Dvae;
+    let samples = Resampler::new(clip.sample_rate, front.sample_rate()).resample(&clip.samples);
+    let mut mel = Vec::new();
+    MelExtractor::new(front).compute(&samples, &mut mel);
+    mel
+}
