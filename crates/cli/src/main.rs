@@ -15,6 +15,7 @@ mod prepare;
 mod progress;
 mod settings;
 mod signal;
+mod speak;
 mod tokenizer;
 mod verify;
 
@@ -50,6 +51,8 @@ enum Command {
     Verify(verify::Args),
     /// Look at what the model will see: mels, tokens, cache records, batches
     Inspect(inspect::Args),
+    /// Say a text in the voice of a recording
+    Speak(speak::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files that Coqui's own code loads
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Prepare(args) => prepare::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
+        Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };
