@@ -10,11 +10,13 @@ use myxtts_data::problem::ProblemKind;
 use myxtts_data::record::RecordError;
 use myxtts_data::text::TextError;
 use myxtts_data::tokenizer::TokenizerError;
+use myxtts_model::GenerateError;
 use myxtts_model::weights::WeightsError;
 use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_train::TrainError;
+use myxtts_train::voice::VoiceError;
 
 /// The command line asks for something that cannot be: the message says what to write instead.
 #[derive(Debug)]
@@ -49,6 +51,14 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());
+    }
+    if let Some(error) = cause.downcast_ref::<VoiceError>() {
+        return match error {
+            VoiceError::Weights(error) => exit_of_cause(error),
+            VoiceError::Tokenizer(error) => exit_of_cause(error),
+            VoiceError::Engine(_) | VoiceError::Generate(GenerateError::Engine(_)) => None,
+            _ => Some(Exit::BadData),
+        };
     }
     if let Some(error) = cause.downcast_ref::<DatasetError>() {
         return Some(error.exit());

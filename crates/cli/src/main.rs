@@ -16,6 +16,7 @@ mod prepare;
 mod progress;
 mod settings;
 mod signal;
+mod speak;
 mod tokenizer;
 mod train;
 mod verify;
@@ -57,6 +58,8 @@ enum Command {
     Train(train::Args),
     /// Speak what a run held out, and say how near it is to the recordings
     Evaluate(evaluate::Args),
+    /// Say a text in the voice of a recording
+    Speak(speak::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files that Coqui's own code loads
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
         Command::Evaluate(args) => evaluate::run(args),
+        Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

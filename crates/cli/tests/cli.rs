@@ -17,6 +17,10 @@ mod devices;
 mod edges;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
+#[path = "cli/speak.rs"]
+mod speak;
+#[path = "../../train/tests/train/tiny.rs"]
+mod tiny;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;
 #[path = "cli/train.rs"]

@@ -1,0 +1,227 @@
+//! `myxtts speak`: a text in the voice of a recording.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use myxtts_data::audio::{decode, wav};
+use myxtts_data::text::Cleaner;
+use myxtts_model::sampling::SamplingOptions;
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::durable::{self, Os};
+use myxtts_run::exit::Exit;
+use myxtts_tensor::device::{self, Device};
+use myxtts_train::voice::{Quality, Voice, Waveform};
+use serde::Serialize;
+
+use crate::failure::UsageError;
+use crate::output::{print, print_json};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to say
+    text: String,
+    /// A recording of the voice, or the name of a voice in the model; several recordings are heard as one voice
+    #[arg(long, value_name = "FILE", required = true)]
+    voice: Vec<PathBuf>,
+    /// WAV file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Model folder
+    #[arg(long, value_name = "DIR", default_value = "model")]
+    model: PathBuf,
+    /// Language of the text
+    #[arg(long, value_name = "CODE", default_value = "en")]
+    language: String,
+    /// The same seed says it the same way
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Above 1 bolder, below more careful
+    #[arg(long, value_name = "T", default_value_t = SamplingOptions::default().temperature, value_parser = positive)]
+    temperature: f32,
+    /// Choose among the so many most likely codes; 0 for all
+    #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
+    top_k: usize,
+    /// Choose among the most likely codes that together have this share
+    #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share)]
+    top_p: f32,
+    /// How much less likely a code becomes once it was said; 1 for not at all
+    #[arg(long, value_name = "FACTOR", default_value_t = SamplingOptions::default().repetition_penalty, value_parser = positive)]
+    repetition_penalty: f32,
+    /// Always the most likely code
+    #[arg(long)]
+    greedy: bool,
+    /// How text is read: `default`, or `coqui` for models of Coqui's
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    cleaner: Cleaner,
+    /// Where to compute: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(value) if value > 0.0 && f32::is_finite(value) => Ok(value),
+        _ => Err("a number above 0 is needed".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "a number up to 1 is needed".to_owned())
+}
+
+/// What was done, as `--json` prints it.
+#[derive(Serialize)]
+struct Report {
+    output: PathBuf,
+    model: PathBuf,
+    device: String,
+    /// `decoded` or `early`.
+    quality: &'static str,
+    /// The text as it was read.
+    text: String,
+    tokens: usize,
+    unknown: Vec<char>,
+    codes: usize,
+    ended: myxtts_model::Ended,
+    seconds: f64,
+    sample_rate: u32,
+    /// Seconds it took to open the model, to hear the voice, and to speak.
+    opening: f64,
+    hearing: f64,
+    speaking: f64,
+    /// Seconds of speaking for a second of sound.
+    real_time_factor: f64,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let device = chosen(&args.device)?;
+    if !args.model.exists() {
+        return Err(UsageError(format!(
+            "there is no model folder {}: name one with --model; `myxtts import` makes one of a release",
+            args.model.display()
+        ))
+        .into());
+    }
+    let start = Instant::now();
+    let folder = ModelFolder::open(&args.model)?;
+    let mut voice = Voice::open(&folder, device)?.with_cleaner(args.cleaner);
+    let opening = start.elapsed().as_secs_f64();
+
+    let start = Instant::now();
+    let named = match &args.voice[..] {
+        [one] if !one.exists() => one.to_str().and_then(|name| voice.named(&folder, name)),
+        _ => None,
+    };
+    let reference = match named {
+        Some(reference) => reference,
+        None => {
+            let clips: Result<Vec<_>, _> =
+                args.voice.iter().map(|path| decode(path).map(|d| d.clip)).collect();
+            voice.hear(&clips?)?
+        }
+    };
+    let hearing = start.elapsed().as_secs_f64();
+
+    let start = Instant::now();
+    let options = SamplingOptions {
+        greedy: args.greedy,
+        temperature: args.temperature,
+        top_k: args.top_k,
+        top_p: args.top_p,
+        repetition_penalty: args.repetition_penalty,
+        seed: args.seed,
+        ..SamplingOptions::default()
+    };
+    let said = voice.speak(&args.text, &args.language, &reference, &options)?;
+    let speaking = start.elapsed().as_secs_f64();
+    durable::write_with(&Os, &args.output, &wav::encode_pcm16(&said.samples, said.rate))?;
+
+    let seconds = said.seconds();
+    let Waveform { cleaned, tokens, unknown, codes, ended, rate, .. } = said;
+    let report = Report {
+        output: args.output,
+        model: args.model,
+        device: device.to_string(),
+        quality: match voice.quality() {
+            Quality::Decoded => "decoded",
+            Quality::Early => "early",
+        },
+        text: cleaned,
+        tokens,
+        unknown,
+        codes,
+        ended,
+        seconds,
+        sample_rate: rate,
+        opening,
+        hearing,
+        speaking,
+        real_time_factor: if seconds > 0.0 { speaking / seconds } else { 0.0 },
+    };
+    if args.json {
+        print_json(&report)?
+    } else {
+        print(&as_text(&report, &args.voice))?
+    }
+    Ok(Exit::Done)
+}
+
+/// The device that was asked for, if there is such a one.
+fn chosen(asked: &str) -> anyhow::Result<Device> {
+    if asked == "cpu" {
+        return Ok(Device::Cpu);
+    }
+    let inventory = device::devices();
+    if asked == "auto" {
+        return Ok(inventory.default.device);
+    }
+    let device: Device = asked.parse().map_err(|error| UsageError(format!("{error}, or auto")))?;
+    match device {
+        Device::Cuda(index) if inventory.gpus.get(index).is_none() => {
+            let reason = inventory.no_gpus.unwrap_or_else(|| format!("there are {}", inventory.gpus.len()));
+            Err(UsageError(format!("there is no {device}: {reason}")).into())
+        }
+        device => Ok(device),
+    }
+}
+
+fn as_text(report: &Report, voice: &[PathBuf]) -> String {
+    use myxtts_model::Ended;
+    let row = |name: &str, text: String| format!("{name:<12} {text}\n");
+    let how = match report.quality {
+        "early" => "early sound, by the DVAE: rough until there is a decoder",
+        _ => "the decoder",
+    };
+    let names: Vec<String> = voice.iter().map(|path| path.display().to_string()).collect();
+    let mut text = row("model", format!("{} on {}", report.model.display(), report.device));
+    text += &row("voice", names.join(", "));
+    text += &row("read as", report.text.clone());
+    if !report.unknown.is_empty() {
+        let list: String = report.unknown.iter().map(|c| format!(" {c:?}")).collect();
+        text += &row("not said", format!("{} characters the vocabulary lacks:{list}", report.unknown.len()));
+    }
+    text += &row("codes", format!("{} of {} tokens", report.codes, report.tokens));
+    let note = match report.ended {
+        Ended::Stop | Ended::Watcher => None,
+        Ended::Limit => Some("it did not find its end before the model had no more places"),
+        Ended::TooManyForText => {
+            Some("it did not find its end and was stopped: far more sound than such a text has")
+        }
+        Ended::Loop => Some("it said the same again and again and was stopped"),
+    };
+    if let Some(note) = note {
+        text += &row("note", note.to_owned());
+    }
+    text += &row("sound", format!("{:.2} s at {} Hz, from {how}", report.seconds, report.sample_rate));
+    text += &row(
+        "time",
+        format!(
+            "{:.2} s to open, {:.2} s to hear, {:.2} s to speak: {:.2} s for a second of sound",
+            report.opening, report.hearing, report.speaking, report.real_time_factor
+        ),
+    );
+    text + &row("written", report.output.display().to_string())
+}
