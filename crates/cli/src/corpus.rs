@@ -45,7 +45,7 @@ pub fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Resu
     let root = Path::new(DEMO_VOICE_FOLDER);
     progress.say(&format!("no corpus is named: taking a built-in demo corpus, in {DEMO_VOICE_FOLDER}/"));
     let options = DemoOptions {
-        utterances: 600,
+        utterances: 2400,
         speakers: 2,
         languages: vec![demo::Language::English],
         ..DemoOptions::default()

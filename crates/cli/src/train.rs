@@ -159,7 +159,7 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked)> {
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 9] = [
+const DEMO: [(&str, &str); 10] = [
     ("model.preset", "tiny"),
     ("data.batch_size", "16"),
     ("data.vocab_size", "160"),
@@ -168,7 +168,8 @@ const DEMO: [(&str, &str); 9] = [
     ("training.validate_every", "300"),
     ("training.checkpoint_every", "300"),
     ("training.sample_every", "0"),
-    ("training.dropout", "0.0"),
+    ("training.dropout", "0.05"),
+    ("data.val_fraction", "0.02"),
 ];
 
 /// The corpus of a plan; a demonstration's where it names none.
