@@ -20,8 +20,8 @@ use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
 use myxtts_tensor::{
-    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
-    Value as Node,
+    Backward, Control, DType, Engine, EngineOptions, Init, Mode, ParameterId, Program, Recompute, Report,
+    Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,12 +52,16 @@ pub struct DecoderSettings {
 /// HiFi-GAN's weights of the two losses beside the judges'.
 const MEL_WEIGHT: f32 = 45.0;
 const FEATURE_WEIGHT: f32 = 1.0;
+/// What a speaker's vector is multiplied with before it is asked whose it is.
+const SHARPNESS: f32 = 10.0;
 
 struct Ready {
     program: Program,
     latents: Node,
     speaker: Node,
     wave: Node,
+    /// Whose each window is, where the speaker encoder is to learn to tell.
+    who: Option<Node>,
 }
 
 /// One clip to learn from.
@@ -104,6 +108,12 @@ impl DecoderStage {
         let decoder = Decoder::declare(&mut declare, &settings.decoder);
         let speaker = SpeakerEncoder::declare(&mut declare, &settings.speaker);
         let judges = Discriminators::declare(&mut declare, &settings.judges, "judges.");
+        // Sound alone would teach a speaker encoder that one vector serves all who sound alike: it is also asked who speaks.
+        let people = source.speakers().len();
+        let who = (!known_speaker && people > 1).then(|| {
+            let bound = 1.0 / (settings.speaker.result as f32).sqrt();
+            declare.same("judges.speakers", &[people, settings.speaker.result], Init::Uniform(bound), false)
+        });
         let (layout, released) = declare.finish();
         let training = match recipe.ema_decay {
             Some(_) => Training::AdamWithAverage,
@@ -147,8 +157,10 @@ impl DecoderStage {
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
         }
-        let mut make =
-            |what| ready(&mut engine, &settings, &recipe, (&decoder, &speaker, &judges), known_speaker, what);
+        let mut make = |what| {
+            let parts = Parts { decoder: &decoder, speakers: &speaker, judges: &judges, who, known_speaker };
+            ready(&mut engine, &settings, &recipe, parts, what)
+        };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
         Ok(DecoderStage {
             settings,
@@ -190,6 +202,10 @@ impl DecoderStage {
         self.engine.write(&ready.program, ready.latents, &latents)?;
         self.engine.write(&ready.program, ready.wave, &wave)?;
         self.engine.write(&ready.program, ready.speaker, &speaker)?;
+        if let Some(who) = ready.who {
+            let targets: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
+            self.engine.write_i32(&ready.program, who, &targets)?;
+        }
         Ok(())
     }
 
@@ -226,12 +242,19 @@ enum What {
     Measured,
 }
 
+struct Parts<'a> {
+    decoder: &'a Decoder,
+    speakers: &'a SpeakerEncoder,
+    judges: &'a Discriminators,
+    who: Option<ParameterId>,
+    known_speaker: bool,
+}
+
 fn ready(
     engine: &mut Engine,
     settings: &DecoderSettings,
     recipe: &Recipe,
-    (decoder, speakers, judges): (&Decoder, &SpeakerEncoder, &Discriminators),
-    known_speaker: bool,
+    Parts { decoder, speakers, judges, who, known_speaker }: Parts<'_>,
     what: What,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
@@ -251,10 +274,22 @@ fn ready(
     let made = decoder.wave(&mut tape, z, voice);
     let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
     tape.note(0, distance);
+    let asked = who.filter(|_| what != What::Measured).map(|table| {
+        let table = tape.parameter(table);
+        let targets = tape.input([settings.rows], DType::I32);
+        // Cosines of unit vectors say little between -1 and 1.
+        let sharp = tape.scale(voice, SHARPNESS);
+        let logits = tape.linear(sharp, table, None);
+        let told = tape.cross_entropy(logits, targets, 0.0);
+        tape.note(4, told.loss);
+        (targets, told.loss)
+    });
     if what == What::Measured {
         tape.tell(distance);
     } else {
-        let loss = if what == What::Judged {
+        let mut parts = vec![(distance, MEL_WEIGHT)];
+        parts.extend(asked.map(|(_, told)| (told, 1.0)));
+        if what == What::Judged {
             let weights = judges.weights(&mut tape);
             let fixed = weights.fixed(&mut tape);
             let copied = tape.detach(made);
@@ -267,15 +302,11 @@ fn ready(
             tape.note(1, judged);
             tape.note(2, deceived);
             tape.note(3, features);
-            tape.weighted_sum(&[
-                (distance, MEL_WEIGHT),
-                (judged, 1.0),
-                (deceived, 1.0),
-                (features, FEATURE_WEIGHT),
-            ])
-        } else {
-            tape.weighted_sum(&[(distance, MEL_WEIGHT)])
-        };
+            // Two sums: one takes four at most.
+            let game = tape.weighted_sum(&[(judged, 1.0), (deceived, 1.0), (features, FEATURE_WEIGHT)]);
+            parts.push((game, 1.0));
+        }
+        let loss = tape.weighted_sum(&parts);
         tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
         let average = recipe.ema_decay.is_some();
         // HiFi-GAN's betas: a game has no use for a long memory.
@@ -285,7 +316,7 @@ fn ready(
     for (value, data) in written {
         engine.write(&program, value, &data)?;
     }
-    Ok(Ready { program, latents, speaker, wave })
+    Ok(Ready { program, latents, speaker, wave, who: asked.map(|(targets, _)| targets) })
 }
 
 /// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go
@@ -372,6 +403,9 @@ impl Stage for DecoderStage {
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [mel, judged, deceived, features] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("mel", mel)];
+        if self.plain.who.is_some() {
+            numbers.push(("who", f64::from(report.notes[4])));
+        }
         if judged != 0.0 {
             numbers.extend([("judges", judged), ("deceived", deceived), ("features", features)]);
         }

@@ -318,7 +318,7 @@ impl Stage for DvaeStage {
 
     fn due(&self, step: u64) -> bool {
         // At the end codes are left alone: what follows stands on them.
-        step > 0 && step % REVIVE_EVERY == 0 && step < self.recipe.steps * 3 / 4
+        step > 0 && step.is_multiple_of(REVIVE_EVERY) && step < self.recipe.steps * 3 / 4
     }
 
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
