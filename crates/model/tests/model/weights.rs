@@ -398,8 +398,13 @@ fn damage_to_a_folder_is_named() {
 fn a_damaged_download_is_named() {
     let out = tempfile::tempdir().unwrap();
     let mut bytes = std::fs::read(golden("model.pth")).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    // Into the numbers of a storage, behind its header, its name and what aligns it: elsewhere lies no data.
+    let name = b"/data/0";
+    let named = bytes.windows(name.len()).position(|window| window == name).unwrap();
+    let header = bytes[..named].windows(4).rposition(|window| window == b"PK\x03\x04").unwrap();
+    let length = |at: usize| usize::from(u16::from_le_bytes([bytes[header + at], bytes[header + at + 1]]));
+    let first = header + 30 + length(26) + length(28);
+    bytes[first] ^= 1;
     let model = out.path().join("model.pth");
     std::fs::write(&model, bytes).unwrap();
     let mut sources = Sources { model, config: Some(golden("config.json")), ..Sources::default() };

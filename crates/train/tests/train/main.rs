@@ -6,4 +6,5 @@
 mod tiny;
 
 mod evaluate;
+mod guards;
 mod voice;
