@@ -50,7 +50,10 @@ pub fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Resu
         languages: vec![demo::Language::English],
         ..DemoOptions::default()
     };
-    demo::write(root, &options, progress)?;
+    // The list is written last: where it is, the sounds are too.
+    if !root.join("metadata.csv").is_file() {
+        demo::write(root, &options, progress)?;
+    }
     read_from(root, plan, progress)
 }
 

@@ -52,8 +52,8 @@ pub struct DecoderSettings {
 /// HiFi-GAN's weights of the two losses beside the judges'.
 const MEL_WEIGHT: f32 = 45.0;
 const FEATURE_WEIGHT: f32 = 1.0;
-/// What a speaker's vector is multiplied with before it is asked whose it is.
-const SHARPNESS: f32 = 10.0;
+/// What cosines are multiplied with: between -1 and 1 they could not say what is certain.
+const SHARPNESS: f32 = 16.0;
 
 struct Ready {
     program: Program,
@@ -275,11 +275,17 @@ fn ready(
     let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
     tape.note(0, distance);
     let asked = who.filter(|_| what != What::Measured).map(|table| {
-        let table = tape.parameter(table);
+        let table = tape.master(table);
         let targets = tape.input([settings.rows], DType::I32);
-        // Cosines of unit vectors say little between -1 and 1.
-        let sharp = tape.scale(voice, SHARPNESS);
-        let logits = tape.linear(sharp, table, None);
+        // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
+        let (people, width) = (tape.shape(table).dim(0), settings.speaker.result);
+        let table = tape.l2_normalize(table);
+        let table = tape.reshape(table, [1, people, width]);
+        let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
+        let vectors = tape.reshape(vectors, [1, settings.rows, width]);
+        let cosines = tape.matmul(vectors, table, (false, true));
+        let logits = tape.scale(cosines, SHARPNESS);
+        let logits = tape.reshape(logits, [settings.rows, people]);
         let told = tape.cross_entropy(logits, targets, 0.0);
         tape.note(4, told.loss);
         (targets, told.loss)
