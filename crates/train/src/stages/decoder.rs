@@ -471,12 +471,7 @@ impl Stage for DecoderStage {
             &decoder,
             average,
         )?;
-        model.take(
-            SPEAKER,
-            json!({ "result": self.settings.speaker.result }),
-            &self.engine,
-            &speaker,
-            average,
-        )
+        // Its norms' running statistics are those of the weights, not of their averages: the two must not be mixed.
+        model.take(SPEAKER, json!({ "result": self.settings.speaker.result }), &self.engine, &speaker, false)
     }
 }
