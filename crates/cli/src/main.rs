@@ -62,7 +62,7 @@ enum Command {
     Speak(speak::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
-    /// Write a model folder as files that Coqui's own code loads
+    /// Write a model folder as files in the layout of Coqui's releases
     Export(export::Args),
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
 use myxtts_data::audio::{decode, wav};
 use myxtts_data::cache::{self, Store};
 use myxtts_data::dataset::split::split_records;
@@ -138,8 +139,10 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked)> {
     if let Some(name) = &args.resume {
         let runs = settings.resolve()?.training.runs_dir;
         let (folder, plan) = RunFolder::resume(&runs, name)?;
-        let asked = std::fs::read(folder.path().join(REQUEST_FILE)).unwrap_or_default();
-        let asked = serde_json::from_slice(&asked).unwrap_or_default();
+        let path = folder.path().join(REQUEST_FILE);
+        let asked = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let asked = serde_json::from_slice(&asked)
+            .with_context(|| format!("{} is not as it was written", path.display()))?;
         return Ok((folder, plan, asked));
     }
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;

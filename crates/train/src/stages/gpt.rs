@@ -150,7 +150,12 @@ impl GptStage {
                     ladder: Some(ladder(&plan, &source, records)),
                     ..batches
                 };
-                Batches::new(&*source, records.iter().copied(), settings).ok().map(Arc::new)
+                match Batches::new(&*source, records.iter().copied(), settings) {
+                    Ok(batches) => Some(Arc::new(batches)),
+                    // All of them longer than the model takes: there is nothing to validate on.
+                    Err(myxtts_data::batch::PlanError::NoRecords { .. }) => None,
+                    Err(error) => return Err(error.into()),
+                }
             }
         };
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
