@@ -6,5 +6,6 @@
 mod tiny;
 
 mod evaluate;
+mod feed;
 mod guards;
 mod voice;
