@@ -231,6 +231,13 @@ impl Engine {
         }
     }
 
+    /// Device memory in use beyond what this engine holds: the driver's context, loaded kernels, other processes.
+    pub fn driver_bytes(&self) -> Result<usize, Error> {
+        let Some(cuda) = self.cuda() else { return Ok(0) };
+        let (free, total) = cuda.memory()?;
+        Ok((total - free).saturating_sub(self.memory().total()))
+    }
+
     /// Waits until everything queued is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.backend {

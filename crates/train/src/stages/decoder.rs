@@ -401,8 +401,9 @@ fn ready(
 }
 
 /// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go
-/// unheard.
-const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 80)];
+/// unheard. The longest has bands of 21 Hz, narrow enough to see the harmonics of a low voice: with wider ones any pitch is
+/// as good as the right one.
+const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 160)];
 
 /// The mean distance of log-mels of waveforms `[rows, samples, 1]`, and what has to be written to the inputs it needs.
 fn mel_distance(tape: &mut Tape, made: Node, real: Node, rate: usize) -> (Node, Vec<(Node, Vec<f32>)>) {

@@ -174,48 +174,69 @@ impl GptStage {
         Ok(stage)
     }
 
-    /// Chooses how many blocks are computed again so that the largest batch fits, and says what it takes.
+    /// Chooses how many blocks are computed again so that the largest batch fits, takes the memory, and says how much.
     fn fit(&mut self) -> Result<(), TrainError> {
-        let phase = if self.settings.accumulate > 1 { Phase::Middle } else { Phase::Step };
-        let shapes: Vec<GptShape> = self
-            .batches
-            .layouts(1)?
-            .iter()
-            .map(|layout| self.filler.shape(layout.rows(), layout.rung()))
-            .collect();
-        let Some(limit) = self.settings.memory_limit else {
-            self.memory = self.needed(&shapes, phase);
-            return Ok(());
+        let limit = self.settings.memory_limit.unwrap_or(u64::MAX);
+        let least = match self.settings.memory_limit {
+            Some(_) => 0..=self.settings.sizes.layers,
+            None => 0..=0,
         };
-        for recomputed in 0..=self.settings.sizes.layers {
+        let mut found = (0, Vec::new());
+        for recomputed in least {
             self.recomputed = recomputed;
-            if self.need(&shapes, phase) <= limit {
-                self.memory = self.needed(&shapes, phase);
-                return Ok(());
+            found = self.need()?;
+            if found.0 <= limit {
+                break;
             }
         }
-        Err(TrainError::NoData(format!(
-            "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is {:.1} GiB: \
-             lower data.batch_size or data.max_mel_frames",
-            self.need(&shapes, phase) as f64 / GIB,
-            limit as f64 / GIB
-        )))
-    }
-
-    fn need(&self, shapes: &[GptShape], phase: Phase) -> u64 {
-        let inputs: usize =
-            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase)).input_bytes).sum();
-        let scratch =
-            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase)).scratch_bytes).max();
-        (self.engine.memory().total() + inputs + scratch.unwrap_or(0)) as u64
-    }
-
-    fn needed(&self, shapes: &[GptShape], phase: Phase) -> String {
+        let (need, plans) = found;
+        if need > limit {
+            return Err(TrainError::NoData(format!(
+                "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is \
+                 {:.1} GiB: lower data.batch_size or data.max_seconds",
+                need as f64 / GIB,
+                limit as f64 / GIB
+            )));
+        }
+        self.engine.reserve(&plans)?;
         let recomputed = match self.recomputed {
             0 => String::new(),
             n => format!(", {n} of {} blocks computed again", self.settings.sizes.layers),
         };
-        format!("memory {:.2} GiB{recomputed}", self.need(shapes, phase) as f64 / GIB)
+        self.memory = format!("memory {:.2} GiB{recomputed}", need as f64 / GIB);
+        Ok(())
+    }
+
+    /// Bytes of the device in all: weights and what follows them, every shape's inputs, the largest shape's activations,
+    /// batches that wait, and what the driver holds itself.
+    fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
+        let shapes = |batches: &Batches| -> Result<Vec<GptShape>, TrainError> {
+            let layouts = batches.layouts(1)?;
+            Ok(layouts.iter().map(|layout| self.filler.shape(layout.rows(), layout.rung())).collect())
+        };
+        let phases: &[Phase] = match self.settings.accumulate {
+            0 | 1 => &[Phase::Step],
+            2 => &[Phase::First, Phase::Last],
+            _ => &[Phase::First, Phase::Middle, Phase::Last],
+        };
+        let mut plans = Vec::new();
+        for shape in shapes(&self.batches)? {
+            plans.extend(phases.iter().map(|&phase| self.engine.plan_of(&self.tape(shape, phase))));
+        }
+        if let Some(held_out) = &self.held_out {
+            for shape in shapes(held_out)? {
+                plans.push(self.engine.plan_of(&self.tape(shape, Phase::Validate)));
+            }
+        }
+        let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
+        let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
+        let slot = self.slot_bytes(&self.batches)?;
+        let waiting = match (self.engine.cuda(), self.settings.feeding.depth) {
+            (Some(_), Some(depth)) => depth.slots(slot) * slot,
+            _ => 0,
+        };
+        let own = self.engine.memory().total() + inputs + scratch + waiting;
+        Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
     fn tape(&self, shape: GptShape, phase: Phase) -> Tape {
