@@ -72,6 +72,9 @@ impl Waveform {
     }
 }
 
+/// Half of what XTTS has.
+const FEW_CODES: usize = 512;
+
 /// A model that speaks.
 pub struct Voice {
     tokenizer: Tokenizer,
@@ -113,6 +116,16 @@ impl Voice {
     /// How it sounds.
     pub fn quality(&self) -> Quality {
         self.sound.quality()
+    }
+
+    /// How it is sampled where nobody says otherwise: as XTTS is. A model of few codes says each of them again and again in
+    /// any sentence; to be punished for that it would rather end.
+    pub fn usual_options(&self) -> SamplingOptions {
+        let usual = SamplingOptions::default();
+        match self.generator.sizes().audio_vocabulary < FEW_CODES {
+            true => SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..usual },
+            false => usual,
+        }
     }
 
     /// Languages it has a token for.
