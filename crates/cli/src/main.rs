@@ -12,7 +12,6 @@ mod failure;
 mod import;
 mod inspect;
 mod output;
-mod picture;
 mod prepare;
 mod progress;
 mod settings;

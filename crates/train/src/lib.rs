@@ -2,7 +2,7 @@
 //!
 //! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches, ahead
 //! of time) -> [`stages`] (what is trained) ->
-//! [`session`] (the loop: steps, guards, checkpoints),
+//! [`session`] (the loop: steps, guards, checkpoints) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
 pub mod error;
@@ -13,6 +13,8 @@ pub mod feed;
 pub mod model;
 pub mod stages;
 
+mod pace;
+pub mod samples;
 pub mod session;
 mod sizes;
 

@@ -5,6 +5,7 @@ use crate::error::TrainError;
 use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
 use crate::model::{DECODER, DVAE, GPT, Model};
+use crate::samples::{Samples, Sentence};
 use crate::session::Session;
 use crate::sizes::Sizes;
 use crate::stages::codes::codes_of;
@@ -14,6 +15,7 @@ use crate::stages::gpt::{GptSettings, GptStage};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
 use myxtts_data::batch::Rows;
+use myxtts_data::features::Recipe as Features;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::Masks;
@@ -39,6 +41,8 @@ pub struct Corpus {
     pub validation: Vec<u32>,
     /// The vocabulary they were prepared with.
     pub tokenizer: Tokenizer,
+    /// What is spoken on the way and at the end.
+    pub sentences: Vec<Sentence>,
 }
 
 /// What is asked for beside the plan.
@@ -83,6 +87,9 @@ pub fn train(
         });
     }
     model.set_vocabulary(&corpus.tokenizer);
+    if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
+        session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
+    }
     let ground = Ground::of(plan, corpus, machine, session.folder.path(), progress);
     let mut before = 0;
     for kind in ORDER {
@@ -95,6 +102,9 @@ pub fn train(
             model.write(&*disk, &path)?;
         }
         before += recipe.steps;
+    }
+    if model.has(GPT) {
+        session.last_words(&ground.samples(&model), before);
     }
     Ok(model)
 }
@@ -193,6 +203,18 @@ impl<'a> Ground<'a> {
         })
     }
 
+    /// What is spoken of a model, on the way and at the end.
+    fn samples<'b>(&'b self, model: &'b Model) -> Samples<'b> {
+        Samples {
+            sentences: &self.corpus.sentences,
+            source: &*self.corpus.source,
+            model,
+            machine: self.machine,
+            cleaner: Features::of(&self.plan.data).cleaner,
+            memory_limit: self.plan.training.memory_limit,
+        }
+    }
+
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_of_environment());
         let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;
@@ -210,7 +232,9 @@ fn run_stage(
 ) -> Result<(), TrainError> {
     let mut stage = ground.stage(kind, recipe, model)?;
     let last = session.last_of(stages::name(kind))?;
-    session.run(&mut *stage, recipe, before, last)?;
+    let samples = ground.samples(model);
+    let spoken = (ground.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
+    session.run(&mut *stage, recipe, before, last, spoken)?;
     stage.finish(model, recipe.ema_decay.is_some())
 }
 
