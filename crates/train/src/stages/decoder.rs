@@ -2,7 +2,7 @@
 //! into shape; judges that are trained along pull it towards being real.
 
 use super::latents::Latents;
-use super::{Kind, Stage, Submitted, Validation};
+use super::{Kind, Stage, Submitted, Validation, clips};
 use crate::beside::{floats, position, samples};
 use crate::error::TrainError;
 use crate::machine::Machine;
@@ -24,6 +24,7 @@ use myxtts_tensor::{
     Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How the stage is set up.
@@ -83,6 +84,8 @@ pub struct DecoderStage {
     source: Arc<dyn RecordSource>,
     train: Vec<Clip>,
     held_out: Vec<Clip>,
+    /// Records to learn from that are not: shorter than a window, or without states.
+    left_out: Vec<u32>,
     /// Clips of each speaker, as numbers of `train`.
     by_speaker: Vec<Vec<usize>>,
     plain: Ready,
@@ -145,6 +148,7 @@ impl DecoderStage {
             }
             Ok(clips)
         };
+        let records = train;
         let (train, held_out) = (clips(train)?, clips(validation)?);
         if train.is_empty() {
             return Err(TrainError::NoData(format!(
@@ -153,6 +157,8 @@ impl DecoderStage {
                 settings.window as f64 * 1024.0 / 22_050.0
             )));
         }
+        let used: HashSet<u32> = train.iter().map(|clip| clip.record).collect();
+        let left_out = records.iter().copied().filter(|record| !used.contains(record)).collect();
         let mut by_speaker = vec![Vec::new(); source.speakers().len()];
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
@@ -170,6 +176,7 @@ impl DecoderStage {
             source,
             train,
             held_out,
+            left_out,
             by_speaker,
             plain,
             judged,
@@ -365,7 +372,7 @@ impl Stage for DecoderStage {
 
     fn described(&self) -> Vec<String> {
         let DecoderSettings { decoder, window, rows, .. } = &self.settings;
-        vec![
+        let mut lines = vec![
             format!(
                 "decoder of {} channels, judges and speaker encoder beside it: {:.1} M trained numbers",
                 decoder.channels,
@@ -377,7 +384,14 @@ impl Stage for DecoderStage {
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
-        ]
+        ];
+        if let Some(&first) = self.left_out.first() {
+            let (count, id) = (self.left_out.len(), self.clip(first));
+            lines.push(format!(
+                "{count} clips are left out, such as {id}: shorter than a window, or longer than the GPT takes"
+            ));
+        }
+        lines
     }
 
     fn engine(&self) -> &Engine {
@@ -398,7 +412,9 @@ impl Stage for DecoderStage {
                 (&self.train[clip], start, &self.train[other], seed.at(i as u64))
             })
             .collect();
-        let records = rows.iter().map(|row| row.0.record).collect();
+        let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
+        let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
+        let records = clips(&[&own, &heard]);
         let judged = self.is_judged(step);
         self.put(if judged { &self.judged } else { &self.plain }, &rows)?;
         let ready = if judged { &mut self.judged } else { &mut self.plain };

@@ -1,6 +1,6 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
-use super::{Kind, Stage, Submitted, Validation};
+use super::{Kind, Stage, Submitted, Validation, clips};
 use crate::beside::floats;
 use crate::error::TrainError;
 use crate::machine::Machine;
@@ -62,6 +62,8 @@ pub struct DvaeStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     loader: Option<(u64, Loader<HostSlab>)>,
+    /// A batch that was looked at before its step.
+    next: Option<(u64, Batch<HostSlab>)>,
     step: Ready,
     measure: Ready,
 }
@@ -77,7 +79,9 @@ fn measure_mels(
     // Evenly over the set, whatever its order.
     let every = records.len().div_ceil(MEASURED).max(1);
     for &record in records.iter().step_by(every) {
-        for frame in floats(source, record as usize, DVAE_MEL)?.chunks_exact(bands) {
+        let mels = floats(source, record as usize, DVAE_MEL)?;
+        // One frame that is no number would make all bands of all clips none. Its own steps name the clip.
+        for frame in mels.chunks_exact(bands).filter(|frame| are_numbers(frame)) {
             squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
             sums.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x));
             frames += 1;
@@ -86,6 +90,10 @@ fn measure_mels(
     let frames = frames.max(1) as f64;
     let stats = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
     Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
+}
+
+fn are_numbers(row: &[f32]) -> bool {
+    row.iter().all(|x| x.is_finite())
 }
 
 impl DvaeStage {
@@ -145,6 +153,7 @@ impl DvaeStage {
             batches: plan,
             held_out,
             loader: None,
+            next: None,
             step,
             measure,
         };
@@ -190,20 +199,27 @@ impl DvaeStage {
             rows.extend(self.encoded(step)?);
             step += 1;
         }
-        let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
-        book.write(&mut self.engine, self.dvae.codebook())?;
-        self.loader = None;
+        (self.loader, self.next) = (None, None);
+        // Where nothing is a number every step will say so, with the names of its clips.
+        if !rows.is_empty() {
+            let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
+            book.write(&mut self.engine, self.dvae.codebook())?;
+        }
         Ok(())
     }
 
-    /// What the encoder makes of the batch of a step.
+    /// The rows that the encoder makes of the batch of a step, with the weights as they are; those of clips that are no
+    /// numbers left out. The batch is kept for the step itself.
     fn encoded(&mut self, step: u64) -> Result<Vec<f32>, TrainError> {
         let mut batch = self.batch(step)?;
         let info = batch.info().clone();
         self.put(batch.bytes(), &info, false)?;
+        self.next = Some((step, batch));
         let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
         self.engine.wait(ticket)?;
-        Ok(self.engine.read(&self.measure.program, self.measure.encoded)?)
+        let rows = self.engine.read(&self.measure.program, self.measure.encoded)?;
+        let width = self.settings.sizes.code_width;
+        Ok(rows.chunks_exact(width).filter(|row| are_numbers(row)).flatten().copied().collect())
     }
 
     fn put(&mut self, bytes: &[u8], info: &BatchInfo, train: bool) -> Result<Vec<u32>, TrainError> {
@@ -217,11 +233,15 @@ impl DvaeStage {
         }
         let ready = if train { &self.step } else { &self.measure };
         self.engine.write(&ready.program, ready.mel, &mels)?;
-        let records: &[i32] = bytemuck::cast_slice(field("record"));
-        Ok(records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect())
+        Ok(clips(&[bytemuck::cast_slice(field("record"))]))
     }
 
     fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
+        if let Some((at, batch)) = self.next.take()
+            && at == step
+        {
+            return Ok(batch);
+        }
         if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
             let options = LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
             let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(1)?);
@@ -253,7 +273,6 @@ fn ready(
     // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
     let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let made = dvae.reconstruct(&mut tape, given, asked);
-    tape.keep(made.encoded);
     tape.note(0, made.squared);
     tape.note(1, made.commitment);
     if let Some(absolute) = made.absolute {
@@ -264,6 +283,7 @@ fn ready(
         tape.backward(made.loss, Backward::default());
         tape.update(made.loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
+        tape.keep(made.encoded);
         tape.tell(made.loss);
     }
     let encoded = made.encoded;
@@ -325,7 +345,11 @@ impl Stage for DvaeStage {
         if !self.due(step) {
             return Ok(());
         }
-        let rows = self.engine.read(&self.step.program, self.step.encoded)?;
+        // Not what the step before left in memory: a run that goes on from here has made no step before.
+        let rows = self.encoded(step)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
         if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {

@@ -1,6 +1,7 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
-use super::{Kind, Stage, Submitted, Validation};
+use super::prompts::prompts;
+use super::{Kind, Stage, Submitted, Validation, clips, left_out};
 use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::machine::Machine;
@@ -278,7 +279,7 @@ impl GptStage {
             text_lengths: ints("tokens_rows"),
             codes: ints("codes"),
             code_lengths: ints("codes_rows"),
-            prompts: &[],
+            prompts: &prompts(info),
         };
         let sequences = self.settings.masks.sequences(sizes, &rows)?;
         let mut mels: Vec<f32> =
@@ -308,7 +309,7 @@ impl GptStage {
             engine.write_i32(&ready.program, value, data)?;
         }
         let ticket = engine.submit(&mut ready.program, control)?;
-        let records = ints("record").iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
+        let records = clips(&[ints("record"), ints("companion")]);
         Ok(Submitted { ticket, rows: u64::from(info.rows_valid), records })
     }
 
@@ -377,7 +378,7 @@ impl Stage for GptStage {
         let sizes = &self.settings.sizes;
         let buckets = self.batches.buckets();
         let rows: Vec<u32> = buckets.iter().map(|bucket| bucket.rows).collect();
-        vec![
+        let mut lines = vec![
             format!(
                 "GPT {} x {}, {} heads, {} text tokens, {} codes: {:.1} M trained numbers",
                 sizes.layers,
@@ -396,7 +397,9 @@ impl Stage for GptStage {
                 self.batches.batches_per_epoch(),
                 self.memory
             ),
-        ]
+        ];
+        lines.extend(left_out(&self.batches, "codes", |record| self.clip(record)));
+        lines
     }
 
     fn engine(&self) -> &Engine {
@@ -421,7 +424,7 @@ impl Stage for GptStage {
             let info = batch.info().clone();
             // Batches of a step must not drop the same elements.
             let seed = control.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let control = Control { weight: 1.0 / parts as f32, seed, ..*control };
+            let control = Control { weight: control.weight / parts as f32, seed, ..*control };
             let now = self.run(batch.bytes(), &info, phase, &control)?;
             all = Some(match all {
                 None => now,
