@@ -1,5 +1,6 @@
 //! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
 
+mod caveats;
 mod check;
 mod config;
 mod corpus;
