@@ -63,6 +63,9 @@ pub enum TrainError {
     /// Nothing to learn from.
     #[error("{0}")]
     NoData(String),
+    /// Batches do not come.
+    #[error("{0}")]
+    Feed(String),
     /// A checkpoint that is of something else.
     #[error("the checkpoint {name} does not fit: {why}")]
     Foreign {
@@ -117,6 +120,7 @@ impl TrainError {
             | TrainError::Sequence(_)
             | TrainError::Shape(_)
             | TrainError::NoData(_)
+            | TrainError::Feed(_)
             | TrainError::Foreign { .. }
             | TrainError::BadSteps { .. } => Exit::BadData,
         }

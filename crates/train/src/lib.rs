@@ -1,6 +1,7 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`stages`] (what is trained) ->
+//! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches, ahead
+//! of time) -> [`stages`] (what is trained) ->
 //! [`session`] (the loop: steps, guards, checkpoints),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
@@ -8,6 +9,7 @@ pub mod error;
 pub mod machine;
 
 pub mod beside;
+pub mod feed;
 pub mod model;
 pub mod stages;
 
@@ -15,6 +17,8 @@ pub mod session;
 mod sizes;
 
 pub mod pipeline;
+
+pub mod bench;
 
 pub mod voice;
 

@@ -2,6 +2,7 @@
 
 use crate::beside::WithCodes;
 use crate::error::TrainError;
+use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
 use crate::model::{DECODER, DVAE, GPT, Model};
 use crate::session::Session;
@@ -20,7 +21,7 @@ use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::plan::{Masks as PlanMasks, Plan, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Mode;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,13 +84,14 @@ pub fn train(
         });
     }
     model.set_vocabulary(&corpus.tokenizer);
+    let ground = Ground::of(plan, corpus, machine, session.folder.path(), progress);
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
         let wanted = request.only.is_none_or(|only| only == kind);
         let done = model.has(part_of(kind)) && !model.is_begun(part_of(kind));
         if wanted && !done && recipe.steps > 0 {
-            run_stage(session, kind, &recipe, before, corpus, machine, &mut model, progress)?;
+            run_stage(session, kind, &recipe, before, &ground, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
             // What comes next may take long before its first step: codes or states of every clip.
@@ -112,81 +114,114 @@ fn part_of(kind: Kind) -> &'static str {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // the whole of a run meets here, once
+/// What a stage is made of, beside the model.
+pub struct Ground<'a> {
+    /// Its settings.
+    pub plan: &'a Plan,
+    /// What it learns from.
+    pub corpus: &'a Corpus,
+    /// Where it runs.
+    pub machine: Machine,
+    /// The file that keeps audio codes, or will.
+    pub codes: PathBuf,
+    /// How batches come to the device.
+    pub feeding: Feeding,
+    /// Recorded, or kernel by kernel.
+    pub mode: Mode,
+    /// Who is told how far codes and latents are.
+    pub progress: &'a dyn Progress,
+}
+
+impl<'a> Ground<'a> {
+    /// As a plan has it, in a folder.
+    pub fn of(
+        plan: &'a Plan,
+        corpus: &'a Corpus,
+        machine: Machine,
+        folder: &Path,
+        progress: &'a dyn Progress,
+    ) -> Ground<'a> {
+        let recorded = plan.training.enable_graph_mode && !plan.training.enable_eager_debug;
+        Ground {
+            plan,
+            corpus,
+            machine,
+            codes: folder.join(CODES_FILE),
+            feeding: feeding(plan),
+            mode: if recorded { Mode::Captured } else { Mode::Eager },
+            progress,
+        }
+    }
+
+    /// A stage, ready for its first step.
+    pub fn stage(
+        &self,
+        kind: Kind,
+        recipe: &Recipe,
+        model: &mut Model,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let Ground { plan, corpus, machine, feeding, mode, progress, .. } = *self;
+        let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
+        let (seed, source) = (plan.training.seed, corpus.source.clone());
+        let sides = (&corpus.train[..], &corpus.validation[..]);
+        Ok(match kind {
+            Kind::Dvae => {
+                let settings = DvaeSettings {
+                    sizes: sizes.dvae.clone(),
+                    rows: sizes.dvae_rows,
+                    frames: sizes.dvae_frames,
+                    mode,
+                    feeding,
+                    seed,
+                };
+                Box::new(DvaeStage::new(settings, *recipe, machine, source, sides, model)?)
+            }
+            Kind::Gpt => {
+                let settings = GptSettings { feeding, mode, ..gpt_settings(plan, &sizes) };
+                Box::new(GptStage::new(settings, *recipe, machine, self.with_codes(model)?, sides, model)?)
+            }
+            Kind::Decoder => {
+                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
+                let latents = latents_of(&self.with_codes(model)?, model, machine, how, progress)?;
+                let settings = DecoderSettings {
+                    decoder: sizes.decoder.clone(),
+                    speaker: sizes.speaker.clone(),
+                    judges: sizes.judges.clone(),
+                    rows: sizes.decoder_rows,
+                    window: sizes.decoder_window,
+                    heard: sizes.speaker_frames,
+                    judged_from: sizes.judged_from,
+                    mode,
+                    feeding,
+                    seed,
+                };
+                Box::new(DecoderStage::new(settings, *recipe, machine, source, latents, sides, model)?)
+            }
+        })
+    }
+
+    fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
+        let (source, disk) = (&self.corpus.source, disk_of_environment());
+        let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;
+        Ok(Arc::new(WithCodes::new(source.clone(), codes)))
+    }
+}
+
 fn run_stage(
     session: &mut Session<'_>,
     kind: Kind,
     recipe: &Recipe,
     before: u64,
-    corpus: &Corpus,
-    machine: Machine,
+    ground: &Ground<'_>,
     model: &mut Model,
-    progress: &dyn Progress,
 ) -> Result<(), TrainError> {
-    let plan = session.plan;
-    let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
-    let mode = if plan.training.enable_graph_mode && !plan.training.enable_eager_debug {
-        Mode::Captured
-    } else {
-        Mode::Eager
-    };
-    let seed = plan.training.seed;
-    let sides = (&corpus.train[..], &corpus.validation[..]);
-    let average = recipe.ema_decay.is_some();
-    let mut stage: Box<dyn Stage> = match kind {
-        Kind::Dvae => {
-            let settings = DvaeSettings {
-                sizes: sizes.dvae.clone(),
-                rows: sizes.dvae_rows,
-                frames: sizes.dvae_frames,
-                mode,
-                workers: plan.data.num_workers,
-                seed,
-            };
-            Box::new(DvaeStage::new(settings, *recipe, machine, corpus.source.clone(), sides, model)?)
-        }
-        Kind::Gpt => {
-            let source = with_codes(session, corpus, machine, model, progress)?;
-            Box::new(GptStage::new(gpt_settings(plan, &sizes, mode), *recipe, machine, source, sides, model)?)
-        }
-        Kind::Decoder => {
-            let source = with_codes(session, corpus, machine, model, progress)?;
-            let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
-            let latents = latents_of(&source, model, machine, how, progress)?;
-            let settings = DecoderSettings {
-                decoder: sizes.decoder.clone(),
-                speaker: sizes.speaker.clone(),
-                judges: sizes.judges.clone(),
-                rows: sizes.decoder_rows,
-                window: sizes.decoder_window,
-                heard: sizes.speaker_frames,
-                judged_from: sizes.judged_from,
-                mode,
-                seed,
-            };
-            let source = corpus.source.clone();
-            Box::new(DecoderStage::new(settings, *recipe, machine, source, latents, sides, model)?)
-        }
-    };
+    let mut stage = ground.stage(kind, recipe, model)?;
     let last = session.last_of(stages::name(kind))?;
     session.run(&mut *stage, recipe, before, last)?;
-    stage.finish(model, average)
+    stage.finish(model, recipe.ema_decay.is_some())
 }
 
-fn with_codes(
-    session: &Session<'_>,
-    corpus: &Corpus,
-    machine: Machine,
-    model: &Model,
-    progress: &dyn Progress,
-) -> Result<Arc<WithCodes>, TrainError> {
-    let kept = session.folder.path().join(CODES_FILE);
-    let disk = disk_of_environment();
-    let codes = codes_of(&*corpus.source, model, machine, (&*disk, &kept), progress)?;
-    Ok(Arc::new(WithCodes::new(corpus.source.clone(), codes)))
-}
-
-fn gpt_settings(plan: &Plan, sizes: &Sizes, mode: Mode) -> GptSettings {
+fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     GptSettings {
         sizes: sizes.gpt.clone(),
         rows: Rows::Fixed(plan.data.batch_size as u32),
@@ -196,12 +231,16 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes, mode: Mode) -> GptSettings {
             PlanMasks::Coqui => Masks::Coqui,
         },
         accumulate: plan.training.gradient_accumulation_steps as u64,
-        mode,
-        workers: plan.data.num_workers,
-        depth: plan.data.prefetch_buffer_size.clamp(2, 64),
+        mode: Mode::default(),
+        feeding: feeding(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
         lora_rank: plan.training.lora_rank,
     }
+}
+
+fn feeding(plan: &Plan) -> Feeding {
+    let depth = Some(Depth::of(plan.data.prefetch_buffer_size));
+    Feeding { workers: plan.data.num_workers, depth, ..Feeding::default() }
 }

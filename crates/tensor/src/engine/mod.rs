@@ -4,13 +4,17 @@ mod arena;
 mod buffer;
 mod cpu;
 mod cuda;
+mod image;
 mod program;
 mod ring;
 mod staging;
+mod upload;
 
 pub use arena::{Arena, State};
+pub use image::Image;
 pub use program::{OpTime, Program};
 pub use ring::Ticket;
+pub use upload::{Slot, Upload, Uploader};
 
 use crate::collective::Collective;
 use crate::cuda::Cuda;

@@ -15,6 +15,7 @@ pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, Report};
 use serde_json::Value;
+use std::time::Duration;
 
 /// A step that was queued.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub struct Submitted {
     pub rows: u64,
     /// Every record in it, also those that a voice was only heard by: any of them may be what made the step a bad one.
     pub records: Vec<u32>,
+    /// Rows, places of text and places of sound: steps of one shape take one time.
+    pub shape: [usize; 3],
+    /// How long the batch was waited for.
+    pub waited: Duration,
 }
 
 /// What a pass over held-out records found.

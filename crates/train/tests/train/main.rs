@@ -7,6 +7,7 @@ mod small;
 mod tiny;
 
 mod evaluate;
+mod feed;
 mod guards;
 mod kills;
 mod portable;

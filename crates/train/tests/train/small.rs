@@ -138,7 +138,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 rows: 2,
                 frames: 16,
                 mode: Mode::Captured,
-                workers: 1,
+                feeding: Default::default(),
                 seed: 3,
             };
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
@@ -153,8 +153,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 masks: Masks::Corrected,
                 accumulate,
                 mode: Mode::Captured,
-                workers: 1,
-                depth: 2,
+                feeding: Default::default(),
                 seed: 3,
                 memory_limit: None,
                 freeze_layers: 0,
@@ -185,6 +184,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 // The second half of the steps has judges.
                 judged_from: 0.5,
                 mode: Mode::Captured,
+                feeding: Default::default(),
                 seed: 3,
             };
             let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());
