@@ -133,7 +133,9 @@ fn assert_unharmed(what: &str, mut stage: Faulty, named: Option<&str>) -> usize 
     let mut plan = small::plan(kind, steps);
     (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (steps, steps);
     let runs = tempfile::tempdir().unwrap();
-    let fresh = state(&stage);
+    // What a stage begins with is taken from the clips, too: mean mels, first codes.
+    let (numbers, fresh) = (stage.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
+    assert!(numbers.iter().all(|x| x.is_finite()), "{what}: it begins with what is no number");
     let (ended, said) = small::run(runs.path(), &plan, &mut stage);
     assert_eq!(ended.unwrap(), Ended::Done, "{what}");
     let mut bad = BTreeSet::new();
