@@ -103,7 +103,14 @@ impl Function {
         match self {
             Function::GeluTanh => vector::gelu_tanh(x),
             Function::GeluErf => vector::gelu_erf(x),
-            Function::Relu => x.max(0.0),
+            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            Function::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Function::LeakyRelu(slope) => {
                 if x >= 0.0 {
                     x
@@ -117,7 +124,7 @@ impl Function {
             Function::Log => x.ln(),
             Function::Exp => x.exp(),
             Function::Sqrt => x.sqrt(),
-            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            // As above.
             Function::ClampMin(least) => {
                 if x < least {
                     least

@@ -134,7 +134,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
     match kind {
         Kind::Dvae => {
             let settings = DvaeSettings {
-                sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 8, code_width: 8, ..DvaeSizes::v2() },
+                sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 32, code_width: 8, ..DvaeSizes::v2() },
                 rows: 2,
                 frames: 16,
                 mode: Mode::Captured,
