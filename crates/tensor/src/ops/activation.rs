@@ -272,3 +272,34 @@ impl Tape {
         self.push_one(Activation(function), &[x], spec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A NaN that a function makes a number of is one that no guard sees.
+    #[test]
+    fn no_function_hides_a_nan() {
+        use Function::{
+            Abs, ClampMin, Exp, GeluErf, GeluTanh, LeakyRelu, Log, Relu, Sigmoid, Silu, Sqrt, Square, Tanh,
+        };
+        for function in [
+            GeluTanh,
+            GeluErf,
+            Relu,
+            LeakyRelu(0.1),
+            Tanh,
+            Sigmoid,
+            Silu,
+            Log,
+            Exp,
+            Sqrt,
+            ClampMin(0.5),
+            Square,
+            Abs,
+        ] {
+            assert!(function.value(f32::NAN).is_nan(), "{function:?}");
+        }
+        assert_eq!([-2.0, 0.0, 3.0].map(|x| Relu.value(x)), [0.0, 0.0, 3.0]);
+    }
+}
