@@ -122,7 +122,8 @@ pub fn options_of(plan: &DataPlan) -> anyhow::Result<PrepareOptions> {
     })
 }
 
-fn print_problems(problems: &[Problem]) {
+/// The first few of what is wrong, and how many more there are.
+pub fn print_problems(problems: &[Problem]) {
     for problem in problems.iter().take(PRINTED) {
         eprintln!("{problem}");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::cache::{self, Store};
+use myxtts_data::cache::{self, CacheError, Store};
 use myxtts_data::dataset::split::{Split, split_records};
 use myxtts_data::record::RecordSource;
 use myxtts_data::utterance::Utterance;
@@ -20,10 +20,11 @@ use myxtts_train::session::Session;
 use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
 
+use crate::caveats::caveats;
 use crate::corpus;
 use crate::failure::UsageError;
 use crate::output::print;
-use crate::prepare::options_of;
+use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
@@ -87,11 +88,21 @@ pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    // Before there is a run: what begins one can always be asked to stop.
+    let stop = stop_requested()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let (folder, plan, asked) = begin(&args, machine)?;
-    let stop = stop_requested()?;
     let progress = Terminal::new();
-    let corpus = open_corpus(&plan, &progress)?;
+    let corpus = match open_corpus(&plan, &progress) {
+        Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
+            let name = folder.name();
+            eprintln!(
+                "stopped on request before the first step; `myxtts train --resume {name}` goes on from there"
+            );
+            return Ok(Exit::Stopped);
+        }
+        opened => opened?,
+    };
     progress.say(&format!(
         "run {} on {}: {} clips to learn from, {} held out",
         folder.name(),
@@ -99,6 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         corpus.train.len(),
         corpus.validation.len()
     ));
+    caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let resumed = args.resume.is_some();
     let mut watch = Watch::new();
     let store = folder.checkpoint_store()?;
@@ -139,7 +151,13 @@ fn begin(args: &Args, machine: Machine) -> anyhow::Result<(RunFolder, Plan, Aske
         let runs = settings.resolve()?.training.runs_dir;
         let (folder, plan) = RunFolder::resume(&runs, name)?;
         let path = folder.path().join(REQUEST_FILE);
-        let asked = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let asked = std::fs::read(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => anyhow::Error::from(UsageError(format!(
+                "the run {name} was ended before it had begun: remove {} and start it anew",
+                folder.path().display()
+            ))),
+            _ => anyhow::Error::from(error).context(format!("cannot read {}", path.display())),
+        })?;
         let asked = serde_json::from_slice(&asked)
             .with_context(|| format!("{} is not as it was written", path.display()))?;
         return Ok((folder, plan, asked));
@@ -205,12 +223,16 @@ pub fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
     let options = options_of(&plan.data)?;
     let computing = corpus::extractor(&[&read], &home, &plan.data, progress)?;
     computing.keep_vocabulary(options.disk.as_ref())?;
-    for problem in read.problems.iter().take(5) {
-        progress.say(&problem.to_string());
-    }
-    let report = cache::prepare(&home, &read.utterances, &computing.extractor, &options, progress)?;
+    print_problems(&read.problems);
+    let report = cache::prepare(&home, &read.utterances, &computing.extractor, &options, progress)
+        .inspect_err(|error| {
+            if let CacheError::OverBudget { problems, .. } = error {
+                print_problems(problems);
+            }
+        })?;
+    print_problems(&report.problems);
     if report.failed > 0 {
-        progress.say(&format!("{} clips cannot be used; `myxtts check` says why", report.failed));
+        progress.say(&format!("{} of {} clips cannot be used", report.failed, report.utterances));
     }
     let source: Arc<dyn RecordSource> = Arc::new(Store::open(&home)?);
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);

@@ -15,10 +15,15 @@ mod demo_corpus;
 mod devices;
 #[path = "cli/edges.rs"]
 mod edges;
+#[path = "cli/messages.rs"]
+mod messages;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
 #[path = "cli/speak.rs"]
 mod speak;
+#[cfg(unix)]
+#[path = "cli/stops.rs"]
+mod stops;
 #[path = "../../train/tests/train/tiny.rs"]
 mod tiny;
 #[path = "cli/tokenizer.rs"]

@@ -25,6 +25,7 @@ use myxtts_run::progress::Progress;
 use myxtts_tensor::Mode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The folder inside a run that holds its model.
 pub const MODEL_FOLDER: &str = "model";
@@ -100,6 +101,12 @@ pub fn train(
             run_stage(session, kind, &recipe, before, &ground, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
+            // What comes next may take long before its first step: codes or states of every clip.
+            let last = request.only.is_some() || Some(&kind) == ORDER.last();
+            if session.stop.load(Ordering::Relaxed) && !last {
+                let run = session.folder.name().to_owned();
+                return Err(TrainError::Stopped { stage: stages::name(kind), step: recipe.steps, run });
+            }
         }
         before += recipe.steps;
     }

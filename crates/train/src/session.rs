@@ -172,10 +172,13 @@ impl<'a> Session<'a> {
         let ahead = if stage.engine().cuda().is_some() { AHEAD } else { 0 };
         let mut flying: VecDeque<Flying> = VecDeque::new();
         let mut pace = Pace::new(Instant::now(), stage.engine().busy());
-        let mut ended = Ended::Done;
+        // A run that ended between the last checkpoint of a stage and the model made of it.
+        let spent = guards.early.is_spent();
+        let mut ended = if spent { Ended::Early } else { Ended::Done };
+        let first = if spent { recipe.steps } else { from };
         let average = recipe.ema_decay.is_some();
         let mut reached = from;
-        for step in from..recipe.steps {
+        for step in first..recipe.steps {
             if stage.due(step) {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
                 stage.between(step)?;
@@ -202,7 +205,7 @@ impl<'a> Session<'a> {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
                 pace.pause();
                 if let Some(found) = stage.validate()? {
-                    score = Some(found.score);
+                    score = Some(found.score).filter(|score| score.is_finite());
                     self.validated(name, done, before, &found)?;
                     if guards.early.observe(found.score) == StopVerdict::Stop {
                         ended = Ended::Early;
@@ -225,7 +228,8 @@ impl<'a> Session<'a> {
                 pace.pause();
                 self.save(stage, done, before, &guards, score)?;
             }
-            if stop && done < recipe.steps {
+            // At its end a stage is finished first; whoever runs the stages stops before the next.
+            if stop && done < recipe.steps && ended == Ended::Done {
                 self.watcher.end();
                 let run = self.folder.name().to_owned();
                 return Err(TrainError::Stopped { stage: name, step: done, run });
@@ -352,6 +356,11 @@ impl<'a> Session<'a> {
     ) -> Result<(), TrainError> {
         let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
         self.watcher.say(&format!("held out, after step {step} of `{name}`: {}", words.join(", ")));
+        if !found.score.is_finite() {
+            self.watcher.say(
+                "this is no number, and no checkpoint is chosen by it: look at the held-out clips with `myxtts check`",
+            );
+        }
         for (what, x) in &found.numbers {
             self.board.scalar(&format!("{name}/held_out/{what}"), before + step, *x as f32)?;
         }

@@ -100,6 +100,8 @@ pub struct BatchInfo {
     pub records_read: u64,
     /// Bad records. Usually empty.
     pub substitutions: Vec<Substitution>,
+    /// Rows that are their own companions. Usually empty.
+    pub own_companions: Vec<OwnCompanion>,
     /// How long it took.
     pub took: Duration,
     /// How much of that was reading records.
@@ -111,6 +113,20 @@ impl BatchInfo {
     pub fn padding(&self) -> f64 {
         1.0 - self.used_bytes as f64 / self.layout.array_bytes().max(1) as f64
     }
+}
+
+/// A row whose companion is its own record, since its speaker has no other that can be read: what was taken of it there
+/// must not be asked of the model, which has just heard it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnCompanion {
+    /// The row, on this rank.
+    pub row: u32,
+    /// The part, by its number.
+    pub part: usize,
+    /// The first row of the array that was taken.
+    pub first: u32,
+    /// How many were.
+    pub rows: u32,
 }
 
 /// Makes the batches of one rank.
@@ -171,6 +187,7 @@ impl Collator {
             used_bytes: 0,
             records_read: 0,
             substitutions: Vec::new(),
+            own_companions: Vec::new(),
             took: Duration::ZERO,
             reading: Duration::ZERO,
         };
@@ -223,6 +240,8 @@ impl Writer<'_> {
         let mut bad: Vec<(u32, Problem)> = Vec::new();
         for attempt in 0..=ATTEMPTS {
             let record = if attempt == 0 { wanted } else { self.planned.substitute(wanted, attempt) };
+            // What an attempt before noted of this row holds no more.
+            self.info.own_companions.retain(|own| own.row != row);
             if bad.iter().any(|(tried, _)| *tried == record) {
                 continue;
             }
@@ -243,7 +262,7 @@ impl Writer<'_> {
     fn try_row(&mut self, row: u32, global_row: u32, record: u32) -> Result<(), RecordError> {
         let collator = self.collator;
         let source = &collator.source;
-        let mut used = self.arrays(row, Of::Own, record)?;
+        let mut used = self.arrays(row, Of::Own, record, false)?;
         let speaker = source.speaker(record as usize);
         let mut companion = -1;
         if collator.plan.settings().has_companions() {
@@ -277,7 +296,7 @@ impl Writer<'_> {
             if bad.iter().any(|(tried, _)| *tried == companion) {
                 continue;
             }
-            match self.arrays(row, Of::Companion, companion) {
+            match self.arrays(row, Of::Companion, companion, companion == record) {
                 Ok(used) => {
                     self.note(global_row, Role::Companion, companion, bad);
                     return Ok((companion, used));
@@ -296,31 +315,41 @@ impl Writer<'_> {
     }
 
     /// Copies the arrays of one record to their places in a row; returns the bytes that are not padding.
-    fn arrays(&mut self, row: u32, of: Of, record: u32) -> Result<u64, RecordError> {
+    ///
+    /// Of a record that is its own companion (`alone`) at most half is taken, as Coqui does with short clips: the other
+    /// half is what is left to learn from.
+    fn arrays(&mut self, row: u32, of: Of, record: u32, alone: bool) -> Result<u64, RecordError> {
         let source = &*self.collator.source;
         let mut used = 0;
         let plan = &self.collator.plan;
         for (i, part) in plan.settings().parts.iter().enumerate().filter(|(_, part)| part.of == of) {
             let column = plan.columns()[i];
-            let out = &mut self.slab[self.layout.row_range(i, row)];
-            let mut start = 0;
+            let whole = &mut self.slab[self.layout.row_range(i, row)];
+            let row_bytes = part.column.row_bytes();
+            let (mut start, mut taken) = (0, whole.len() / row_bytes);
             if let Take::Window(window) = part.take {
                 let rows = source.rows(record as usize, column);
+                let window = if alone { window.min((rows / 2).max(1)) } else { window };
+                taken = taken.min(window as usize);
                 start = self.planned.window_start(i, record, rows, window);
             }
-            let row_bytes = part.column.row_bytes();
-            let capacity = out.len() / row_bytes;
+            let out = &mut whole[..taken * row_bytes];
             let began = Instant::now();
             let mut rows = source.read(record as usize, column, start, out)? as usize;
-            if start > 0 && rows < capacity {
+            if start > 0 && rows < taken {
                 // Lengths may be upper bounds: the place drawn lay too far back.
+                start = 0;
                 rows = source.read(record as usize, column, 0, out)? as usize;
             }
             self.info.reading += began.elapsed();
-            let rows = rows.min(capacity);
-            pad(&mut out[rows * row_bytes..], part.pad_bytes(), part.column.dtype.size());
+            let rows = rows.min(taken);
+            pad(&mut whole[rows * row_bytes..], part.pad_bytes(), part.column.dtype.size());
             used += (rows * row_bytes) as u64;
             self.put(Content::Rows(i), row, rows as i32);
+            if alone {
+                let own = OwnCompanion { row, part: i, first: start, rows: rows as u32 };
+                self.info.own_companions.push(own);
+            }
         }
         Ok(used)
     }

@@ -15,7 +15,7 @@ pub mod state;
 pub mod step;
 
 pub use buckets::{Bucket, Excluded, Reason};
-pub use collate::{BatchError, BatchInfo, Collator, Role, Substitution};
+pub use collate::{BatchError, BatchInfo, Collator, OwnCompanion, Role, Substitution};
 pub use ladder::{Ladder, Rung};
 pub use layout::{Content, Field, Layout};
 pub use plan::{Plan, PlanError};

@@ -26,26 +26,26 @@ pub struct Split {
     pub validation: Vec<usize>,
 }
 
-/// Splits by [`is_validation`]. Where that leaves one side empty, and there are two ids and a fraction
-/// above 0, the id nearest to the other side crosses over: small corpora get at least one of each.
+/// Splits by [`is_validation`]. Where that leaves one side empty the id nearest to the other side crosses over: there is
+/// always one to learn from, and where there are two and a fraction above 0 also one to measure on.
 pub fn split<'a>(ids: impl IntoIterator<Item = &'a str>, fraction: f64, seed: u64) -> Split {
     let ids: Vec<&str> = ids.into_iter().collect();
     let (mut validation, mut train): (Vec<usize>, Vec<usize>) =
         (0..ids.len()).partition(|&i| is_validation(ids[i], fraction, seed));
-    if ids.len() >= 2 && fraction > 0.0 {
-        // By lot, and by id where two draw the same: the position must not matter.
-        let nearest = |side: &[usize], highest: bool| {
-            let order = |a: &usize, b: &usize| {
-                let by_lot = lot(ids[side[*a]], seed).total_cmp(&lot(ids[side[*b]], seed));
-                by_lot.then_with(|| ids[side[*a]].cmp(ids[side[*b]]))
-            };
-            if highest { (0..side.len()).max_by(order) } else { (0..side.len()).min_by(order) }
+    // By lot, and by id where two draw the same: the position must not matter.
+    let nearest = |side: &[usize], highest: bool| {
+        let order = |a: &usize, b: &usize| {
+            let by_lot = lot(ids[side[*a]], seed).total_cmp(&lot(ids[side[*b]], seed));
+            by_lot.then_with(|| ids[side[*a]].cmp(ids[side[*b]]))
         };
-        match (train.is_empty(), validation.is_empty()) {
-            (false, true) => validation.extend(nearest(&train, false).map(|at| train.remove(at))),
-            (true, false) => train.extend(nearest(&validation, true).map(|at| validation.remove(at))),
-            _ => {}
+        if highest { (0..side.len()).max_by(order) } else { (0..side.len()).min_by(order) }
+    };
+    match (train.is_empty(), validation.is_empty()) {
+        (false, true) if ids.len() >= 2 && fraction > 0.0 => {
+            validation.extend(nearest(&train, false).map(|at| train.remove(at)));
         }
+        (true, false) => train.extend(nearest(&validation, true).map(|at| validation.remove(at))),
+        _ => {}
     }
     Split { train, validation }
 }
@@ -73,7 +73,10 @@ mod tests {
         assert_eq!(split(["a", "b"], f64::NAN, 0).validation.len(), 0);
         assert_eq!(split(["a", "b"], -1.0, 0).validation.len(), 0);
         assert_eq!(split(["a", "b", "c"], 7.0, 0).train.len(), 1);
-        assert_eq!(split(["a"], 0.5, 0).train.len() + split(["a"], 0.5, 0).validation.len(), 1);
+        // One alone is learnt from, whatever lot it draws.
+        for id in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(split([id], 0.5, 0), Split { train: vec![0], validation: vec![] });
+        }
         assert_eq!(split([], 0.5, 0), Split::default());
     }
 }

@@ -102,6 +102,43 @@ fn windows_fall_everywhere() {
     assert!(starts.iter().all(|&n| (120..200).contains(&n)), "{starts:?}");
 }
 
+/// A voice with one clip is heard by half of it at most, and where that half lies is told: it must not be learnt from.
+#[test]
+fn a_record_alone_is_its_own_companion_by_half_and_says_which() {
+    let lengths = [9, 14, 40, 1].map(|frames| Length { frames, tokens: 3 }).to_vec();
+    let source = Arc::new(Synthetic::new(lengths, 4));
+    let collator = collator(&source, Settings { buckets: 1, ..settings(4) }, 0, 1);
+    let mut firsts = std::collections::BTreeSet::new();
+    for step in 0..40 {
+        let (info, bytes) = collate(&collator, step, 0x77);
+        let records = numbers(&info, &bytes, "record");
+        assert_eq!(numbers(&info, &bytes, "companion"), records);
+        assert_eq!(info.own_companions.len(), 4);
+        for own in &info.own_companions {
+            let record = records[own.row as usize] as u32;
+            let frames = source.length(record).frames;
+            assert_eq!((own.part, own.rows), (2, (frames / 2).clamp(1, 12)), "{frames} frames");
+            assert_eq!(
+                numbers(&info, &bytes, "companion_conditioning_mel_rows")[own.row as usize],
+                own.rows as i32
+            );
+            let found = &bytes[info.layout.row_range(2, own.row)];
+            let taken = &source.array(record, 2)[own.first as usize * 320..][..own.rows as usize * 320];
+            assert!(&found[..taken.len()] == taken, "row {} is not from {}", own.row, own.first);
+            let floor = 1e-5f32.ln().to_le_bytes();
+            assert!(found[taken.len()..].as_chunks::<4>().0.iter().all(|value| *value == floor));
+            if frames == 14 {
+                firsts.insert(own.first);
+            }
+        }
+    }
+    assert_eq!(firsts.into_iter().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>(), "half falls everywhere");
+    let others = Arc::new(Synthetic::speech(60));
+    let plan = Arc::new(plan_of(&others, settings(8)));
+    let collator = Collator::new(others, plan, 0, 1).unwrap();
+    assert!((0..8).all(|step| collate(&collator, step, 0).0.own_companions.is_empty()));
+}
+
 #[test]
 fn nothing_remains_of_what_a_slab_held() {
     let source = Arc::new(Synthetic::speech(50));

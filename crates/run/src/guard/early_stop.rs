@@ -44,6 +44,11 @@ impl EarlyStop {
         }
     }
 
+    /// Whether it has said to stop: a stage that goes on from here has nothing left to do.
+    pub fn is_spent(&self) -> bool {
+        self.waited > 0 && self.patience.is_some_and(|patience| self.waited >= patience)
+    }
+
     /// The best score so far.
     pub fn best(&self) -> Option<f64> {
         self.best

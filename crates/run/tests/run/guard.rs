@@ -116,12 +116,18 @@ fn bad_steps_are_skipped_until_a_budget_is_spent() {
 fn patience_ends_after_so_many_scores_that_are_not_better() {
     let mut stop = EarlyStop::new(Some(3), 0.1);
     use StopVerdict::{Better, Stop, Waiting};
-    let answers: Vec<_> = [5.0, 4.95, 4.8, f64::NAN, 4.75, 4.75].map(|score| stop.observe(score)).into();
+    let observe = |score| {
+        assert!(!stop.is_spent());
+        stop.observe(score)
+    };
+    let answers: Vec<_> = [5.0, 4.95, 4.8, f64::NAN, 4.75, 4.75].map(observe).into();
+    assert!(stop.is_spent());
     assert_eq!(answers, [Better, Waiting(Some(2)), Better, Waiting(Some(2)), Waiting(Some(1)), Stop]);
     assert_eq!(stop.best(), Some(4.8));
     let mut never = EarlyStop::new(None, 0.0);
     assert_eq!(never.observe(1.0), Better);
     (0..1000).for_each(|_| assert_eq!(never.observe(1.0), Waiting(None)));
+    assert!(!never.is_spent());
 }
 
 #[test]

@@ -10,7 +10,7 @@ __device__ __forceinline__ float value(int kind, float slope, float x) {
   switch (kind) {
     case 0: return 0.5f * x * (1.f + fast_tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
     case 1: return 0.5f * x * (1.f + erff(x * 0.7071067812f));
-    case 2: return fmaxf(x, 0.f);
+    case 2: return x < 0.f ? 0.f : x;  // not fmaxf: a NaN must stay one
     case 3: return x >= 0.f ? x : slope * x;
     case 4: return tanhf(x);
     case 5: return sigmoid(x);

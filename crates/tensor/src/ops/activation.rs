@@ -103,7 +103,14 @@ impl Function {
         match self {
             Function::GeluTanh => vector::gelu_tanh(x),
             Function::GeluErf => vector::gelu_erf(x),
-            Function::Relu => x.max(0.0),
+            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            Function::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Function::LeakyRelu(slope) => {
                 if x >= 0.0 {
                     x
@@ -117,7 +124,7 @@ impl Function {
             Function::Log => x.ln(),
             Function::Exp => x.exp(),
             Function::Sqrt => x.sqrt(),
-            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            // As above.
             Function::ClampMin(least) => {
                 if x < least {
                     least
@@ -263,5 +270,36 @@ impl Tape {
         let info = self.info(x);
         let spec = Spec::new(info.shape, info.dtype);
         self.push_one(Activation(function), &[x], spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A NaN that a function makes a number of is one that no guard sees.
+    #[test]
+    fn no_function_hides_a_nan() {
+        use Function::{
+            Abs, ClampMin, Exp, GeluErf, GeluTanh, LeakyRelu, Log, Relu, Sigmoid, Silu, Sqrt, Square, Tanh,
+        };
+        for function in [
+            GeluTanh,
+            GeluErf,
+            Relu,
+            LeakyRelu(0.1),
+            Tanh,
+            Sigmoid,
+            Silu,
+            Log,
+            Exp,
+            Sqrt,
+            ClampMin(0.5),
+            Square,
+            Abs,
+        ] {
+            assert!(function.value(f32::NAN).is_nan(), "{function:?}");
+        }
+        assert_eq!([-2.0, 0.0, 3.0].map(|x| Relu.value(x)), [0.0, 0.0, 3.0]);
     }
 }

@@ -62,13 +62,19 @@ impl Stft {
                 }
             })
             .collect();
+        // There are only so many angles, and all of them within one turn: sine and cosine lose digits far from zero.
+        let angle = |turn: usize| TAU * turn as f64 / points as f64;
+        let [cosines, sines]: [Vec<f64>; 2] = [
+            (0..points).map(|turn| angle(turn).cos()).collect(),
+            (0..points).map(|turn| -angle(turn).sin()).collect(),
+        ];
         let row = |row: usize| {
-            let (bin, imaginary) = (row % self.bins(), row >= self.bins());
-            window.iter().enumerate().map(move |(j, window)| {
-                // The turns in whole numbers first: sine and cosine lose digits far from zero.
-                let angle = TAU * ((bin * (left + j)) % points) as f64 / points as f64;
-                (window * if imaginary { -angle.sin() } else { angle.cos() }) as f32
-            })
+            let bin = row % self.bins();
+            let table = if row >= self.bins() { &sines } else { &cosines };
+            window
+                .iter()
+                .enumerate()
+                .map(move |(j, window)| (window * table[(bin * (left + j)) % points]) as f32)
         };
         (0..2 * self.bins()).flat_map(row).collect()
     }

@@ -99,7 +99,7 @@ impl Encoder {
     }
 }
 
-/// The codes of all records, read from `kept` where they are of the same records and the same DVAE, else made.
+/// The codes of all records, none for one that is no number, read from `kept` where they are of the same records and the same DVAE, else made.
 pub fn codes_of(
     source: &dyn RecordSource,
     model: &Model,
@@ -116,13 +116,23 @@ pub fn codes_of(
         return Ok(codes);
     }
     let mut encoder = Encoder::new(model, machine)?;
-    let mut codes = Vec::with_capacity(source.len());
+    let (mut codes, mut silent) = (Vec::with_capacity(source.len()), Vec::new());
     progress.start("audio codes", source.len() as u64);
     for record in 0..source.len() {
-        codes.push(encoder.codes(&floats(source, record, DVAE_MEL)?)?);
+        let mel = floats(source, record, DVAE_MEL)?;
+        // Some code is nearest to anything, also to what is no number: it would be learnt from as if it were speech.
+        codes.push(if mel.iter().all(|x| x.is_finite()) {
+            encoder.codes(&mel)?
+        } else {
+            silent.push(source.id(record));
+            Vec::new()
+        });
         progress.advance(1);
     }
     progress.finish();
+    if !silent.is_empty() {
+        progress.say(&format!("left out, since their mels are no numbers: {}", super::named(&silent)));
+    }
     durable::write_with(disk, kept, &written(&codes, &key))?;
     Ok(codes)
 }

@@ -26,6 +26,7 @@ use myxtts_tensor::{
     Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,8 @@ pub struct DecoderStage {
     source: Arc<dyn RecordSource>,
     clips: Arc<Clips>,
     held_out: Vec<Clip>,
+    /// Records to learn from that are not: shorter than a window, or without states.
+    left_out: Vec<u32>,
     plain: Ready,
     judged: Ready,
     measure: Ready,
@@ -176,6 +179,7 @@ impl DecoderStage {
             }
             Ok(clips)
         };
+        let records = train;
         let (train, held_out) = (clips(train)?, clips(validation)?);
         if train.is_empty() {
             return Err(TrainError::NoData(format!(
@@ -184,6 +188,8 @@ impl DecoderStage {
                 settings.window as f64 * 1024.0 / 22_050.0
             )));
         }
+        let used: HashSet<u32> = train.iter().map(|clip| clip.record).collect();
+        let left_out = records.iter().copied().filter(|record| !used.contains(record)).collect();
         let mut by_speaker = vec![Vec::new(); source.speakers().len()];
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
@@ -202,6 +208,7 @@ impl DecoderStage {
             source,
             clips,
             held_out,
+            left_out,
             plain,
             judged,
             measure,
@@ -218,7 +225,9 @@ impl DecoderStage {
             let maker = Box::new(move |step, into: &mut [u8]| {
                 let rows = clips.drawn(step);
                 inputs.fill(&clips.settings, &rows, into);
-                Ok((inputs.image.bytes(), rows.iter().map(|row| row.0.record).collect()))
+                let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
+                let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
+                Ok((inputs.image.bytes(), super::clips(&[&own, &heard])))
             });
             let feeding = self.settings.feeding;
             self.feed = Some(feeding.start("feed decoder", &self.engine, bytes, step, maker)?);
@@ -441,7 +450,7 @@ impl Stage for DecoderStage {
 
     fn described(&self) -> Vec<String> {
         let DecoderSettings { decoder, window, rows, .. } = &self.settings;
-        vec![
+        let mut lines = vec![
             format!(
                 "decoder of {} channels, judges and speaker encoder beside it: {:.1} M trained numbers",
                 decoder.channels,
@@ -453,7 +462,14 @@ impl Stage for DecoderStage {
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
-        ]
+        ];
+        if let Some(&first) = self.left_out.first() {
+            let (count, id) = (self.left_out.len(), self.clip(first));
+            lines.push(format!(
+                "{count} clips are left out, such as {id}: shorter than a window, or longer than the GPT takes"
+            ));
+        }
+        lines
     }
 
     fn engine(&self) -> &Engine {

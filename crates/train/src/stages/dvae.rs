@@ -88,7 +88,9 @@ fn measure_mels(
     // Evenly over the set, whatever its order.
     let every = records.len().div_ceil(MEASURED).max(1);
     for &record in records.iter().step_by(every) {
-        for frame in floats(source, record as usize, DVAE_MEL)?.chunks_exact(bands) {
+        let mels = floats(source, record as usize, DVAE_MEL)?;
+        // One frame that is no number would make all bands of all clips none. Its own steps name the clip.
+        for frame in mels.chunks_exact(bands).filter(|frame| are_numbers(frame)) {
             squares.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x).powi(2));
             sums.iter_mut().zip(frame).for_each(|(sum, x)| *sum += f64::from(*x));
             frames += 1;
@@ -97,6 +99,10 @@ fn measure_mels(
     let frames = frames.max(1) as f64;
     let stats = squares.into_iter().map(|sum| ((sum / frames).sqrt() as f32).max(1e-3)).collect();
     Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
+}
+
+fn are_numbers(row: &[f32]) -> bool {
+    row.iter().all(|x| x.is_finite())
 }
 
 impl DvaeStage {
@@ -197,18 +203,25 @@ impl DvaeStage {
         // Four rows to choose from for each code.
         let enough = 4 * sizes.codes * sizes.code_width;
         let rows = self.encoded(0, 64, enough)?;
-        let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
-        Ok(book.write(&mut self.engine, self.dvae.codebook())?)
+        // Where nothing is a number every step will say so, with the names of its clips.
+        if !rows.is_empty() {
+            let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
+            book.write(&mut self.engine, self.dvae.codebook())?;
+        }
+        Ok(())
     }
 
-    /// What the encoder makes of the batches from `first` on, of at most so many, until it is enough.
+    /// The rows that the encoder makes of the batches from `first` on, of at most so many, until it is enough; those of
+    /// clips that are no numbers left out: a code made of one would be none for good.
     fn encoded(&mut self, first: u64, most: u64, enough: usize) -> Result<Vec<f32>, TrainError> {
         let batches = self.batches.clone();
         let mut feed = self.measuring(&batches, first, first + most)?;
         let mut rows = Vec::new();
         for _ in 0..most {
             self.measured(&mut feed)?;
-            rows.extend(self.engine.read(&self.measure.program, self.measure.encoded)?);
+            let made = self.engine.read(&self.measure.program, self.measure.encoded)?;
+            let width = self.settings.sizes.code_width;
+            rows.extend(made.chunks_exact(width).filter(|row| are_numbers(row)).flatten());
             if rows.len() >= enough {
                 break;
             }
@@ -368,6 +381,9 @@ impl Stage for DvaeStage {
         }
         // Computed anew instead of read from the step before: a run that was just resumed had none.
         let rows = self.encoded(step - 1, 1, 1)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
         if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
             book.write(&mut self.engine, self.dvae.codebook())?;

@@ -2,7 +2,7 @@
 
 mod fill;
 
-use super::{Kind, Stage, Submitted, Validation};
+use super::{Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding};
@@ -350,7 +350,7 @@ impl Stage for GptStage {
         let sizes = &self.settings.sizes;
         let buckets = self.batches.buckets();
         let rows: Vec<u32> = buckets.iter().map(|bucket| bucket.rows).collect();
-        vec![
+        let mut lines = vec![
             format!(
                 "GPT {} x {}, {} heads, {} text tokens, {} codes: {:.1} M trained numbers",
                 sizes.layers,
@@ -369,7 +369,9 @@ impl Stage for GptStage {
                 self.batches.batches_per_epoch(),
                 self.memory
             ),
-        ]
+        ];
+        lines.extend(left_out(&self.batches, "codes", |record| self.clip(record)));
+        lines
     }
 
     fn engine(&self) -> &Engine {
@@ -393,7 +395,7 @@ impl Stage for GptStage {
             };
             // Batches of a step must not drop the same elements.
             let seed = control.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let control = Control { weight: 1.0 / parts as f32, seed, ..*control };
+            let control = Control { weight: control.weight / parts as f32, seed, ..*control };
             let mut now = self.run(&mut fed, phase, &control)?;
             if let Some(feed) = &mut self.feed {
                 now.waited = feed.measured().last_wait;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Rounded to bf16, which is half the memory and as exact as the GPU that made them.
 pub type Latents = Vec<bf16>;
 
-/// The states of all records; empty where a record does not fit the model.
+/// The states of all records; empty where a record does not fit the model or its states are no numbers.
 pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
@@ -59,6 +59,7 @@ pub fn latents_of(
     let mut programs: HashMap<GptShape, (Program, GptInputs, Value)> = HashMap::new();
     let mut all = vec![Latents::new(); source.len()];
     let width = sizes.width;
+    let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
         let mut batch = batch?;
@@ -111,10 +112,21 @@ pub fn latents_of(
             let Ok(record) = usize::try_from(record) else { continue };
             let count = (source.codes(record).len() + 1).min(mel);
             let own = &states[row * mel * width..][..count * width];
+            if own.iter().any(|x| !x.is_finite()) {
+                silent.push(source.id(record));
+                continue;
+            }
             all[record] = own.iter().map(|&x| bf16::from_f32(x)).collect();
         }
         progress.advance(u64::from(batch.info().rows_valid));
     }
     progress.finish();
+    if !silent.is_empty() {
+        progress.say(&format!(
+            "left out of the decoder, since the GPT's states over them are no numbers: {}; look at these clips, and at \
+             the others of their speakers, which they are heard by",
+            super::named(&silent)
+        ));
+    }
     Ok(all)
 }

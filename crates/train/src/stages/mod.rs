@@ -6,9 +6,11 @@ pub mod decoder;
 pub mod dvae;
 pub mod gpt;
 pub mod latents;
+mod prompts;
 
 use crate::error::TrainError;
 use crate::model::Model;
+use myxtts_data::batch::{Plan as Batches, Reason};
 pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, Report};
@@ -22,7 +24,7 @@ pub struct Submitted {
     pub ticket: Ticket,
     /// Rows of the batch that hold a record.
     pub rows: u64,
-    /// The records in it.
+    /// Every record in it, also those that a voice was only heard by: any of them may be what made the step a bad one.
     pub records: Vec<u32>,
     /// Rows, places of text and places of sound: steps of one shape take one time.
     pub shape: [usize; 3],
@@ -84,6 +86,40 @@ pub trait Stage {
 
     /// Hands the trained part to the model.
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError>;
+}
+
+/// Each record that is named once, in the order they come; numbers below zero are none.
+fn clips(lists: &[&[i32]]) -> Vec<u32> {
+    let mut all: Vec<u32> = Vec::new();
+    for &record in lists.iter().copied().flatten() {
+        if let Ok(record) = u32::try_from(record)
+            && !all.contains(&record)
+        {
+            all.push(record);
+        }
+    }
+    all
+}
+
+/// Names to print: a few of them, and how many more there are.
+fn named(clips: &[String]) -> String {
+    const NAMED: usize = 20;
+    match clips.len().checked_sub(NAMED) {
+        None | Some(0) => clips.join(", "),
+        Some(more) => format!("{} and {more} more", clips[..NAMED].join(", ")),
+    }
+}
+
+/// A line on the records that batches leave out; `unit` is what their length is counted in.
+fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option<String> {
+    let first = batches.excluded().first()?;
+    let why = match first.reason {
+        Reason::NoFrames => format!("it has no {unit}"),
+        Reason::TooManyFrames { frames, limit } => format!("{frames} {unit}, {limit} is the most"),
+        reason => reason.to_string(),
+    };
+    let count = batches.excluded().len();
+    Some(format!("{count} clips are left out, such as {}: {why}", id(first.record)))
 }
 
 /// The average of the weights begins as the weights.

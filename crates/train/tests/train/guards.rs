@@ -1,209 +1,249 @@
-//! What is no number in the data: the step is left out, the clip named, and a budget of such steps ends the run.
+//! What is no number, in the sound, in the loss or in a gradient: the step is left out, every bit stays, the clips are named,
+//! the run goes on, and a budget of such steps ends it.
 
-use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource};
-use myxtts_data::text::Cleaner;
-use myxtts_model::dvae::DvaeSizes;
-use myxtts_run::config::{Machine as Found, Sources};
-use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::{Plan, Stage as Kind};
-use myxtts_tensor::Mode;
+use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL};
+use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Arena;
-use myxtts_train::samples::{Samples, Sentence};
-use myxtts_train::session::{Ended, News, Session, Watcher};
-use myxtts_train::stages::Stage;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
-use myxtts_train::{Machine, Model, TrainError};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use myxtts_tensor::{Control, Engine, Report, Role};
+use myxtts_train::model::Model;
+use myxtts_train::session::Ended;
+use myxtts_train::stages::{Stage, Submitted, Validation};
+use myxtts_train::{Machine, TrainError};
+use serde_json::Value;
+use std::collections::BTreeSet;
 
-/// Clips of something like mels, one of which holds a NaN.
-struct Clips {
-    poisoned: Option<usize>,
+use super::small::{self, Clips, everything};
+
+/// What is wrong with a step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    /// Nothing but what the clips hold.
+    Sound,
+    /// A weight is infinite while it is made.
+    Loss,
+    /// The gradient is multiplied with what is no number; the loss is as it was.
+    Gradient,
 }
 
-const CLIPS: usize = 6;
-const FRAMES: usize = 40;
+/// A stage some of whose steps have a fault, and what became of every step.
+struct Faulty {
+    inner: Box<dyn Stage>,
+    fault: Fault,
+    /// Which steps.
+    when: fn(u64) -> bool,
+    /// Of each step: whether anything was changed by it, and the clips in it.
+    steps: Vec<(bool, BTreeSet<String>)>,
+}
 
-impl RecordSource for Clips {
-    fn columns(&self) -> &[Column] {
-        &[DVAE_MEL]
+impl Stage for Faulty {
+    fn kind(&self) -> Kind {
+        self.inner.kind()
     }
 
-    fn len(&self) -> usize {
-        CLIPS
+    fn described(&self) -> Vec<String> {
+        self.inner.described()
     }
 
-    fn rows(&self, _record: usize, _column: usize) -> u32 {
-        FRAMES as u32
+    fn engine(&self) -> &Engine {
+        self.inner.engine()
     }
 
-    fn speaker(&self, _record: usize) -> u32 {
-        0
+    fn engine_mut(&mut self) -> &mut Engine {
+        self.inner.engine_mut()
     }
 
-    fn language(&self, _record: usize) -> u32 {
-        0
-    }
-
-    fn speakers(&self) -> &[String] {
-        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-        NAMES.get_or_init(|| vec!["one".into()])
-    }
-
-    fn languages(&self) -> &[String] {
-        self.speakers()
-    }
-
-    fn id(&self, record: usize) -> String {
-        format!("clip-{record}")
-    }
-
-    fn read(&self, record: usize, _column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-        let rows = (out.len() / 80).min(FRAMES - first as usize);
-        for (i, x) in out[..rows * 80].iter_mut().enumerate() {
-            let at = (first as usize * 80 + i) as f32;
-            *x = -6.0 + (at * 0.37 + record as f32).sin() * 3.0;
-            if self.poisoned == Some(record) {
-                *x = f32::NAN;
-            }
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let fault = if (self.when)(step) { self.fault } else { Fault::Sound };
+        let healthy = self.inner.engine().read_arena(Arena::Weights)?;
+        if fault == Fault::Loss {
+            let mut weights = healthy.clone();
+            weights[..self.inner.engine().layout().trained_len()].fill(f32::INFINITY);
+            self.inner.engine_mut().write_arena(Arena::Weights, &weights)?;
         }
-        Ok(rows as u32)
+        let weight = if fault == Fault::Gradient { f32::NAN } else { control.weight };
+        let before = everything(&*self.inner);
+        // On the processor a step is done when this returns.
+        let queued = self.inner.submit(step, &Control { weight, ..*control })?;
+        let changed = everything(&*self.inner) != before;
+        if fault == Fault::Loss {
+            self.inner.engine_mut().write_arena(Arena::Weights, &healthy)?;
+        }
+        self.steps.push((changed, queued.records.iter().map(|&record| self.inner.clip(record)).collect()));
+        Ok(queued)
     }
 
-    fn fingerprint(&self) -> [u8; 32] {
-        [7; 32]
+    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        self.inner.numbers(report)
+    }
+
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        self.inner.between(step)
+    }
+
+    fn due(&self, step: u64) -> bool {
+        self.inner.due(step)
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        self.inner.validate()
+    }
+
+    fn epoch_steps(&self) -> u64 {
+        self.inner.epoch_steps()
+    }
+
+    fn clip(&self, record: u32) -> String {
+        self.inner.clip(record)
+    }
+
+    fn position(&self, step: u64) -> Value {
+        self.inner.position(step)
+    }
+
+    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        self.inner.finish(model, average)
     }
 }
 
-#[derive(Default)]
-struct Said(Vec<String>);
+/// Numbers that a step puts in place without a gradient: running statistics, a codebook.
+fn state(stage: &dyn Stage) -> Vec<f32> {
+    let engine = stage.engine();
+    let held = engine.layout().parameters().filter(|(_, parameter)| parameter.role == Role::State);
+    held.flat_map(|(id, _)| engine.read_parameter(id).unwrap()).collect()
+}
 
-impl Watcher for Said {
-    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
-    fn step(&mut self, _: &News) {}
-    fn say(&mut self, line: &str) {
-        self.0.push(line.to_owned());
+/// A DVAE looks at its codes after 20 steps; judges join a decoder after half of them, and make them slow.
+fn steps(kind: Kind) -> u64 {
+    match kind {
+        Kind::Dvae => 28,
+        Kind::Gpt => 12,
+        Kind::Decoder => 6,
     }
-    fn end(&mut self) {}
 }
 
-/// Trains a few steps; how it ended, what was said, the events, and whether weights are numbers.
-fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, Vec<String>, String, bool) {
-    let trained = run(poisoned, budget, None);
-    let numbers = trained.weights.iter().all(|x| x.is_finite());
-    (trained.ended, trained.said, trained.events, numbers)
+fn faulty(kind: Kind, clips: Clips, accumulate: u64, fault: Fault, when: fn(u64) -> bool) -> Faulty {
+    let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, Machine::CPU);
+    Faulty { inner, fault, when, steps: Vec::new() }
 }
 
-/// What came of a few steps.
-pub struct Trained {
-    pub ended: Result<Ended, TrainError>,
-    pub said: Vec<String>,
-    pub events: String,
-    pub weights: Vec<f32>,
-    /// Files of the folder of samples.
-    pub samples: Vec<String>,
-}
-
-/// Trains a few steps; where there are sentences, they are heard every three, unless there is no folder to keep them in.
-pub fn run(poisoned: Option<usize>, budget: u64, heard: Option<(&[Sentence], bool)>) -> Trained {
+/// Runs a stage and holds it to everything that is promised of bad steps; how many there were.
+fn assert_unharmed(what: &str, mut stage: Faulty, named: Option<&str>) -> usize {
+    let kind = stage.kind();
+    let steps = steps(kind);
+    let mut plan = small::plan(kind, steps);
+    (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (steps, steps);
     let runs = tempfile::tempdir().unwrap();
-    let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
-    (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (budget, budget);
-    (plan.training.checkpoint_every, plan.training.sample_every) = (0, 3);
-    plan.training.dvae_steps = Some(8);
-    let recipe = plan.recipe(Kind::Dvae, false);
-    let folder = RunFolder::create(runs.path(), Some("guarded"), &plan).unwrap();
-    let settings = DvaeSettings {
-        sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 8, code_width: 8, ..DvaeSizes::v2() },
-        rows: 2,
-        frames: 16,
-        mode: Mode::Captured,
-        feeding: Default::default(),
-        seed: 3,
-    };
-    let records: Vec<u32> = (0..CLIPS as u32).collect();
-    let mut model = Model::default();
-    // Of a model that was made of whole clips: the statistics of these would be no numbers.
-    model.set("mel_stats", &[80], &[5.0; 80]);
-    let source = Arc::new(Clips { poisoned });
-    let clips = source.clone();
-    let sides = (&records[..], &[][..]);
-    let mut stage = DvaeStage::new(settings, recipe, Machine::CPU, source, sides, &mut model).unwrap();
-    if poisoned.is_some() {
-        // What the beginning takes from the data is put right, so that only the steps meet the clip.
-        let healthy = Arc::new(Clips { poisoned: None });
-        let settings = DvaeSettings {
-            sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 8, code_width: 8, ..DvaeSizes::v2() },
-            rows: 2,
-            frames: 16,
-            mode: Mode::Captured,
-            feeding: Default::default(),
-            seed: 3,
-        };
-        let other = DvaeStage::new(settings, recipe, Machine::CPU, healthy, sides, &mut model).unwrap();
-        for arena in [Arena::Weights, Arena::Average] {
-            let weights = other.engine().read_arena(arena).unwrap();
-            stage.engine_mut().write_arena(arena, &weights).unwrap();
+    // What a stage begins with is taken from the clips, too: mean mels, first codes.
+    let (numbers, fresh) = (stage.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
+    assert!(numbers.iter().all(|x| x.is_finite()), "{what}: it begins with what is no number");
+    let (ended, said) = small::run(runs.path(), &plan, &mut stage);
+    assert_eq!(ended.unwrap(), Ended::Done, "{what}");
+    let mut bad = BTreeSet::new();
+    for event in small::events(runs.path(), "bad_step") {
+        let step = event["step"].as_u64().unwrap();
+        let clips: BTreeSet<String> =
+            event["clips"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+        assert_eq!(clips, stage.steps[step as usize - 1].1, "{what}: the clips of step {step}");
+        if let Some(named) = named {
+            assert!(clips.contains(named), "{what}: step {step} names {clips:?}");
         }
+        let line = said.iter().find(|line| line.starts_with(&format!("step {step} of")));
+        let line = line.unwrap_or_else(|| panic!("{what}: nothing was said of step {step}"));
+        assert!(clips.iter().all(|id| line.contains(id)), "{what}: {line}");
+        bad.insert(step);
     }
-    let mut said = Said::default();
-    let mut session = Session {
-        folder: &folder,
-        plan: &plan,
-        store: folder.checkpoint_store().unwrap(),
-        events: folder.event_log().unwrap(),
-        board: folder.tensorboard(None).unwrap(),
-        stop: Arc::new(AtomicBool::new(false)),
-        watcher: &mut said,
-    };
-    if let Some((_, false)) = heard {
-        std::fs::remove_dir(folder.samples()).unwrap();
-        std::fs::write(folder.samples(), "no folder").unwrap();
+    for (i, (changed, _)) in stage.steps.iter().enumerate() {
+        let step = i as u64 + 1;
+        assert_eq!(*changed, !bad.contains(&step), "{what}: step {step}; bad ones are {bad:?}");
     }
-    let empty = Model::default();
-    let samples = heard.map(|(sentences, _)| Samples {
-        sentences,
-        source: &*clips,
-        model: &empty,
-        machine: Machine::CPU,
-        cleaner: Cleaner::Default,
-        memory_limit: None,
-    });
-    let ended = session.run(&mut stage, &recipe, 0, None, samples.as_ref());
-    drop(session);
+    assert!(bad.len() < steps as usize, "{what}: nothing was learnt");
     let weights = stage.engine().read_arena(Arena::Weights).unwrap();
-    let events = std::fs::read_to_string(folder.path().join("events.jsonl")).unwrap();
-    if let Err(TrainError::BadSteps { saved, .. }) = &ended {
-        assert!(saved.is_file(), "the batch was not saved");
-    }
-    let files = std::fs::read_dir(folder.samples()).into_iter().flatten();
-    let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
-    samples.sort();
-    Trained { ended, said: said.0, events, weights, samples }
+    assert!(weights.iter().all(|x| x.is_finite()), "{what}: the weights were hurt");
+    // Else the comparison of bits above would have had nothing to compare.
+    let (now, has) = (state(&stage), kind != Kind::Gpt);
+    assert_eq!(has, now.iter().zip(&fresh).any(|(a, b)| a != b), "{what}: running state");
+    bad.len()
 }
+
+const KINDS: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
 
 #[test]
 fn a_clip_that_is_no_number_is_named_and_costs_its_steps_alone() {
-    let (ended, said, events, numbers) = trained(Some(3), 100);
-    assert_eq!(ended.unwrap(), Ended::Done);
-    assert!(numbers, "the weights were hurt");
-    assert!(events.contains("bad_step") && events.contains("clip-3"), "{events}");
-    assert!(said.iter().any(|line| line.contains("clip-3")), "{said:?}");
+    let never = |_| false;
+    let sounds: [(Kind, Column, u64); 4] = [
+        (Kind::Dvae, DVAE_MEL, 1),
+        // Of conditioning a clip is mostly not its own: it must be named all the same.
+        (Kind::Gpt, CONDITIONING_MEL, 1),
+        (Kind::Gpt, CONDITIONING_MEL, 2),
+        (Kind::Decoder, SPEAKER_MEL, 1),
+    ];
+    for (kind, column, accumulate) in sounds {
+        let what = format!("{kind:?}, {} of a clip, {accumulate} batches a step", column.name);
+        let stage = faulty(kind, Clips::poisoned(3, column), accumulate, Fault::Sound, never);
+        let bad = assert_unharmed(&what, stage, Some("clip-3"));
+        assert!(bad > 0, "{what}: it was never met");
+    }
+}
+
+#[test]
+fn a_loss_or_a_gradient_that_is_no_number_changes_not_a_bit() {
+    for kind in KINDS {
+        for fault in [Fault::Loss, Fault::Gradient] {
+            // The first; before and after judges join; just before the codes of a DVAE are looked at.
+            let when = |step| matches!(step, 0 | 2 | 4 | 19);
+            let what = format!("{kind:?}, {fault:?}");
+            let stage = faulty(kind, Clips::default(), 1, fault, when);
+            let planted = (0..steps(kind)).filter(|step| when(*step)).count();
+            assert_eq!(assert_unharmed(&what, stage, None), planted, "{what}");
+        }
+    }
 }
 
 #[test]
 fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
-    let (ended, _, _, numbers) = trained(Some(3), 0);
-    let error = ended.unwrap_err();
-    assert!(matches!(error, TrainError::BadSteps { .. }), "{error}");
-    assert!(error.to_string().contains("clip-3"), "{error}");
-    assert!(numbers, "the weights were hurt");
+    for kind in KINDS {
+        for (in_a_row, total, when, at) in
+            [(2, 100, (|_| true) as fn(u64) -> bool, 3), (100, 1, |step| step % 2 == 1, 4)]
+        {
+            let mut plan = small::plan(kind, steps(kind));
+            (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (in_a_row, total);
+            let runs = tempfile::tempdir().unwrap();
+            let mut stage = faulty(kind, Clips::default(), 1, Fault::Gradient, when);
+            let (ended, _) = small::run(runs.path(), &plan, &mut stage);
+            let error = ended.unwrap_err();
+            let TrainError::BadSteps { step, saved, clips, .. } = &error else { panic!("{kind:?}: {error}") };
+            assert_eq!(*step, at, "{kind:?}");
+            assert!(saved.starts_with(runs.path().join("run")), "{kind:?}: {}", saved.display());
+            let batch: Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
+            assert_eq!(batch["step"], at, "{kind:?}");
+            let of_step = &stage.steps[at as usize - 1].1;
+            for id in of_step {
+                assert!(batch["clips"].to_string().contains(id) && clips.contains(id), "{kind:?}: {batch}");
+            }
+            assert!(!of_step.is_empty());
+        }
+    }
 }
 
 #[test]
 fn sound_clips_are_never_called_bad() {
-    let (ended, said, events, numbers) = trained(None, 0);
+    for kind in KINDS {
+        let stage = faulty(kind, Clips::default(), 1, Fault::Sound, |_| false);
+        assert_eq!(assert_unharmed(&format!("{kind:?}"), stage, None), 0);
+    }
+}
+
+#[test]
+fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
+    let kind = Kind::Dvae;
+    let mut plan = small::plan(kind, 3);
+    plan.training.validate_every = 1;
+    let runs = tempfile::tempdir().unwrap();
+    let clips = Clips::poisoned(small::CLIPS - 1, DVAE_MEL);
+    let mut stage = small::stage(kind, &plan, clips, 1, Machine::CPU);
+    let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
     assert_eq!(ended.unwrap(), Ended::Done);
-    assert!(numbers && !events.contains("bad_step"), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("no number")), "{said:?}");
+    assert!(small::events(runs.path(), "checkpoint").iter().all(|event| event["score"].is_null()));
+    assert!(small::events(runs.path(), "bad_step").is_empty(), "it was only measured on");
 }

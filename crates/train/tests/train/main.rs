@@ -3,10 +3,15 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+mod small;
 mod tiny;
 
 mod evaluate;
 mod feed;
 mod guards;
+mod kills;
+mod portable;
+mod prompts;
+mod resume;
 mod samples;
 mod voice;

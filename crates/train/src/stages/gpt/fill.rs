@@ -2,6 +2,8 @@
 
 use crate::error::TrainError;
 use crate::feed::{Maker, field, maker_of};
+use crate::stages::clips;
+use crate::stages::prompts::prompts;
 use myxtts_data::batch::{BatchInfo, Plan as Batches, Rung};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::RecordSource;
@@ -82,7 +84,7 @@ impl Filler {
             text_lengths: ints("tokens_rows"),
             codes: ints("codes"),
             code_lengths: ints("codes_rows"),
-            prompts: &[],
+            prompts: &prompts(info),
         };
         let sequences = self.masks.sequences(&self.sizes, &rows)?;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
@@ -109,7 +111,7 @@ impl Filler {
         ] {
             image.write_i32(into, value, data);
         }
-        let records = ints("record").iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
+        let records = clips(&[ints("record"), ints("companion")]);
         Ok((image.bytes(), GptBatch { shape, rows: u64::from(info.rows_valid), records }))
     }
 

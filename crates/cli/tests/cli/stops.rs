@@ -1,0 +1,105 @@
+//! Signals at random moments: a run that is asked to stop saves and leaves with 143, and one that is asked twice leaves at
+//! once; whatever is left can be gone on with. `MYXTTS_STOPS=100` raises the number of signals from 20.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use myxtts_run::checkpoint::Checkpoints;
+use myxtts_run::seed::Seed;
+
+use super::train::{corpus, done, myxtts, resume};
+
+fn begin(folder: &Path, name: &str, settings: &[&str]) -> Command {
+    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
+    arguments.extend([
+        "--stage",
+        "dvae",
+        "--set",
+        "data.num_workers=1",
+        "--set",
+        "training.validate_every=0",
+    ]);
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    myxtts(folder, &arguments)
+}
+
+/// Runs it until it has said something with these words in it, and so listens; waits; sends so many signals; how it ended
+/// and what it said.
+fn stopped(command: &mut Command, after: &str, wait: Duration, signals: usize) -> (Option<i32>, String) {
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut words = String::new();
+    while !words.contains(after) && stderr.read_line(&mut words).unwrap() > 0 {}
+    std::thread::sleep(wait);
+    for _ in 0..signals {
+        // It may be gone already when the second one comes.
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).output().unwrap();
+    }
+    stderr.read_to_string(&mut words).unwrap();
+    (child.wait().unwrap().code(), words)
+}
+
+/// The steps of a run's newest checkpoint; all of them must be whole.
+fn saved(folder: &Path, name: &str) -> u64 {
+    let checkpoints = Checkpoints::at(&folder.join("runs").join(name).join("checkpoints"));
+    let listing = checkpoints.list().unwrap();
+    assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+    for checkpoint in &listing.checkpoints {
+        checkpoints.verify(checkpoint).unwrap_or_else(|damage| panic!("{damage}"));
+    }
+    listing.checkpoints.last().map_or(0, |checkpoint| checkpoint.step)
+}
+
+#[test]
+fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
+    let stops: u64 = std::env::var("MYXTTS_STOPS").map_or(20, |n| n.parse().unwrap());
+    let folder = corpus();
+    let folder = folder.path();
+    let seed = Seed::new(4).derive("stops");
+    let (mut steps, mut before) = (0, 0);
+    for attempt in 0..stops {
+        let mut command = match attempt {
+            // More steps than there is time for: it never ends by itself.
+            0 => begin(folder, "stopped", &["training.dvae_steps=100000", "training.checkpoint_every=0"]),
+            _ => resume(folder, "stopped"),
+        };
+        // While it still reads or builds; else, whatever the machine is busy with, while it trains.
+        let after = if attempt % 3 == 1 { "\n" } else { "windows of" };
+        let (code, words) = stopped(&mut command, after, Duration::from_millis(seed.below(attempt, 200)), 1);
+        assert_eq!(code, Some(143), "signal {attempt}: {words}");
+        assert!(words.contains("--resume stopped"), "signal {attempt}: {words}");
+        let now = saved(folder, "stopped");
+        if words.contains("before the first step") {
+            before += 1;
+            assert_eq!(now, steps, "signal {attempt}: {words}");
+        } else {
+            assert!(now > steps, "signal {attempt}: no step was saved: {words}");
+            assert!(words.contains(&format!("at step {now} of")), "signal {attempt}: {words}");
+        }
+        steps = now;
+    }
+    println!("{stops} signals, {steps} steps saved, {before} before the first step");
+    assert!(steps >= stops / 2 && before < stops, "the signals came at no interesting time");
+}
+
+#[test]
+fn a_second_signal_leaves_at_once_and_harms_nothing() {
+    let folder = corpus();
+    let folder = folder.path();
+    let settings = ["training.dvae_steps=6", "training.checkpoint_every=1"];
+    done(&mut begin(folder, "straight", &settings));
+    for attempt in 0..4 {
+        let mut command =
+            if attempt == 0 { begin(folder, "twice", &settings) } else { resume(folder, "twice") };
+        let (code, words) = stopped(&mut command, "windows of", Duration::from_millis(60 * attempt), 2);
+        // It may have been done before it was asked.
+        assert!(code == Some(143) || code == Some(0), "signals {attempt}: {code:?} {words}");
+        saved(folder, "twice");
+    }
+    done(&mut resume(folder, "twice"));
+    let model = |name: &str| fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap();
+    assert!(model("twice") == model("straight"), "the run that was left at once is another");
+}

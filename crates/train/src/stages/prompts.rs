@@ -1,0 +1,20 @@
+//! What rows have heard of themselves: where a speaker has one clip alone, its conditioning is cut from that clip, and the
+//! codes of that stretch are not asked of the model. It would learn to repeat what it hears instead of reading.
+
+use myxtts_data::batch::BatchInfo;
+use myxtts_data::mel::FrontEnd;
+use std::ops::Range;
+
+/// The samples of each row's own clip that its conditioning was cut from, empty where it is from another clip; no ranges at
+/// all where none is.
+pub fn prompts(info: &BatchInfo) -> Vec<Range<usize>> {
+    if info.own_companions.is_empty() {
+        return Vec::new();
+    }
+    let hop = FrontEnd::Conditioning.hop();
+    let mut prompts = vec![0..0; info.layout.rows() as usize];
+    for own in &info.own_companions {
+        prompts[own.row as usize] = own.first as usize * hop..(own.first + own.rows) as usize * hop;
+    }
+    prompts
+}

@@ -1,0 +1,89 @@
+//! A checkpoint is of a network and its data, not of the device it was made on.
+
+use myxtts_run::checkpoint::{Checkpoint, Checkpoints};
+use myxtts_run::plan::Stage as Kind;
+use myxtts_tensor::Device;
+use myxtts_tensor::engine::Arena;
+use myxtts_train::{Machine, TrainError};
+use std::path::Path;
+
+use super::small::{self, Clips};
+
+const KINDS: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
+
+fn newest(runs: &Path) -> Checkpoint {
+    let latest = Checkpoints::at(&runs.join("run/checkpoints")).latest_valid().unwrap();
+    assert!(latest.damaged.is_empty(), "{:?}", latest.damaged);
+    latest.checkpoint.unwrap()
+}
+
+/// Goes on with a run by one step, on this machine; how many good steps it has made.
+fn one_step(runs: &Path, kind: Kind, machine: Machine) -> u64 {
+    let plan = small::plan(kind, 8);
+    let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
+    match small::run_until(runs, &plan, &mut *stage, 0).0 {
+        Err(TrainError::Stopped { step, .. }) => {
+            let steps = stage.engine().state().unwrap().steps;
+            assert_eq!(steps, step, "{kind:?}: a step was no number");
+            steps
+        }
+        other => panic!("{kind:?}: {other:?}"),
+    }
+}
+
+/// The parts of a checkpoint are as long as the layout says, which is made before there is a device; and nothing it says of
+/// itself is about one.
+#[test]
+fn nothing_in_a_checkpoint_depends_on_the_device() {
+    for kind in KINDS {
+        let runs = tempfile::tempdir().unwrap();
+        one_step(runs.path(), kind, Machine::CPU);
+        let stage = small::stage(kind, &small::plan(kind, 8), Clips::default(), 1, Machine::CPU);
+        let layout = stage.engine().layout();
+        let checkpoint = newest(runs.path());
+        let sizes: Vec<(String, u64)> =
+            checkpoint.blobs.iter().map(|blob| (blob.name.clone(), blob.bytes)).collect();
+        let of = |name: &str, elements: usize| (name.to_owned(), 4 * elements as u64);
+        let trained = layout.trained_len();
+        let expected =
+            [("weights", layout.len()), ("moment1", trained), ("moment2", trained), ("average", trained)];
+        assert_eq!(sizes, expected.map(|(name, elements)| of(name, elements)), "{kind:?}");
+        let meta = checkpoint.meta.as_object().unwrap();
+        let known =
+            ["bad", "early", "engine_steps", "layout", "position", "spikes", "stage", "step", "trend"];
+        assert!(meta.keys().map(String::as_str).eq(known), "{kind:?}: is {meta:?} true on every device?");
+        let words = checkpoint.meta.to_string().to_lowercase();
+        for word in ["cuda", "cpu", "device", "precision"] {
+            assert!(!words.contains(word), "{kind:?}: {word} in {words}");
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
+    let gpu = match Machine::choose(Some(Device::Cuda(0))) {
+        Ok(gpu) => gpu,
+        Err(reason) => {
+            println!("a_run_goes_from_the_processor_to_a_gpu_and_back: skipped, no CUDA device: {reason}");
+            return;
+        }
+    };
+    for kind in KINDS {
+        for order in [[Machine::CPU, gpu, Machine::CPU, gpu], [gpu, Machine::CPU, gpu, Machine::CPU]] {
+            let runs = tempfile::tempdir().unwrap();
+            for (i, machine) in order.into_iter().enumerate() {
+                assert_eq!(one_step(runs.path(), kind, machine), i as u64 + 1, "{kind:?}");
+            }
+        }
+        // And what one has saved is what the other begins with, to the last bit.
+        let runs = tempfile::tempdir().unwrap();
+        one_step(runs.path(), kind, gpu);
+        let checkpoint = newest(runs.path());
+        let saved = Checkpoints::at(&runs.path().join("run/checkpoints")).load(&checkpoint.name()).unwrap();
+        let mut stage = small::stage(kind, &small::plan(kind, 1), Clips::default(), 1, Machine::CPU);
+        // Of a stage of one step nothing is left to do.
+        small::run(runs.path(), &small::plan(kind, 1), &mut *stage).0.unwrap();
+        let weights = stage.engine().read_arena(Arena::Weights).unwrap();
+        assert!(bytemuck::cast_slice::<f32, u8>(&weights) == saved.read("weights").unwrap(), "{kind:?}");
+    }
+}

@@ -1,0 +1,65 @@
+//! A stage that is stopped and gone on with is the stage that was never stopped, wherever it was stopped.
+
+use myxtts_run::plan::Stage as Kind;
+use myxtts_train::session::Ended;
+use myxtts_train::{Machine, TrainError};
+
+use super::small::{self, Clips, everything};
+
+/// A DVAE looks after its unused codes after step 20, in the first three quarters: a run that goes on from there has to do it
+/// as the other did.
+const STEPS: [(Kind, u64); 3] = [(Kind::Dvae, 28), (Kind::Gpt, 6), (Kind::Decoder, 4)];
+
+#[test]
+fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
+    for (kind, steps) in STEPS {
+        let mut plan = small::plan(kind, steps);
+        plan.training.validate_every = 2;
+        let make = || small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+        let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut undisturbed = make();
+        small::run(whole.path(), &plan, &mut *undisturbed).0.unwrap();
+        let mut stops = 0;
+        let stopped = loop {
+            let mut stage = make();
+            // It is asked to stop as soon as there is a step more.
+            match small::run_until(pieces.path(), &plan, &mut *stage, 0).0 {
+                Ok(ended) => {
+                    assert_eq!(ended, Ended::Done);
+                    break stage;
+                }
+                Err(TrainError::Stopped { step, .. }) => {
+                    stops += 1;
+                    assert_eq!(step, stops, "{kind:?}: a step was lost");
+                }
+                Err(error) => panic!("{kind:?}: {error}"),
+            }
+        };
+        assert_eq!(stops, steps - 1, "{kind:?}");
+        assert!(everything(&*stopped) == everything(&*undisturbed), "{kind:?}: another run");
+        let losses = |runs: &tempfile::TempDir| -> Vec<String> {
+            let events = small::events(runs.path(), "validation");
+            events.iter().map(|event| event["numbers"].to_string()).collect()
+        };
+        assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: held out");
+    }
+}
+
+/// Ended early, and killed before the model was made of it: whoever goes on must find it ended.
+#[test]
+fn a_stage_that_ended_early_does_not_go_on() {
+    let kind = Kind::Gpt;
+    let mut plan = small::plan(kind, 20);
+    plan.training.validate_every = 1;
+    plan.training.early_stop_patience = Some(2);
+    // Nothing moves, and so nothing becomes better.
+    plan.training.learning_rate = Some(1e-30);
+    let runs = tempfile::tempdir().unwrap();
+    let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+    assert_eq!(small::run(runs.path(), &plan, &mut *stage).0.unwrap(), Ended::Early);
+    let (before, saved) = (everything(&*stage), small::events(runs.path(), "checkpoint").len());
+    let mut again = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+    assert_eq!(small::run(runs.path(), &plan, &mut *again).0.unwrap(), Ended::Early);
+    assert!(everything(&*again) == before, "it trained on");
+    assert_eq!(small::events(runs.path(), "checkpoint").len(), saved);
+}

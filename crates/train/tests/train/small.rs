@@ -1,0 +1,284 @@
+//! Stages so small that a step takes no time, on clips that are made up; and a run of one of them.
+
+use half::bf16;
+use myxtts_data::batch::Rows;
+use myxtts_data::record::{COLUMNS, Column, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
+use myxtts_model::decoder::{DecoderSizes, Residual};
+use myxtts_model::discriminator::{DiscriminatorSizes, Layer};
+use myxtts_model::dvae::DvaeSizes;
+use myxtts_model::speaker::{SpeakerLayer, SpeakerSizes};
+use myxtts_model::{GptSizes, Masks};
+use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::folder::RunFolder;
+use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
+use myxtts_tensor::Mode;
+use myxtts_tensor::engine::Arena;
+use myxtts_train::beside::WithCodes;
+use myxtts_train::samples::Samples;
+use myxtts_train::session::{Ended, News, Session, Watcher};
+use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
+use myxtts_train::stages::gpt::{GptSettings, GptStage};
+use myxtts_train::stages::{self, Stage};
+use myxtts_train::{Machine, Model, TrainError};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::tiny;
+
+pub const CLIPS: usize = 6;
+const FRAMES: usize = 40;
+const CODES: usize = 10;
+
+/// Clips of something like speech, of two speakers. One column of one clip may be no numbers.
+#[derive(Clone, Copy, Default)]
+pub struct Clips {
+    pub poisoned: Option<(usize, Column)>,
+    /// Whether every clip is of a speaker of its own.
+    pub alone: bool,
+}
+
+impl Clips {
+    pub fn poisoned(record: usize, column: Column) -> Clips {
+        Clips { poisoned: Some((record, column)), ..Clips::default() }
+    }
+}
+
+impl RecordSource for Clips {
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn len(&self) -> usize {
+        CLIPS
+    }
+
+    fn rows(&self, _record: usize, column: usize) -> u32 {
+        match COLUMNS[column] {
+            TOKENS => 7,
+            WAVEFORM => (FRAMES * 256 * 24_000 / 22_050) as u32,
+            _ => FRAMES as u32,
+        }
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        if self.alone { record as u32 } else { record as u32 % 2 }
+    }
+
+    fn language(&self, _record: usize) -> u32 {
+        0
+    }
+
+    fn speakers(&self) -> &[String] {
+        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        let names = NAMES.get_or_init(|| (0..CLIPS).map(|i| format!("speaker-{i}")).collect());
+        &names[..if self.alone { CLIPS } else { 2 }]
+    }
+
+    fn languages(&self) -> &[String] {
+        &self.speakers()[..1]
+    }
+
+    fn id(&self, record: usize) -> String {
+        format!("clip-{record}")
+    }
+
+    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        let described = COLUMNS[column];
+        let there = self.rows(record, column).saturating_sub(first) as usize;
+        let rows = (out.len() / described.row_bytes()).min(there);
+        for (i, bytes) in
+            out[..rows * described.row_bytes()].chunks_exact_mut(described.dtype.size()).enumerate()
+        {
+            let at = first as usize * described.width as usize + i;
+            let wave = (at as f32 * 0.37 + record as f32).sin();
+            match described.dtype {
+                Dtype::I16 => bytes.copy_from_slice(&((wave * 9000.0) as i16).to_le_bytes()),
+                Dtype::I32 => bytes.copy_from_slice(&((at + record) as i32 % 9 + 1).to_le_bytes()),
+                Dtype::F32 => {
+                    let poisoned = self.poisoned == Some((record, described));
+                    let x = if poisoned { f32::NAN } else { -6.0 + 3.0 * wave };
+                    bytes.copy_from_slice(&x.to_le_bytes());
+                }
+            }
+        }
+        Ok(rows as u32)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        [7; 32]
+    }
+}
+
+/// The settings of a run: little is kept to wait for.
+pub fn plan(kind: Kind, steps: u64) -> Plan {
+    let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+    plan.training.checkpoint_every = 0;
+    plan.training.validate_every = 0;
+    match kind {
+        Kind::Dvae => plan.training.dvae_steps = Some(steps),
+        Kind::Gpt => plan.training.gpt_steps = Some(steps),
+        Kind::Decoder => plan.training.decoder_steps = Some(steps),
+    }
+    plan
+}
+
+/// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
+pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
+    let recipe = plan.recipe(kind, false);
+    let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
+    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let mut model = Model::default();
+    let source = Arc::new(clips);
+    match kind {
+        Kind::Dvae => {
+            let settings = DvaeSettings {
+                sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 32, code_width: 8, ..DvaeSizes::v2() },
+                rows: 2,
+                frames: 16,
+                mode: Mode::Captured,
+                feeding: Default::default(),
+                seed: 3,
+            };
+            Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
+        }
+        Kind::Gpt => {
+            let mut sizes = GptSizes::of(1, 32, 2, 24, 8);
+            (sizes.max_text, sizes.max_audio, sizes.start_text) = (30, 20, 23);
+            let settings = GptSettings {
+                sizes,
+                rows: Rows::Fixed(2),
+                frames: 24,
+                masks: Masks::Corrected,
+                accumulate,
+                mode: Mode::Captured,
+                feeding: Default::default(),
+                seed: 3,
+                memory_limit: None,
+                freeze_layers: 0,
+                lora_rank: None,
+            };
+            let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
+            let source = Arc::new(WithCodes::new(source, codes));
+            model.set("mel_stats", &[80], &[5.0; 80]);
+            Box::new(GptStage::new(settings, recipe, machine, source, sides, &model).unwrap())
+        }
+        Kind::Decoder => {
+            let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
+            let residuals = vec![Residual { taps: 3, dilations: vec![1] }];
+            let layer = Layer { channels: 8, taps: 5, stride: 3, groups: 1 };
+            let judges = DiscriminatorSizes {
+                periods: vec![2],
+                period_layers: vec![layer],
+                scales: 1,
+                scale_layers: vec![layer],
+            };
+            let settings = DecoderSettings {
+                decoder: DecoderSizes { residuals, ..tiny::decoder_sizes() },
+                speaker: SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 },
+                judges,
+                rows: 2,
+                window: 2,
+                heard: 32,
+                // The second half of the steps has judges.
+                judged_from: 0.5,
+                mode: Mode::Captured,
+                feeding: Default::default(),
+                seed: 3,
+            };
+            let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());
+            let latents: Vec<Vec<bf16>> =
+                (0..CLIPS).map(|i| (0..(CODES + 1) * tiny::WIDTH).map(|j| latent(i, j)).collect()).collect();
+            Box::new(DecoderStage::new(settings, recipe, machine, source, latents, sides, &model).unwrap())
+        }
+    }
+}
+
+/// Every bit that a checkpoint would hold of a stage.
+pub fn everything(stage: &dyn Stage) -> Vec<Vec<u32>> {
+    let engine = stage.engine();
+    let mut all: Vec<Vec<u32>> = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average]
+        .into_iter()
+        .filter(|&arena| engine.holds(arena))
+        .map(|arena| engine.read_arena(arena).unwrap().iter().map(|x| x.to_bits()).collect())
+        .collect();
+    all.push(vec![engine.state().unwrap().steps as u32]);
+    all
+}
+
+/// What a run said, and where it is asked to stop.
+struct Said {
+    lines: Vec<String>,
+    until: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watcher for Said {
+    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
+    fn step(&mut self, news: &News) {
+        if news.step >= self.until {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+    fn say(&mut self, line: &str) {
+        self.lines.push(line.to_owned());
+    }
+    fn end(&mut self) {}
+}
+
+/// Runs a stage in the folder `run` of `runs`, from its last checkpoint where there is one, and asks it to stop after step
+/// `until`; with what was said.
+pub fn run_until(
+    runs: &Path,
+    plan: &Plan,
+    stage: &mut dyn Stage,
+    until: u64,
+) -> (Result<Ended, TrainError>, Vec<String>) {
+    run_heard(runs, plan, stage, until, None)
+}
+
+/// The same, with samples on the way.
+pub fn run_heard(
+    runs: &Path,
+    plan: &Plan,
+    stage: &mut dyn Stage,
+    until: u64,
+    samples: Option<&Samples<'_>>,
+) -> (Result<Ended, TrainError>, Vec<String>) {
+    // Written last: without it a run has not begun.
+    let resumed = runs.join("run/plan.json").exists();
+    let folder = match resumed {
+        true => RunFolder::resume(runs, "run").unwrap().0,
+        false => RunFolder::create(runs, Some("run"), plan).unwrap(),
+    };
+    let recipe: Recipe = plan.recipe(stage.kind(), false);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut said = Said { lines: Vec::new(), until, stop: stop.clone() };
+    let mut session = Session {
+        folder: &folder,
+        plan,
+        store: folder.checkpoint_store().unwrap(),
+        events: folder.event_log().unwrap(),
+        board: folder.tensorboard(resumed.then_some(0)).unwrap(),
+        stop,
+        watcher: &mut said,
+    };
+    let last = session.last_of(stages::name(stage.kind())).unwrap();
+    let ended = session.run(stage, &recipe, 0, last, samples);
+    drop(session);
+    (ended, said.lines)
+}
+
+/// The same to its end.
+pub fn run(runs: &Path, plan: &Plan, stage: &mut dyn Stage) -> (Result<Ended, TrainError>, Vec<String>) {
+    run_until(runs, plan, stage, u64::MAX)
+}
+
+/// The events of a kind that the run wrote.
+pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
+    let log = std::fs::read_to_string(runs.join("run/events.jsonl")).unwrap_or_default();
+    let whole = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    whole.filter(|event| event["kind"] == kind).collect()
+}
