@@ -12,6 +12,7 @@ mod import;
 mod inspect;
 mod output;
 mod picture;
+mod place;
 mod prepare;
 mod progress;
 mod settings;

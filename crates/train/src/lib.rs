@@ -1,15 +1,20 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`stages`] (what is trained) ->
+//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`stages`] (what is
+//! trained), [`mirrored`] (on several devices) ->
 //! [`session`] (the loop: steps, guards, checkpoints),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
 pub mod error;
 pub mod machine;
+pub mod share;
+pub mod strategy;
 
 pub mod beside;
 pub mod model;
 pub mod stages;
+
+pub mod mirrored;
 
 pub mod session;
 mod sizes;

@@ -3,15 +3,18 @@
 use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::machine::Machine;
+use crate::mirrored::{Build, Mirrored};
 use crate::model::{DECODER, DVAE, GPT, Model};
 use crate::session::Session;
+use crate::share::Share;
 use crate::sizes::Sizes;
 use crate::stages::codes::codes_of;
-use crate::stages::decoder::{DecoderSettings, DecoderStage};
+use crate::stages::decoder::{Clips, DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
 use crate::stages::gpt::{GptSettings, GptStage};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
+use crate::strategy::split;
 use myxtts_data::batch::Rows;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
@@ -52,12 +55,13 @@ pub struct Request {
 /// Steps of the stages in the order they run.
 const ORDER: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
 
-/// Trains what is missing. The model is in the run's folder when this returns, after every stage.
+/// Trains what is missing, with a replica on each of `machines`, of which there is at least one. The model is in the run's
+/// folder when this returns, after every stage.
 pub fn train(
     session: &mut Session<'_>,
     request: &Request,
     corpus: &Corpus,
-    machine: Machine,
+    machines: &[Machine],
     progress: &dyn Progress,
 ) -> Result<Model, TrainError> {
     let plan = session.plan;
@@ -82,13 +86,19 @@ pub fn train(
         });
     }
     model.set_vocabulary(&corpus.tokenizer);
+    let due = |model: &Model, kind: Kind, recipe: &Recipe| {
+        let wanted = request.only.is_none_or(|only| only == kind);
+        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
+    };
+    if due(&model, Kind::Gpt, &plan.recipe(Kind::Gpt, fine_tune)) {
+        // Now, and not after an hour of the stage before it.
+        split(plan.data.batch_size, machines.len())?;
+    }
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
-        let wanted = request.only.is_none_or(|only| only == kind);
-        let done = model.has(part_of(kind)) && !model.is_begun(part_of(kind));
-        if wanted && !done && recipe.steps > 0 {
-            run_stage(session, kind, &recipe, before, corpus, machine, &mut model, progress)?;
+        if due(&model, kind, &recipe) {
+            run_stage(session, kind, &recipe, before, corpus, machines, &mut model, progress)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
         }
@@ -112,11 +122,11 @@ fn run_stage(
     recipe: &Recipe,
     before: u64,
     corpus: &Corpus,
-    machine: Machine,
+    machines: &[Machine],
     model: &mut Model,
     progress: &dyn Progress,
 ) -> Result<(), TrainError> {
-    let plan = session.plan;
+    let (plan, machine) = (session.plan, machines[0]);
     let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
     let mode = if plan.training.enable_graph_mode && !plan.training.enable_eager_debug {
         Mode::Captured
@@ -124,9 +134,9 @@ fn run_stage(
         Mode::Eager
     };
     let seed = plan.training.seed;
-    let sides = (&corpus.train[..], &corpus.validation[..]);
-    let average = recipe.ema_decay.is_some();
-    let mut stage: Box<dyn Stage> = match kind {
+    let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
+    let (average, recipe) = (recipe.ema_decay.is_some(), *recipe);
+    let mut stage = match kind {
         Kind::Dvae => {
             let settings = DvaeSettings {
                 sizes: sizes.dvae.clone(),
@@ -136,11 +146,20 @@ fn run_stage(
                 workers: plan.data.num_workers,
                 seed,
             };
-            Box::new(DvaeStage::new(settings, *recipe, machine, corpus.source.clone(), sides, model)?)
+            let source = corpus.source.clone();
+            let some = sharing(session, machines, settings.rows as usize);
+            placed(some, model, move |machine, share, model| {
+                let (settings, source, sides) = (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, model)?))
+            })?
         }
         Kind::Gpt => {
             let source = with_codes(session, corpus, machine, model, progress)?;
-            Box::new(GptStage::new(gpt_settings(plan, &sizes, mode), *recipe, machine, source, sides, model)?)
+            let settings = gpt_settings(plan, &sizes, mode);
+            placed(machines, model, move |machine, share, model| {
+                let (settings, source, sides) = (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
+            })?
         }
         Kind::Decoder => {
             let source = with_codes(session, corpus, machine, model, progress)?;
@@ -158,12 +177,49 @@ fn run_stage(
                 seed,
             };
             let source = corpus.source.clone();
-            Box::new(DecoderStage::new(settings, *recipe, machine, source, latents, sides, model)?)
+            let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
+            let some = sharing(session, machines, settings.rows);
+            placed(some, model, move |machine, share, model| {
+                let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
+                Ok(Box::new(DecoderStage::replica(share, settings, recipe, machine, source, clips, model)?))
+            })?
         }
     };
     let last = session.last_of(stages::name(kind))?;
-    session.run(&mut *stage, recipe, before, last)?;
+    session.run(&mut *stage, &recipe, before, last)?;
     stage.finish(model, average)
+}
+
+/// As many of the machines as a batch of so many rows can be split over: the user has no say in how many these are, so
+/// that one of three stays idle where sixteen rows are split over two.
+fn sharing<'a>(session: &mut Session<'_>, machines: &'a [Machine], rows: usize) -> &'a [Machine] {
+    let most = (1..=machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
+    if most < machines.len() {
+        session.watcher.say(&format!(
+            "a batch of {rows} windows is split over {most} of the {} devices: it cannot be split evenly over more",
+            machines.len()
+        ));
+    }
+    &machines[..most]
+}
+
+/// A stage on one machine, or a replica of it on each of several.
+fn placed(
+    machines: &[Machine],
+    model: &mut Model,
+    build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
+) -> Result<Box<dyn Stage>, TrainError> {
+    if let [machine] = machines {
+        return build(*machine, Share::WHOLE, model);
+    }
+    // Replicas are made on their own threads, of one model in memory.
+    let whole = Arc::new(std::mem::take(model));
+    let of = whole.clone();
+    let build: Build = Arc::new(move |machine, share| build(machine, share, &of));
+    let stage = Mirrored::new(machines, &build);
+    drop(build);
+    *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
+    Ok(Box::new(stage?))
 }
 
 fn with_codes(

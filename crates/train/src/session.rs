@@ -232,7 +232,7 @@ impl<'a> Session<'a> {
         while flying.len() > keep
             && let Some(one) = flying.pop_front()
         {
-            let report = stage.engine_mut().wait(one.ticket)?;
+            let report = stage.wait(one.ticket)?;
             pace.add(one.rows);
             self.reported(stage, &one, &report, guards, pace, before)?;
         }
@@ -406,6 +406,7 @@ fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<
         stage.engine_mut().write_arena(arena, &data)?;
     }
     stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
+    stage.restored()?;
     (guards.bad, guards.spikes, guards.early, guards.trend) =
         (saved.bad, saved.spikes, saved.early, saved.trend);
     Ok(saved.step)

@@ -7,6 +7,7 @@ use crate::beside::{floats, position, samples};
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
+use crate::share::Share;
 use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{
@@ -74,17 +75,65 @@ struct Clip {
     speaker: u32,
 }
 
-/// The decoder being trained.
-pub struct DecoderStage {
-    settings: DecoderSettings,
-    recipe: Recipe,
-    engine: Engine,
-    released: Vec<Released>,
-    source: Arc<dyn RecordSource>,
+/// Everything there is to learn from, in memory once however many replicas learn from it.
+pub struct Clips {
     train: Vec<Clip>,
     held_out: Vec<Clip>,
     /// Clips of each speaker, as numbers of `train`.
     by_speaker: Vec<Vec<usize>>,
+}
+
+impl Clips {
+    /// The clips of `source` that a window fits in, with the states of its records.
+    pub fn load(
+        settings: &DecoderSettings,
+        source: &dyn RecordSource,
+        mut latents: Vec<Latents>,
+        (train, validation): (&[u32], &[u32]),
+    ) -> Result<Clips, TrainError> {
+        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
+            let mut clips = Vec::new();
+            for &record in records {
+                let own = std::mem::take(&mut latents[record as usize]);
+                // The last state is of the end, and stands for no sound.
+                if own.len() / settings.decoder.latent <= settings.window {
+                    continue;
+                }
+                clips.push(Clip {
+                    record,
+                    latents: own,
+                    wave: samples(source, record as usize, WAVEFORM)?,
+                    heard: floats(source, record as usize, SPEAKER_MEL)?,
+                    speaker: source.speaker(record as usize),
+                });
+            }
+            Ok(clips)
+        };
+        let (train, held_out) = (clips(train)?, clips(validation)?);
+        if train.is_empty() {
+            return Err(TrainError::NoData(format!(
+                "no clip is longer than the decoder's window of {} codes ({:.2} s)",
+                settings.window,
+                settings.window as f64 * 1024.0 / 22_050.0
+            )));
+        }
+        let mut by_speaker = vec![Vec::new(); source.speakers().len()];
+        for (i, clip) in train.iter().enumerate() {
+            by_speaker[clip.speaker as usize].push(i);
+        }
+        Ok(Clips { train, held_out, by_speaker })
+    }
+}
+
+/// The decoder being trained.
+pub struct DecoderStage {
+    settings: DecoderSettings,
+    recipe: Recipe,
+    share: Share,
+    engine: Engine,
+    released: Vec<Released>,
+    source: Arc<dyn RecordSource>,
+    clips: Arc<Clips>,
     plain: Ready,
     judged: Ready,
     measure: Ready,
@@ -98,7 +147,22 @@ impl DecoderStage {
         machine: Machine,
         source: Arc<dyn RecordSource>,
         latents: Vec<Latents>,
-        (train, validation): (&[u32], &[u32]),
+        sides: (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<DecoderStage, TrainError> {
+        let clips = Arc::new(Clips::load(&settings, &*source, latents, sides)?);
+        DecoderStage::replica(Share::WHOLE, settings, recipe, machine, source, clips, model)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of its speaker
+    /// encoder take their statistics over these rows alone, and so do the running ones that are kept of the first.
+    pub fn replica(
+        share: Share,
+        settings: DecoderSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<dyn RecordSource>,
+        clips: Arc<Clips>,
         model: &Model,
     ) -> Result<DecoderStage, TrainError> {
         let known_speaker = model.has(SPEAKER);
@@ -126,64 +190,21 @@ impl DecoderStage {
             model.fill(&mut engine, &released)?;
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
-        let mut latents = latents;
-        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
-            let mut clips = Vec::new();
-            for &record in records {
-                let own = std::mem::take(&mut latents[record as usize]);
-                // The last state is of the end, and stands for no sound.
-                if own.len() / settings.decoder.latent <= settings.window {
-                    continue;
-                }
-                clips.push(Clip {
-                    record,
-                    latents: own,
-                    wave: samples(&*source, record as usize, WAVEFORM)?,
-                    heard: floats(&*source, record as usize, SPEAKER_MEL)?,
-                    speaker: source.speaker(record as usize),
-                });
-            }
-            Ok(clips)
-        };
-        let (train, held_out) = (clips(train)?, clips(validation)?);
-        if train.is_empty() {
-            return Err(TrainError::NoData(format!(
-                "no clip is longer than the decoder's window of {} codes ({:.2} s)",
-                settings.window,
-                settings.window as f64 * 1024.0 / 22_050.0
-            )));
-        }
-        let mut by_speaker = vec![Vec::new(); source.speakers().len()];
-        for (i, clip) in train.iter().enumerate() {
-            by_speaker[clip.speaker as usize].push(i);
-        }
         let mut make = |what| {
             let parts = Parts { decoder: &decoder, speakers: &speaker, judges: &judges, who, known_speaker };
-            ready(&mut engine, &settings, &recipe, parts, what)
+            ready(&mut engine, &settings, &recipe, parts, what, &share)
         };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
-        Ok(DecoderStage {
-            settings,
-            recipe,
-            engine,
-            released,
-            source,
-            train,
-            held_out,
-            by_speaker,
-            plain,
-            judged,
-            measure,
-        })
+        Ok(DecoderStage { settings, recipe, share, engine, released, source, clips, plain, judged, measure })
     }
 
     /// The rows of a step: which clip, from which latent, and which clip its speaker is heard by.
     fn drawn(&self, step: u64, row: usize) -> (usize, usize, usize) {
         let seed = Seed::new(self.settings.seed).derive("decoder").with(step).with(row as u64);
-        let clip = seed.below(0, self.train.len() as u64) as usize;
-        let room = self.train[clip].latents.len() / self.settings.decoder.latent - self.settings.window;
+        let clip = seed.below(0, self.clips.train.len() as u64) as usize;
+        let room = self.clips.train[clip].latents.len() / self.settings.decoder.latent - self.settings.window;
         let start = seed.below(1, room as u64) as usize;
-        let others = &self.by_speaker[self.train[clip].speaker as usize];
+        let others = &self.clips.by_speaker[self.clips.train[clip].speaker as usize];
         (clip, start, others[seed.below(2, others.len() as u64) as usize])
     }
 
@@ -256,15 +277,23 @@ fn ready(
     recipe: &Recipe,
     Parts { decoder, speakers, judges, who, known_speaker }: Parts<'_>,
     what: What,
+    share: &Share,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let share = if what == What::Measured { &Share::WHOLE } else { share };
+    share.begin(&mut tape);
+    let rows = share.rows(settings.rows as u32)? as usize;
     let count = settings.decoder.samples_of(settings.window);
-    let latents = tape.input([settings.rows, settings.window, settings.decoder.latent], DType::F32);
-    let speaker = tape.input([settings.rows, settings.heard, settings.speaker.mels], DType::F32);
-    let wave = tape.input([settings.rows, count, 1], DType::F32);
+    let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
+    let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
+    let wave = tape.input([rows, count, 1], DType::F32);
     let dtype = tape.dtype();
     let [given, features, real] = [latents, speaker, wave]
         .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
+    let note = |tape: &mut Tape, slot, value| {
+        let part = share.part(tape, value);
+        tape.note(slot, part);
+    };
     let statistics = match known_speaker || what == What::Measured {
         true => Statistics::Running,
         false => Statistics::Batch,
@@ -273,21 +302,21 @@ fn ready(
     let z = decoder.stretch(&mut tape, given);
     let made = decoder.wave(&mut tape, z, voice);
     let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
-    tape.note(0, distance);
+    note(&mut tape, 0, distance);
     let asked = who.filter(|_| what != What::Measured).map(|table| {
         let table = tape.master(table);
-        let targets = tape.input([settings.rows], DType::I32);
+        let targets = tape.input([rows], DType::I32);
         // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
         let (people, width) = (tape.shape(table).dim(0), settings.speaker.result);
         let table = tape.l2_normalize(table);
         let table = tape.reshape(table, [1, people, width]);
         let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
-        let vectors = tape.reshape(vectors, [1, settings.rows, width]);
+        let vectors = tape.reshape(vectors, [1, rows, width]);
         let cosines = tape.matmul(vectors, table, (false, true));
         let logits = tape.scale(cosines, SHARPNESS);
-        let logits = tape.reshape(logits, [settings.rows, people]);
+        let logits = tape.reshape(logits, [rows, people]);
         let told = tape.cross_entropy(logits, targets, 0.0);
-        tape.note(4, told.loss);
+        note(&mut tape, 4, told.loss);
         (targets, told.loss)
     });
     if what == What::Measured {
@@ -305,15 +334,17 @@ fn ready(
             let of_made = judges.judge(&mut tape, &fixed, made);
             let deceived = deception_loss(&mut tape, &of_made);
             let features = feature_loss(&mut tape, &of_real, &of_made);
-            tape.note(1, judged);
-            tape.note(2, deceived);
-            tape.note(3, features);
+            note(&mut tape, 1, judged);
+            note(&mut tape, 2, deceived);
+            note(&mut tape, 3, features);
             // Two sums: one takes four at most.
             let game = tape.weighted_sum(&[(judged, 1.0), (deceived, 1.0), (features, FEATURE_WEIGHT)]);
             parts.push((game, 1.0));
         }
         let loss = tape.weighted_sum(&parts);
+        let loss = share.part(&mut tape, loss);
         tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
+        share.reduce(&mut tape);
         let average = recipe.ema_decay.is_some();
         // HiFi-GAN's betas: a game has no use for a long memory.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
@@ -373,7 +404,7 @@ impl Stage for DecoderStage {
             ),
             format!(
                 "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB",
-                self.train.len(),
+                self.clips.train.len(),
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
@@ -389,13 +420,15 @@ impl Stage for DecoderStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let drawn: Vec<_> = (0..self.settings.rows).map(|row| self.drawn(step, row)).collect();
+        let own = self.share.rows(self.settings.rows as u32)? as usize;
+        let first = self.share.rank() as usize * own;
+        let drawn: Vec<_> = (first..first + own).map(|row| self.drawn(step, row)).collect();
         let seed = Seed::new(self.settings.seed).derive("heard").with(step);
         let rows: Vec<_> = drawn
             .iter()
             .enumerate()
             .map(|(i, &(clip, start, other))| {
-                (&self.train[clip], start, &self.train[other], seed.at(i as u64))
+                (&self.clips.train[clip], start, &self.clips.train[other], seed.at((first + i) as u64))
             })
             .collect();
         let records = rows.iter().map(|row| row.0.record).collect();
@@ -403,7 +436,7 @@ impl Stage for DecoderStage {
         self.put(if judged { &self.judged } else { &self.plain }, &rows)?;
         let ready = if judged { &mut self.judged } else { &mut self.plain };
         let ticket = self.engine.submit(&mut ready.program, control)?;
-        Ok(Submitted { ticket, rows: self.settings.rows as u64, records })
+        Ok(Submitted { ticket, rows: own as u64, records })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
@@ -419,15 +452,15 @@ impl Stage for DecoderStage {
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        if self.held_out.is_empty() {
+        if self.clips.held_out.is_empty() {
             return Ok(None);
         }
         let rows = self.settings.rows;
         let (mut sum, mut passes) = (0.0, 0.0);
-        for from in (0..self.held_out.len()).step_by(rows) {
+        for from in (0..self.clips.held_out.len()).step_by(rows) {
             // The last pass is filled up from the start.
             let row = |i: usize| {
-                let clip = &self.held_out[(from + i) % self.held_out.len()];
+                let clip = &self.clips.held_out[(from + i) % self.clips.held_out.len()];
                 let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
                 (clip, room / 2, clip, 0)
             };
@@ -440,7 +473,7 @@ impl Stage for DecoderStage {
     }
 
     fn epoch_steps(&self) -> u64 {
-        (self.train.len() / self.settings.rows).max(1) as u64
+        (self.clips.train.len() / self.settings.rows).max(1) as u64
     }
 
     fn clip(&self, record: u32) -> String {
@@ -451,7 +484,7 @@ impl Stage for DecoderStage {
         // Which window a step takes follows from its number and the clips there are.
         let rows = position(&*self.source, WAVEFORM);
         let mut hasher = blake3::Hasher::new();
-        for clip in &self.train {
+        for clip in &self.clips.train {
             hasher.update(&clip.record.to_le_bytes());
             hasher.update(&self.source.rows(clip.record as usize, rows).to_le_bytes());
         }

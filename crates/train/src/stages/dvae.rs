@@ -5,6 +5,7 @@ use crate::beside::floats;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
+use crate::share::Share;
 use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Batch, HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
@@ -53,6 +54,7 @@ struct Ready {
 /// The DVAE being trained.
 pub struct DvaeStage {
     settings: DvaeSettings,
+    share: Share,
     recipe: Recipe,
     engine: Engine,
     dvae: Dvae,
@@ -98,11 +100,31 @@ impl DvaeStage {
         (train, validation): (&[u32], &[u32]),
         model: &mut Model,
     ) -> Result<DvaeStage, TrainError> {
-        let bands = settings.sizes.channels;
-        let (stats, mean) = measure_mels(&*source, train, bands)?;
+        let sides = (train, validation);
+        let stage = DvaeStage::replica(Share::WHOLE, settings, recipe, machine, source, sides, model)?;
         if model.numbers(MEL_STATS).is_none() {
-            model.set(MEL_STATS, &[bands], &stats);
+            model.set(MEL_STATS, &[stage.stats.len()], &stage.stats);
         }
+        Ok(stage)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins is
+    /// found out from whole batches, by each for itself and the same.
+    pub fn replica(
+        share: Share,
+        settings: DvaeSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<dyn RecordSource>,
+        (train, validation): (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<DvaeStage, TrainError> {
+        let bands = settings.sizes.channels;
+        let (measured, mean) = measure_mels(&*source, train, bands)?;
+        let stats = match model.numbers(MEL_STATS) {
+            Some(_) => model.mel_stats(bands),
+            None => measured,
+        };
         let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
         let dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
         let (layout, released) = declare.finish();
@@ -131,11 +153,11 @@ impl DvaeStage {
                 Some(Arc::new(Batches::new(&*source, records.iter().copied(), settings)?))
             }
         };
-        let step = ready(&mut engine, &dvae, &settings, &recipe, true)?;
-        let measure = ready(&mut engine, &dvae, &settings, &recipe, false)?;
-        let stats = model.mel_stats(bands);
+        let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
+        let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
         let mut stage = DvaeStage {
             settings,
+            share,
             recipe,
             engine,
             dvae,
@@ -198,7 +220,7 @@ impl DvaeStage {
 
     /// What the encoder makes of the batch of a step.
     fn encoded(&mut self, step: u64) -> Result<Vec<f32>, TrainError> {
-        let mut batch = self.batch(step)?;
+        let mut batch = self.batch(step, &Share::WHOLE)?;
         let info = batch.info().clone();
         self.put(batch.bytes(), &info, false)?;
         let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
@@ -221,10 +243,11 @@ impl DvaeStage {
         Ok(records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect())
     }
 
-    fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
+    fn batch(&mut self, step: u64, share: &Share) -> Result<Batch<HostSlab>, TrainError> {
         if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
             let options = LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
-            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(1)?);
+            let options = share.loading(options);
+            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(share.world())?);
             let start = self.batches.state(step);
             let loader = Loader::start(self.source.clone(), self.batches.clone(), &start, options, slabs)?;
             self.loader = Some((step, loader));
@@ -243,10 +266,12 @@ fn ready(
     dvae: &Dvae,
     settings: &DvaeSettings,
     recipe: &Recipe,
-    train: bool,
+    train: Option<&Share>,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let shape = [settings.rows as usize, settings.frames as usize, settings.sizes.channels];
+    let share = train.unwrap_or(&Share::WHOLE);
+    share.begin(&mut tape);
+    let shape = [share.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
@@ -254,15 +279,18 @@ fn ready(
     let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let made = dvae.reconstruct(&mut tape, given, asked);
     tape.keep(made.encoded);
-    tape.note(0, made.squared);
-    tape.note(1, made.commitment);
-    if let Some(absolute) = made.absolute {
-        tape.note(2, absolute);
+    for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
+        if let Some(value) = value {
+            let part = share.part(&mut tape, value);
+            tape.note(slot, part);
+        }
     }
-    if train {
+    if train.is_some() {
         dvae.follow(&mut tape, &made);
-        tape.backward(made.loss, Backward::default());
-        tape.update(made.loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
+        let loss = share.part(&mut tape, made.loss);
+        tape.backward(loss, Backward::default());
+        share.reduce(&mut tape);
+        tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
         tape.tell(made.loss);
     }
@@ -304,7 +332,8 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let mut batch = self.batch(step)?;
+        let share = self.share.clone();
+        let mut batch = self.batch(step, &share)?;
         let info = batch.info().clone();
         let records = self.put(batch.bytes(), &info, true)?;
         let ticket = self.engine.submit(&mut self.step.program, control)?;
@@ -325,7 +354,8 @@ impl Stage for DvaeStage {
         if !self.due(step) {
             return Ok(());
         }
-        let rows = self.engine.read(&self.step.program, self.step.encoded)?;
+        // Those of the whole last batch, on every replica: all put the same codes in the same places.
+        let rows = self.share.gather(self.engine.read(&self.step.program, self.step.encoded)?)?;
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
         if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {

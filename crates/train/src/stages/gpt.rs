@@ -5,6 +5,7 @@ use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
+use crate::share::Share;
 use myxtts_data::batch::{
     BatchInfo, Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail,
 };
@@ -19,7 +20,8 @@ use myxtts_run::plan::Recipe;
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
-    Backward, Control, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
+    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
+    Value as Node,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -73,11 +75,13 @@ struct Ready {
     program: Program,
     inputs: GptInputs,
     targets: GptTargets,
+    shares: Option<[Node; 2]>,
 }
 
 /// The GPT being trained.
 pub struct GptStage {
     settings: GptSettings,
+    share: Share,
     recipe: Recipe,
     engine: Engine,
     gpt: Gpt,
@@ -96,6 +100,19 @@ impl GptStage {
     /// The stage on `source`, learning from `train` and validating on `validation`; with the weights of `model` where it
     /// has them.
     pub fn new(
+        settings: GptSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<WithCodes>,
+        (train, validation): (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<GptStage, TrainError> {
+        GptStage::replica(Share::WHOLE, settings, recipe, machine, source, (train, validation), model)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own slice of every batch.
+    pub fn replica(
+        share: Share,
         settings: GptSettings,
         recipe: Recipe,
         machine: Machine,
@@ -161,6 +178,7 @@ impl GptStage {
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let mut stage = GptStage {
             settings,
+            share,
             recipe,
             engine,
             gpt,
@@ -181,8 +199,12 @@ impl GptStage {
     /// Chooses how many blocks are computed again so that the largest batch fits, and says what it takes.
     fn fit(&mut self) -> Result<(), TrainError> {
         let phase = if self.settings.accumulate > 1 { Phase::Middle } else { Phase::Step };
-        let shapes: Vec<GptShape> =
-            self.batches.layouts(1)?.iter().map(|layout| self.shape(layout.rows(), layout.rung())).collect();
+        let shapes: Vec<GptShape> = self
+            .batches
+            .layouts(self.share.world())?
+            .iter()
+            .map(|l| self.shape(l.rows(), l.rung()))
+            .collect();
         let Some(limit) = self.settings.memory_limit else {
             self.memory = self.needed(&shapes, phase);
             return Ok(());
@@ -223,8 +245,9 @@ impl GptStage {
         GptShape { batch: rows as usize, frames: self.settings.frames as usize, text, mel }
     }
 
-    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, GptInputs, GptTargets) {
+    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, GptInputs, GptTargets, Option<[Node; 2]>) {
         let mut tape = Tape::new(self.engine.layout().clone(), self.engine.precision());
+        self.share.begin(&mut tape);
         let inputs = GptInputs::new(&mut tape, &self.settings.sizes, shape, self.settings.masks);
         let targets = GptTargets::new(&mut tape, shape);
         let options = match phase {
@@ -233,8 +256,18 @@ impl GptStage {
         };
         let outputs = self.gpt.forward(&mut tape, &inputs, &options);
         let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
-        let losses =
-            self.gpt.losses(&mut tape, &outputs, &targets, LossWeights { smoothing, ..Default::default() });
+        let weights = LossWeights { smoothing, ..Default::default() };
+        let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
+        let mut shares = None;
+        if phase != Phase::Validate && self.share.world() > 1 {
+            // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
+            // part of the mean over the whole batch.
+            let own = [(); 2].map(|()| tape.input([1], DType::F32));
+            losses.text = tape.multiply(losses.text, own[0]);
+            losses.mel = tape.multiply(losses.mel, own[1]);
+            losses.total = tape.weighted_sum(&[(losses.text, weights.text), (losses.mel, weights.mel)]);
+            shares = Some(own);
+        }
         losses.note(&mut tape, 0);
         if phase != Phase::Validate {
             let accumulate = matches!(phase, Phase::Middle | Phase::Last);
@@ -242,20 +275,21 @@ impl GptStage {
         }
         match phase {
             Phase::Step | Phase::Last => {
+                self.share.reduce(&mut tape);
                 let average = self.recipe.ema_decay.is_some();
                 // Coqui's second beta: gradients of speech are noisier than those of text.
                 tape.update(losses.total, AdamW { beta2: 0.96, average, ..AdamW::default() })
             }
             Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
         }
-        (tape, inputs, targets)
+        (tape, inputs, targets, shares)
     }
 
     fn ready(&mut self, shape: GptShape, phase: Phase) -> Result<(), TrainError> {
         if !self.programs.contains_key(&(shape, phase)) {
-            let (tape, inputs, targets) = self.tape(shape, phase);
+            let (tape, inputs, targets, shares) = self.tape(shape, phase);
             let program = self.engine.load(tape)?;
-            self.programs.insert((shape, phase), Ready { program, inputs, targets });
+            self.programs.insert((shape, phase), Ready { program, inputs, targets, shares });
         }
         Ok(())
     }
@@ -307,6 +341,14 @@ impl GptStage {
         ] {
             engine.write_i32(&ready.program, value, data)?;
         }
+        if let Some(shares) = ready.shares {
+            let counted = [&sequences.text_targets, &sequences.mel_targets]
+                .map(|targets| targets.iter().filter(|&&target| target >= 0).count() as f32);
+            let all = self.share.totals(counted)?;
+            for ((value, own), all) in shares.into_iter().zip(counted).zip(all) {
+                engine.write(&ready.program, value, &[own / all.max(1.0)])?;
+            }
+        }
         let ticket = engine.submit(&mut ready.program, control)?;
         let records = ints("record").iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
         Ok(Submitted { ticket, rows: u64::from(info.rows_valid), records })
@@ -314,12 +356,12 @@ impl GptStage {
 
     fn batch(&mut self, step: u64) -> Result<myxtts_data::loader::Batch<HostSlab>, TrainError> {
         if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
-            let options = LoaderOptions {
+            let options = self.share.loading(LoaderOptions {
                 workers: self.settings.workers.max(1),
                 depth: self.settings.depth.max(1),
                 ..LoaderOptions::default()
-            };
-            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(1)?);
+            });
+            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(self.share.world())?);
             let source: Arc<dyn RecordSource> = self.source.clone();
             let start = self.batches.state(step);
             self.loader = Some((step, Loader::start(source, self.batches.clone(), &start, options, slabs)?));

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Clips of something like mels, one of which holds a NaN.
-struct Clips {
-    poisoned: Option<usize>,
+pub struct Clips {
+    pub poisoned: Option<usize>,
 }
 
 const CLIPS: usize = 6;

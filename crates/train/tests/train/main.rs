@@ -7,4 +7,6 @@ mod tiny;
 
 mod evaluate;
 mod guards;
+mod mirrored;
+mod strategy;
 mod voice;

@@ -1,0 +1,381 @@
+//! Replicas: what several learn together is what one learns alone, they stay the same to the bit, and a run goes on with
+//! another number of them.
+
+use crate::guards::Clips;
+use myxtts_data::batch::Rows;
+use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
+use myxtts_model::dvae::DvaeSizes;
+use myxtts_model::{GptSizes, Masks};
+use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::folder::RunFolder;
+use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
+use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Control, Mode, Report};
+use myxtts_train::beside::WithCodes;
+use myxtts_train::mirrored::{Build, Mirrored};
+use myxtts_train::session::{Ended, News, Session, Watcher};
+use myxtts_train::share::Share;
+use myxtts_train::stages::Stage;
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
+use myxtts_train::stages::gpt::{GptSettings, GptStage};
+use myxtts_train::{Machine, Model, TrainError};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Clips of two speakers, of many lengths: slices of a batch hold different numbers of targets.
+struct Voices {
+    broken: Option<usize>,
+}
+
+const COUNT: usize = 40;
+const VOCABULARY: usize = 20;
+const CODES: usize = 12;
+
+fn tokens(record: usize) -> usize {
+    2 + record * 7 % 13
+}
+
+fn codes(record: usize) -> Vec<i32> {
+    (0..3 + record * 5 % 23).map(|i| ((record * 3 + i * 5) % CODES) as i32).collect()
+}
+
+impl RecordSource for Voices {
+    fn columns(&self) -> &[Column] {
+        &[TOKENS, CONDITIONING_MEL]
+    }
+
+    fn len(&self) -> usize {
+        COUNT
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        if column == 0 { tokens(record) as u32 } else { 5 + record as u32 % 9 }
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        record as u32 % 2
+    }
+
+    fn language(&self, _record: usize) -> u32 {
+        0
+    }
+
+    fn speakers(&self) -> &[String] {
+        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        NAMES.get_or_init(|| vec!["one".into(), "other".into()])
+    }
+
+    fn languages(&self) -> &[String] {
+        &self.speakers()[..1]
+    }
+
+    fn id(&self, record: usize) -> String {
+        format!("clip-{record}")
+    }
+
+    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if self.broken == Some(record) {
+            let error = std::io::Error::other("the disk is gone");
+            return Err(RecordError::Io { id: self.id(record), source: error });
+        }
+        let there = self.rows(record, column) - first;
+        if column == 0 {
+            let out: &mut [i32] = bytemuck::cast_slice_mut(out);
+            let count = out.len().min(there as usize);
+            for (i, x) in out[..count].iter_mut().enumerate() {
+                *x = 3 + ((record + first as usize + i) % (VOCABULARY - 3)) as i32;
+            }
+            return Ok(count as u32);
+        }
+        let out: &mut [f32] = bytemuck::cast_slice_mut(out);
+        let rows = (out.len() / 80).min(there as usize);
+        for (i, x) in out[..rows * 80].iter_mut().enumerate() {
+            *x = -6.0 + ((first as usize * 80 + i) as f32 * 0.37 + record as f32).sin() * 3.0;
+        }
+        Ok(rows as u32)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        [9; 32]
+    }
+}
+
+fn plan(steps: u64) -> Plan {
+    let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+    plan.training.gpt_steps = Some(steps);
+    plan.training.dvae_steps = Some(steps);
+    (plan.training.checkpoint_every, plan.training.validate_every) = (0, 0);
+    plan.training.learning_rate = Some(1e-4);
+    plan.training.dropout = 0.1;
+    plan.training.label_smoothing = Some(0.05);
+    plan
+}
+
+/// How a GPT replica is made.
+fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
+    let mut sizes = GptSizes::of(2, 32, 2, VOCABULARY, CODES);
+    (sizes.max_text, sizes.max_audio) = (40, 40);
+    (sizes.start_text, sizes.stop_text) = (1, 2);
+    let settings = GptSettings {
+        sizes,
+        rows: Rows::Fixed(12),
+        frames: 8,
+        masks: Masks::Corrected,
+        accumulate,
+        mode: Mode::Captured,
+        workers: 1,
+        depth: 2,
+        seed: 7,
+        memory_limit: None,
+        freeze_layers: 0,
+        lora_rank: None,
+    };
+    let source = Arc::new(WithCodes::new(Arc::new(Voices { broken }), (0..COUNT).map(codes).collect()));
+    Arc::new(move |machine, share| {
+        let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
+        let sides = (&train[..], &held_out[..]);
+        let (settings, source) = (settings.clone(), source.clone());
+        Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, &Model::default())?))
+    })
+}
+
+/// One stage, or several replicas of it.
+fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
+    match replicas {
+        1 => build(Machine::CPU, Share::WHOLE),
+        n => Ok(Box::new(Mirrored::new(&vec![Machine::CPU; n], build)?)),
+    }
+}
+
+/// Steps as the loop makes them.
+fn steps(stage: &mut dyn Stage, recipe: &Recipe, range: std::ops::Range<u64>) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for step in range {
+        if stage.due(step) {
+            stage.between(step).unwrap();
+        }
+        let control = Control {
+            rate: recipe.schedule.at(step) as f32,
+            clip: recipe.clip.unwrap_or(0.0) as f32,
+            average: 0.5,
+            seed: 99 + step,
+            ..Control::default()
+        };
+        let queued = stage.submit(step, &control).unwrap();
+        assert_eq!(queued.rows as usize, queued.records.len());
+        reports.push(stage.wait(queued.ticket).unwrap());
+    }
+    reports
+}
+
+fn furthest(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+fn assert_near(alone: &[Report], together: &[Report], most: f32, label: &str) {
+    for (step, (a, b)) in alone.iter().zip(together).enumerate() {
+        assert!(a.good && b.good, "{label}: step {step}");
+        assert!((a.loss - b.loss).abs() <= most * a.loss.abs().max(1.0), "{label}: step {step}: {a:?} {b:?}");
+        assert!(
+            (a.norm - b.norm).abs() <= 10.0 * most * a.norm.max(1.0),
+            "{label}: step {step}: {a:?} {b:?}"
+        );
+        for (x, y) in a.notes.iter().zip(b.notes) {
+            assert!((x - y).abs() <= most * x.abs().max(1.0), "{label}: step {step}: {a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
+    let recipe = plan(20).recipe(Kind::Gpt, false);
+    assert!(recipe.dropout > 0.0 && recipe.label_smoothing > 0.0 && recipe.ema_decay.is_some());
+    for accumulate in [1, 2] {
+        let build = gpt(recipe, accumulate, None);
+        let mut alone = made(&build, 1).unwrap();
+        let expected = steps(&mut *alone, &recipe, 0..20);
+        assert!(expected[19].loss < expected[0].loss, "nothing was learnt");
+        let weights = alone.engine().read_arena(Arena::Weights).unwrap();
+        for replicas in if accumulate == 1 { vec![2, 3, 4] } else { vec![2] } {
+            let mut together = made(&build, replicas).unwrap();
+            let found = steps(&mut *together, &recipe, 0..20);
+            let label = format!("{replicas} replicas, {accumulate} batches a step");
+            assert_near(&expected, &found, 1e-5, &label);
+            let apart = furthest(&weights, &together.engine().read_arena(Arena::Weights).unwrap());
+            let loss = expected.iter().zip(&found).map(|(a, b)| (a.loss - b.loss).abs()).fold(0.0, f32::max);
+            println!("{label}: weights within {apart:.1e}, losses within {loss:.1e} after 20 steps");
+            assert!(apart <= 1e-5, "{label}: weights differ by {apart}");
+            let (a, b) = (alone.validate().unwrap().unwrap(), together.validate().unwrap().unwrap());
+            assert!((a.score - b.score).abs() < 1e-5, "{label}: {a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn replicas_stay_the_same_to_the_bit() {
+    let recipe = plan(8).recipe(Kind::Gpt, false);
+    let machines = [Machine::CPU; 3];
+    let mut stage = Mirrored::new(&machines, &gpt(recipe, 1, None)).unwrap();
+    steps(&mut stage, &recipe, 0..8);
+    for arena in [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average] {
+        let all = stage.arenas(arena).unwrap();
+        assert_eq!(all.len(), 3);
+        for (rank, one) in all.iter().enumerate() {
+            let same = one.iter().zip(&all[0]).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same && one.len() == all[0].len(), "{arena:?} of replica {rank} differs");
+        }
+    }
+}
+
+#[test]
+fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
+    let recipe = Recipe { ema_decay: None, ..plan(40).recipe(Kind::Dvae, false) };
+    let build: Build = Arc::new(move |machine, share| {
+        let settings = DvaeSettings {
+            sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 8, code_width: 8, ..DvaeSizes::v2() },
+            rows: 6,
+            frames: 16,
+            mode: Mode::Captured,
+            workers: 1,
+            seed: 3,
+        };
+        let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips { poisoned: None }));
+        let sides = (&records[..], &records[..2]);
+        Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, &Model::default())?))
+    });
+    let mut alone = made(&build, 1).unwrap();
+    // Past the step where codes that nobody chooses are put elsewhere.
+    let expected = steps(&mut *alone, &recipe, 0..24);
+    let weights = alone.engine().read_arena(Arena::Weights).unwrap();
+    for replicas in [2, 3] {
+        let mut together = Mirrored::new(&vec![Machine::CPU; replicas], &build).unwrap();
+        let found = steps(&mut together, &recipe, 0..24);
+        assert_near(&expected, &found, 1e-4, &format!("{replicas} replicas"));
+        let all = together.arenas(Arena::Weights).unwrap();
+        assert!(all.iter().all(|one| one == &all[0]), "replicas differ");
+        let apart = furthest(&weights, &all[0]);
+        println!("{replicas} replicas of a DVAE: weights within {apart:.1e} after 24 steps");
+        assert!(apart <= 1e-4, "{replicas} replicas: weights differ by {apart}");
+    }
+}
+
+/// Asks to stop after so many steps.
+struct StopAt(u64, Arc<AtomicBool>);
+
+impl Watcher for StopAt {
+    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
+    fn step(&mut self, news: &News) {
+        if news.step == self.0 {
+            self.1.store(true, Ordering::Relaxed);
+        }
+    }
+    fn say(&mut self, _: &str) {}
+    fn end(&mut self) {}
+}
+
+/// Runs or goes on with a run in a folder, with so many replicas, up to a step or to the end; the weights then.
+fn run(
+    (folder, plan): (RunFolder, Plan),
+    replicas: usize,
+    until: u64,
+) -> (Result<Ended, TrainError>, Vec<f32>) {
+    let recipe = plan.recipe(Kind::Gpt, false);
+    let mut stage = made(&gpt(recipe, 1, None), replicas).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut watcher = StopAt(until, stop.clone());
+    let mut session = Session {
+        folder: &folder,
+        plan: &plan,
+        store: folder.checkpoint_store().unwrap(),
+        events: folder.event_log().unwrap(),
+        board: folder.tensorboard(None).unwrap(),
+        stop,
+        watcher: &mut watcher,
+    };
+    let last = session.last_of("gpt").unwrap();
+    let ended = session.run(&mut *stage, &recipe, 0, last);
+    (ended, stage.engine().read_arena(Arena::Weights).unwrap())
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Names and sizes of everything in a run's checkpoints.
+fn kept(folder: &Path) -> Vec<(String, u64)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            files.extend(kept(&entry.path()));
+        } else if entry.path().extension().is_none_or(|end| end != "json") {
+            files.push((entry.file_name().to_string_lossy().into_owned(), entry.metadata().unwrap().len()));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_run_of_two_replicas_goes_on_with_three_and_with_one() {
+    let runs = tempfile::tempdir().unwrap();
+    let begin = |name: &str| {
+        let plan = plan(12);
+        (RunFolder::create(runs.path(), Some(name), &plan).unwrap(), plan)
+    };
+    let (ended, whole) = run(begin("whole"), 2, 99);
+    assert_eq!(ended.unwrap(), Ended::Done);
+    let (_, single) = run(begin("single"), 1, 99);
+    let (ended, _) = run(begin("stopped"), 2, 6);
+    assert!(matches!(ended, Err(TrainError::Stopped { step: 6, .. })), "{ended:?}");
+    for (name, replicas) in [("two", 2), ("three", 3), ("one", 1)] {
+        copy(&runs.path().join("stopped"), &runs.path().join(name));
+        let (ended, weights) = run(RunFolder::resume(runs.path(), name).unwrap(), replicas, 99);
+        assert_eq!(ended.unwrap(), Ended::Done);
+        let apart = furthest(&whole, &weights);
+        println!("two replicas, gone on with {name}: weights within {apart:.1e}");
+        assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "gone on with {name}: {apart}");
+    }
+    assert!(furthest(&whole, &single) <= 1e-5);
+    // One optimiser state, whoever made it.
+    let of = |name: &str| kept(&runs.path().join(name).join("checkpoints"));
+    assert!(of("whole").len() >= 3 && of("whole") == of("single"), "{:?} {:?}", of("whole"), of("single"));
+}
+
+#[test]
+fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
+    let recipe = plan(20).recipe(Kind::Gpt, false);
+    // In the third slice of some batch, and in no other's at that step.
+    let mut stage = made(&gpt(recipe, 1, Some(5)), 3).unwrap();
+    let failed = (0..20).find_map(|step| {
+        let queued = stage.submit(step, &Control::default());
+        queued.and_then(|queued| stage.wait(queued.ticket)).err()
+    });
+    let words = failed.expect("a disk that is gone is noticed").to_string();
+    assert!(words.contains("the disk is gone"), "{words}");
+}
+
+#[test]
+fn a_replica_that_cannot_be_made_ends_them_all_with_its_reason() {
+    let recipe = plan(2).recipe(Kind::Gpt, false);
+    let whole = gpt(recipe, 1, None);
+    let build: Build = Arc::new(move |machine, share| match share.rank() {
+        1 => Err(TrainError::NoData("this one has no memory".into())),
+        _ => whole(machine, share),
+    });
+    let Err(error) = made(&build, 3) else { panic!("it was made") };
+    assert!(error.to_string().contains("no memory"), "{error}");
+    // Twelve rows, five replicas.
+    let Err(error) = made(&gpt(recipe, 1, None), 5) else { panic!("it was made") };
+    assert!(error.to_string().contains("12 rows") && error.to_string().contains('5'), "{error}");
+}
