@@ -17,6 +17,7 @@ use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
 use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
 use myxtts_train::session::Session;
+use myxtts_train::strategy::split;
 use myxtts_train::voice::Voice;
 use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
@@ -165,6 +166,10 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     settings.prefer("data.cache_columns", "tokens, dvae_mel, conditioning_mel, speaker_mel, waveform");
     let mut plan = settings.resolve()?;
     let place = Place::choose(&plan, device, args.simulate_gpus)?;
+    if args.stage.is_none_or(|stage| stage == Stage::Gpt) {
+        // Before anything is begun; the other stages split what they can.
+        split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
+    }
     plan.strategy = Some(place.sentence());
     let folder = RunFolder::create(&plan.training.runs_dir, args.name.as_deref(), &plan)?;
     let asked = Asked { stage: args.stage, from: args.from.clone() };

@@ -1,7 +1,7 @@
 //! Why training or speaking could not go on.
 
 use crate::strategy::StrategyError;
-use myxtts_data::batch::PlanError;
+use myxtts_data::batch::{BatchError, PlanError};
 use myxtts_data::loader::LoaderError;
 use myxtts_data::record::RecordError;
 use myxtts_model::weights::WeightsError;
@@ -25,6 +25,9 @@ pub enum TrainError {
     /// Batches stopped coming.
     #[error(transparent)]
     Loader(#[from] LoaderError),
+    /// A batch cannot be made.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
     /// A record that is needed cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -131,6 +134,7 @@ impl TrainError {
             TrainError::Stopped { .. } => Exit::Stopped,
             TrainError::Plan(_)
             | TrainError::Loader(_)
+            | TrainError::Batch(_)
             | TrainError::Record(_)
             | TrainError::Sequence(_)
             | TrainError::Shape(_)

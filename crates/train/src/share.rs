@@ -81,28 +81,9 @@ impl Share {
 
     /// The sums of these numbers over the replicas. On the host, and the same on every one.
     pub fn totals<const N: usize>(&self, mut own: [f32; N]) -> Result<[f32; N], TrainError> {
-        self.sum(&mut own)?;
+        if let Some(group) = &self.group {
+            group.all_reduce_sum(&mut own).map_err(myxtts_tensor::Error::from)?;
+        }
         Ok(own)
-    }
-
-    /// Everyone's rows, one slice after the other.
-    pub fn gather(&self, own: Vec<f32>) -> Result<Vec<f32>, TrainError> {
-        if self.world == 1 {
-            return Ok(own);
-        }
-        // Added to zeros: each place has one who fills it.
-        let mut all = vec![0.0; own.len() * self.world as usize];
-        all[own.len() * self.rank as usize..][..own.len()].copy_from_slice(&own);
-        self.sum(&mut all)?;
-        Ok(all)
-    }
-
-    fn sum(&self, values: &mut [f32]) -> Result<(), TrainError> {
-        match &self.group {
-            Some(group) => {
-                group.all_reduce_sum(values).map_err(|error| myxtts_tensor::Error::from(error).into())
-            }
-            None => Ok(()),
-        }
     }
 }

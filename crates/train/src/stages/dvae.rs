@@ -6,8 +6,8 @@ use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::share::Share;
-use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
-use myxtts_data::loader::{Batch, HostSlab, Loader, Options as LoaderOptions};
+use myxtts_data::batch::{BatchInfo, Collator, Order, Part, Plan as Batches, Rows, Settings, Tail};
+use myxtts_data::loader::{Batch, HostSlab, Loader, Options as LoaderOptions, Slab};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
@@ -214,18 +214,26 @@ impl DvaeStage {
         }
         let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
         book.write(&mut self.engine, self.dvae.codebook())?;
-        self.loader = None;
         Ok(())
     }
 
-    /// What the encoder makes of the batch of a step.
+    /// What the encoder makes of the whole batch of a step, by the weights as they are now. A pure function of both, so
+    /// that a run that goes on, and every replica, sees the same.
     fn encoded(&mut self, step: u64) -> Result<Vec<f32>, TrainError> {
-        let mut batch = self.batch(step, &Share::WHOLE)?;
-        let info = batch.info().clone();
-        self.put(batch.bytes(), &info, false)?;
+        let collator = Collator::new(self.source.clone(), self.batches.clone(), 0, 1)?;
+        let mut slab = HostSlab::new(collator.slab_bytes());
+        let info = collator.collate(step, slab.bytes())?;
+        self.put(slab.bytes(), &info, false)?;
         let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
         self.engine.wait(ticket)?;
-        Ok(self.engine.read(&self.measure.program, self.measure.encoded)?)
+        let mut rows = self.engine.read(&self.measure.program, self.measure.encoded)?;
+        // A clip of no numbers costs its steps; it must not become a code.
+        let width = self.settings.sizes.code_width;
+        if rows.iter().any(|x| !x.is_finite()) {
+            let whole = |row: &&[f32]| row.iter().all(|x| x.is_finite());
+            rows = rows.chunks_exact(width).filter(whole).flatten().copied().collect();
+        }
+        Ok(rows)
     }
 
     fn put(&mut self, bytes: &[u8], info: &BatchInfo, train: bool) -> Result<Vec<u32>, TrainError> {
@@ -243,11 +251,11 @@ impl DvaeStage {
         Ok(records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect())
     }
 
-    fn batch(&mut self, step: u64, share: &Share) -> Result<Batch<HostSlab>, TrainError> {
+    fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
         if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
             let options = LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
-            let options = share.loading(options);
-            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(share.world())?);
+            let options = self.share.loading(options);
+            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(self.share.world())?);
             let start = self.batches.state(step);
             let loader = Loader::start(self.source.clone(), self.batches.clone(), &start, options, slabs)?;
             self.loader = Some((step, loader));
@@ -332,8 +340,7 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let share = self.share.clone();
-        let mut batch = self.batch(step, &share)?;
+        let mut batch = self.batch(step)?;
         let info = batch.info().clone();
         let records = self.put(batch.bytes(), &info, true)?;
         let ticket = self.engine.submit(&mut self.step.program, control)?;
@@ -354,8 +361,10 @@ impl Stage for DvaeStage {
         if !self.due(step) {
             return Ok(());
         }
-        // Those of the whole last batch, on every replica: all put the same codes in the same places.
-        let rows = self.share.gather(self.engine.read(&self.step.program, self.step.encoded)?)?;
+        let rows = self.encoded(step - 1)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
         if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {

@@ -114,7 +114,8 @@ fn plan(steps: u64) -> Plan {
 
 /// How a GPT replica is made.
 fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
-    let mut sizes = GptSizes::of(2, 32, 2, VOCABULARY, CODES);
+    let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
+    (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
     (sizes.max_text, sizes.max_audio) = (40, 40);
     (sizes.start_text, sizes.stop_text) = (1, 2);
     let settings = GptSettings {
@@ -192,20 +193,20 @@ fn assert_near(alone: &[Report], together: &[Report], most: f32, label: &str) {
 fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
     let recipe = plan(20).recipe(Kind::Gpt, false);
     assert!(recipe.dropout > 0.0 && recipe.label_smoothing > 0.0 && recipe.ema_decay.is_some());
-    for accumulate in [1, 2] {
+    for (accumulate, count) in [(1, 20), (2, 5)] {
         let build = gpt(recipe, accumulate, None);
         let mut alone = made(&build, 1).unwrap();
-        let expected = steps(&mut *alone, &recipe, 0..20);
-        assert!(expected[19].loss < expected[0].loss, "nothing was learnt");
+        let expected = steps(&mut *alone, &recipe, 0..count);
+        assert!(count < 20 || expected[19].loss < expected[0].loss, "nothing was learnt");
         let weights = alone.engine().read_arena(Arena::Weights).unwrap();
         for replicas in if accumulate == 1 { vec![2, 3, 4] } else { vec![2] } {
             let mut together = made(&build, replicas).unwrap();
-            let found = steps(&mut *together, &recipe, 0..20);
+            let found = steps(&mut *together, &recipe, 0..count);
             let label = format!("{replicas} replicas, {accumulate} batches a step");
             assert_near(&expected, &found, 1e-5, &label);
             let apart = furthest(&weights, &together.engine().read_arena(Arena::Weights).unwrap());
             let loss = expected.iter().zip(&found).map(|(a, b)| (a.loss - b.loss).abs()).fold(0.0, f32::max);
-            println!("{label}: weights within {apart:.1e}, losses within {loss:.1e} after 20 steps");
+            println!("{label}: weights within {apart:.1e}, losses within {loss:.1e} after {count} steps");
             assert!(apart <= 1e-5, "{label}: weights differ by {apart}");
             let (a, b) = (alone.validate().unwrap().unwrap(), together.validate().unwrap().unwrap());
             assert!((a.score - b.score).abs() < 1e-5, "{label}: {a:?} {b:?}");
@@ -246,9 +247,18 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
         Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, &Model::default())?))
     });
     let mut alone = made(&build, 1).unwrap();
-    // Past the step where codes that nobody chooses are put elsewhere.
-    let expected = steps(&mut *alone, &recipe, 0..24);
+    // Past the step where codes that nobody chooses are put elsewhere, and right at it as a run that goes on.
+    let mut expected = steps(&mut *alone, &recipe, 0..20);
+    let mut resumed = made(&build, 1).unwrap();
+    for arena in [Arena::Weights, Arena::Moment1, Arena::Moment2] {
+        resumed.engine_mut().write_arena(arena, &alone.engine().read_arena(arena).unwrap()).unwrap();
+    }
+    resumed.engine_mut().set_state(alone.engine().state().unwrap()).unwrap();
+    assert!(alone.due(20), "no codes are put elsewhere");
+    expected.extend(steps(&mut *alone, &recipe, 20..24));
     let weights = alone.engine().read_arena(Arena::Weights).unwrap();
+    steps(&mut *resumed, &recipe, 20..24);
+    assert!(resumed.engine().read_arena(Arena::Weights).unwrap() == weights, "a run that goes on is another");
     for replicas in [2, 3] {
         let mut together = Mirrored::new(&vec![Machine::CPU; replicas], &build).unwrap();
         let found = steps(&mut together, &recipe, 0..24);
@@ -312,13 +322,13 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Names and sizes of everything in a run's checkpoints.
+/// Names and sizes of what a run's checkpoints hold of a model.
 fn kept(folder: &Path) -> Vec<(String, u64)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_dir() {
             files.extend(kept(&entry.path()));
-        } else if entry.path().extension().is_none_or(|end| end != "json") {
+        } else if entry.path().extension().is_some_and(|end| end == "bin") {
             files.push((entry.file_name().to_string_lossy().into_owned(), entry.metadata().unwrap().len()));
         }
     }
