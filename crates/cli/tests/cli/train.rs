@@ -154,10 +154,8 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
     assert!(events.contains(r#""kind":"strategy""#) && events.contains(r#"{"mirrored":[2,0]}"#), "{events}");
     assert!(fs::read_to_string(run.join("plan.json")).unwrap().contains("mirrored on GPUs 2 and 0"));
     // It is done: what goes on only says where it would have.
-    let said = done(
-        &mut myxtts(folder, &["train", "--resume", "mirrored", "--simulate-gpus", "1"])
-            .arg("--visible-gpus=0"),
-    );
+    let other = ["train", "--resume", "mirrored", "--simulate-gpus", "1", "--visible-gpus", "0"];
+    let said = done(&mut myxtts(folder, &other));
     assert!(said.contains("one device, GPU 0 (simulated)"), "{said}");
     // Sixteen rows over three replicas.
     let uneven =

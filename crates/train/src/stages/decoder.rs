@@ -1,14 +1,15 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
 //! into shape; judges that are trained along pull it towards being real.
 
+use super::clips::{Clip, Clips};
 use super::latents::Latents;
 use super::{Kind, Stage, Submitted, Validation};
-use crate::beside::{floats, position, samples};
+use crate::beside::position;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::share::Share;
-use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
+use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{
     DiscriminatorSizes, Discriminators, deception_loss, feature_loss, judges_loss,
@@ -63,66 +64,6 @@ struct Ready {
     wave: Node,
     /// Whose each window is, where the speaker encoder is to learn to tell.
     who: Option<Node>,
-}
-
-/// One clip to learn from.
-struct Clip {
-    record: u32,
-    latents: Latents,
-    wave: Vec<f32>,
-    /// Raw log-mels of the speaker's front-end.
-    heard: Vec<f32>,
-    speaker: u32,
-}
-
-/// Everything there is to learn from, in memory once however many replicas learn from it.
-pub struct Clips {
-    train: Vec<Clip>,
-    held_out: Vec<Clip>,
-    /// Clips of each speaker, as numbers of `train`.
-    by_speaker: Vec<Vec<usize>>,
-}
-
-impl Clips {
-    /// The clips of `source` that a window fits in, with the states of its records.
-    pub fn load(
-        settings: &DecoderSettings,
-        source: &dyn RecordSource,
-        mut latents: Vec<Latents>,
-        (train, validation): (&[u32], &[u32]),
-    ) -> Result<Clips, TrainError> {
-        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
-            let mut clips = Vec::new();
-            for &record in records {
-                let own = std::mem::take(&mut latents[record as usize]);
-                // The last state is of the end, and stands for no sound.
-                if own.len() / settings.decoder.latent <= settings.window {
-                    continue;
-                }
-                clips.push(Clip {
-                    record,
-                    latents: own,
-                    wave: samples(source, record as usize, WAVEFORM)?,
-                    heard: floats(source, record as usize, SPEAKER_MEL)?,
-                    speaker: source.speaker(record as usize),
-                });
-            }
-            Ok(clips)
-        };
-        let (train, held_out) = (clips(train)?, clips(validation)?);
-        if train.is_empty() {
-            return Err(TrainError::NoData(format!(
-                "no clip is longer than the decoder's window of {} codes ({:.2} s)",
-                settings.window,
-                settings.window as f64 * 1024.0 / 22_050.0
-            )));
-        }
-        let mut by_speaker = vec![Vec::new(); source.speakers().len()];
-        for (i, clip) in train.iter().enumerate() {
-            by_speaker[clip.speaker as usize].push(i);
-        }
-        Ok(Clips { train, held_out, by_speaker })
-    }
 }
 
 /// The decoder being trained.

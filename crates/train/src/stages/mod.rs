@@ -1,6 +1,7 @@
 //! The stages, in the order a model is made: [`dvae`] (sound to codes) -> [`gpt`] (text to codes) -> [`decoder`] (states
 //! to sound). The text's vocabulary, the stage before them, is made when a corpus is prepared.
 
+pub mod clips;
 pub mod codes;
 pub mod decoder;
 pub mod dvae;

@@ -3,6 +3,7 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+mod made_up;
 mod tiny;
 
 mod evaluate;

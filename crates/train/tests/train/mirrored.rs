@@ -2,20 +2,24 @@
 //! another number of them.
 
 use crate::guards::Clips;
+use crate::made_up::{CODES, COUNT, Tones, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
-use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
 use myxtts_model::dvae::DvaeSizes;
-use myxtts_model::{GptSizes, Masks};
+use myxtts_model::presets::{Networks, TextIds};
+use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
+use myxtts_model::{Declare, GptSizes, Masks};
 use myxtts_run::config::{Machine as Found, Sources};
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
+use myxtts_run::plan::{Plan, Preset, Recipe, Stage as Kind};
 use myxtts_tensor::engine::Arena;
-use myxtts_tensor::{Control, Mode, Report};
+use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
 use myxtts_train::beside::WithCodes;
 use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::session::{Ended, News, Session, Watcher};
 use myxtts_train::share::Share;
 use myxtts_train::stages::Stage;
+use myxtts_train::stages::clips::Clips as DecoderClips;
+use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
 use myxtts_train::{Machine, Model, TrainError};
@@ -23,88 +27,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Clips of two speakers, of many lengths: slices of a batch hold different numbers of targets.
-struct Voices {
-    broken: Option<usize>,
-}
-
-const COUNT: usize = 40;
-const VOCABULARY: usize = 20;
-const CODES: usize = 12;
-
-fn tokens(record: usize) -> usize {
-    2 + record * 7 % 13
-}
-
-fn codes(record: usize) -> Vec<i32> {
-    (0..3 + record * 5 % 23).map(|i| ((record * 3 + i * 5) % CODES) as i32).collect()
-}
-
-impl RecordSource for Voices {
-    fn columns(&self) -> &[Column] {
-        &[TOKENS, CONDITIONING_MEL]
-    }
-
-    fn len(&self) -> usize {
-        COUNT
-    }
-
-    fn rows(&self, record: usize, column: usize) -> u32 {
-        if column == 0 { tokens(record) as u32 } else { 5 + record as u32 % 9 }
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        record as u32 % 2
-    }
-
-    fn language(&self, _record: usize) -> u32 {
-        0
-    }
-
-    fn speakers(&self) -> &[String] {
-        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-        NAMES.get_or_init(|| vec!["one".into(), "other".into()])
-    }
-
-    fn languages(&self) -> &[String] {
-        &self.speakers()[..1]
-    }
-
-    fn id(&self, record: usize) -> String {
-        format!("clip-{record}")
-    }
-
-    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        if self.broken == Some(record) {
-            let error = std::io::Error::other("the disk is gone");
-            return Err(RecordError::Io { id: self.id(record), source: error });
-        }
-        let there = self.rows(record, column) - first;
-        if column == 0 {
-            let out: &mut [i32] = bytemuck::cast_slice_mut(out);
-            let count = out.len().min(there as usize);
-            for (i, x) in out[..count].iter_mut().enumerate() {
-                *x = 3 + ((record + first as usize + i) % (VOCABULARY - 3)) as i32;
-            }
-            return Ok(count as u32);
-        }
-        let out: &mut [f32] = bytemuck::cast_slice_mut(out);
-        let rows = (out.len() / 80).min(there as usize);
-        for (i, x) in out[..rows * 80].iter_mut().enumerate() {
-            *x = -6.0 + ((first as usize * 80 + i) as f32 * 0.37 + record as f32).sin() * 3.0;
-        }
-        Ok(rows as u32)
-    }
-
-    fn fingerprint(&self) -> [u8; 32] {
-        [9; 32]
-    }
-}
-
 fn plan(steps: u64) -> Plan {
     let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
     plan.training.gpt_steps = Some(steps);
     plan.training.dvae_steps = Some(steps);
+    plan.training.decoder_steps = Some(steps);
     (plan.training.checkpoint_every, plan.training.validate_every) = (0, 0);
     plan.training.learning_rate = Some(1e-4);
     plan.training.dropout = 0.1;
@@ -269,6 +196,62 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
         println!("{replicas} replicas of a DVAE: weights within {apart:.1e} after 24 steps");
         assert!(apart <= 1e-4, "{replicas} replicas: weights differ by {apart}");
     }
+}
+
+/// How a decoder replica is made, beside a speaker encoder that came with the model or one that is to be trained.
+fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
+    let text = TextIds { vocabulary: VOCABULARY, start: 1, stop: 2 };
+    let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
+    let settings = DecoderSettings {
+        decoder: crate::tiny::decoder_sizes(),
+        speaker: SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 },
+        judges: Networks::of(Preset::Tiny, text).judges,
+        rows: 4,
+        window: 2,
+        heard: 32,
+        judged_from: 0.5,
+        mode: Mode::Captured,
+        seed: 5,
+    };
+    let mut model = Model::default();
+    if known_speaker {
+        let mut declare = Declare::new(0.0, &|_| false);
+        SpeakerEncoder::declare(&mut declare, &settings.speaker);
+        let (layout, released) = declare.finish();
+        let engine = Engine::new(Device::Cpu, layout, Precision::F32, EngineOptions::default()).unwrap();
+        model.take("speaker", serde_json::json!({}), &engine, &released, false).unwrap();
+    }
+    let state = |record: usize| (0..6 * crate::tiny::WIDTH).map(move |i| ((record + i) as f32 * 0.3).cos());
+    let latents = (0..6).map(|record| state(record).map(half::bf16::from_f32).collect()).collect();
+    let records: Vec<u32> = (0..6).collect();
+    let heard = DecoderClips::load(&settings, &Tones, latents, (&records[..5], &records[5..])).unwrap();
+    let heard = Arc::new(heard);
+    Arc::new(move |machine, share| {
+        let (settings, heard) = (settings.clone(), heard.clone());
+        Ok(Box::new(DecoderStage::replica(share, settings, recipe, machine, Arc::new(Tones), heard, &model)?))
+    })
+}
+
+#[test]
+fn a_decoder_and_its_judges_are_mirrored_too() {
+    let recipe = Recipe { ema_decay: None, ..plan(3).recipe(Kind::Decoder, false) };
+    let build = decoder(recipe, true);
+    let mut alone = made(&build, 1).unwrap();
+    let expected = steps(&mut *alone, &recipe, 0..3);
+    assert!(expected[0].notes[1] == 0.0 && expected[2].notes[1] > 0.0, "the judges never joined");
+    let mut together = Mirrored::new(&[Machine::CPU; 2], &build).unwrap();
+    assert_near(&expected, &steps(&mut together, &recipe, 0..3), 1e-4, "a decoder");
+    let all = together.arenas(Arena::Weights).unwrap();
+    let apart = furthest(&alone.engine().read_arena(Arena::Weights).unwrap(), &all[0]);
+    println!("2 replicas of a decoder: weights within {apart:.1e} after 3 steps");
+    assert!(apart <= 1e-4 && all[0] == all[1], "weights differ by {apart}");
+
+    // A speaker encoder that is trained has norms of its own slice: what is learnt is near, and what is trained the same.
+    let mut together = Mirrored::new(&[Machine::CPU; 2], &decoder(recipe, false)).unwrap();
+    steps(&mut together, &recipe, 0..1);
+    let trained = together.engine().layout().trained_len();
+    let all = together.arenas(Arena::Weights).unwrap();
+    assert!(all[0][..trained] == all[1][..trained], "replicas differ");
 }
 
 /// Asks to stop after so many steps.
