@@ -362,12 +362,19 @@ fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
 fn a_replica_that_cannot_be_made_ends_them_all_with_its_reason() {
     let recipe = plan(2).recipe(Kind::Gpt, false);
     let whole = gpt(recipe, 1, None);
+    let made_of = whole.clone();
     let build: Build = Arc::new(move |machine, share| match share.rank() {
         1 => Err(TrainError::NoData("this one has no memory".into())),
-        _ => whole(machine, share),
+        _ => made_of(machine, share),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };
     assert!(error.to_string().contains("no memory"), "{error}");
+    let build: Build = Arc::new(move |machine, share| match share.rank() {
+        2 => panic!("a defect, on purpose"),
+        _ => whole(machine, share),
+    });
+    let Err(error) = made(&build, 3) else { panic!("it was made") };
+    assert!(error.to_string().contains("replica 2 of 3 ended"), "{error}");
     // Twelve rows, five replicas.
     let Err(error) = made(&gpt(recipe, 1, None), 5) else { panic!("it was made") };
     assert!(error.to_string().contains("12 rows") && error.to_string().contains('5'), "{error}");
