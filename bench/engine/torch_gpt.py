@@ -1,7 +1,7 @@
 """The peer of `gpt_step` on a GPU: the same network and sizes in PyTorch, bf16 autocast with fused AdamW, as a plain
 loop, compiled, and as a recorded CUDA graph. One JSON line each.
 
-usage: torch_gpt.py LAYERS WIDTH HEADS VOCABULARY [BATCH TIME] [--modes eager,compile,graph,f32]"""
+usage: torch_gpt.py LAYERS WIDTH HEADS VOCABULARY [BATCH TIME] [--modes eager,compile,graph,f32] [--steps 40] [--warm 15]"""
 
 import argparse
 import json
@@ -44,7 +44,7 @@ class Gpt(nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), targets.flatten())
 
 
-def measure(step, steps=40, warm=15):
+def measure(step, steps, warm):
     for _ in range(warm):
         step()
     torch.cuda.synchronize()
@@ -57,7 +57,7 @@ def measure(step, steps=40, warm=15):
     torch.cuda.synchronize()
     wall = (time.perf_counter() - begin) * 1e3 / steps
     times = [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
-    return statistics.median(times), wall
+    return statistics.median(times), wall, statistics.pstdev(times) / statistics.mean(times)
 
 
 def run(mode, a):
@@ -89,13 +89,13 @@ def run(mode, a):
         optimizer.zero_grad(set_to_none=True)
         with torch.cuda.graph(graph):
             step()
-        median, wall = measure(graph.replay)
+        median, wall, variation = measure(graph.replay, a.steps, a.warm)
     else:
-        median, wall = measure(step)
+        median, wall, variation = measure(step, a.steps, a.warm)
     print(json.dumps({
         "peer": f"torch {torch.__version__} {mode}", "layers": a.layers, "width": a.width, "batch": a.batch,
         "time": a.time, "median_ms": round(median, 3), "wall_ms": round(wall, 3),
-        "peak_bytes": torch.cuda.max_memory_allocated(),
+        "variation": round(variation, 5), "peak_bytes": torch.cuda.max_memory_allocated(),
     }), flush=True)
 
 
@@ -104,6 +104,8 @@ for name in ("layers", "width", "heads", "vocabulary"):
     parser.add_argument(name, type=int)
 parser.add_argument("batch", type=int, nargs="?", default=16)
 parser.add_argument("time", type=int, nargs="?", default=512)
+parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--warm", type=int, default=15)
 parser.add_argument("--modes", default="eager,compile,graph")
 arguments = parser.parse_args()
 for one in arguments.modes.split(","):

@@ -1,5 +1,6 @@
 //! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
 
+mod bench;
 mod check;
 mod config;
 mod corpus;
@@ -57,6 +58,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Train a voice: everything that is missing, stage by stage, or one stage alone
     Train(train::Args),
+    /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
+    Bench(bench::Args),
     /// Speak what a run held out, and say how near it is to the recordings
     Evaluate(evaluate::Args),
     /// Say a text in the voice of a recording
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),

@@ -68,7 +68,7 @@ struct Asked {
     from: Option<PathBuf>,
 }
 
-fn stage(name: &str) -> Result<Stage, String> {
+pub fn stage(name: &str) -> Result<Stage, String> {
     match name {
         "dvae" => Ok(Stage::Dvae),
         "gpt" => Ok(Stage::Gpt),
@@ -156,16 +156,9 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
         return Ok((folder, plan, asked, place));
     }
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
-    let named = settings.plan()?.data.train_data.is_some();
-    if !named {
-        // Nothing was named: the demonstration, as small as it can be and still be understood.
-        for (key, value) in DEMO {
-            settings.prefer(key, value);
-        }
-    }
-    settings.prefer("data.cache_columns", "tokens, dvae_mel, conditioning_mel, speaker_mel, waveform");
+    let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
+    prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
-    let place = Place::choose(&plan, device, args.simulate_gpus)?;
     if args.stage.is_none_or(|stage| stage == Stage::Gpt) {
         // Before anything is begun; the other stages split what they can.
         split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
@@ -175,6 +168,20 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let asked = Asked { stage: args.stage, from: args.from.clone() };
     myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
     Ok((folder, plan, asked, place))
+}
+
+/// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be
+/// understood.
+pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<()> {
+    if settings.plan()?.data.train_data.is_none() {
+        let more: &[_] = if machine.device == Device::Cpu { &[] } else { &DEMO_ON_GPU };
+        // What is preferred first counts.
+        for (key, value) in more.iter().chain(&DEMO) {
+            settings.prefer(key, value);
+        }
+    }
+    settings.prefer("data.cache_columns", "tokens, dvae_mel, conditioning_mel, speaker_mel, waveform");
+    Ok(())
 }
 
 /// Settings of the demonstration.
@@ -191,6 +198,15 @@ const DEMO: [(&str, &str); 10] = [
     ("data.val_fraction", "0.02"),
 ];
 
+/// A GPU has time in two minutes for what two cores have not in six: enough to say almost every sentence right. So many
+/// steps over so few sentences would be learnt by heart without more dropout.
+const DEMO_ON_GPU: [(&str, &str); 4] = [
+    ("training.dvae_steps", "3000"),
+    ("training.gpt_steps", "5000"),
+    ("training.decoder_steps", "4000"),
+    ("training.dropout", "0.15"),
+];
+
 /// The corpus of a plan; a demonstration's where it names none.
 pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dataset::Corpus> {
     match &plan.data.train_data {
@@ -200,7 +216,7 @@ pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dat
 }
 
 /// The corpus, its features computed if they are not yet.
-fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
+pub fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
     let read = read(plan, progress)?;
     let home = corpus::cache_of(&read, &plan.data);
     let options = options_of(&plan.data)?;

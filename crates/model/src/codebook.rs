@@ -50,15 +50,18 @@ pub fn revive_codes(
     least: f32,
     seed: u64,
 ) -> Vec<usize> {
-    let sizes = book.cluster_size.iter().enumerate();
-    // A size that is no number is a dead code too.
-    let dead: Vec<usize> =
-        sizes.filter(|(_, size)| size.is_nan() || **size < least).map(|(code, _)| code).collect();
+    let dead = book.unused(least);
     book.replace(&dead, rows, width, least.max(1.0), seed);
     dead
 }
 
 impl HostCodebook {
+    /// The codes whose `cluster_size` is below `least`. A size that is no number is a dead code too.
+    pub fn unused(&self, least: f32) -> Vec<usize> {
+        let sizes = self.cluster_size.iter().enumerate();
+        sizes.filter(|(_, size)| size.is_nan() || **size < least).map(|(code, _)| code).collect()
+    }
+
     /// The codebook of an engine.
     pub fn read(engine: &Engine, at: Codebook<ParameterId>) -> Result<HostCodebook, Error> {
         Ok(HostCodebook {

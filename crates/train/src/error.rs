@@ -1,7 +1,7 @@
 //! Why training or speaking could not go on.
 
 use crate::strategy::StrategyError;
-use myxtts_data::batch::{BatchError, PlanError};
+use myxtts_data::batch::PlanError;
 use myxtts_data::loader::LoaderError;
 use myxtts_data::record::RecordError;
 use myxtts_model::weights::WeightsError;
@@ -25,9 +25,6 @@ pub enum TrainError {
     /// Batches stopped coming.
     #[error(transparent)]
     Loader(#[from] LoaderError),
-    /// A batch cannot be made.
-    #[error(transparent)]
-    Batch(#[from] BatchError),
     /// A record that is needed cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -67,6 +64,9 @@ pub enum TrainError {
     /// Nothing to learn from.
     #[error("{0}")]
     NoData(String),
+    /// Batches do not come.
+    #[error("{0}")]
+    Feed(String),
     /// A checkpoint that is of something else.
     #[error("the checkpoint {name} does not fit: {why}")]
     Foreign {
@@ -134,11 +134,11 @@ impl TrainError {
             TrainError::Stopped { .. } => Exit::Stopped,
             TrainError::Plan(_)
             | TrainError::Loader(_)
-            | TrainError::Batch(_)
             | TrainError::Record(_)
             | TrainError::Sequence(_)
             | TrainError::Shape(_)
             | TrainError::NoData(_)
+            | TrainError::Feed(_)
             | TrainError::Foreign { .. }
             | TrainError::BadSteps { .. } => Exit::BadData,
         }

@@ -1,7 +1,7 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`stages`] (what is
-//! trained), [`mirrored`] (on several devices) ->
+//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches,
+//! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
 //! [`session`] (the loop: steps, guards, checkpoints),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
@@ -11,6 +11,7 @@ pub mod share;
 pub mod strategy;
 
 pub mod beside;
+pub mod feed;
 pub mod model;
 pub mod stages;
 
@@ -20,6 +21,8 @@ pub mod session;
 mod sizes;
 
 pub mod pipeline;
+
+pub mod bench;
 
 pub mod voice;
 

@@ -84,6 +84,8 @@ pub struct Mirrored {
     first: Box<dyn Stage>,
     link: Link,
     devices: Vec<Device>,
+    /// Devices that have no part in it.
+    idle: usize,
     /// Of every queued step, the tickets of all replicas.
     queued: VecDeque<Vec<Ticket>>,
 }
@@ -124,7 +126,12 @@ impl Mirrored {
         all_of(made)?;
         let first = first.ok_or_else(|| TrainError::NoData("a stage of no replicas".into()))?;
         let devices = machines.iter().map(|machine| machine.device).collect();
-        Ok(Mirrored { others, first, link, devices, queued: VecDeque::new() })
+        Ok(Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() })
+    }
+
+    /// How many devices are left out because a batch cannot be split evenly over more.
+    pub fn set_idle(&mut self, idle: usize) {
+        self.idle = idle;
     }
 
     /// What every replica holds of an arena, the first's first.
@@ -276,9 +283,13 @@ impl Stage for Mirrored {
     fn described(&self) -> Vec<String> {
         let mut lines = self.first.described();
         let names: Vec<String> = self.devices.iter().map(Device::to_string).collect();
+        let idle = match self.idle {
+            0 => String::new(),
+            n => format!("; {n} more idle: these batches cannot be split evenly over more"),
+        };
+        let count = self.devices.len();
         lines.push(format!(
-            "{} replicas ({}), each with an equal slice of every batch",
-            self.devices.len(),
+            "{count} replicas ({}), each with an equal slice of every batch{idle}",
             names.join(", ")
         ));
         lines
@@ -297,9 +308,12 @@ impl Stage for Mirrored {
         let parts = self.everywhere(move |_, stage| stage.submit(step, &control))?;
         self.queued.push_back(parts.iter().map(|part| part.ticket).collect());
         let rows = parts.iter().map(|part| part.rows).sum();
-        let ticket = parts[0].ticket;
+        let (ticket, mut shape) = (parts[0].ticket, parts[0].shape);
+        shape[0] *= parts.len();
+        // The step waits for the slowest.
+        let waited = parts.iter().map(|part| part.waited).max().unwrap_or_default();
         let records = parts.into_iter().flat_map(|part| part.records).collect();
-        Ok(Submitted { ticket, rows, records })
+        Ok(Submitted { ticket, rows, records, shape, waited })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {

@@ -2,6 +2,7 @@
 
 use crate::beside::WithCodes;
 use crate::error::TrainError;
+use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::{DECODER, DVAE, GPT, Model};
@@ -24,7 +25,7 @@ use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::plan::{Masks as PlanMasks, Plan, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Mode;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The folder inside a run that holds its model.
@@ -95,11 +96,13 @@ pub fn train(
         // Now, and not after an hour of the stage before it.
         split(plan.data.batch_size, machines.len())?;
     }
+    let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
+    let ground = Ground { machines, ..ground };
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
         if due(&model, kind, &recipe) {
-            run_stage(session, kind, &recipe, before, corpus, machines, &mut model, progress)?;
+            run_stage(session, kind, &recipe, before, &ground, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
         }
@@ -116,127 +119,156 @@ fn part_of(kind: Kind) -> &'static str {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // the whole of a run meets here, once
+/// What a stage is made of, beside the model.
+pub struct Ground<'a> {
+    /// Its settings.
+    pub plan: &'a Plan,
+    /// What it learns from.
+    pub corpus: &'a Corpus,
+    /// Where it runs, or its first replica.
+    pub machine: Machine,
+    /// Where its replicas run; none where there is one alone.
+    pub machines: &'a [Machine],
+    /// The file that keeps audio codes, or will.
+    pub codes: PathBuf,
+    /// How batches come to the device.
+    pub feeding: Feeding,
+    /// Recorded, or kernel by kernel.
+    pub mode: Mode,
+    /// Who is told how far codes and latents are.
+    pub progress: &'a dyn Progress,
+}
+
+impl<'a> Ground<'a> {
+    /// As a plan has it, in a folder.
+    pub fn of(
+        plan: &'a Plan,
+        corpus: &'a Corpus,
+        machine: Machine,
+        folder: &Path,
+        progress: &'a dyn Progress,
+    ) -> Ground<'a> {
+        let recorded = plan.training.enable_graph_mode && !plan.training.enable_eager_debug;
+        Ground {
+            plan,
+            corpus,
+            machine,
+            machines: &[],
+            codes: folder.join(CODES_FILE),
+            feeding: feeding(plan),
+            mode: if recorded { Mode::Captured } else { Mode::Eager },
+            progress,
+        }
+    }
+
+    /// A stage, ready for its first step.
+    pub fn stage(
+        &self,
+        kind: Kind,
+        recipe: &Recipe,
+        model: &mut Model,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let Ground { plan, corpus, machine, feeding, mode, progress, .. } = *self;
+        let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
+        let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
+        let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
+        match kind {
+            Kind::Dvae => {
+                let settings = DvaeSettings {
+                    sizes: sizes.dvae.clone(),
+                    rows: sizes.dvae_rows,
+                    frames: sizes.dvae_frames,
+                    mode,
+                    feeding,
+                    seed,
+                };
+                self.placed(settings.rows as usize, model, move |machine, share, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                })
+            }
+            Kind::Gpt => {
+                let settings = GptSettings { feeding, mode, ..gpt_settings(plan, &sizes) };
+                let source = self.with_codes(model)?;
+                self.placed(plan.data.batch_size, model, move |machine, share, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                })
+            }
+            Kind::Decoder => {
+                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
+                let latents = latents_of(&self.with_codes(model)?, model, machine, how, progress)?;
+                let settings = DecoderSettings {
+                    decoder: sizes.decoder.clone(),
+                    speaker: sizes.speaker.clone(),
+                    judges: sizes.judges.clone(),
+                    rows: sizes.decoder_rows,
+                    window: sizes.decoder_window,
+                    heard: sizes.speaker_frames,
+                    judged_from: sizes.judged_from,
+                    mode,
+                    feeding,
+                    seed,
+                };
+                let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
+                self.placed(settings.rows, model, move |machine, share, model| {
+                    let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
+                    Ok(Box::new(DecoderStage::replica(
+                        share, settings, recipe, machine, source, clips, model,
+                    )?))
+                })
+            }
+        }
+    }
+
+    /// A stage on one machine, or a replica of it on as many as a batch of so many rows can be split over: the user has no
+    /// say in how large the batches of some stages are, so that there one of three may stay idle.
+    fn placed(
+        &self,
+        rows: usize,
+        model: &mut Model,
+        build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let most = (1..=self.machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
+        if most == 1 {
+            return build(self.machine, Share::WHOLE, model);
+        }
+        // Replicas are made on their own threads, of one model in memory.
+        let whole = Arc::new(std::mem::take(model));
+        let of = whole.clone();
+        let build: Build = Arc::new(move |machine, share| build(machine, share, &of));
+        let stage = Mirrored::new(&self.machines[..most], &build);
+        drop(build);
+        *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
+        let mut stage = stage?;
+        stage.set_idle(self.machines.len() - most);
+        Ok(Box::new(stage))
+    }
+
+    fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
+        let (source, disk) = (&self.corpus.source, disk_of_environment());
+        let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;
+        Ok(Arc::new(WithCodes::new(source.clone(), codes)))
+    }
+}
+
 fn run_stage(
     session: &mut Session<'_>,
     kind: Kind,
     recipe: &Recipe,
     before: u64,
-    corpus: &Corpus,
-    machines: &[Machine],
+    ground: &Ground<'_>,
     model: &mut Model,
-    progress: &dyn Progress,
 ) -> Result<(), TrainError> {
-    let (plan, machine) = (session.plan, machines[0]);
-    let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
-    let mode = if plan.training.enable_graph_mode && !plan.training.enable_eager_debug {
-        Mode::Captured
-    } else {
-        Mode::Eager
-    };
-    let seed = plan.training.seed;
-    let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
-    let (average, recipe) = (recipe.ema_decay.is_some(), *recipe);
-    let mut stage = match kind {
-        Kind::Dvae => {
-            let settings = DvaeSettings {
-                sizes: sizes.dvae.clone(),
-                rows: sizes.dvae_rows,
-                frames: sizes.dvae_frames,
-                mode,
-                workers: plan.data.num_workers,
-                seed,
-            };
-            let source = corpus.source.clone();
-            let some = sharing(session, machines, settings.rows as usize);
-            placed(some, model, move |machine, share, model| {
-                let (settings, source, sides) = (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
-                Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, model)?))
-            })?
-        }
-        Kind::Gpt => {
-            let source = with_codes(session, corpus, machine, model, progress)?;
-            let settings = gpt_settings(plan, &sizes, mode);
-            placed(machines, model, move |machine, share, model| {
-                let (settings, source, sides) = (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
-                Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
-            })?
-        }
-        Kind::Decoder => {
-            let source = with_codes(session, corpus, machine, model, progress)?;
-            let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
-            let latents = latents_of(&source, model, machine, how, progress)?;
-            let settings = DecoderSettings {
-                decoder: sizes.decoder.clone(),
-                speaker: sizes.speaker.clone(),
-                judges: sizes.judges.clone(),
-                rows: sizes.decoder_rows,
-                window: sizes.decoder_window,
-                heard: sizes.speaker_frames,
-                judged_from: sizes.judged_from,
-                mode,
-                seed,
-            };
-            let source = corpus.source.clone();
-            let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
-            let some = sharing(session, machines, settings.rows);
-            placed(some, model, move |machine, share, model| {
-                let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
-                Ok(Box::new(DecoderStage::replica(share, settings, recipe, machine, source, clips, model)?))
-            })?
-        }
-    };
+    let mut stage = ground.stage(kind, recipe, model)?;
     let last = session.last_of(stages::name(kind))?;
-    session.run(&mut *stage, &recipe, before, last)?;
-    stage.finish(model, average)
+    session.run(&mut *stage, recipe, before, last)?;
+    stage.finish(model, recipe.ema_decay.is_some())
 }
 
-/// As many of the machines as a batch of so many rows can be split over: the user has no say in how many these are, so
-/// that one of three stays idle where sixteen rows are split over two.
-fn sharing<'a>(session: &mut Session<'_>, machines: &'a [Machine], rows: usize) -> &'a [Machine] {
-    let most = (1..=machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
-    if most < machines.len() {
-        session.watcher.say(&format!(
-            "a batch of {rows} windows is split over {most} of the {} devices: it cannot be split evenly over more",
-            machines.len()
-        ));
-    }
-    &machines[..most]
-}
-
-/// A stage on one machine, or a replica of it on each of several.
-fn placed(
-    machines: &[Machine],
-    model: &mut Model,
-    build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
-) -> Result<Box<dyn Stage>, TrainError> {
-    if let [machine] = machines {
-        return build(*machine, Share::WHOLE, model);
-    }
-    // Replicas are made on their own threads, of one model in memory.
-    let whole = Arc::new(std::mem::take(model));
-    let of = whole.clone();
-    let build: Build = Arc::new(move |machine, share| build(machine, share, &of));
-    let stage = Mirrored::new(machines, &build);
-    drop(build);
-    *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
-    Ok(Box::new(stage?))
-}
-
-fn with_codes(
-    session: &Session<'_>,
-    corpus: &Corpus,
-    machine: Machine,
-    model: &Model,
-    progress: &dyn Progress,
-) -> Result<Arc<WithCodes>, TrainError> {
-    let kept = session.folder.path().join(CODES_FILE);
-    let disk = disk_of_environment();
-    let codes = codes_of(&*corpus.source, model, machine, (&*disk, &kept), progress)?;
-    Ok(Arc::new(WithCodes::new(corpus.source.clone(), codes)))
-}
-
-fn gpt_settings(plan: &Plan, sizes: &Sizes, mode: Mode) -> GptSettings {
+fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     GptSettings {
         sizes: sizes.gpt.clone(),
         rows: Rows::Fixed(plan.data.batch_size as u32),
@@ -246,12 +278,16 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes, mode: Mode) -> GptSettings {
             PlanMasks::Coqui => Masks::Coqui,
         },
         accumulate: plan.training.gradient_accumulation_steps as u64,
-        mode,
-        workers: plan.data.num_workers,
-        depth: plan.data.prefetch_buffer_size.clamp(2, 64),
+        mode: Mode::default(),
+        feeding: feeding(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
         lora_rank: plan.training.lora_rank,
     }
+}
+
+fn feeding(plan: &Plan) -> Feeding {
+    let depth = Some(Depth::of(plan.data.prefetch_buffer_size));
+    Feeding { workers: plan.data.num_workers, depth, ..Feeding::default() }
 }

@@ -4,13 +4,17 @@ mod arena;
 mod buffer;
 mod cpu;
 mod cuda;
+mod image;
 mod program;
 mod ring;
 mod staging;
+mod upload;
 
 pub use arena::{Arena, State};
+pub use image::Image;
 pub use program::{OpTime, Program};
 pub use ring::Ticket;
+pub use upload::{Slot, Upload, Uploader};
 
 use crate::collective::Collective;
 use crate::cuda::Cuda;
@@ -225,6 +229,13 @@ impl Engine {
             libraries: self.cuda().map_or(0, |c| c.library_bytes()),
             ..self.arenas.need()
         }
+    }
+
+    /// Device memory in use beyond what this engine holds: the driver's context, loaded kernels, other processes.
+    pub fn driver_bytes(&self) -> Result<usize, Error> {
+        let Some(cuda) = self.cuda() else { return Ok(0) };
+        let (free, total) = cuda.memory()?;
+        Ok((total - free).saturating_sub(self.memory().total()))
     }
 
     /// Waits until everything queued is done.

@@ -77,27 +77,50 @@ impl Engine {
     /// Makes a tape ready: memory for its inputs, and scratch for the largest program so far.
     pub fn load(&mut self, tape: Tape) -> Result<Program, Error> {
         assert_eq!(tape.precision, self.precision, "a tape runs on an engine of its own precision");
-        let schedule = match (&self.backend, self.streams) {
-            (Backend::Cuda(_), Streams::One) => Schedule::of(&tape, Aside::Reductions),
-            (Backend::Cuda(_), Streams::Two) => Schedule::of(&tape, Aside::Gradients),
-            _ => Schedule::serial(&tape),
-        };
+        let schedule = self.schedule_of(&tape);
         let plan = MemoryPlan::scheduled(&tape, &schedule);
         let need = self.need_with(&plan);
-        let grows = plan.scratch_bytes > self.scratch.bytes();
-        // The old scratch is given back first: only the difference must be free.
-        let freed = if grows { self.scratch.bytes() } else { 0 };
-        fits(&self.backend, &need, (need.total() - self.memory().total()).saturating_sub(freed))?;
-        if grows {
-            self.synchronize()?;
-            self.scratch = Buffer::new(&self.backend, 0)?;
-            self.scratch = Buffer::new(&self.backend, plan.scratch_bytes)?;
-            self.generation += 1;
-        }
+        self.grow(&need, plan.scratch_bytes)?;
         let inputs = Buffer::new(&self.backend, plan.input_bytes)?;
         self.inputs += plan.input_bytes;
         let addresses = Vec::new();
         Ok(Program { tape, schedule, plan, inputs, addresses, generation: None, graph: None, runs: 0 })
+    }
+
+    fn schedule_of(&self, tape: &Tape) -> Schedule {
+        match (&self.backend, self.streams) {
+            (Backend::Cuda(_), Streams::One) => Schedule::of(tape, Aside::Reductions),
+            (Backend::Cuda(_), Streams::Two) => Schedule::of(tape, Aside::Gradients),
+            _ => Schedule::serial(tape),
+        }
+    }
+
+    /// The memory a tape will take here.
+    pub fn plan_of(&self, tape: &Tape) -> MemoryPlan {
+        MemoryPlan::scheduled(tape, &self.schedule_of(tape))
+    }
+
+    /// Takes scratch memory for the largest of several plans at once. Programs loaded later find it there; without it
+    /// every larger one would move the memory, and all that were recorded before would have to be recorded again.
+    pub fn reserve<'a>(&mut self, plans: impl IntoIterator<Item = &'a MemoryPlan>) -> Result<(), Error> {
+        let bytes = plans.into_iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
+        let now = self.memory();
+        let need = MemoryNeed { scratch: now.scratch.max(bytes), ..now };
+        self.grow(&need, bytes)
+    }
+
+    fn grow(&mut self, need: &MemoryNeed, scratch: usize) -> Result<(), Error> {
+        let grows = scratch > self.scratch.bytes();
+        // The old scratch is given back first: only the difference must be free.
+        let freed = if grows { self.scratch.bytes() } else { 0 };
+        fits(&self.backend, need, (need.total() - self.memory().total()).saturating_sub(freed))?;
+        if grows {
+            self.synchronize()?;
+            self.scratch = Buffer::new(&self.backend, 0)?;
+            self.scratch = Buffer::new(&self.backend, scratch)?;
+            self.generation += 1;
+        }
+        Ok(())
     }
 
     /// Looks addresses up, again where the scratch buffer has moved.

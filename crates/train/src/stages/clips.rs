@@ -1,10 +1,13 @@
-//! The clips a decoder learns from: their sound, the GPT's states of it, and what their speakers are heard by.
+//! The clips a decoder learns from: their sound, the GPT's states of it, what their speakers are heard by; and how batches
+//! are drawn from them.
 
 use super::decoder::DecoderSettings;
 use super::latents::Latents;
 use crate::beside::{floats, samples};
 use crate::error::TrainError;
 use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
+use myxtts_run::seed::Seed;
+use std::ops::Range;
 
 /// One clip to learn from.
 pub(super) struct Clip {
@@ -22,7 +25,11 @@ pub struct Clips {
     pub(super) held_out: Vec<Clip>,
     /// Clips of each speaker, as numbers of `train`.
     pub(super) by_speaker: Vec<Vec<usize>>,
+    pub(super) settings: DecoderSettings,
 }
+
+/// A clip, from which latent, the clip its speaker is heard by, and what is drawn for where in it.
+pub(super) type Row<'a> = (&'a Clip, usize, &'a Clip, u64);
 
 impl Clips {
     /// The clips of `source` that a window fits in, with the states of its records.
@@ -62,6 +69,22 @@ impl Clips {
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
         }
-        Ok(Clips { train, held_out, by_speaker })
+        Ok(Clips { train, held_out, by_speaker, settings: settings.clone() })
+    }
+
+    /// Some rows of the batch of a step.
+    pub(super) fn drawn(&self, step: u64, rows: Range<usize>) -> Vec<Row<'_>> {
+        let DecoderSettings { window, decoder, seed, .. } = &self.settings;
+        let heard = Seed::new(*seed).derive("heard").with(step);
+        let row = |row: usize| {
+            let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
+            let clip = &self.train[seed.below(0, self.train.len() as u64) as usize];
+            let room = clip.latents.len() / decoder.latent - window;
+            let start = seed.below(1, room as u64) as usize;
+            let others = &self.by_speaker[clip.speaker as usize];
+            let other = &self.train[others[seed.below(2, others.len() as u64) as usize]];
+            (clip, start, other, heard.at(row as u64))
+        };
+        rows.map(row).collect()
     }
 }

@@ -1,11 +1,12 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
 //! into shape; judges that are trained along pull it towards being real.
 
-use super::clips::{Clip, Clips};
+use super::clips::{Clips, Row};
 use super::latents::Latents;
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::position;
 use crate::error::TrainError;
+use crate::feed::{Feed, Feeding};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::share::Share;
@@ -17,7 +18,7 @@ use myxtts_model::discriminator::{
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes, Statistics};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_run::seed::Seed;
+use myxtts_tensor::engine::{Image, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -27,6 +28,7 @@ use myxtts_tensor::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -47,6 +49,8 @@ pub struct DecoderSettings {
     pub judged_from: f64,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
+    /// How batches come to the device.
+    pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
 }
@@ -56,21 +60,39 @@ const MEL_WEIGHT: f32 = 45.0;
 const FEATURE_WEIGHT: f32 = 1.0;
 /// What cosines are multiplied with: between -1 and 1 they could not say what is certain.
 const SHARPNESS: f32 = 16.0;
+/// How much nearer than all others the right speaker has to be. Without it the answer is certain long before voices are
+/// far apart, and then a vocoder's own sound moves a vector more than another speaker does.
+const MARGIN: f32 = 0.5;
 
 struct Ready {
     program: Program,
+    inputs: Inputs,
+}
+
+/// The inputs every program has, at the same places in all of them.
+#[derive(Clone)]
+struct Inputs {
+    image: Image,
     latents: Node,
     speaker: Node,
     wave: Node,
-    /// Whose each window is, where the speaker encoder is to learn to tell.
-    who: Option<Node>,
+    /// Where the speaker encoder is to learn who speaks.
+    who: Option<Asked>,
+}
+
+/// Whose each window is, and what is taken from the cosine of the right answer.
+#[derive(Clone, Copy)]
+struct Asked {
+    targets: Node,
+    margins: Node,
+    people: usize,
 }
 
 /// The decoder being trained.
 pub struct DecoderStage {
     settings: DecoderSettings,
-    recipe: Recipe,
     share: Share,
+    recipe: Recipe,
     engine: Engine,
     released: Vec<Released>,
     source: Arc<dyn RecordSource>,
@@ -78,6 +100,8 @@ pub struct DecoderStage {
     plain: Ready,
     judged: Ready,
     measure: Ready,
+    /// Batches, and the records in each.
+    feed: Option<Feed<Vec<u32>>>,
 }
 
 impl DecoderStage {
@@ -95,8 +119,8 @@ impl DecoderStage {
         DecoderStage::replica(Share::WHOLE, settings, recipe, machine, source, clips, model)
     }
 
-    /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of its speaker
-    /// encoder take their statistics over these rows alone, and so do the running ones that are kept of the first.
+    /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of a speaker encoder
+    /// that is trained take their statistics over these rows alone; the running ones that are kept are the first's.
     pub fn replica(
         share: Share,
         settings: DecoderSettings,
@@ -136,21 +160,48 @@ impl DecoderStage {
             ready(&mut engine, &settings, &recipe, parts, what, &share)
         };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
-        Ok(DecoderStage { settings, recipe, share, engine, released, source, clips, plain, judged, measure })
+        Ok(DecoderStage {
+            settings,
+            share,
+            recipe,
+            engine,
+            released,
+            source,
+            clips,
+            plain,
+            judged,
+            measure,
+            feed: None,
+        })
     }
 
-    /// The rows of a step: which clip, from which latent, and which clip its speaker is heard by.
-    fn drawn(&self, step: u64, row: usize) -> (usize, usize, usize) {
-        let seed = Seed::new(self.settings.seed).derive("decoder").with(step).with(row as u64);
-        let clip = seed.below(0, self.clips.train.len() as u64) as usize;
-        let room = self.clips.train[clip].latents.len() / self.settings.decoder.latent - self.settings.window;
-        let start = seed.below(1, room as u64) as usize;
-        let others = &self.clips.by_speaker[self.clips.train[clip].speaker as usize];
-        (clip, start, others[seed.below(2, others.len() as u64) as usize])
+    /// The feed, standing before step `step`.
+    fn feed(&mut self, step: u64) -> Result<&mut Feed<Vec<u32>>, TrainError> {
+        if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
+            self.feed = None;
+            let (clips, inputs) = (Arc::clone(&self.clips), self.plain.inputs.clone());
+            let bytes = inputs.image.bytes();
+            let own = self.share.rows(self.settings.rows as u32)? as usize;
+            let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
+            let maker = Box::new(move |step, into: &mut [u8]| {
+                let rows = clips.drawn(step, slice.clone());
+                inputs.fill(&clips.settings, &rows, into);
+                Ok((inputs.image.bytes(), rows.iter().map(|row| row.0.record).collect()))
+            });
+            let feeding = self.settings.feeding;
+            self.feed = Some(feeding.start("feed decoder", &self.engine, bytes, step, maker)?);
+        }
+        Ok(self.feed.as_mut().expect("started above"))
     }
 
-    fn put(&self, ready: &Ready, rows: &[(&Clip, usize, &Clip, u64)]) -> Result<(), TrainError> {
-        let DecoderSettings { decoder, window, heard, .. } = &self.settings;
+    fn is_judged(&self, step: u64) -> bool {
+        step as f64 >= self.settings.judged_from * self.recipe.steps as f64
+    }
+}
+
+impl Inputs {
+    fn fill(&self, settings: &DecoderSettings, rows: &[Row<'_>], into: &mut [u8]) {
+        let DecoderSettings { decoder, window, heard, .. } = settings;
         let count = decoder.samples_of(*window);
         let (mut latents, mut wave, mut speaker) = (Vec::new(), Vec::new(), Vec::new());
         for &(clip, start, other, draw) in rows {
@@ -159,20 +210,19 @@ impl DecoderStage {
             // Where the latents begin, at the rate of the waveform.
             let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
             wave.extend((first..first + count).map(|i| clip.wave.get(i).copied().unwrap_or(0.0)));
-            speaker.extend(window_of(&other.heard, self.settings.speaker.mels, *heard, draw));
+            speaker.extend(window_of(&other.heard, settings.speaker.mels, *heard, draw));
         }
-        self.engine.write(&ready.program, ready.latents, &latents)?;
-        self.engine.write(&ready.program, ready.wave, &wave)?;
-        self.engine.write(&ready.program, ready.speaker, &speaker)?;
-        if let Some(who) = ready.who {
-            let targets: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
-            self.engine.write_i32(&ready.program, who, &targets)?;
+        self.image.write(into, self.latents, &latents);
+        self.image.write(into, self.wave, &wave);
+        self.image.write(into, self.speaker, &speaker);
+        if let Some(Asked { targets, margins, people }) = self.who {
+            let speakers: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
+            self.image.write_i32(into, targets, &speakers);
+            let taken = speakers.iter().flat_map(|&own| {
+                (0..people).map(move |other| if other as i32 == own { -MARGIN * SHARPNESS } else { 0.0 })
+            });
+            self.image.write(into, margins, &taken.collect::<Vec<f32>>());
         }
-        Ok(())
-    }
-
-    fn is_judged(&self, step: u64) -> bool {
-        step as f64 >= self.settings.judged_from * self.recipe.steps as f64
     }
 }
 
@@ -228,6 +278,13 @@ fn ready(
     let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
     let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
     let wave = tape.input([rows, count, 1], DType::F32);
+    let asked = who.map(|table| {
+        let people = engine.layout().get(table).shape.dim(0);
+        let targets = tape.input([rows], DType::I32);
+        let margins = tape.input([rows, people], DType::F32);
+        Asked { targets, margins, people }
+    });
+    let inputs = Inputs { image: Image::of(&tape), latents, speaker, wave, who: asked };
     let dtype = tape.dtype();
     let [given, features, real] = [latents, speaker, wave]
         .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
@@ -241,30 +298,33 @@ fn ready(
     };
     let voice = speakers.hear(&mut tape, features, statistics).vector;
     let z = decoder.stretch(&mut tape, given);
-    let made = decoder.wave(&mut tape, z, voice);
+    // An encoder that is asked who speaks learns that alone, as those of the releases did: what sound asks of it as well
+    // would draw voices together that the decoder cannot tell apart yet.
+    let heard = if who.is_some() { tape.detach(voice) } else { voice };
+    let made = decoder.wave(&mut tape, z, heard);
     let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
     note(&mut tape, 0, distance);
-    let asked = who.filter(|_| what != What::Measured).map(|table| {
+    let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
         let table = tape.master(table);
-        let targets = tape.input([rows], DType::I32);
+        let Asked { targets, margins, people } = asked;
         // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
-        let (people, width) = (tape.shape(table).dim(0), settings.speaker.result);
         let table = tape.l2_normalize(table);
-        let table = tape.reshape(table, [1, people, width]);
+        let table = tape.reshape(table, [1, people, settings.speaker.result]);
         let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
-        let vectors = tape.reshape(vectors, [1, rows, width]);
+        let vectors = tape.reshape(vectors, [1, rows, settings.speaker.result]);
         let cosines = tape.matmul(vectors, table, (false, true));
         let logits = tape.scale(cosines, SHARPNESS);
         let logits = tape.reshape(logits, [rows, people]);
+        let logits = tape.add(logits, margins);
         let told = tape.cross_entropy(logits, targets, 0.0);
         note(&mut tape, 4, told.loss);
-        (targets, told.loss)
+        told.loss
     });
     if what == What::Measured {
         tape.tell(distance);
     } else {
         let mut parts = vec![(distance, MEL_WEIGHT)];
-        parts.extend(asked.map(|(_, told)| (told, 1.0)));
+        parts.extend(told.map(|told| (told, 1.0)));
         if what == What::Judged {
             let weights = judges.weights(&mut tape);
             let fixed = weights.fixed(&mut tape);
@@ -294,12 +354,13 @@ fn ready(
     for (value, data) in written {
         engine.write(&program, value, &data)?;
     }
-    Ok(Ready { program, latents, speaker, wave, who: asked.map(|(targets, _)| targets) })
+    Ok(Ready { program, inputs })
 }
 
 /// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go
-/// unheard.
-const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 80)];
+/// unheard. The longest has bands of 21 Hz, narrow enough to see the harmonics of a low voice: with wider ones any pitch is
+/// as good as the right one.
+const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 160)];
 
 /// The mean distance of log-mels of waveforms `[rows, samples, 1]`, and what has to be written to the inputs it needs.
 fn mel_distance(tape: &mut Tape, made: Node, real: Node, rate: usize) -> (Node, Vec<(Node, Vec<f32>)>) {
@@ -361,29 +422,24 @@ impl Stage for DecoderStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let own = self.share.rows(self.settings.rows as u32)? as usize;
-        let first = self.share.rank() as usize * own;
-        let drawn: Vec<_> = (first..first + own).map(|row| self.drawn(step, row)).collect();
-        let seed = Seed::new(self.settings.seed).derive("heard").with(step);
-        let rows: Vec<_> = drawn
-            .iter()
-            .enumerate()
-            .map(|(i, &(clip, start, other))| {
-                (&self.clips.train[clip], start, &self.clips.train[other], seed.at((first + i) as u64))
-            })
-            .collect();
-        let records = rows.iter().map(|row| row.0.record).collect();
+        let mut fed = self.feed(step)?.next()?;
         let judged = self.is_judged(step);
-        self.put(if judged { &self.judged } else { &self.plain }, &rows)?;
         let ready = if judged { &mut self.judged } else { &mut self.plain };
+        self.engine.take(&ready.program, &mut fed.slot)?;
+        let mut waited = Duration::ZERO;
+        if let Some(feed) = &mut self.feed {
+            waited = feed.measured().last_wait;
+            feed.give_back(fed.slot);
+        }
         let ticket = self.engine.submit(&mut ready.program, control)?;
-        Ok(Submitted { ticket, rows: own as u64, records })
+        let shape = [fed.what.len(), usize::from(judged), self.settings.window];
+        Ok(Submitted { ticket, rows: fed.what.len() as u64, records: fed.what, shape, waited })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [mel, judged, deceived, features] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("mel", mel)];
-        if self.plain.who.is_some() {
+        if self.plain.inputs.who.is_some() {
             numbers.push(("who", f64::from(report.notes[4])));
         }
         if judged != 0.0 {
@@ -397,6 +453,9 @@ impl Stage for DecoderStage {
             return Ok(None);
         }
         let rows = self.settings.rows;
+        let uploader = self.engine.uploader(Upload::InTurn)?;
+        let inputs = self.measure.inputs.clone();
+        let mut slot = uploader.slot(inputs.image.bytes())?;
         let (mut sum, mut passes) = (0.0, 0.0);
         for from in (0..self.clips.held_out.len()).step_by(rows) {
             // The last pass is filled up from the start.
@@ -405,7 +464,9 @@ impl Stage for DecoderStage {
                 let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
                 (clip, room / 2, clip, 0)
             };
-            self.put(&self.measure, &(0..rows).map(row).collect::<Vec<_>>())?;
+            inputs.fill(&self.settings, &(0..rows).map(row).collect::<Vec<_>>(), slot.bytes()?);
+            uploader.send(&mut slot, inputs.image.bytes())?;
+            self.engine.take(&self.measure.program, &mut slot)?;
             let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
             sum += f64::from(self.engine.wait(ticket)?.loss);
             passes += 1.0;

@@ -3,23 +3,26 @@
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::floats;
 use crate::error::TrainError;
+use crate::feed::{Fed, Feed, Feeding, Maker, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::share::Share;
-use myxtts_data::batch::{BatchInfo, Collator, Order, Part, Plan as Batches, Rows, Settings, Tail};
-use myxtts_data::loader::{Batch, HostSlab, Loader, Options as LoaderOptions, Slab};
+use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
+use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
+use myxtts_tensor::engine::{Image, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -32,8 +35,8 @@ pub struct DvaeSettings {
     pub frames: u32,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
-    /// Threads that make batches.
-    pub workers: usize,
+    /// How batches come to the device.
+    pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
 }
@@ -49,6 +52,14 @@ struct Ready {
     program: Program,
     mel: Node,
     encoded: Node,
+    /// Where the mels lie in a batch.
+    image: Image,
+}
+
+/// What the loop has to know of a batch.
+struct DvaeBatch {
+    rows: u64,
+    records: Vec<u32>,
 }
 
 /// The DVAE being trained.
@@ -63,7 +74,7 @@ pub struct DvaeStage {
     source: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
-    loader: Option<(u64, Loader<HostSlab>)>,
+    feed: Option<Feed<DvaeBatch>>,
     step: Ready,
     measure: Ready,
 }
@@ -108,8 +119,8 @@ impl DvaeStage {
         Ok(stage)
     }
 
-    /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins is
-    /// found out from whole batches, by each for itself and the same.
+    /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins, and
+    /// where codes go that nobody chooses, is found out from whole batches, by each for itself and the same.
     pub fn replica(
         share: Share,
         settings: DvaeSettings,
@@ -166,7 +177,7 @@ impl DvaeStage {
             source,
             batches: plan,
             held_out,
-            loader: None,
+            feed: None,
             step,
             measure,
         };
@@ -205,67 +216,83 @@ impl DvaeStage {
     /// The first codes are rows that the encoder makes of the first batches.
     fn fill_codebook(&mut self) -> Result<(), TrainError> {
         let sizes = self.settings.sizes.clone();
-        let mut rows = Vec::new();
         // Four rows to choose from for each code.
-        let mut step = 0;
-        while rows.len() < 4 * sizes.codes * sizes.code_width && step < 64 {
-            rows.extend(self.encoded(step)?);
-            step += 1;
-        }
+        let enough = 4 * sizes.codes * sizes.code_width;
+        let rows = self.encoded(0, 64, enough)?;
         let book = codebook_from_rows(&rows, sizes.code_width, sizes.codes, self.settings.seed);
-        book.write(&mut self.engine, self.dvae.codebook())?;
-        Ok(())
+        Ok(book.write(&mut self.engine, self.dvae.codebook())?)
     }
 
-    /// What the encoder makes of the whole batch of a step, by the weights as they are now. A pure function of both, so
-    /// that a run that goes on, and every replica, sees the same.
-    fn encoded(&mut self, step: u64) -> Result<Vec<f32>, TrainError> {
-        let collator = Collator::new(self.source.clone(), self.batches.clone(), 0, 1)?;
-        let mut slab = HostSlab::new(collator.slab_bytes());
-        let info = collator.collate(step, slab.bytes())?;
-        self.put(slab.bytes(), &info, false)?;
-        let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
-        self.engine.wait(ticket)?;
-        let mut rows = self.engine.read(&self.measure.program, self.measure.encoded)?;
-        // A clip of no numbers costs its steps; it must not become a code.
-        let width = self.settings.sizes.code_width;
-        if rows.iter().any(|x| !x.is_finite()) {
+    /// What the encoder makes of the batches from `first` on, of at most so many, until it is enough.
+    fn encoded(&mut self, first: u64, most: u64, enough: usize) -> Result<Vec<f32>, TrainError> {
+        let batches = self.batches.clone();
+        let mut feed = self.measuring(&batches, first, first + most)?;
+        let mut rows = Vec::new();
+        for _ in 0..most {
+            self.measured(&mut feed)?;
+            let made = self.engine.read(&self.measure.program, self.measure.encoded)?;
+            // A clip of no numbers costs its steps; it must not become a code.
             let whole = |row: &&[f32]| row.iter().all(|x| x.is_finite());
-            rows = rows.chunks_exact(width).filter(whole).flatten().copied().collect();
+            rows.extend(made.chunks_exact(self.settings.sizes.code_width).filter(whole).flatten());
+            if rows.len() >= enough {
+                break;
+            }
         }
         Ok(rows)
     }
 
-    fn put(&mut self, bytes: &[u8], info: &BatchInfo, train: bool) -> Result<Vec<u32>, TrainError> {
-        let field = |name: &str| {
-            let field = info.layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
-            &bytes[field.offset..field.offset + field.bytes]
-        };
-        let mut mels: Vec<f32> = bytemuck::cast_slice(field("dvae_mel")).to_vec();
-        for frame in mels.chunks_exact_mut(self.stats.len()) {
-            frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
-        }
-        let ready = if train { &self.step } else { &self.measure };
-        self.engine.write(&ready.program, ready.mel, &mels)?;
-        let records: &[i32] = bytemuck::cast_slice(field("record"));
-        Ok(records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect())
+    /// The batches of a plan, beside those that are learnt from.
+    fn measuring(
+        &self,
+        batches: &Arc<Batches>,
+        first: u64,
+        until: u64,
+    ) -> Result<Feed<DvaeBatch>, TrainError> {
+        let options = LoaderOptions { until: Some(until), ..LoaderOptions::default() };
+        let maker = self.maker(&self.measure, batches, first, options)?;
+        Feed::blocking(self.engine.uploader(Upload::InTurn)?, self.measure.image.bytes(), first, maker)
     }
 
-    fn batch(&mut self, step: u64) -> Result<Batch<HostSlab>, TrainError> {
-        if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
-            let options = LoaderOptions { workers: self.settings.workers.max(1), ..LoaderOptions::default() };
-            let options = self.share.loading(options);
-            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(self.share.world())?);
-            let start = self.batches.state(step);
-            let loader = Loader::start(self.source.clone(), self.batches.clone(), &start, options, slabs)?;
-            self.loader = Some((step, loader));
+    /// Passes the next batch of a feed through the network, and changes nothing.
+    fn measured(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
+        let mut fed = feed.next()?;
+        self.engine.take(&self.measure.program, &mut fed.slot)?;
+        feed.give_back(fed.slot);
+        let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
+        Ok(self.engine.wait(ticket)?)
+    }
+
+    fn maker(
+        &self,
+        ready: &Ready,
+        batches: &Arc<Batches>,
+        first: u64,
+        options: LoaderOptions,
+    ) -> Result<Maker<DvaeBatch>, TrainError> {
+        let (image, mel, stats) = (ready.image.clone(), ready.mel, self.stats.clone());
+        maker_of(self.source.clone(), batches, first, options, move |bytes, info, into| {
+            let mut mels: Vec<f32> = bytemuck::cast_slice(field(bytes, info, "dvae_mel")).to_vec();
+            for frame in mels.chunks_exact_mut(stats.len()) {
+                frame.iter_mut().zip(&stats).for_each(|(x, s)| *x /= s);
+            }
+            image.write(into, mel, &mels);
+            let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
+            let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
+            Ok((image.bytes(), DvaeBatch { rows: u64::from(info.rows_valid), records }))
+        })
+    }
+
+    /// The next batch to learn from, which is that of `step`.
+    fn batch(&mut self, step: u64) -> Result<Fed<DvaeBatch>, TrainError> {
+        if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
+            self.feed = None;
+            let feeding = self.settings.feeding;
+            let options = self.share.loading(feeding.loading());
+            let maker = self.maker(&self.step, &self.batches, step, options)?;
+            let bytes = self.step.image.bytes();
+            self.feed = Some(feeding.start("feed dvae", &self.engine, bytes, step, maker)?);
         }
-        let (next, loader) = self.loader.as_mut().expect("started above");
-        *next += 1;
-        match loader.next() {
-            Some(batch) => Ok(batch?),
-            None => Err(TrainError::NoData("the batches ended before the steps did".into())),
-        }
+        self.feed.as_mut().expect("started above").next()
     }
 }
 
@@ -281,6 +308,7 @@ fn ready(
     share.begin(&mut tape);
     let shape = [share.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
+    let image = Image::of(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
@@ -303,7 +331,7 @@ fn ready(
         tape.tell(made.loss);
     }
     let encoded = made.encoded;
-    Ok(Ready { program: engine.load(tape)?, mel, encoded })
+    Ok(Ready { program: engine.load(tape)?, mel, encoded, image })
 }
 
 impl Stage for DvaeStage {
@@ -340,11 +368,16 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let mut batch = self.batch(step)?;
-        let info = batch.info().clone();
-        let records = self.put(batch.bytes(), &info, true)?;
+        let Fed { mut slot, what } = self.batch(step)?;
+        self.engine.take(&self.step.program, &mut slot)?;
+        let mut waited = Duration::ZERO;
+        if let Some(feed) = &mut self.feed {
+            waited = feed.measured().last_wait;
+            feed.give_back(slot);
+        }
         let ticket = self.engine.submit(&mut self.step.program, control)?;
-        Ok(Submitted { ticket, rows: u64::from(info.rows_valid), records })
+        let shape = [self.share.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
+        Ok(Submitted { ticket, rows: what.rows, records: what.records, shape, waited })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
@@ -361,11 +394,15 @@ impl Stage for DvaeStage {
         if !self.due(step) {
             return Ok(());
         }
-        let rows = self.encoded(step - 1)?;
+        let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
+        if book.unused(USED).is_empty() {
+            return Ok(());
+        }
+        // Computed anew instead of read from the step before: a run that was just resumed had none.
+        let rows = self.encoded(step - 1, 1, 1)?;
         if rows.is_empty() {
             return Ok(());
         }
-        let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
         let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
         if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
             book.write(&mut self.engine, self.dvae.codebook())?;
@@ -376,16 +413,10 @@ impl Stage for DvaeStage {
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
         let count = batches.batches_per_epoch();
-        let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
-        let slabs = HostSlab::pool(3, batches.slab_bytes(1)?);
-        let loader = Loader::start(self.source.clone(), batches.clone(), &batches.state(0), options, slabs)?;
+        let mut feed = self.measuring(&batches, 0, count)?;
         let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
-        for batch in loader {
-            let mut batch = batch?;
-            let info = batch.info().clone();
-            self.put(batch.bytes(), &info, false)?;
-            let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
-            let report = self.engine.wait(ticket)?;
+        for _ in 0..count {
+            let report = self.measured(&mut feed)?;
             squared += f64::from(report.notes[0]);
             absolute += f64::from(report.notes[2]);
             passes += 1.0;

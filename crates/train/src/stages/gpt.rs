@@ -1,22 +1,21 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
+mod fill;
+
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
+use crate::feed::{Fed, Feed, Feeding};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
-use myxtts_data::batch::{
-    BatchInfo, Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail,
-};
-use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
+use fill::{Filler, GptBatch};
+use myxtts_data::batch::{Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
+use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
-use myxtts_model::sequence::{frame_lengths, repeat_frames};
-use myxtts_model::{
-    Condition, Declare, Gpt, GptInputs, GptOptions, GptShape, GptSizes, GptTargets, LossWeights, Masks,
-    Released, Rows,
-};
+use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
 use myxtts_run::plan::Recipe;
+use myxtts_tensor::engine::Upload;
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
@@ -42,10 +41,8 @@ pub struct GptSettings {
     pub accumulate: u64,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
-    /// Threads that make batches.
-    pub workers: usize,
-    /// Batches made ahead.
-    pub depth: usize,
+    /// How batches come to the device.
+    pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
     /// Device memory that may be used.
@@ -71,12 +68,8 @@ enum Phase {
     Validate,
 }
 
-struct Ready {
-    program: Program,
-    inputs: GptInputs,
-    targets: GptTargets,
-    shares: Option<[Node; 2]>,
-}
+/// Where a replica's parts of the targets of text and of codes are written; nowhere where it has all of them.
+type Shares = Option<[Node; 2]>;
 
 /// The GPT being trained.
 pub struct GptStage {
@@ -86,12 +79,12 @@ pub struct GptStage {
     engine: Engine,
     gpt: Gpt,
     released: Vec<Released>,
-    stats: Vec<f32>,
+    filler: Filler,
     source: Arc<WithCodes>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
-    loader: Option<(u64, Loader<HostSlab>)>,
-    programs: HashMap<(GptShape, Phase), Ready>,
+    feed: Option<Feed<GptBatch>>,
+    programs: HashMap<(GptShape, Phase), (Program, Shares)>,
     recomputed: usize,
     memory: String,
 }
@@ -176,6 +169,11 @@ impl GptStage {
             }
         };
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
+        let filler = Filler::new(
+            settings.sizes.clone(),
+            (settings.masks, settings.frames, stats),
+            (engine.layout().clone(), engine.precision()),
+        );
         let mut stage = GptStage {
             settings,
             share,
@@ -183,11 +181,11 @@ impl GptStage {
             engine,
             gpt,
             released,
-            stats,
+            filler,
             source,
             batches: Arc::new(plan),
             held_out,
-            loader: None,
+            feed: None,
             programs: HashMap::new(),
             recomputed: 0,
             memory: String::new(),
@@ -196,60 +194,74 @@ impl GptStage {
         Ok(stage)
     }
 
-    /// Chooses how many blocks are computed again so that the largest batch fits, and says what it takes.
+    /// Chooses how many blocks are computed again so that the largest batch fits, takes the memory, and says how much.
     fn fit(&mut self) -> Result<(), TrainError> {
-        let phase = if self.settings.accumulate > 1 { Phase::Middle } else { Phase::Step };
-        let shapes: Vec<GptShape> = self
-            .batches
-            .layouts(self.share.world())?
-            .iter()
-            .map(|l| self.shape(l.rows(), l.rung()))
-            .collect();
-        let Some(limit) = self.settings.memory_limit else {
-            self.memory = self.needed(&shapes, phase);
-            return Ok(());
+        let limit = self.settings.memory_limit.unwrap_or(u64::MAX);
+        let least = match self.settings.memory_limit {
+            Some(_) => 0..=self.settings.sizes.layers,
+            None => 0..=0,
         };
-        for recomputed in 0..=self.settings.sizes.layers {
+        let mut found = (0, Vec::new());
+        for recomputed in least {
             self.recomputed = recomputed;
-            if self.need(&shapes, phase) <= limit {
-                self.memory = self.needed(&shapes, phase);
-                return Ok(());
+            found = self.need()?;
+            if found.0 <= limit {
+                break;
             }
         }
-        Err(TrainError::NoData(format!(
-            "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is {:.1} GiB: \
-             lower data.batch_size or data.max_mel_frames",
-            self.need(&shapes, phase) as f64 / GIB,
-            limit as f64 / GIB
-        )))
-    }
-
-    fn need(&self, shapes: &[GptShape], phase: Phase) -> u64 {
-        let inputs: usize =
-            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).input_bytes).sum();
-        let scratch =
-            shapes.iter().map(|&shape| MemoryPlan::of(&self.tape(shape, phase).0).scratch_bytes).max();
-        (self.engine.memory().total() + inputs + scratch.unwrap_or(0)) as u64
-    }
-
-    fn needed(&self, shapes: &[GptShape], phase: Phase) -> String {
+        let (need, plans) = found;
+        if need > limit {
+            return Err(TrainError::NoData(format!(
+                "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is \
+                 {:.1} GiB: lower data.batch_size or data.max_seconds",
+                need as f64 / GIB,
+                limit as f64 / GIB
+            )));
+        }
+        self.engine.reserve(&plans)?;
         let recomputed = match self.recomputed {
             0 => String::new(),
             n => format!(", {n} of {} blocks computed again", self.settings.sizes.layers),
         };
-        format!("memory {:.2} GiB{recomputed}", self.need(shapes, phase) as f64 / GIB)
+        self.memory = format!("memory {:.2} GiB{recomputed}", need as f64 / GIB);
+        Ok(())
     }
 
-    fn shape(&self, rows: u32, rung: myxtts_data::batch::Rung) -> GptShape {
-        let (text, mel) = self.settings.masks.places(rung.tokens as usize, rung.frames as usize);
-        GptShape { batch: rows as usize, frames: self.settings.frames as usize, text, mel }
+    /// Bytes of the device in all: weights and what follows them, every shape's inputs, the largest shape's activations,
+    /// batches that wait, and what the driver holds itself.
+    fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
+        let shapes = |batches: &Batches, ranks| -> Result<Vec<GptShape>, TrainError> {
+            let layouts = batches.layouts(ranks)?;
+            Ok(layouts.iter().map(|layout| self.filler.shape(layout.rows(), layout.rung())).collect())
+        };
+        let phases: &[Phase] = match self.settings.accumulate {
+            0 | 1 => &[Phase::Step],
+            2 => &[Phase::First, Phase::Last],
+            _ => &[Phase::First, Phase::Middle, Phase::Last],
+        };
+        let mut plans = Vec::new();
+        for shape in shapes(&self.batches, self.share.world())? {
+            plans.extend(phases.iter().map(|&phase| self.engine.plan_of(&self.tape(shape, phase).0)));
+        }
+        if let Some(held_out) = &self.held_out {
+            for shape in shapes(held_out, 1)? {
+                plans.push(self.engine.plan_of(&self.tape(shape, Phase::Validate).0));
+            }
+        }
+        let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
+        let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
+        let slot = self.slot_bytes(&self.batches, self.share.world())?;
+        let waiting = match (self.engine.cuda(), self.settings.feeding.depth) {
+            (Some(_), Some(depth)) => depth.slots(slot) * slot,
+            _ => 0,
+        };
+        let own = self.engine.memory().total() + inputs + scratch + waiting;
+        Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
-    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, GptInputs, GptTargets, Option<[Node; 2]>) {
-        let mut tape = Tape::new(self.engine.layout().clone(), self.engine.precision());
+    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, Shares) {
+        let (mut tape, inputs, targets) = self.filler.tape(shape);
         self.share.begin(&mut tape);
-        let inputs = GptInputs::new(&mut tape, &self.settings.sizes, shape, self.settings.masks);
-        let targets = GptTargets::new(&mut tape, shape);
         let options = match phase {
             Phase::Validate => GptOptions::default(),
             _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
@@ -282,106 +294,65 @@ impl GptStage {
             }
             Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
         }
-        (tape, inputs, targets, shares)
+        (tape, shares)
     }
 
     fn ready(&mut self, shape: GptShape, phase: Phase) -> Result<(), TrainError> {
         if !self.programs.contains_key(&(shape, phase)) {
-            let (tape, inputs, targets, shares) = self.tape(shape, phase);
+            let (tape, shares) = self.tape(shape, phase);
             let program = self.engine.load(tape)?;
-            self.programs.insert((shape, phase), Ready { program, inputs, targets, shares });
+            self.programs.insert((shape, phase), (program, shares));
         }
         Ok(())
     }
 
-    /// Puts a batch into a program's inputs and queues it.
+    /// Makes a batch a program's inputs and queues it; its slot can be filled again.
     fn run(
         &mut self,
-        bytes: &[u8],
-        info: &BatchInfo,
+        fed: &mut Fed<GptBatch>,
         phase: Phase,
         control: &Control,
     ) -> Result<Submitted, TrainError> {
-        let layout = &info.layout;
-        let shape = self.shape(layout.rows(), layout.rung());
+        let shape = fed.what.shape;
         self.ready(shape, phase)?;
-        let sizes = &self.settings.sizes;
-        let ints = |name: &str| -> &[i32] { bytemuck::cast_slice(field(bytes, layout, name)) };
-        let rows = Rows {
-            text: ints("tokens"),
-            text_lengths: ints("tokens_rows"),
-            codes: ints("codes"),
-            code_lengths: ints("codes_rows"),
-            prompts: &[],
-        };
-        let sequences = self.settings.masks.sequences(sizes, &rows)?;
-        let mut mels: Vec<f32> =
-            bytemuck::cast_slice(field(bytes, layout, "companion_conditioning_mel")).to_vec();
-        for frame in mels.chunks_exact_mut(self.stats.len()) {
-            frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
-        }
-        let heard = ints("companion_conditioning_mel_rows");
-        let ready = self.programs.get_mut(&(shape, phase)).expect("made above");
-        let engine = &mut self.engine;
-        if let Condition::Mels { mels: input, lengths } = ready.inputs.condition {
-            if let Some(lengths) = lengths {
-                repeat_frames(&mut mels, self.stats.len(), heard);
-                let (frames, with_latents) = frame_lengths(sizes, heard);
-                engine.write_i32(&ready.program, lengths.frames, &frames)?;
-                engine.write_i32(&ready.program, lengths.with_latents, &with_latents)?;
-            }
-            engine.write(&ready.program, input, &mels)?;
-        }
-        for (value, data) in [
-            (ready.inputs.text_in, &sequences.text_in),
-            (ready.inputs.mel_in, &sequences.mel_in),
-            (ready.inputs.key_mask, &sequences.key_mask),
-            (ready.targets.text, &sequences.text_targets),
-            (ready.targets.mel, &sequences.mel_targets),
-        ] {
-            engine.write_i32(&ready.program, value, data)?;
-        }
-        if let Some(shares) = ready.shares {
-            let counted = [&sequences.text_targets, &sequences.mel_targets]
-                .map(|targets| targets.iter().filter(|&&target| target >= 0).count() as f32);
-            let all = self.share.totals(counted)?;
+        let (program, shares) = self.programs.get_mut(&(shape, phase)).expect("made above");
+        self.engine.take(program, &mut fed.slot)?;
+        if let Some(shares) = *shares {
+            let (counted, all) = (fed.what.targets, self.share.totals(fed.what.targets)?);
             for ((value, own), all) in shares.into_iter().zip(counted).zip(all) {
-                engine.write(&ready.program, value, &[own / all.max(1.0)])?;
+                self.engine.write(program, value, &[own / all.max(1.0)])?;
             }
         }
-        let ticket = engine.submit(&mut ready.program, control)?;
-        let records = ints("record").iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
-        Ok(Submitted { ticket, rows: u64::from(info.rows_valid), records })
+        let ticket = self.engine.submit(program, control)?;
+        let records = std::mem::take(&mut fed.what.records);
+        let GptShape { batch, text, mel, .. } = shape;
+        let waited = std::time::Duration::ZERO;
+        Ok(Submitted { ticket, rows: fed.what.rows, records, shape: [batch, text, mel], waited })
     }
 
-    fn batch(&mut self, step: u64) -> Result<myxtts_data::loader::Batch<HostSlab>, TrainError> {
-        if self.loader.as_ref().is_none_or(|(next, _)| *next != step) {
-            let options = self.share.loading(LoaderOptions {
-                workers: self.settings.workers.max(1),
-                depth: self.settings.depth.max(1),
-                ..LoaderOptions::default()
-            });
-            let slabs = HostSlab::pool(options.depth + 2, self.batches.slab_bytes(self.share.world())?);
-            let source: Arc<dyn RecordSource> = self.source.clone();
-            let start = self.batches.state(step);
-            self.loader = Some((step, Loader::start(source, self.batches.clone(), &start, options, slabs)?));
+    /// Bytes of the inputs of the largest batch of a plan.
+    fn slot_bytes(&self, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
+        let layouts = batches.layouts(ranks)?;
+        let bytes = layouts.iter().map(|l| self.filler.bytes(self.filler.shape(l.rows(), l.rung())));
+        Ok(bytes.max().unwrap_or(0))
+    }
+
+    /// The feed, standing before batch `number`.
+    fn feed(&mut self, number: u64) -> Result<&mut Feed<GptBatch>, TrainError> {
+        if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
+            // The old one ends first: there is memory for one.
+            self.feed = None;
+            let (feeding, source) = (self.settings.feeding, self.source.clone());
+            let options = self.share.loading(feeding.loading());
+            let maker = self.filler.clone().maker(source, &self.batches, number, options)?;
+            let bytes = self.slot_bytes(&self.batches, self.share.world())?;
+            self.feed = Some(feeding.start("feed gpt", &self.engine, bytes, number, maker)?);
         }
-        let (next, loader) = self.loader.as_mut().expect("started above");
-        *next += 1;
-        match loader.next() {
-            Some(batch) => Ok(batch?),
-            None => Err(TrainError::NoData("the batches ended before the steps did".into())),
-        }
+        Ok(self.feed.as_mut().expect("started above"))
     }
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// The bytes of a field; the stage asks for none that its own settings did not make.
-fn field<'a>(bytes: &'a [u8], layout: &myxtts_data::batch::Layout, name: &str) -> &'a [u8] {
-    let field = layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
-    &bytes[field.offset..field.offset + field.bytes]
-}
 
 /// Training's shapes, and a larger one where a held-out record needs it.
 fn ladder(plan: &Batches, source: &WithCodes, records: &[u32]) -> Ladder {
@@ -453,23 +424,27 @@ impl Stage for GptStage {
         let parts = self.settings.accumulate.max(1);
         let mut all = None::<Submitted>;
         for part in 0..parts {
-            let mut batch = self.batch(step * parts + part)?;
+            let mut fed = self.feed(step * parts + part)?.next()?;
             let phase = match part {
                 _ if parts == 1 => Phase::Step,
                 0 => Phase::First,
                 _ if part + 1 == parts => Phase::Last,
                 _ => Phase::Middle,
             };
-            let info = batch.info().clone();
             // Batches of a step must not drop the same elements.
             let seed = control.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             let control = Control { weight: 1.0 / parts as f32, seed, ..*control };
-            let now = self.run(batch.bytes(), &info, phase, &control)?;
+            let mut now = self.run(&mut fed, phase, &control)?;
+            if let Some(feed) = &mut self.feed {
+                now.waited = feed.measured().last_wait;
+                feed.give_back(fed.slot);
+            }
             all = Some(match all {
                 None => now,
                 Some(mut before) => {
                     before.records.extend(now.records);
-                    Submitted { ticket: now.ticket, rows: before.rows + now.rows, records: before.records }
+                    let (rows, records) = (before.rows + now.rows, before.records);
+                    Submitted { rows, records, waited: before.waited + now.waited, ..now }
                 }
             });
         }
@@ -483,16 +458,16 @@ impl Stage for GptStage {
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let source: Arc<dyn RecordSource> = self.source.clone();
         let count = batches.batches_per_epoch();
         let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
-        let slabs = HostSlab::pool(3, batches.slab_bytes(1)?);
-        let loader = Loader::start(source, batches.clone(), &batches.state(0), options, slabs)?;
+        let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
+        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.slot_bytes(&batches, 1)?);
+        let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
-        for batch in loader {
-            let mut batch = batch?;
-            let info = batch.info().clone();
-            let queued = self.run(batch.bytes(), &info, Phase::Validate, &Control::default())?;
+        for _ in 0..count {
+            let mut fed = feed.next()?;
+            let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
+            feed.give_back(fed.slot);
             let report = self.engine.wait(queued.ticket)?;
             let [t, m, right, all] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
             text += t * all;

@@ -14,6 +14,7 @@ pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, Report};
 use serde_json::Value;
+use std::time::Duration;
 
 /// A step that was queued.
 #[derive(Debug)]
@@ -24,6 +25,10 @@ pub struct Submitted {
     pub rows: u64,
     /// The records in it.
     pub records: Vec<u32>,
+    /// Rows, places of text and places of sound: steps of one shape take one time.
+    pub shape: [usize; 3],
+    /// How long the batch was waited for.
+    pub waited: Duration,
 }
 
 /// What a pass over held-out records found.

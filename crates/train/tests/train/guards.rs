@@ -100,7 +100,7 @@ fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, 
         rows: 2,
         frames: 16,
         mode: Mode::Captured,
-        workers: 1,
+        feeding: Default::default(),
         seed: 3,
     };
     let records: Vec<u32> = (0..CLIPS as u32).collect();
@@ -118,7 +118,7 @@ fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, 
             rows: 2,
             frames: 16,
             mode: Mode::Captured,
-            workers: 1,
+            feeding: Default::default(),
             seed: 3,
         };
         let other = DvaeStage::new(settings, recipe, Machine::CPU, healthy, sides, &mut model).unwrap();

@@ -7,6 +7,7 @@ mod made_up;
 mod tiny;
 
 mod evaluate;
+mod feed;
 mod guards;
 mod mirrored;
 mod strategy;

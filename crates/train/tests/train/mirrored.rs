@@ -14,6 +14,7 @@ use myxtts_run::plan::{Plan, Preset, Recipe, Stage as Kind};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
 use myxtts_train::beside::WithCodes;
+use myxtts_train::feed::Feeding;
 use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::session::{Ended, News, Session, Watcher};
 use myxtts_train::share::Share;
@@ -52,8 +53,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         masks: Masks::Corrected,
         accumulate,
         mode: Mode::Captured,
-        workers: 1,
-        depth: 2,
+        feeding: Feeding::default(),
         seed: 7,
         memory_limit: None,
         freeze_layers: 0,
@@ -166,7 +166,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             rows: 6,
             frames: 16,
             mode: Mode::Captured,
-            workers: 1,
+            feeding: Feeding::default(),
             seed: 3,
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips { poisoned: None }));
@@ -211,6 +211,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         heard: 32,
         judged_from: 0.5,
         mode: Mode::Captured,
+        feeding: Feeding::default(),
         seed: 5,
     };
     let mut model = Model::default();

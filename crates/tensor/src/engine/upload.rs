@@ -1,0 +1,217 @@
+//! How batches wait on the device for their step: written into page-locked memory by one thread, copied on a stream of
+//! its own while other steps compute, and moved into a program's inputs when their turn comes.
+//!
+//! ```text
+//! Slot::bytes (host) ──Uploader::send, own stream──> Slot (device) ──Engine::take, compute stream──> inputs of a Program
+//! ```
+//!
+//! Events order the three; nobody waits but the thread that wants to write a slot whose last copy is not over.
+
+use super::{Backend, Engine, Program};
+use crate::cuda::Cuda;
+use crate::cuda::memory::{DeviceMemory, PinnedMemory};
+use crate::error::Error;
+use cudarc::driver::{result, sys};
+use std::sync::Arc;
+
+/// When batches are copied to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Upload {
+    /// As soon as they are made, on a stream of their own.
+    #[default]
+    Ahead,
+    /// When their step is queued, on the stream that computes.
+    InTurn,
+}
+
+/// Makes slots and fills them: for the thread that makes batches.
+#[derive(Clone)]
+pub struct Uploader {
+    device: Option<Arc<Copies>>,
+    upload: Upload,
+}
+
+/// The stream copies run on; it ends after the last slot.
+struct Copies {
+    cuda: Arc<Cuda>,
+    stream: sys::CUstream,
+}
+
+// A stream may be used by any thread.
+unsafe impl Send for Copies {}
+unsafe impl Sync for Copies {}
+
+/// A place for the inputs of one step.
+pub struct Slot {
+    memory: Memory,
+    /// Bytes of the batch that was put in last.
+    length: usize,
+}
+
+enum Memory {
+    Host(Vec<u8>),
+    Device(Box<DeviceSlot>),
+}
+
+struct DeviceSlot {
+    copies: Arc<Copies>,
+    pinned: PinnedMemory,
+    /// None where batches are copied in turn.
+    waiting: Option<DeviceMemory>,
+    /// The copy from the host is over.
+    sent: sys::CUevent,
+    /// The program has its inputs, and the slot may be filled again.
+    taken: sys::CUevent,
+}
+
+// Events are used by one thread at a time: the one that holds the slot.
+unsafe impl Send for DeviceSlot {}
+
+impl Engine {
+    /// For the thread that feeds this engine.
+    pub fn uploader(&self, upload: Upload) -> Result<Uploader, Error> {
+        let device = match &self.backend {
+            Backend::Cpu => None,
+            Backend::Cuda(cuda) => {
+                cuda.bind()?;
+                let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+                    .map_err(|e| Error::driver("make a stream", e))?;
+                Some(Arc::new(Copies { cuda: Arc::clone(cuda), stream }))
+            }
+        };
+        Ok(Uploader { device, upload })
+    }
+
+    /// Makes what is in a slot the inputs of a program, before its next run and after all that is queued. Inputs beyond
+    /// the slot's bytes stay as they are.
+    pub fn take(&mut self, program: &Program, slot: &mut Slot) -> Result<(), Error> {
+        let room = program.inputs.bytes();
+        assert!(slot.length <= room, "{} bytes for a program with inputs of {room}", slot.length);
+        match (&mut slot.memory, &self.backend) {
+            (Memory::Host(bytes), _) => program.inputs.write(0, &bytes[..slot.length]),
+            (Memory::Device(device), Backend::Cuda(cuda)) => device.take(cuda, program, slot.length),
+            (Memory::Device(_), Backend::Cpu) => panic!("a slot is taken by the engine it was made for"),
+        }
+    }
+}
+
+impl Uploader {
+    /// A slot for as many bytes.
+    pub fn slot(&self, bytes: usize) -> Result<Slot, Error> {
+        let memory = match &self.device {
+            None => Memory::Host(vec![0; bytes]),
+            Some(copies) => {
+                copies.cuda.bind()?;
+                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+                let event = || result::event::create(flags).map_err(|e| Error::driver("make an event", e));
+                let waiting = match self.upload {
+                    Upload::Ahead => Some(DeviceMemory::new(bytes)?),
+                    Upload::InTurn => None,
+                };
+                let (copies, pinned) = (Arc::clone(copies), PinnedMemory::new(bytes)?);
+                Memory::Device(Box::new(DeviceSlot {
+                    copies,
+                    pinned,
+                    waiting,
+                    sent: event()?,
+                    taken: event()?,
+                }))
+            }
+        };
+        Ok(Slot { memory, length: 0 })
+    }
+
+    /// The first `length` bytes of a slot are a batch: sends them on their way.
+    pub fn send(&self, slot: &mut Slot, length: usize) -> Result<(), Error> {
+        slot.length = length;
+        match &mut slot.memory {
+            Memory::Host(_) => Ok(()),
+            Memory::Device(device) => device.send(length),
+        }
+    }
+}
+
+impl Slot {
+    /// Its bytes on the host, as soon as they may be written again.
+    pub fn bytes(&mut self) -> Result<&mut [u8], Error> {
+        match &mut self.memory {
+            Memory::Host(bytes) => Ok(bytes),
+            Memory::Device(device) => device.bytes(),
+        }
+    }
+}
+
+impl DeviceSlot {
+    fn bytes(&mut self) -> Result<&mut [u8], Error> {
+        self.copies.cuda.bind()?;
+        let over = if self.waiting.is_some() { self.sent } else { self.taken };
+        // SAFETY: the event is ours; one that was never recorded is over.
+        unsafe { result::event::synchronize(over) }.map_err(|e| Error::driver("wait for a copy", e))?;
+        Ok(self.pinned.as_mut_slice())
+    }
+
+    fn send(&mut self, length: usize) -> Result<(), Error> {
+        let Some(waiting) = &self.waiting else { return Ok(()) };
+        let Copies { cuda, stream } = &*self.copies;
+        cuda.bind()?;
+        wait(*stream, self.taken)?;
+        // SAFETY: both places hold `length` bytes; the host's are not written before `sent` is over, the device's not
+        // before `taken` is.
+        unsafe { result::memcpy_htod_async(waiting.address(), &self.pinned.as_slice()[..length], *stream) }
+            .map_err(|e| Error::driver("send a batch", e))?;
+        record(self.sent, *stream)
+    }
+
+    fn take(&mut self, cuda: &Cuda, program: &Program, length: usize) -> Result<(), Error> {
+        assert_eq!(cuda.ordinal(), self.copies.cuda.ordinal(), "a slot is taken on its own device");
+        cuda.bind()?;
+        let (to, stream) = (program.inputs.address(), cuda.stream());
+        match &self.waiting {
+            Some(waiting) => {
+                wait(stream, self.sent)?;
+                // SAFETY: both places hold `length` bytes; events order this with the copies before and after it.
+                unsafe { result::memcpy_dtod_async(to, waiting.address(), length, stream) }
+                    .map_err(|e| Error::driver("move a batch", e))?;
+            }
+            None => {
+                // SAFETY: as above; the host's bytes are not written before `taken` is over.
+                unsafe { result::memcpy_htod_async(to, &self.pinned.as_slice()[..length], stream) }
+                    .map_err(|e| Error::driver("send a batch", e))?;
+            }
+        }
+        record(self.taken, stream)
+    }
+}
+
+fn wait(stream: sys::CUstream, event: sys::CUevent) -> Result<(), Error> {
+    let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+    // SAFETY: both are ours.
+    unsafe { result::stream::wait_event(stream, event, flags) }
+        .map_err(|e| Error::driver("order two streams", e))
+}
+
+fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), Error> {
+    // SAFETY: both are ours.
+    unsafe { result::event::record(event, stream) }.map_err(|e| Error::driver("mark a copy", e))
+}
+
+impl Drop for DeviceSlot {
+    fn drop(&mut self) {
+        let _ = self.copies.cuda.bind();
+        for event in [self.sent, self.taken] {
+            // SAFETY: made with the slot, destroyed once; copies that are under way end before the memory is given back.
+            unsafe {
+                let _ = result::event::synchronize(event);
+                let _ = result::event::destroy(event);
+            }
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        let _ = self.cuda.bind();
+        // SAFETY: made by `uploader`, destroyed once, with all its slots gone.
+        let _ = unsafe { result::stream::destroy(self.stream) };
+    }
+}

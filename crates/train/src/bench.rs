@@ -1,0 +1,237 @@
+//! How fast a stage trains and what it waits for: its own steps on its own feed, timed.
+//!
+//! Steps are queued a few ahead of their reports, as training queues them. A step's time is from the end of the one
+//! before to its own end. The time kernels run is CUPTI's, taken in a second pass: looking on widens the gaps a little.
+
+use crate::error::TrainError;
+use crate::stages::Stage;
+use myxtts_run::plan::Recipe;
+use myxtts_run::seed::Seed;
+use myxtts_tensor::Control;
+use myxtts_tensor::cuda::cupti::{Activity, KernelTimes, busy};
+use myxtts_tensor::engine::Ticket;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// Steps that are timed.
+    pub steps: u64,
+    /// Steps before them, at least: every shape has to be recorded, and clocks have to settle.
+    pub warm: u64,
+    /// Steps that may be queued before the first is waited for.
+    pub ahead: usize,
+    /// Steps under CUPTI's eyes.
+    pub watched: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Clips (or windows of clips) per second.
+    pub samples_per_second: f64,
+    /// Steps per second.
+    pub steps_per_second: f64,
+    /// Median of the steps' times, in milliseconds.
+    pub step_ms: f64,
+    /// 99 of 100 are at most this.
+    pub step_p99_ms: f64,
+    /// Standard deviation over mean, all steps together: shapes differ.
+    pub variation: f64,
+    /// The same among steps of equal shape, weighed by their number.
+    pub variation_at_equal_shape: f64,
+    /// Shapes met.
+    pub shapes: usize,
+    /// Rows, places of text and places of sound of a step, on average.
+    pub mean_shape: [f64; 3],
+    /// Share of the time the loop stood waiting for a batch.
+    pub wait_share: f64,
+    /// Of the waits, in milliseconds.
+    pub wait_p99_ms: f64,
+    /// Share of the time kernels ran, by CUPTI; none without a GPU or CUPTI.
+    pub busy: Option<f64>,
+    /// Kernel time of a watched step, in milliseconds.
+    pub kernel_ms: Option<f64>,
+    /// Why there is no share, where there should be one.
+    pub no_busy: Option<String>,
+    /// Processor cores this process kept busy.
+    pub cores: f64,
+    /// Device memory as planned, in bytes.
+    pub planned_bytes: u64,
+    /// Device memory in use by the driver's count, in bytes.
+    pub used_bytes: Option<u64>,
+}
+
+struct Timed {
+    shape: [usize; 3],
+    rows: u64,
+    seconds: f64,
+    waited: Duration,
+}
+
+/// Steps of a stage, from `from` on; queued `ahead`, each with its time.
+struct Runner<'a> {
+    stage: &'a mut dyn Stage,
+    recipe: &'a Recipe,
+    seed: Seed,
+    next: u64,
+    ahead: usize,
+}
+
+impl Runner<'_> {
+    fn run(&mut self, steps: u64) -> Result<Vec<Timed>, TrainError> {
+        let mut flying: VecDeque<(Ticket, [usize; 3], u64, Duration)> = VecDeque::new();
+        let mut done = Vec::with_capacity(steps as usize);
+        let mut last = Instant::now();
+        for i in 0..steps {
+            let step = self.next + i;
+            let control = Control {
+                rate: self.recipe.schedule.at(step.min(self.recipe.steps.max(1) - 1)) as f32,
+                weight: 1.0,
+                clip: self.recipe.clip.unwrap_or(0.0) as f32,
+                average: self.recipe.ema_decay.unwrap_or(0.0) as f32,
+                seed: self.seed.at(step),
+            };
+            let queued = self.stage.submit(step, &control)?;
+            flying.push_back((queued.ticket, queued.shape, queued.rows, queued.waited));
+            while flying.len() > self.ahead {
+                self.end(&mut flying, &mut last, &mut done)?;
+            }
+        }
+        while !flying.is_empty() {
+            self.end(&mut flying, &mut last, &mut done)?;
+        }
+        self.next += steps;
+        Ok(done)
+    }
+
+    fn end(
+        &mut self,
+        flying: &mut VecDeque<(Ticket, [usize; 3], u64, Duration)>,
+        last: &mut Instant,
+        done: &mut Vec<Timed>,
+    ) -> Result<(), TrainError> {
+        let Some((ticket, shape, rows, waited)) = flying.pop_front() else { return Ok(()) };
+        self.stage.wait(ticket)?;
+        let now = Instant::now();
+        done.push(Timed { shape, rows, seconds: (now - *last).as_secs_f64(), waited });
+        *last = now;
+        Ok(())
+    }
+}
+
+/// Runs a stage and times it. Its weights are not what they were.
+pub fn measure(
+    stage: &mut dyn Stage,
+    recipe: &Recipe,
+    seed: u64,
+    amount: Amount,
+) -> Result<Figures, TrainError> {
+    let on_gpu = stage.engine().cuda().is_some();
+    let ahead = if on_gpu { amount.ahead } else { 0 };
+    let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: 0, ahead };
+    // A shape's first run measures, its second records: a shape met for the first time later would be timed with that.
+    let mut seen: BTreeMap<[usize; 3], u64> = BTreeMap::new();
+    while runner.next < amount.warm || seen.values().any(|&runs| runs < 3) {
+        for timed in runner.run(amount.warm.clamp(1, 10))? {
+            *seen.entry(timed.shape).or_default() += 1;
+        }
+        if runner.next > 20 * amount.warm.max(10) {
+            break;
+        }
+    }
+    let (start, before) = (Instant::now(), processor_seconds());
+    let timed = runner.run(amount.steps.max(2))?;
+    let (wall, cores) = (start.elapsed().as_secs_f64(), processor_seconds() - before);
+    let (watched, no_busy) = match on_gpu && amount.watched > 0 {
+        false => (None, None),
+        true => match watch(&mut runner, amount.watched) {
+            Ok(watched) => (Some(watched), None),
+            Err(why) => (None, Some(why)),
+        },
+    };
+    let engine = runner.stage.engine();
+    let used = engine.cuda().and_then(|cuda| cuda.memory().ok()).map(|(free, total)| (total - free) as u64);
+    let mut figures = figures(&timed, wall);
+    figures.cores = cores / wall;
+    figures.planned_bytes = engine.memory().total() as u64;
+    figures.used_bytes = used;
+    figures.busy = watched.map(|(share, _)| share);
+    figures.kernel_ms = watched.map(|(_, seconds)| seconds * 1e3);
+    figures.no_busy = no_busy;
+    Ok(figures)
+}
+
+/// The share of the time kernels ran, and their time in a step.
+fn watch(runner: &mut Runner<'_>, steps: u64) -> Result<(f64, f64), String> {
+    let words = |error: &dyn std::fmt::Display| error.to_string();
+    let times = KernelTimes::start().map_err(|error| words(&error))?;
+    runner.run(steps).map_err(|error| words(&error))?;
+    runner.stage.engine().synchronize().map_err(|error| words(&error))?;
+    let records = times.stop().map_err(|error| words(&error))?.records;
+    let kernels = || records.iter().filter(|record| matches!(record.activity, Activity::Kernel));
+    let from = kernels().map(|record| record.start_ns).min().unwrap_or(0);
+    let to = kernels().map(|record| record.end_ns).max().unwrap_or(1);
+    let share = busy(&records, from, to);
+    Ok((share, share * (to - from) as f64 * 1e-9 / steps as f64))
+}
+
+fn figures(timed: &[Timed], wall: f64) -> Figures {
+    let mut by_shape: BTreeMap<[usize; 3], Vec<f64>> = BTreeMap::new();
+    // The first step's time begins before anything was queued.
+    for step in &timed[1..] {
+        by_shape.entry(step.shape).or_default().push(step.seconds);
+    }
+    let all: Vec<f64> = timed[1..].iter().map(|step| step.seconds).collect();
+    let weighed = by_shape.values().filter(|times| times.len() > 1);
+    let (sum, count) = weighed.fold((0.0, 0usize), |(sum, count), times| {
+        (sum + variation(times) * times.len() as f64, count + times.len())
+    });
+    let waits: Vec<f64> = timed.iter().map(|step| step.waited.as_secs_f64()).collect();
+    let rows: u64 = timed.iter().map(|step| step.rows).sum();
+    Figures {
+        samples_per_second: rows as f64 / wall,
+        steps_per_second: timed.len() as f64 / wall,
+        step_ms: quantile(&all, 0.5) * 1e3,
+        step_p99_ms: quantile(&all, 0.99) * 1e3,
+        variation: variation(&all),
+        variation_at_equal_shape: if count == 0 { 0.0 } else { sum / count as f64 },
+        shapes: by_shape.len(),
+        mean_shape: std::array::from_fn(|i| {
+            timed.iter().map(|step| step.shape[i] as f64).sum::<f64>() / timed.len() as f64
+        }),
+        wait_share: waits.iter().sum::<f64>() / wall,
+        wait_p99_ms: quantile(&waits, 0.99) * 1e3,
+        busy: None,
+        kernel_ms: None,
+        no_busy: None,
+        cores: 0.0,
+        planned_bytes: 0,
+        used_bytes: None,
+    }
+}
+
+/// Standard deviation over mean.
+fn variation(times: &[f64]) -> f64 {
+    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len().max(1) as f64;
+    if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+}
+
+fn quantile(times: &[f64], share: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
+}
+
+/// Seconds of processor time this process has used, all threads together.
+fn processor_seconds() -> f64 {
+    // Fields 14 and 15 of the line, after a name that may hold spaces; in ticks of a hundredth of a second.
+    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
+    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
+    let fields: Vec<f64> = rest.split_whitespace().skip(11).take(2).filter_map(|x| x.parse().ok()).collect();
+    fields.iter().sum::<f64>() / 100.0
+}

@@ -1,0 +1,369 @@
+//! The way of a batch to its step: one thread makes batches as the device will have them and sends them ahead; the loop
+//! takes one whenever a step is queued.
+//!
+//! ```text
+//! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next──> Engine::take ──Feed::give_back──> free
+//! ```
+//!
+//! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
+//! the plan allows in number and bytes.
+
+use crate::error::TrainError;
+use myxtts_data::batch::{BatchInfo, Plan};
+use myxtts_data::loader::{HostSlab, Loader, Options};
+use myxtts_data::record::RecordSource;
+use myxtts_tensor::Engine;
+use myxtts_tensor::engine::{Slot, Upload, Uploader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A wait longer than this share of the time between two batches means that too few of them were ready.
+const TOO_LONG: f64 = 0.01;
+/// After so many batches with most slots unused, one is given up.
+const SETTLED: u64 = 500;
+/// How long nothing may come before the maker is called stuck. The loader behind it names its own stuck threads sooner.
+const STALL: Duration = Duration::from_secs(90);
+
+/// Makes batch `number` into bytes: how many, and what the loop has to know of it.
+pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8]) -> Result<(usize, T), TrainError> + Send>;
+
+/// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is.
+pub fn maker_of<T: 'static>(
+    source: Arc<dyn RecordSource>,
+    batches: &Arc<Plan>,
+    first: u64,
+    options: Options,
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
+) -> Result<Maker<T>, TrainError> {
+    let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(options.ranks)?);
+    let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
+    Ok(Box::new(move |_, into| {
+        let mut batch = match loader.next() {
+            Some(batch) => batch?,
+            None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
+        };
+        let info = batch.info().clone();
+        fill(batch.bytes(), &info, into)
+    }))
+}
+
+/// The bytes of a field of a batch; a stage asks for none that its own settings did not make.
+pub fn field<'a>(bytes: &'a [u8], info: &BatchInfo, name: &str) -> &'a [u8] {
+    let field = info.layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
+    &bytes[field.offset..field.offset + field.bytes]
+}
+
+/// How far ahead batches are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Slots to begin with.
+    pub least: usize,
+    /// Slots at most.
+    pub most: usize,
+    /// Bytes of all slots at most.
+    pub bytes: usize,
+}
+
+impl Depth {
+    /// Slots at most, of so many bytes each. One is in use while another is filled: fewer than two would take turns.
+    pub fn slots(&self, bytes: usize) -> usize {
+        self.most.min(self.bytes / bytes.max(1)).max(2)
+    }
+}
+
+/// How batches come to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feeding {
+    /// Threads that read records.
+    pub workers: usize,
+    /// When batches are copied.
+    pub upload: Upload,
+    /// How far ahead they are made; none makes each when it is asked for.
+    pub depth: Option<Depth>,
+}
+
+/// Bytes of batches that may wait on a device: a share nobody misses.
+const WAITING: usize = 1 << 30;
+
+impl Default for Feeding {
+    fn default() -> Self {
+        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)) }
+    }
+}
+
+impl Depth {
+    /// At most so many slots, and a few of them to begin with.
+    pub fn of(most: usize) -> Depth {
+        Depth { least: most.min(4), most: most.max(2), bytes: WAITING }
+    }
+}
+
+/// As many as the settings have by default.
+const DEFAULT_SLOTS: usize = 50;
+
+impl Feeding {
+    /// How records are read.
+    pub fn loading(&self) -> Options {
+        let workers = self.workers.max(1);
+        Options { workers, depth: 2 * workers, ..Options::default() }
+    }
+
+    /// Starts a feed for an engine.
+    pub fn start<T: Send + 'static>(
+        &self,
+        name: &str,
+        engine: &Engine,
+        slot_bytes: usize,
+        first: u64,
+        maker: Maker<T>,
+    ) -> Result<Feed<T>, TrainError> {
+        let uploader = engine.uploader(self.upload)?;
+        match self.depth {
+            Some(depth) => Feed::start(name, uploader, slot_bytes, depth, first, maker),
+            None => Feed::blocking(uploader, slot_bytes, first, maker),
+        }
+    }
+}
+
+/// A batch that lies ready.
+pub struct Fed<T> {
+    /// Where.
+    pub slot: Slot,
+    /// What it is.
+    pub what: T,
+}
+
+/// Batches, ahead of time.
+pub struct Feed<T> {
+    way: Way<T>,
+    next: u64,
+    meter: Meter,
+}
+
+enum Way<T> {
+    Ahead(Ahead<T>),
+    Blocking { maker: Maker<T>, uploader: Uploader, slot: Option<Slot> },
+}
+
+struct Ahead<T> {
+    ready: Option<Receiver<Result<Fed<T>, TrainError>>>,
+    free: Option<Sender<Slot>>,
+    thread: Option<JoinHandle<()>>,
+    uploader: Uploader,
+    slot_bytes: usize,
+    slots: usize,
+    wanted: usize,
+    least: usize,
+    most: usize,
+    /// The batch that was last waited for, or at which a slot was last given up.
+    settled_since: u64,
+}
+
+/// What was measured of a feed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Batches given.
+    pub batches: u64,
+    /// Time the loop waited for them.
+    pub waited: Duration,
+    /// The last wait.
+    pub last_wait: Duration,
+    /// Slots there are.
+    pub slots: usize,
+    /// Bytes they take, on the host and again on the device.
+    pub bytes: usize,
+}
+
+struct Meter {
+    measured: Measured,
+    last: Option<Instant>,
+}
+
+impl<T: Send + 'static> Feed<T> {
+    /// Starts to make batches, from number `first` on, into slots of `slot_bytes`.
+    pub fn start(
+        name: &str,
+        uploader: Uploader,
+        slot_bytes: usize,
+        depth: Depth,
+        first: u64,
+        mut maker: Maker<T>,
+    ) -> Result<Feed<T>, TrainError> {
+        let (to_loop, ready) = channel();
+        let (free, to_maker) = channel::<Slot>();
+        let most = depth.slots(slot_bytes);
+        let least = depth.least.clamp(2, most);
+        for _ in 0..least {
+            // The other end is held here: it cannot be gone.
+            let _ = free.send(uploader.slot(slot_bytes)?);
+        }
+        let sender = uploader.clone();
+        let named = name.to_owned();
+        let make = move || {
+            let mut number = first;
+            while let Ok(mut slot) = to_maker.recv() {
+                let made = catch_unwind(AssertUnwindSafe(|| -> Result<T, TrainError> {
+                    let (length, what) = maker(number, slot.bytes()?)?;
+                    sender.send(&mut slot, length)?;
+                    Ok(what)
+                }));
+                let made = made.unwrap_or_else(|panic| {
+                    let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                    Err(TrainError::Feed(format!("the thread {named} panicked at batch {number}: {said}")))
+                });
+                let over = made.is_err();
+                if to_loop.send(made.map(|what| Fed { slot, what })).is_err() || over {
+                    return;
+                }
+                number += 1;
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(make)
+            .map_err(|error| TrainError::Feed(format!("the thread {name} could not be started: {error}")))?;
+        let way = Way::Ahead(Ahead {
+            ready: Some(ready),
+            free: Some(free),
+            thread: Some(thread),
+            uploader,
+            slot_bytes,
+            slots: least,
+            wanted: least,
+            least,
+            most,
+            settled_since: 0,
+        });
+        Ok(Feed { way, next: first, meter: Meter::new() })
+    }
+
+    /// Makes each batch when it is asked for: to see what making them ahead buys.
+    pub fn blocking(
+        uploader: Uploader,
+        slot_bytes: usize,
+        first: u64,
+        maker: Maker<T>,
+    ) -> Result<Feed<T>, TrainError> {
+        let slot = Some(uploader.slot(slot_bytes)?);
+        Ok(Feed { way: Way::Blocking { maker, uploader, slot }, next: first, meter: Meter::new() })
+    }
+
+    /// The number of the batch that comes next.
+    pub fn upcoming(&self) -> u64 {
+        self.next
+    }
+
+    /// The next batch. Its slot is to be given back when a program has taken it.
+    pub fn next(&mut self) -> Result<Fed<T>, TrainError> {
+        let asked = Instant::now();
+        let fed = match &mut self.way {
+            Way::Blocking { maker, uploader, slot } => {
+                let mut slot =
+                    slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
+                let (length, what) = maker(self.next, slot.bytes()?)?;
+                uploader.send(&mut slot, length)?;
+                Fed { slot, what }
+            }
+            Way::Ahead(ahead) => ahead.receive(self.next)?,
+        };
+        let between = self.meter.took(asked);
+        self.next += 1;
+        if let Way::Ahead(ahead) = &mut self.way {
+            ahead.resize(&self.meter.measured, between)?;
+        }
+        Ok(fed)
+    }
+
+    /// Hands a slot back to be filled again.
+    pub fn give_back(&mut self, slot: Slot) {
+        match &mut self.way {
+            Way::Blocking { slot: place, .. } => *place = Some(slot),
+            Way::Ahead(ahead) => ahead.give_back(slot),
+        }
+    }
+
+    /// What was measured until now.
+    pub fn measured(&self) -> Measured {
+        let (slots, bytes) = match &self.way {
+            Way::Blocking { .. } => (1, 0),
+            Way::Ahead(ahead) => (ahead.slots, ahead.slots * ahead.slot_bytes),
+        };
+        Measured { slots, bytes, ..self.meter.measured }
+    }
+}
+
+impl<T> Ahead<T> {
+    fn receive(&mut self, number: u64) -> Result<Fed<T>, TrainError> {
+        let ready = self.ready.as_ref().ok_or_else(|| TrainError::Feed("the feed has ended".into()))?;
+        match ready.recv_timeout(STALL) {
+            Ok(fed) => fed,
+            Err(RecvTimeoutError::Timeout) => {
+                Err(TrainError::Feed(format!("no batch {number} within {} s", STALL.as_secs())))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(TrainError::Feed(format!("the thread that makes batches ended before batch {number}")))
+            }
+        }
+    }
+
+    fn give_back(&mut self, slot: Slot) {
+        if self.slots > self.wanted {
+            self.slots -= 1;
+            return;
+        }
+        if let Some(free) = &self.free {
+            // A maker that is gone has said why, or is about to.
+            let _ = free.send(slot);
+        }
+    }
+
+    /// One slot more after a wait that was too long, one less after a good while without any.
+    fn resize(&mut self, measured: &Measured, between: Duration) -> Result<(), TrainError> {
+        let long = measured.last_wait.as_secs_f64() > TOO_LONG * between.as_secs_f64();
+        // The first batch is always waited for.
+        if long && measured.batches > 1 {
+            self.settled_since = measured.batches;
+            self.wanted = (self.wanted + 1).min(self.most);
+            if self.slots < self.wanted
+                && let Some(free) = &self.free
+            {
+                let _ = free.send(self.uploader.slot(self.slot_bytes)?);
+                self.slots += 1;
+            }
+        } else if measured.batches - self.settled_since >= SETTLED {
+            self.settled_since = measured.batches;
+            self.wanted = (self.wanted - 1).max(self.least);
+        }
+        Ok(())
+    }
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter { measured: Measured::default(), last: None }
+    }
+
+    /// Notes a wait, and says how long ago the batch before was given.
+    fn took(&mut self, asked: Instant) -> Duration {
+        let now = Instant::now();
+        self.measured.last_wait = now - asked;
+        self.measured.waited += now - asked;
+        self.measured.batches += 1;
+        self.last.replace(now).map_or(Duration::MAX, |last| now - last)
+    }
+}
+
+impl<T> Drop for Ahead<T> {
+    fn drop(&mut self) {
+        // Without either end of its channels the thread ends after the batch it is at.
+        self.free = None;
+        self.ready = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Batches come in their order, within their bounds, and what goes wrong is said.
+
+use myxtts_tensor::engine::{Slot, Upload};
+use myxtts_tensor::{Device, Engine, EngineOptions, Layout, Precision};
+use myxtts_train::TrainError;
+use myxtts_train::feed::{Depth, Feed, Maker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+fn engine() -> Engine {
+    Engine::new(Device::Cpu, Arc::new(Layout::empty()), Precision::F32, EngineOptions::default()).unwrap()
+}
+
+/// Writes the number of each batch, and counts what was made.
+fn numbers(made: &Arc<AtomicU64>) -> Maker<u64> {
+    let made = Arc::clone(made);
+    Box::new(move |number, into| {
+        into[..8].copy_from_slice(&number.to_le_bytes());
+        made.fetch_add(1, Ordering::SeqCst);
+        Ok((8, number))
+    })
+}
+
+fn number_in(slot: &mut Slot) -> u64 {
+    u64::from_le_bytes(slot.bytes().unwrap()[..8].try_into().unwrap())
+}
+
+const DEPTH: Depth = Depth { least: 3, most: 7, bytes: 1 << 20 };
+
+#[test]
+fn batches_come_in_order_from_where_they_start() {
+    let engine = engine();
+    let made = Arc::new(AtomicU64::new(0));
+    for (first, upload) in [(0, Upload::Ahead), (41, Upload::InTurn)] {
+        let uploader = engine.uploader(upload).unwrap();
+        let mut feed = Feed::start("numbers", uploader, 64, DEPTH, first, numbers(&made)).unwrap();
+        for number in first..first + 200 {
+            assert_eq!(feed.upcoming(), number);
+            let mut fed = feed.next().unwrap();
+            assert_eq!((fed.what, number_in(&mut fed.slot)), (number, number));
+            feed.give_back(fed.slot);
+        }
+        assert_eq!(feed.measured().batches, 200);
+    }
+}
+
+#[test]
+fn a_loop_that_stands_still_bounds_what_is_made() {
+    let engine = engine();
+    let made = Arc::new(AtomicU64::new(0));
+    let uploader = engine.uploader(Upload::Ahead).unwrap();
+    let mut feed = Feed::start("numbers", uploader, 64, DEPTH, 0, numbers(&made)).unwrap();
+    let mut taken = 0;
+    for round in 0..50 {
+        for _ in 0..200 {
+            let fed = feed.next().unwrap();
+            feed.give_back(fed.slot);
+            taken += 1;
+        }
+        if round % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let measured = feed.measured();
+        assert!(measured.slots <= DEPTH.most && measured.bytes <= DEPTH.most * 64, "{measured:?}");
+        assert!(
+            made.load(Ordering::SeqCst) <= taken + DEPTH.most as u64,
+            "more was made than there are slots"
+        );
+    }
+    assert_eq!(taken, 10_000);
+}
+
+#[test]
+fn waits_make_it_deeper_and_calm_makes_it_shallower() {
+    let engine = engine();
+    let slow: Maker<()> = Box::new(|number, _| {
+        // A hiccup now and then in the first part, none later.
+        if number < 60 && number % 4 == 0 {
+            std::thread::sleep(Duration::from_millis(4));
+        }
+        Ok((0, ()))
+    });
+    let uploader = engine.uploader(Upload::Ahead).unwrap();
+    let mut feed = Feed::start("hiccups", uploader, 64, DEPTH, 0, slow).unwrap();
+    let mut deepest = 0;
+    for number in 0..2600 {
+        let fed = feed.next().unwrap();
+        feed.give_back(fed.slot);
+        deepest = deepest.max(feed.measured().slots);
+        if number >= 60 {
+            // The step is what takes time: batches lie ready.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+    assert_eq!(deepest, DEPTH.most, "waits were met with more slots");
+    assert!(feed.measured().slots < deepest, "slots that nobody needed were given up");
+}
+
+#[test]
+fn what_goes_wrong_in_the_thread_is_said_in_the_loop() {
+    let engine = engine();
+    let failing: Maker<()> = Box::new(|number, _| match number {
+        3 => Err(TrainError::NoData("the disk is gone".into())),
+        _ => Ok((0, ())),
+    });
+    let panicking: Maker<()> = Box::new(|number, _| match number {
+        3 => panic!("a hole in the floor"),
+        _ => Ok((0, ())),
+    });
+    for (maker, said) in
+        [(failing, "the disk is gone"), (panicking, "feed x panicked at batch 3: a hole in the floor")]
+    {
+        let uploader = engine.uploader(Upload::Ahead).unwrap();
+        let mut feed = Feed::start("feed x", uploader, 64, DEPTH, 0, maker).unwrap();
+        for _ in 0..3 {
+            let fed = feed.next().unwrap();
+            feed.give_back(fed.slot);
+        }
+        let error = feed.next().map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        assert!(feed.next().is_err(), "nothing comes after it");
+    }
+}
+
+#[test]
+fn slots_are_bounded_by_bytes_but_never_fewer_than_two() {
+    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(100), 10);
+    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(10), 50);
+    assert_eq!(Depth { least: 4, most: 50, bytes: 1000 }.slots(5000), 2);
+}
