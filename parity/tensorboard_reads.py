@@ -2,10 +2,13 @@
 
     pip install tensorboard
     MYXTTS_PYTHON=python3 cargo test -p myxtts-run --test run -- --ignored tensorboard
+    MYXTTS_PYTHON=python3 cargo test -p myxtts --test cli -- --ignored tensorboard
 
-The test writes the folder that this script is given; what must be in it stands in both.
+The first test writes the folder that this script is given; what must be in it stands in both. The second trains a little and
+calls it with `--run runs/NAME`: every sample in the run's folder must be in its TensorBoard files, sound and picture alike.
 """
 
+import json
 import math
 import pathlib
 import sys
@@ -14,6 +17,51 @@ from tensorboard import version
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer as PluginMultiplexer
+
+
+def of_a_run(run):
+    """Samples on disk, and in the events, must be those that TensorBoard shows."""
+    # All of them: left alone it keeps a handful of each name.
+    everything = {"scalars": 0, "images": 0, "audio": 0, "tensors": 0}
+    board = EventMultiplexer(size_guidance=everything, purge_orphaned_data=False)
+    board = board.AddRunsFromDirectory(str(run / "tensorboard"))
+    board.Reload()
+    sounds, pictures, scalars = {}, {}, set()
+    for name in board.Runs():
+        told = board.GetAccumulator(name)
+        for tag in told.Tags()["audio"]:
+            sounds.update(((tag, one.step), one) for one in told.Audio(tag))
+        for tag in told.Tags()["images"]:
+            pictures.update(((tag, one.step), one) for one in told.Images(tag))
+        scalars.update(told.Tags()["scalars"])
+    samples = {}
+    for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event["kind"] == "sample":
+            samples[event["file"]] = event
+    assert samples, "the run has spoken nothing"
+    for file, event in samples.items():
+        wav = (run / "samples" / file).read_bytes()
+        png = (run / "samples" / file).with_suffix(".png").read_bytes()
+        stage = event["stage"]
+        found = [one for (tag, _), one in sounds.items() if tag.startswith(f"{stage}/spoken/")]
+        same = [one for one in found if one.encoded_audio_string == wav]
+        assert same, f"{file} is not among the {len(found)} sounds of {stage}"
+        assert same[0].content_type == "audio/wav" and same[0].sample_rate in (22050.0, 24000.0), file
+        assert abs(same[0].length_frames / same[0].sample_rate - event["seconds"]) < 1e-3, file
+        found = [one for (tag, _), one in pictures.items() if tag.startswith(f"{stage}/mel/")]
+        same = [one for one in found if one.encoded_image_string == png]
+        assert same, f"the picture of {file} is not among the {len(found)} of {stage}"
+        # One mel, or one above the other with a line between them.
+        assert same[0].height == (161 if stage == "dvae" else 80) and same[0].width > 1, file
+    waits = sorted(tag for tag in scalars if tag.endswith("/wait"))
+    assert waits, scalars
+    print(f"tensorboard {version.VERSION} has all {len(samples)} samples of the run, and {', '.join(waits)}")
+
+
+if sys.argv[1] == "--run":
+    of_a_run(pathlib.Path(sys.argv[2]))
+    sys.exit()
 
 folder = pathlib.Path(sys.argv[1])
 png = (folder / "expected.png").read_bytes()

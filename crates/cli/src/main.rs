@@ -12,7 +12,6 @@ mod failure;
 mod import;
 mod inspect;
 mod output;
-mod picture;
 mod place;
 mod prepare;
 mod progress;

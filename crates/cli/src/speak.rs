@@ -35,18 +35,18 @@ pub struct Args {
     /// The same seed says it the same way
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Above 1 bolder, below more careful
-    #[arg(long, value_name = "T", default_value_t = SamplingOptions::default().temperature, value_parser = positive)]
-    temperature: f32,
+    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes]
+    #[arg(long, value_name = "T", value_parser = positive)]
+    temperature: Option<f32>,
     /// Choose among the so many most likely codes; 0 for all
     #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
     top_k: usize,
     /// Choose among the most likely codes that together have this share
     #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share)]
     top_p: f32,
-    /// How much less likely a code becomes once it was said; 1 for not at all
-    #[arg(long, value_name = "FACTOR", default_value_t = SamplingOptions::default().repetition_penalty, value_parser = positive)]
-    repetition_penalty: f32,
+    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes]
+    #[arg(long, value_name = "FACTOR", value_parser = positive)]
+    repetition_penalty: Option<f32>,
     /// Always the most likely code
     #[arg(long)]
     greedy: bool,
@@ -126,14 +126,15 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
+    let usual = voice.usual_options();
     let options = SamplingOptions {
         greedy: args.greedy,
-        temperature: args.temperature,
+        temperature: args.temperature.unwrap_or(usual.temperature),
         top_k: args.top_k,
         top_p: args.top_p,
-        repetition_penalty: args.repetition_penalty,
+        repetition_penalty: args.repetition_penalty.unwrap_or(usual.repetition_penalty),
         seed: args.seed,
-        ..SamplingOptions::default()
+        ..usual
     };
     let said = voice.speak(&args.text, &args.language, &reference, &options)?;
     let speaking = start.elapsed().as_secs_f64();

@@ -1,24 +1,23 @@
 //! `myxtts train`: from recordings to a voice, stage by stage.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::audio::{decode, wav};
 use myxtts_data::cache::{self, Store};
-use myxtts_data::dataset::split::split_records;
+use myxtts_data::dataset::split::{Split, split_records};
 use myxtts_data::record::RecordSource;
-use myxtts_model::sampling::SamplingOptions;
-use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_data::utterance::Utterance;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
 use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
+use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
 use myxtts_train::strategy::split;
-use myxtts_train::voice::Voice;
 use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
 
@@ -94,7 +93,6 @@ pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (folder, plan, asked, place) = begin(&args)?;
-    let machine = place.machines[0];
     let stop = stop_requested()?;
     let progress = Terminal::new();
     let corpus = open_corpus(&plan, &progress)?;
@@ -114,7 +112,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         plan: &plan,
         store,
         events: folder.event_log()?,
-        board: folder.tensorboard(last.filter(|_| resumed))?,
+        // What the last checkpoint has behind it will not be told again.
+        board: folder.tensorboard(last.filter(|_| resumed).map(|step| step + 1))?,
         stop,
         watcher: &mut watch,
     };
@@ -123,7 +122,6 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
-            speak_samples(&folder, &plan, machine, &progress)?;
             print(&format!(
                 "model        {}\nnext:        myxtts speak \"...\" --voice REFERENCE.wav --model {} -o out.wav\n",
                 model.display(),
@@ -231,46 +229,23 @@ pub fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
     }
     let source: Arc<dyn RecordSource> = Arc::new(Store::open(&home)?);
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
+    let sentences = sentences(&read, &*source, &split);
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
     Ok(Corpus {
         train: numbers(split.train),
         validation: numbers(split.validation),
         source,
         tokenizer: computing.extractor.into_tokenizer(),
+        sentences,
     })
 }
 
-/// Sentences that are spoken at the end, so that there is something to hear.
-const SPOKEN: usize = 3;
-
-/// Speaks a few held-out sentences, each in its own speaker's voice, into the run's folder of samples.
-fn speak_samples(
-    folder: &RunFolder,
-    plan: &Plan,
-    machine: Machine,
-    progress: &Terminal,
-) -> anyhow::Result<()> {
-    let model = ModelFolder::open(&folder.path().join(MODEL_FOLDER))?;
-    if model.part(Part::Gpt).is_none() || !model.manifest().parts.contains_key("gpt") {
-        return Ok(());
-    }
-    let read = read(plan, &Terminal::new())?;
-    let (held_out, known) = corpus::sides(&read, plan);
-    let mut voice = Voice::open(&model, machine.device)?;
-    for utterance in held_out.iter().take(SPOKEN) {
-        let Some(other) = known.iter().find(|other| other.speaker == utterance.speaker) else { continue };
-        let reference = voice.hear(&[decode(&other.audio)?.clip])?;
-        let options =
-            SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
-        let said = voice.speak(&utterance.text, &utterance.language, &reference, &options)?;
-        let path = folder.samples().join(format!("{}.wav", utterance.id));
-        myxtts_run::durable::write(&path, &wav::encode_pcm16(&said.samples, said.rate))?;
-        progress.say(&format!(
-            "spoken       {}: {:.1} s of \"{}\"",
-            path.display(),
-            said.seconds(),
-            utterance.text
-        ));
-    }
-    Ok(())
+/// Held-out sentences to be spoken, of clips that can be used.
+fn sentences(read: &myxtts_data::dataset::Corpus, source: &dyn RecordSource, split: &Split) -> Vec<Sentence> {
+    let by_id: HashMap<&str, &Utterance> = read.utterances.iter().map(|u| (u.id.as_str(), u)).collect();
+    let utterance = |&record: &usize| by_id.get(source.id(record).as_str()).copied();
+    let held_out: Vec<(u32, &Utterance)> =
+        split.validation.iter().filter_map(|record| Some((*record as u32, utterance(record)?))).collect();
+    let known: Vec<&Utterance> = split.train.iter().filter_map(utterance).collect();
+    samples::choose(&held_out, &known, samples::SPOKEN)
 }

@@ -37,7 +37,15 @@ impl Watch {
         if !numbers.is_empty() {
             words += &format!(" ({})", numbers.join(", "));
         }
-        words + &format!(", {:.1} clips/s", news.rate)
+        words += &format!(", {:.1} clips/s", news.rate);
+        let percent = |share: f64| (share * 100.0).round();
+        if let Some(busy) = news.busy {
+            words += &format!(", GPU {} % busy", percent(busy));
+        }
+        if let Some(wait) = news.wait {
+            words += &format!(", {} % waiting for batches", percent(wait));
+        }
+        words
     }
 }
 

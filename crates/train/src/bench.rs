@@ -1,7 +1,8 @@
 //! How fast a stage trains and what it waits for: its own steps on its own feed, timed.
 //!
 //! Steps are queued a few ahead of their reports, as training queues them. A step's time is from the end of the one
-//! before to its own end. The time kernels run is CUPTI's, taken in a second pass: looking on widens the gaps a little.
+//! before to its own end. The time kernels run is CUPTI's, taken in a second pass over the last of the same batches:
+//! looking on widens the gaps, so both shares are told, of the watched time and of the time nobody looked on.
 
 use crate::error::TrainError;
 use crate::stages::Stage;
@@ -50,8 +51,10 @@ pub struct Figures {
     pub wait_share: f64,
     /// Of the waits, in milliseconds.
     pub wait_p99_ms: f64,
-    /// Share of the time kernels ran, by CUPTI; none without a GPU or CUPTI.
+    /// Kernel time, by CUPTI, over the time the same steps took before CUPTI looked on; none without a GPU or CUPTI.
     pub busy: Option<f64>,
+    /// Kernel time over the time while CUPTI looked on.
+    pub busy_watched: Option<f64>,
     /// Kernel time of a watched step, in milliseconds.
     pub kernel_ms: Option<f64>,
     /// Why there is no share, where there should be one.
@@ -62,6 +65,8 @@ pub struct Figures {
     pub planned_bytes: u64,
     /// Device memory in use by the driver's count, in bytes.
     pub used_bytes: Option<u64>,
+    /// Every timed step: rows, places of text, places of sound, milliseconds, milliseconds waited for its batch.
+    pub raw: Vec<(usize, usize, usize, f64, f64)>,
 }
 
 struct Timed {
@@ -71,7 +76,7 @@ struct Timed {
     waited: Duration,
 }
 
-/// Steps of a stage, from `from` on; queued `ahead`, each with its time.
+/// Steps of a stage, queued `ahead`, each with its time.
 struct Runner<'a> {
     stage: &'a mut dyn Stage,
     recipe: &'a Recipe,
@@ -131,14 +136,16 @@ pub fn measure(
 ) -> Result<Figures, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let ahead = if on_gpu { amount.ahead } else { 0 };
-    let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: 0, ahead };
+    // From the middle of the stage: what joins later, as the judges of the decoder, has joined.
+    let first = recipe.steps / 2;
+    let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: first, ahead };
     // A shape's first run measures, its second records: a shape met for the first time later would be timed with that.
     let mut seen: BTreeMap<[usize; 3], u64> = BTreeMap::new();
-    while runner.next < amount.warm || seen.values().any(|&runs| runs < 3) {
+    while runner.next - first < amount.warm || seen.values().any(|&runs| runs < 3) {
         for timed in runner.run(amount.warm.clamp(1, 10))? {
             *seen.entry(timed.shape).or_default() += 1;
         }
-        if runner.next > 20 * amount.warm.max(10) {
+        if runner.next - first > 20 * amount.warm.max(10) {
             break;
         }
     }
@@ -147,10 +154,15 @@ pub fn measure(
     let (wall, cores) = (start.elapsed().as_secs_f64(), processor_seconds() - before);
     let (watched, no_busy) = match on_gpu && amount.watched > 0 {
         false => (None, None),
-        true => match watch(&mut runner, amount.watched) {
-            Ok(watched) => (Some(watched), None),
-            Err(why) => (None, Some(why)),
-        },
+        true => {
+            let again = amount.watched.min(timed.len() as u64 - 1);
+            runner.next -= again;
+            let alone: f64 = timed[timed.len() - again as usize..].iter().map(|step| step.seconds).sum();
+            match watch(&mut runner, again) {
+                Ok((share, kernels)) => (Some((share, kernels, kernels / alone, again)), None),
+                Err(why) => (None, Some(why)),
+            }
+        }
     };
     let engine = runner.stage.engine();
     let used = engine.cuda().and_then(|cuda| cuda.memory().ok()).map(|(free, total)| (total - free) as u64);
@@ -158,13 +170,16 @@ pub fn measure(
     figures.cores = cores / wall;
     figures.planned_bytes = engine.memory().total() as u64;
     figures.used_bytes = used;
-    figures.busy = watched.map(|(share, _)| share);
-    figures.kernel_ms = watched.map(|(_, seconds)| seconds * 1e3);
+    if let Some((share, kernels, alone, steps)) = watched {
+        figures.busy = Some(alone);
+        figures.busy_watched = Some(share);
+        figures.kernel_ms = Some(kernels * 1e3 / steps as f64);
+    }
     figures.no_busy = no_busy;
     Ok(figures)
 }
 
-/// The share of the time kernels ran, and their time in a step.
+/// The share of the time kernels ran, and the seconds of that.
 fn watch(runner: &mut Runner<'_>, steps: u64) -> Result<(f64, f64), String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
     let times = KernelTimes::start().map_err(|error| words(&error))?;
@@ -175,7 +190,7 @@ fn watch(runner: &mut Runner<'_>, steps: u64) -> Result<(f64, f64), String> {
     let from = kernels().map(|record| record.start_ns).min().unwrap_or(0);
     let to = kernels().map(|record| record.end_ns).max().unwrap_or(1);
     let share = busy(&records, from, to);
-    Ok((share, share * (to - from) as f64 * 1e-9 / steps as f64))
+    Ok((share, share * (to - from) as f64 * 1e-9))
 }
 
 fn figures(timed: &[Timed], wall: f64) -> Figures {
@@ -205,11 +220,18 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
         wait_share: waits.iter().sum::<f64>() / wall,
         wait_p99_ms: quantile(&waits, 0.99) * 1e3,
         busy: None,
+        busy_watched: None,
         kernel_ms: None,
         no_busy: None,
         cores: 0.0,
         planned_bytes: 0,
         used_bytes: None,
+        raw: timed
+            .iter()
+            .map(|Timed { shape: [rows, text, sound], seconds, waited, .. }| {
+                (*rows, *text, *sound, seconds * 1e3, waited.as_secs_f64() * 1e3)
+            })
+            .collect(),
     }
 }
 

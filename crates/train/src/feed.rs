@@ -2,7 +2,7 @@
 //! takes one whenever a step is queued.
 //!
 //! ```text
-//! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next──> Engine::take ──Feed::give_back──> free
+//! maker (a thread) ──bytes──> Slot ──own copy stream──> ready ──Feed::next_batch──> Engine::take ──Feed::give_back──> free
 //! ```
 //!
 //! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
@@ -258,7 +258,7 @@ impl<T: Send + 'static> Feed<T> {
     }
 
     /// The next batch. Its slot is to be given back when a program has taken it.
-    pub fn next(&mut self) -> Result<Fed<T>, TrainError> {
+    pub fn next_batch(&mut self) -> Result<Fed<T>, TrainError> {
         let asked = Instant::now();
         let fed = match &mut self.way {
             Way::Blocking { maker, uploader, slot } => {

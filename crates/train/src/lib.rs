@@ -2,7 +2,7 @@
 //!
 //! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches,
 //! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
-//! [`session`] (the loop: steps, guards, checkpoints),
+//! [`session`] (the loop: steps, guards, checkpoints) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
 pub mod error;
@@ -17,6 +17,8 @@ pub mod stages;
 
 pub mod mirrored;
 
+mod pace;
+pub mod samples;
 pub mod session;
 mod sizes;
 

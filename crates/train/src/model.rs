@@ -2,9 +2,10 @@
 
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_model::weights::Kind;
 use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
+use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::Spec;
+use myxtts_model::weights::{Kind, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
 use myxtts_tensor::Engine;
@@ -140,12 +141,16 @@ impl Model {
         if let Ok(sizes) = serde_json::from_value(said.clone()) {
             return Some(sizes);
         }
-        let named = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.shape.clone());
-        let shapes = self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect();
+        let shapes = self.gpt_shapes();
         let heads = said.get("heads").and_then(Value::as_u64).map(|heads| heads as usize);
         let found = myxtts_model::weights::Sizes::of(&shapes, heads).gpt;
         (found.heads > 0 && found.audio_tokens > 2 && found.text_positions > 2 && found.audio_positions > 3)
             .then(|| crate::voice::sizes_of(&found, tokenizer))
+    }
+
+    fn gpt_shapes(&self) -> Shapes {
+        let named = |(name, tensor): (&String, &Tensor)| (name.clone(), tensor.shape.clone());
+        self.tensors.iter().filter(|(name, _)| name.starts_with("gpt.")).map(named).collect()
     }
 
     /// Takes a part over from an engine: the averages of the weights where they were kept, else the weights.
@@ -211,5 +216,66 @@ impl Model {
         }
         writer.finish()?;
         Ok(())
+    }
+}
+
+/// A part that is still being trained, over the model it belongs to: what is not in the one is looked for in the other, so
+/// that nothing has to be copied to be listened to.
+pub(crate) struct Stacked<'a> {
+    pub over: Model,
+    pub under: &'a Model,
+}
+
+impl Stacked<'_> {
+    fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.over.tensors.get(name).or_else(|| self.under.tensors.get(name))
+    }
+
+    /// Bytes of all its tensors.
+    pub fn bytes(&self) -> u64 {
+        let own = self.over.tensors.values();
+        let others = self.under.tensors.iter().filter(|(name, _)| !self.over.tensors.contains_key(*name));
+        own.chain(others.map(|(_, tensor)| tensor)).map(|tensor| tensor.bytes.len() as u64).sum()
+    }
+}
+
+impl crate::voice::Source for Stacked<'_> {
+    fn place(&self) -> &Path {
+        Path::new("the model in training")
+    }
+
+    fn holds(&self, part: Part) -> bool {
+        let name = match part {
+            Part::Gpt => GPT,
+            Part::Dvae => DVAE,
+            Part::Decoder => DECODER,
+            Part::Speaker => SPEAKER,
+            Part::Voices => return false,
+        };
+        self.over.has(name) || self.under.has(name)
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensor(name).map(|tensor| tensor.shape.clone())
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let found = self.over.numbers(name).or_else(|| self.under.numbers(name));
+        let what = || format!("it has no tensor {name} of real numbers");
+        found.ok_or_else(|| WeightsError::Content { path: self.place().to_owned(), what: what() })
+    }
+
+    fn gpt_shapes(&self) -> Shapes {
+        let mut shapes = self.under.gpt_shapes();
+        shapes.extend(self.over.gpt_shapes());
+        shapes
+    }
+
+    fn gpt_said(&self) -> Option<&Value> {
+        self.over.parts.get(GPT).or_else(|| self.under.parts.get(GPT))
+    }
+
+    fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError> {
+        Ok(self.under.vocabulary.clone())
     }
 }

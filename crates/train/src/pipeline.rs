@@ -6,6 +6,7 @@ use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::{DECODER, DVAE, GPT, Model};
+use crate::samples::{Samples, Sentence};
 use crate::session::Session;
 use crate::share::Share;
 use crate::sizes::Sizes;
@@ -18,6 +19,7 @@ use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
 use crate::strategy::split;
 use myxtts_data::batch::Rows;
+use myxtts_data::features::Recipe as Features;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::Masks;
@@ -43,6 +45,8 @@ pub struct Corpus {
     pub validation: Vec<u32>,
     /// The vocabulary they were prepared with.
     pub tokenizer: Tokenizer,
+    /// What is spoken on the way and at the end.
+    pub sentences: Vec<Sentence>,
 }
 
 /// What is asked for beside the plan.
@@ -96,6 +100,9 @@ pub fn train(
         // Now, and not after an hour of the stage before it.
         split(plan.data.batch_size, machines.len())?;
     }
+    if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
+        session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
+    }
     let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
     let ground = Ground { machines, ..ground };
     let mut before = 0;
@@ -107,6 +114,9 @@ pub fn train(
             model.write(&*disk, &path)?;
         }
         before += recipe.steps;
+    }
+    if model.has(GPT) {
+        session.last_words(&ground.samples(&model), before);
     }
     Ok(model)
 }
@@ -247,6 +257,18 @@ impl<'a> Ground<'a> {
         Ok(Box::new(stage))
     }
 
+    /// What is spoken of a model, on the way and at the end.
+    fn samples<'b>(&'b self, model: &'b Model) -> Samples<'b> {
+        Samples {
+            sentences: &self.corpus.sentences,
+            source: &*self.corpus.source,
+            model,
+            machine: self.machine,
+            cleaner: Features::of(&self.plan.data).cleaner,
+            memory_limit: self.plan.training.memory_limit,
+        }
+    }
+
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_of_environment());
         let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;
@@ -264,7 +286,9 @@ fn run_stage(
 ) -> Result<(), TrainError> {
     let mut stage = ground.stage(kind, recipe, model)?;
     let last = session.last_of(stages::name(kind))?;
-    session.run(&mut *stage, recipe, before, last)?;
+    let samples = ground.samples(model);
+    let spoken = (ground.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
+    session.run(&mut *stage, recipe, before, last, spoken)?;
     stage.finish(model, recipe.ema_decay.is_some())
 }
 

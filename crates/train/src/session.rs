@@ -1,6 +1,8 @@
 //! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
 
 use crate::error::TrainError;
+use crate::pace::Pace;
+use crate::samples::Samples;
 use crate::stages::{self, Stage, Validation};
 use myxtts_run::checkpoint::{CheckpointStore, Keep, Loaded};
 use myxtts_run::events::EventLog;
@@ -17,7 +19,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 const AHEAD: usize = 3;
@@ -58,6 +60,12 @@ pub struct News {
     pub numbers: Vec<(&'static str, f64)>,
     /// Clips per second, lately.
     pub rate: f64,
+    /// The share of the last seconds that steps took on the device, from the beginning to the end of each; none where the
+    /// device is the processor. Gaps between the kernels of a step count as busy: kernel times are what a benchmark asks
+    /// the driver for, at a price.
+    pub busy: Option<f64>,
+    /// The share of the last seconds that the loop stood still for batches; none before there is a step to measure.
+    pub wait: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
 }
@@ -132,13 +140,15 @@ impl<'a> Session<'a> {
         Ok(Some(self.store.load(&checkpoint.name())?))
     }
 
-    /// Trains a stage to its end, from its beginning or from a checkpoint. `before` are the steps of the stages before it.
+    /// Trains a stage to its end, from its beginning or from a checkpoint. `before` are the steps of the stages before it,
+    /// `samples` what is spoken on the way.
     pub fn run(
         &mut self,
         stage: &mut dyn Stage,
         recipe: &Recipe,
         before: u64,
         last: Option<Loaded>,
+        samples: Option<&Samples<'_>>,
     ) -> Result<Ended, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
@@ -161,8 +171,10 @@ impl<'a> Session<'a> {
         let seed = Seed::new(training.seed).derive(name);
         let ahead = if stage.engine().cuda().is_some() { AHEAD } else { 0 };
         let mut flying: VecDeque<Flying> = VecDeque::new();
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(Instant::now(), stage.engine().busy());
         let mut ended = Ended::Done;
+        let average = recipe.ema_decay.is_some();
+        let mut reached = from;
         for step in from..recipe.steps {
             if stage.due(step) {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
@@ -178,10 +190,12 @@ impl<'a> Session<'a> {
                 seed: seed.at(step),
             };
             let queued = stage.submit(step, &control)?;
+            pace.wait(queued.waited);
             let (ticket, rows, records) = (queued.ticket, queued.rows, queued.records);
             flying.push_back(Flying { step, ticket, rows, records, rate });
             self.drain(stage, &mut flying, ahead, &mut guards, &mut pace, before)?;
             let done = step + 1;
+            reached = done;
             let every = |n: u64| n > 0 && done.is_multiple_of(n);
             let mut score = None;
             if every(training.validate_every) || done == recipe.steps {
@@ -194,6 +208,16 @@ impl<'a> Session<'a> {
                         ended = Ended::Early;
                     }
                 }
+            }
+            // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
+            if let Some(samples) = samples
+                && every(training.sample_every)
+                && done < recipe.steps
+                && ended == Ended::Done
+            {
+                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
+                pace.pause();
+                self.sample(stage, average, samples, (done, before));
             }
             let stop = self.stop.load(Ordering::Relaxed);
             if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
@@ -212,6 +236,9 @@ impl<'a> Session<'a> {
                 ));
                 break;
             }
+        }
+        if let Some(samples) = samples {
+            self.sample(stage, average, samples, (reached, before));
         }
         self.watcher.end();
         self.events.append_durably("stage_end", json!({ "stage": name, "ended": format!("{ended:?}") }))?;
@@ -233,7 +260,7 @@ impl<'a> Session<'a> {
             && let Some(one) = flying.pop_front()
         {
             let report = stage.wait(one.ticket)?;
-            pace.add(one.rows);
+            pace.step(Instant::now(), one.rows, stage.engine().busy());
             self.reported(stage, &one, &report, guards, pace, before)?;
         }
         Ok(())
@@ -287,6 +314,8 @@ impl<'a> Session<'a> {
                 (curve("learning_rate"), one.rate as f32),
                 (curve("clips_per_second"), pace.rate() as f32),
             ];
+            let shares = [("busy", pace.busy()), ("wait", pace.waiting())];
+            curves.extend(shares.iter().filter_map(|(what, share)| Some((curve(what), (*share)? as f32))));
             curves.extend(numbers.iter().map(|(what, x)| (curve(what), *x as f32)));
             let curves: Vec<(&str, f32)> = curves.iter().map(|(tag, x)| (tag.as_str(), *x)).collect();
             self.board.scalars(before + step, &curves)?;
@@ -295,7 +324,8 @@ impl<'a> Session<'a> {
             self.events.append(
                 "step",
                 json!({ "stage": name, "step": step, "loss": loss, "gradient": report.norm, "rate": one.rate,
-                        "clips_per_second": pace.rate(), "numbers": measured }),
+                        "clips_per_second": pace.rate(), "busy": pace.busy(), "wait": pace.waiting(),
+                        "numbers": measured }),
             )?;
         }
         self.watcher.step(&News {
@@ -306,6 +336,8 @@ impl<'a> Session<'a> {
             direction: guards.trend.direction(),
             numbers,
             rate: pace.rate(),
+            busy: pace.busy(),
+            wait: pace.waiting(),
             learning_rate: one.rate,
         });
         Ok(())
@@ -410,39 +442,4 @@ fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<
     (guards.bad, guards.spikes, guards.early, guards.trend) =
         (saved.bad, saved.spikes, saved.early, saved.trend);
     Ok(saved.step)
-}
-
-/// Clips per second over the last seconds.
-struct Pace {
-    marks: VecDeque<(Instant, u64)>,
-    rows: u64,
-}
-
-impl Pace {
-    fn new() -> Pace {
-        Pace { marks: VecDeque::from([(Instant::now(), 0)]), rows: 0 }
-    }
-
-    fn add(&mut self, rows: u64) {
-        self.rows += rows;
-        let now = Instant::now();
-        self.marks.push_back((now, self.rows));
-        while self.marks.len() > 2 && now - self.marks[0].0 > Duration::from_secs(10) {
-            self.marks.pop_front();
-        }
-    }
-
-    /// What comes now is not training.
-    fn pause(&mut self) {
-        self.marks.clear();
-    }
-
-    fn rate(&self) -> f64 {
-        match (self.marks.front(), self.marks.back()) {
-            (Some(first), Some(last)) if last.0 > first.0 => {
-                (last.1 - first.1) as f64 / (last.0 - first.0).as_secs_f64()
-            }
-            _ => 0.0,
-        }
-    }
 }

@@ -7,7 +7,7 @@
 
 mod error;
 mod parts;
-pub(crate) use parts::sizes_of;
+pub(crate) use parts::{Source, sizes_of};
 mod sound;
 
 pub use error::VoiceError;
@@ -72,6 +72,9 @@ impl Waveform {
     }
 }
 
+/// Half of what XTTS has.
+const FEW_CODES: usize = 512;
+
 /// A model that speaks.
 pub struct Voice {
     tokenizer: Tokenizer,
@@ -84,11 +87,16 @@ pub struct Voice {
 impl Voice {
     /// Takes the weights of a folder onto a device.
     pub fn open(folder: &ModelFolder, device: Device) -> Result<Voice, VoiceError> {
-        let vocabulary = folder.text(VOCABULARY)?;
-        let vocabulary = vocabulary.ok_or_else(|| VoiceError::unfit(folder, "it has no vocab.json"))?;
-        let tokenizer = Tokenizer::from_bytes(&vocabulary, &folder.path().join(VOCABULARY))?;
-        let sizes = gpt_sizes(folder, &tokenizer)?;
-        let mel_stats = folder.numbers("mel_stats")?;
+        Voice::of(folder, device)
+    }
+
+    /// The same of anything that has weights.
+    pub(crate) fn of(source: &dyn Source, device: Device) -> Result<Voice, VoiceError> {
+        let vocabulary = source.vocabulary()?;
+        let vocabulary = vocabulary.ok_or_else(|| VoiceError::unfit(source, "it has no vocab.json"))?;
+        let tokenizer = Tokenizer::from_bytes(&vocabulary, &source.place().join(VOCABULARY))?;
+        let sizes = gpt_sizes(source, &tokenizer)?;
+        let mel_stats = source.numbers("mel_stats")?;
         let usable = |stat: &f32| stat.is_finite() && *stat != 0.0;
         let mels = FrontEnd::Conditioning.channels();
         if sizes.conditioning.mels != mels || mel_stats.len() != mels || !mel_stats.iter().all(usable) {
@@ -97,11 +105,11 @@ impl Voice {
                 sizes.conditioning.mels,
                 mel_stats.len()
             );
-            return Err(VoiceError::unfit(folder, &what));
+            return Err(VoiceError::unfit(source, &what));
         }
         let mut generator = Generator::new(device, Precision::F32, &sizes)?;
-        generator.load(|one| weights(folder, one))?;
-        let sound = Sound::open(folder, device, &sizes)?;
+        generator.load(|one| weights(source, one))?;
+        let sound = Sound::open(source, device, &sizes)?;
         Ok(Voice { tokenizer, cleaner: Cleaner::Default, generator, sound, mel_stats })
     }
 
@@ -113,6 +121,16 @@ impl Voice {
     /// How it sounds.
     pub fn quality(&self) -> Quality {
         self.sound.quality()
+    }
+
+    /// How it is sampled where nobody says otherwise: as XTTS is. A model of few codes says each of them again and again in
+    /// any sentence; to be punished for that it would rather end.
+    pub fn usual_options(&self) -> SamplingOptions {
+        let usual = SamplingOptions::default();
+        match self.generator.sizes().audio_vocabulary < FEW_CODES {
+            true => SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..usual },
+            false => usual,
+        }
     }
 
     /// Languages it has a token for.

@@ -8,6 +8,7 @@ use anyhow::Context;
 use myxtts_data::batch::{BatchInfo, Collator, Plan, Settings};
 use myxtts_data::cache::Store;
 use myxtts_data::dataset::split::split_records;
+use myxtts_data::mel::picture::{Mel, mels_png};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
@@ -15,7 +16,6 @@ use serde::Serialize;
 
 use crate::corpus::cache_in;
 use crate::output::{print, print_json};
-use crate::picture::{Mel, mels_png};
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize};
+use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize, picture};
 use myxtts_data::{audio, npy};
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
 use crate::output::{print, print_json};
-use crate::picture;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -94,11 +94,13 @@ fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize)
 fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
     let folder = corpus();
     let folder = folder.path();
-    done(&mut train(folder, "whole", &[]));
+    // The one says nothing on the way, the other speaks: neither that nor being killed may be seen in the weights.
+    done(&mut train(folder, "whole", &SILENT));
     let whole = weights(folder, "whole");
+    let speaking = ["--set", "training.sample_every=8"];
 
     // Killed five times, each a few checkpoints later than before, with a little chance in when exactly.
-    let mut child = train(folder, "killed", &[]).spawn().unwrap();
+    let mut child = train(folder, "killed", &speaking).spawn().unwrap();
     for kill in 1..=5usize {
         until(&mut child, folder, "killed", "checkpoint", 2 * kill - 1);
         std::thread::sleep(Duration::from_millis(37 * kill as u64 % 150));
@@ -110,6 +112,52 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     same(&weights(folder, "killed"), &whole);
     assert!(events(folder, "killed", "stage") > 3, "it was never killed inside a stage");
+    for sample in ["dvae-000008-", "gpt-000024-", "decoder-000008-"] {
+        assert!(is_kept(folder, "killed", sample), "{sample} was not spoken");
+    }
+    // After so few steps a model may have nothing to say.
+    let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
+    assert!(early, "nothing was spoken inside a stage");
+    assert!(!is_kept(folder, "whole", "gpt-"), "it was to be silent");
+    assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no last words");
+}
+
+/// Nothing is spoken before the end.
+const SILENT: [&str; 2] = ["--set", "training.sample_every=0"];
+
+/// Whether a sample whose name begins so is there as sound and picture, and both also in TensorBoard's files.
+fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
+    let files = |place: &str| -> Vec<(String, Vec<u8>)> {
+        let folder = fs::read_dir(folder.join("runs").join(name).join(place)).unwrap();
+        let files = folder.map(|file| file.unwrap());
+        files.map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap())).collect()
+    };
+    let (samples, board) = (files("samples"), files("tensorboard"));
+    ["wav", "png"].iter().all(|kind| {
+        samples.iter().any(|(name, bytes)| {
+            let told = |file: &[u8]| file.windows(bytes.len()).any(|window| window == bytes);
+            let shown = || board.iter().any(|(_, file)| told(file));
+            name.starts_with(start) && name.ends_with(kind) && bytes.len() > 60 && shown()
+        })
+    })
+}
+
+/// `MYXTTS_PYTHON` names a Python that has the package `tensorboard`:
+/// `cargo test -p myxtts --test cli -- --ignored tensorboard`.
+#[test]
+#[ignore = "needs Python with tensorboard"]
+fn tensorboard_itself_has_the_samples_of_a_run() {
+    let folder = corpus();
+    let folder = folder.path();
+    done(&mut train(folder, "heard", &["--set", "training.sample_every=12"]));
+    let python = std::env::var("MYXTTS_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../parity/tensorboard_reads.py");
+    let run = folder.join("runs/heard");
+    let output = Command::new(python).arg(script).arg("--run").arg(run).output().unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    println!("{said}");
 }
 
 #[cfg(unix)]
@@ -117,7 +165,8 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
 fn a_run_that_is_asked_to_stop_saves_and_leaves_with_143() {
     let folder = corpus();
     let folder = folder.path();
-    let mut child = train(folder, "stopped", &["--stage", "dvae"]).spawn().unwrap();
+    let only_dvae = [&["--stage", "dvae"], &SILENT[..]].concat();
+    let mut child = train(folder, "stopped", &only_dvae).spawn().unwrap();
     until(&mut child, folder, "stopped", "stage", 1);
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -127,7 +176,7 @@ fn a_run_that_is_asked_to_stop_saves_and_leaves_with_143() {
     assert!(words.contains("--resume stopped"), "{words}");
     assert!(events(folder, "stopped", "checkpoint") > 0, "nothing was saved");
     done(&mut resume(folder, "stopped"));
-    done(&mut train(folder, "straight", &["--stage", "dvae"]));
+    done(&mut train(folder, "straight", &only_dvae));
     let model = |name: &str| fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap();
     assert!(model("stopped") == model("straight"), "the run that was stopped is another");
 }

@@ -13,6 +13,7 @@ mod extractor;
 mod filterbank;
 mod invert;
 mod logarithm;
+pub mod picture;
 mod spectrum;
 
 pub use extractor::MelExtractor;

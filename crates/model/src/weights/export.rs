@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::archive::ArchiveWriter;
 use super::folder::{CONFIG, ModelFolder, Part, VOCABULARY};
 use super::pickle_writer::PickleWriter;
-use super::sizes::{DecoderSizes, GptSizes};
+use super::sizes::{Shapes, Sizes};
 use super::tensors::View;
 use super::{WeightsError, python_json};
 
@@ -192,8 +192,15 @@ fn write_texts(
 
 /// What Coqui's configuration has to say of a model's sizes.
 fn arguments(folder: &ModelFolder) -> Result<Vec<(&'static str, usize)>, WeightsError> {
-    let gpt: GptSizes = folder.sizes("gpt")?;
-    let decoder: DecoderSizes = folder.sizes("decoder")?;
+    // By the tensors: the manifest of a trained model says its sizes in other words than that of an imported one.
+    let mut shapes = Shapes::new();
+    for part in [Part::Gpt, Part::Decoder, Part::Speaker, Part::Dvae] {
+        let Some(file) = folder.part(part) else { continue };
+        shapes
+            .extend(file.names().filter_map(|name| Some((name.to_owned(), file.get(name)?.shape.to_vec()))));
+    }
+    let heads = folder.manifest().parts.get("gpt").and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
+    let Sizes { gpt, decoder, .. } = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok()));
     Ok(vec![
         ("gpt_layers", gpt.layers),
         ("gpt_n_model_channels", gpt.dim),

@@ -178,7 +178,7 @@ pub static KEYS: &[Key] = &[
     Key::new("training.validate_every", int(0, MOST_STEPS), "500",
         "steps between validations, 0 for none; 500 costs a few percent of the time").flag("validate-every"),
     Key::new("training.sample_every", int(0, MOST_STEPS), "1000",
-        "steps between spoken samples, 0 for none; 1000 lets one hear progress without slowing it").flag("sample-every"),
+        "steps between spoken samples, of which the end of a stage has one too; 0 for none; 1000 lets one hear progress without slowing it").flag("sample-every"),
     Key::new("training.checkpoint_every", int(0, MOST_STEPS), "500",
         "steps between checkpoints, 0 for one at the end only; 500 is what a power cut may cost").flag("checkpoint-every"),
     Key::new("training.keep_checkpoints", int(1, 10_000), "3",

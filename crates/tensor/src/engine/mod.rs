@@ -31,6 +31,7 @@ use buffer::Buffer;
 use ring::Rings;
 use staging::Staging;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How programs are run on CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -274,6 +275,12 @@ impl Engine {
     pub fn run(&mut self, program: &mut Program, control: &Control) -> Result<Report, Error> {
         let ticket = self.submit(program, control)?;
         self.wait(ticket)
+    }
+
+    /// How long the device was at runs that were reported on, each from its beginning to its end; none on the processor. Gaps
+    /// between kernels count, the copies of inputs before a run do not. Kernel times alone are CUPTI's to tell.
+    pub fn busy(&self) -> Option<Duration> {
+        self.rings.busy()
     }
 
     /// The report of a run, if it is done.

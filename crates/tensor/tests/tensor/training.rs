@@ -11,6 +11,7 @@ use myxtts_tensor::random::Stream;
 use myxtts_tensor::tape::{Gradients, Spec};
 use myxtts_tensor::*;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const SMALL: Sizes = Sizes { layers: 2, width: 64, heads: 2, vocabulary: 40, batch: 4, time: 24 };
 
@@ -431,6 +432,37 @@ fn recorded_steps_equal_eager_ones_bit_for_bit() {
             captured.1[0].len()
         );
     }
+}
+
+#[test]
+fn the_processor_does_not_say_how_busy_it_is() {
+    let gpt = Gpt::new(SMALL);
+    assert_eq!(engine(&gpt, Device::Cpu, Precision::F32, Mode::Captured).busy(), None);
+}
+
+/// More runs than the rings hold, and a report of the last alone: each run's time is counted, and once.
+#[test]
+fn the_device_says_how_long_it_was_at_all_runs() {
+    let Some(_gpu) = gpu::present("the_device_says_how_long_it_was_at_all_runs") else { return };
+    let gpt = Gpt::new(SMALL);
+    let mut engine = engine(&gpt, Device::Cuda(0), Precision::F32, Mode::Captured);
+    assert_eq!(engine.busy(), Some(Duration::ZERO));
+    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let mut program = engine.load(tape).unwrap();
+    feed(&engine, &program, step, &sentences(SMALL, 0));
+    let began = Instant::now();
+    let mut last = engine.submit(&mut program, &control(0)).unwrap();
+    engine.wait(last).unwrap();
+    let one = engine.busy().unwrap();
+    assert!(one > Duration::ZERO);
+    for step in 1..100 {
+        last = engine.submit(&mut program, &control(step)).unwrap();
+    }
+    engine.wait(last).unwrap();
+    let all = engine.busy().unwrap();
+    assert!(all > one && all <= began.elapsed(), "{all:?} after {one:?} of {:?}", began.elapsed());
+    engine.wait(last).unwrap();
+    assert_eq!(engine.busy(), Some(all), "a run was counted twice");
 }
 
 #[test]

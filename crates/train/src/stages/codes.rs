@@ -78,6 +78,25 @@ impl Encoder {
         codes.truncate(self.dvae.sizes().codes_of(frames));
         Ok(codes)
     }
+
+    /// The raw log-mels `[4 x codes, bands]` that codes stand for.
+    pub fn mels(&mut self, codes: &[i32]) -> Result<Vec<f32>, TrainError> {
+        if codes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tape = Tape::new(self.engine.layout().clone(), self.engine.precision());
+        let input = tape.input([1, codes.len()], DType::I32);
+        let mel = self.dvae.decode(&mut tape, input);
+        tape.keep(mel);
+        let mut program = self.engine.load(tape)?;
+        self.engine.write_i32(&program, input, codes)?;
+        self.engine.run(&mut program, &Control::default())?;
+        let mut mel = self.engine.read(&program, mel)?;
+        for frame in mel.chunks_exact_mut(self.stats.len()) {
+            frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x *= s);
+        }
+        Ok(mel)
+    }
 }
 
 /// The codes of all records, read from `kept` where they are of the same records and the same DVAE, else made.

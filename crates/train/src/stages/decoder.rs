@@ -422,7 +422,7 @@ impl Stage for DecoderStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let mut fed = self.feed(step)?.next()?;
+        let mut fed = self.feed(step)?.next_batch()?;
         let judged = self.is_judged(step);
         let ready = if judged { &mut self.judged } else { &mut self.plain };
         self.engine.take(&ready.program, &mut fed.slot)?;

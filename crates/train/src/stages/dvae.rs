@@ -255,7 +255,7 @@ impl DvaeStage {
 
     /// Passes the next batch of a feed through the network, and changes nothing.
     fn measured(&mut self, feed: &mut Feed<DvaeBatch>) -> Result<Report, TrainError> {
-        let mut fed = feed.next()?;
+        let mut fed = feed.next_batch()?;
         self.engine.take(&self.measure.program, &mut fed.slot)?;
         feed.give_back(fed.slot);
         let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
@@ -292,7 +292,7 @@ impl DvaeStage {
             let bytes = self.step.image.bytes();
             self.feed = Some(feeding.start("feed dvae", &self.engine, bytes, step, maker)?);
         }
-        self.feed.as_mut().expect("started above").next()
+        self.feed.as_mut().expect("started above").next_batch()
     }
 }
 

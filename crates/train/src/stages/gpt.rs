@@ -424,7 +424,7 @@ impl Stage for GptStage {
         let parts = self.settings.accumulate.max(1);
         let mut all = None::<Submitted>;
         for part in 0..parts {
-            let mut fed = self.feed(step * parts + part)?.next()?;
+            let mut fed = self.feed(step * parts + part)?.next_batch()?;
             let phase = match part {
                 _ if parts == 1 => Phase::Step,
                 0 => Phase::First,
@@ -465,7 +465,7 @@ impl Stage for GptStage {
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
         for _ in 0..count {
-            let mut fed = feed.next()?;
+            let mut fed = feed.next_batch()?;
             let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
             feed.give_back(fed.slot);
             let report = self.engine.wait(queued.ticket)?;

@@ -1,9 +1,10 @@
 //! Why a voice cannot speak.
 
+use super::parts::Source;
 use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::GenerateError;
 use myxtts_model::shapes::ShapeError;
-use myxtts_model::weights::{ModelFolder, WeightsError};
+use myxtts_model::weights::WeightsError;
 use std::path::PathBuf;
 
 /// Why a voice cannot speak.
@@ -75,11 +76,12 @@ pub enum VoiceError {
 }
 
 impl VoiceError {
-    pub(super) fn unfit(folder: &ModelFolder, what: &str) -> VoiceError {
-        VoiceError::Unfit { path: folder.path().to_owned(), what: what.to_owned() }
+    pub(super) fn unfit(source: &dyn Source, what: &str) -> VoiceError {
+        VoiceError::Unfit { path: source.place().to_owned(), what: what.to_owned() }
     }
 
-    pub(super) fn shape(folder: &ModelFolder) -> impl FnOnce(ShapeError) -> VoiceError {
-        |error| VoiceError::Shape { path: folder.path().to_owned(), error }
+    pub(super) fn shape(source: &dyn Source) -> impl FnOnce(ShapeError) -> VoiceError {
+        let path = source.place().to_owned();
+        move |error| VoiceError::Shape { path, error }
     }
 }

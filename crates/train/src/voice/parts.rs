@@ -1,42 +1,93 @@
-//! What a model folder says of its networks: sizes by the shapes of their tensors, weights in the engine's order.
+//! Where a voice takes its networks from, and what that says of them: sizes by the shapes of their tensors, weights in the
+//! engine's order.
 
 use super::VoiceError;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::sizes::{GptSizes as FoundSizes, Shapes, Sizes};
 use myxtts_model::weights::{ModelFolder, Part, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
+use std::path::Path;
 
 /// Channels of a perceiver's head in every release.
 const PERCEIVER_HEAD: usize = 64;
 
-/// The shape of a tensor.
-pub(super) fn shape_of(folder: &ModelFolder, name: &str) -> Option<Vec<usize>> {
-    folder.tensor(name).map(|view| view.shape.to_vec())
+/// What a voice can be made of: a folder, or a model that is still being trained.
+pub(crate) trait Source {
+    /// How errors name it.
+    fn place(&self) -> &Path;
+
+    /// Whether a part is there.
+    fn holds(&self, part: Part) -> bool;
+
+    /// The shape of a tensor.
+    fn shape(&self, name: &str) -> Option<Vec<usize>>;
+
+    /// A tensor that must be there, in its release order.
+    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError>;
+
+    /// The shapes of the GPT's tensors.
+    fn gpt_shapes(&self) -> Shapes;
+
+    /// What is said of the GPT's sizes beside them.
+    fn gpt_said(&self) -> Option<&Json>;
+
+    /// The vocabulary text is cut into.
+    fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError>;
+}
+
+impl Source for ModelFolder {
+    fn place(&self) -> &Path {
+        self.path()
+    }
+
+    fn holds(&self, part: Part) -> bool {
+        self.part(part).is_some()
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensor(name).map(|view| view.shape.to_vec())
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        ModelFolder::numbers(self, name)
+    }
+
+    fn gpt_shapes(&self) -> Shapes {
+        let file = self.part(Part::Gpt);
+        file.iter()
+            .flat_map(|file| {
+                file.names().filter_map(|name| Some((name.to_owned(), file.get(name)?.shape.to_vec())))
+            })
+            .collect()
+    }
+
+    fn gpt_said(&self) -> Option<&Json> {
+        self.manifest().parts.get("gpt")
+    }
+
+    fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError> {
+        self.text(VOCABULARY)
+    }
 }
 
 /// The GPT's sizes: the shapes tell all but its heads, which the manifest knows, and the ids that text begins and ends
 /// with, which are the vocabulary's.
-pub(super) fn gpt_sizes(folder: &ModelFolder, tokenizer: &Tokenizer) -> Result<GptSizes, VoiceError> {
+pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<GptSizes, VoiceError> {
     // What was trained here says everything itself.
-    if let Ok(sizes) = folder.sizes::<GptSizes>("gpt") {
+    let said = source.gpt_said();
+    if let Some(Ok(sizes)) = said.map(|said| serde_json::from_value(said.clone())) {
         return Ok(sizes);
     }
-    let file = folder.part(Part::Gpt);
-    let shapes: Shapes = file
-        .iter()
-        .flat_map(|file| {
-            file.names().filter_map(|name| Some((name.to_owned(), file.get(name)?.shape.to_vec())))
-        })
-        .collect();
-    let heads = folder.manifest().parts.get("gpt").and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
-    let found = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
+    let heads = said.and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
+    let found = Sizes::of(&source.gpt_shapes(), heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
     if found.dim == 0 || found.heads == 0 || !found.dim.is_multiple_of(found.heads) {
         let what = format!("{} channels are not those of {} heads", found.dim, found.heads);
-        return Err(VoiceError::unfit(folder, &what));
+        return Err(VoiceError::unfit(source, &what));
     }
     if found.audio_tokens < 3 || found.text_positions < 3 || found.audio_positions < 4 {
-        return Err(VoiceError::unfit(folder, "a table of codes or positions has hardly any rows"));
+        return Err(VoiceError::unfit(source, "a table of codes or positions has hardly any rows"));
     }
     if tokenizer.vocabulary_size() > found.text_tokens {
         let what = format!(
@@ -44,7 +95,7 @@ pub(super) fn gpt_sizes(folder: &ModelFolder, tokenizer: &Tokenizer) -> Result<G
             tokenizer.vocabulary_size(),
             found.text_tokens
         );
-        return Err(VoiceError::unfit(folder, &what));
+        return Err(VoiceError::unfit(source, &what));
     }
     Ok(sizes_of(&found, tokenizer))
 }
@@ -67,11 +118,11 @@ pub(crate) fn sizes_of(found: &FoundSizes, tokenizer: &Tokenizer) -> GptSizes {
 }
 
 /// The numbers of a parameter in the engine's order.
-pub(super) fn weights(folder: &ModelFolder, one: &Released) -> Result<Vec<f32>, VoiceError> {
-    let found = shape_of(folder, &one.name).unwrap_or_default();
+pub(super) fn weights(source: &dyn Source, one: &Released) -> Result<Vec<f32>, VoiceError> {
+    let found = source.shape(&one.name).unwrap_or_default();
     if found != one.shape {
         let what = format!("{} is {found:?} where {:?} was expected", one.name, one.shape);
-        return Err(WeightsError::Content { path: folder.path().to_owned(), what }.into());
+        return Err(WeightsError::Content { path: source.place().to_owned(), what }.into());
     }
-    Ok(one.to_ours(&folder.numbers(&one.name)?))
+    Ok(one.to_ours(&source.numbers(&one.name)?))
 }

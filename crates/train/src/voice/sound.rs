@@ -1,13 +1,13 @@
 //! From what the GPT said to samples: by the decoder, or by the DVAE while there is none.
 
 use super::VoiceError;
-use super::parts::{shape_of, weights};
+use super::parts::{Source, weights};
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
-use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::weights::Part;
 use myxtts_model::{Declare, GptSizes, Spoken};
 use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, Precision, Tape, Value};
 use std::sync::Arc;
@@ -43,29 +43,29 @@ pub(super) struct Sound {
 }
 
 impl Sound {
-    /// Opens what the folder has.
-    pub(super) fn open(folder: &ModelFolder, device: Device, gpt: &GptSizes) -> Result<Sound, VoiceError> {
-        let has = |part: Part| folder.part(part).is_some();
-        let of = |name: &str| shape_of(folder, name);
+    /// Opens what there is.
+    pub(super) fn open(source: &dyn Source, device: Device, gpt: &GptSizes) -> Result<Sound, VoiceError> {
+        let has = |part: Part| source.holds(part);
+        let of = |name: &str| source.shape(name);
         let mut declare = Declare::new(0.0, &|_| false);
         let networks = if has(Part::Decoder) && has(Part::Speaker) {
-            let sizes = DecoderSizes::of_shapes(&of).map_err(VoiceError::shape(folder))?;
-            let heard = SpeakerSizes::of_shapes(&of).map_err(VoiceError::shape(folder))?;
+            let sizes = DecoderSizes::of_shapes(&of).map_err(VoiceError::shape(source))?;
+            let heard = SpeakerSizes::of_shapes(&of).map_err(VoiceError::shape(source))?;
             if heard.mels != FrontEnd::Speaker.channels() {
                 let what = format!("its speaker encoder listens to {} mels", heard.mels);
-                return Err(VoiceError::unfit(folder, &what));
+                return Err(VoiceError::unfit(source, &what));
             }
             if sizes.latent != gpt.width || sizes.speaker != heard.result {
                 let what = format!(
                     "the decoder takes states of {} and speakers of {} numbers; the GPT gives {}, the speaker encoder {}",
                     sizes.latent, sizes.speaker, gpt.width, heard.result
                 );
-                return Err(VoiceError::unfit(folder, &what));
+                return Err(VoiceError::unfit(source, &what));
             }
             let decoder = Box::new(Decoder::declare(&mut declare, &sizes));
             Networks::Decoded { decoder, speaker: Box::new(SpeakerEncoder::declare(&mut declare, &heard)) }
         } else if has(Part::Dvae) {
-            let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(VoiceError::shape(folder))?;
+            let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(VoiceError::shape(source))?;
             let mels = FrontEnd::Dvae.channels();
             if sizes.codes + 2 < gpt.audio_vocabulary || sizes.channels != mels || sizes.layers == 0 {
                 let what = format!(
@@ -74,7 +74,7 @@ impl Sound {
                     sizes.channels,
                     gpt.audio_vocabulary - 2
                 );
-                return Err(VoiceError::unfit(folder, &what));
+                return Err(VoiceError::unfit(source, &what));
             }
             let dvae = Box::new(Dvae::declare(&mut declare, &sizes, "dvae."));
             Networks::Early { dvae, inverter: MelInverter::new() }
@@ -85,12 +85,12 @@ impl Sound {
                 Part::Speaker.file(),
                 Part::Dvae.file()
             );
-            return Err(VoiceError::unfit(folder, &what));
+            return Err(VoiceError::unfit(source, &what));
         };
         let (layout, released) = declare.finish();
         let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
         for one in &released {
-            engine.write_parameter(one.id, &weights(folder, one)?)?;
+            engine.write_parameter(one.id, &weights(source, one)?)?;
         }
         Ok(Sound { engine, networks })
     }

@@ -37,7 +37,7 @@ fn batches_come_in_order_from_where_they_start() {
         let mut feed = Feed::start("numbers", uploader, 64, DEPTH, first, numbers(&made)).unwrap();
         for number in first..first + 200 {
             assert_eq!(feed.upcoming(), number);
-            let mut fed = feed.next().unwrap();
+            let mut fed = feed.next_batch().unwrap();
             assert_eq!((fed.what, number_in(&mut fed.slot)), (number, number));
             feed.give_back(fed.slot);
         }
@@ -54,7 +54,7 @@ fn a_loop_that_stands_still_bounds_what_is_made() {
     let mut taken = 0;
     for round in 0..50 {
         for _ in 0..200 {
-            let fed = feed.next().unwrap();
+            let fed = feed.next_batch().unwrap();
             feed.give_back(fed.slot);
             taken += 1;
         }
@@ -85,7 +85,7 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
     let mut feed = Feed::start("hiccups", uploader, 64, DEPTH, 0, slow).unwrap();
     let mut deepest = 0;
     for number in 0..2600 {
-        let fed = feed.next().unwrap();
+        let fed = feed.next_batch().unwrap();
         feed.give_back(fed.slot);
         deepest = deepest.max(feed.measured().slots);
         if number >= 60 {
@@ -114,12 +114,12 @@ fn what_goes_wrong_in_the_thread_is_said_in_the_loop() {
         let uploader = engine.uploader(Upload::Ahead).unwrap();
         let mut feed = Feed::start("feed x", uploader, 64, DEPTH, 0, maker).unwrap();
         for _ in 0..3 {
-            let fed = feed.next().unwrap();
+            let fed = feed.next_batch().unwrap();
             feed.give_back(fed.slot);
         }
-        let error = feed.next().map(|_| ()).unwrap_err().to_string();
+        let error = feed.next_batch().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
-        assert!(feed.next().is_err(), "nothing comes after it");
+        assert!(feed.next_batch().is_err(), "nothing comes after it");
     }
 }
 

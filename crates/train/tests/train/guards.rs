@@ -1,12 +1,14 @@
 //! What is no number in the data: the step is left out, the clip named, and a budget of such steps ends the run.
 
 use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource};
+use myxtts_data::text::Cleaner;
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::config::{Machine as Found, Sources};
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Stage as Kind};
 use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Arena;
+use myxtts_train::samples::{Samples, Sentence};
 use myxtts_train::session::{Ended, News, Session, Watcher};
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
@@ -88,10 +90,27 @@ impl Watcher for Said {
 
 /// Trains a few steps; how it ended, what was said, the events, and whether weights are numbers.
 fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, Vec<String>, String, bool) {
+    let trained = run(poisoned, budget, None);
+    let numbers = trained.weights.iter().all(|x| x.is_finite());
+    (trained.ended, trained.said, trained.events, numbers)
+}
+
+/// What came of a few steps.
+pub struct Trained {
+    pub ended: Result<Ended, TrainError>,
+    pub said: Vec<String>,
+    pub events: String,
+    pub weights: Vec<f32>,
+    /// Files of the folder of samples.
+    pub samples: Vec<String>,
+}
+
+/// Trains a few steps; where there are sentences, they are heard every three, unless there is no folder to keep them in.
+pub fn run(poisoned: Option<usize>, budget: u64, heard: Option<(&[Sentence], bool)>) -> Trained {
     let runs = tempfile::tempdir().unwrap();
     let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
     (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (budget, budget);
-    plan.training.checkpoint_every = 0;
+    (plan.training.checkpoint_every, plan.training.sample_every) = (0, 3);
     plan.training.dvae_steps = Some(8);
     let recipe = plan.recipe(Kind::Dvae, false);
     let folder = RunFolder::create(runs.path(), Some("guarded"), &plan).unwrap();
@@ -108,6 +127,7 @@ fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, 
     // Of a model that was made of whole clips: the statistics of these would be no numbers.
     model.set("mel_stats", &[80], &[5.0; 80]);
     let source = Arc::new(Clips { poisoned });
+    let clips = source.clone();
     let sides = (&records[..], &[][..]);
     let mut stage = DvaeStage::new(settings, recipe, Machine::CPU, source, sides, &mut model).unwrap();
     if poisoned.is_some() {
@@ -137,14 +157,30 @@ fn trained(poisoned: Option<usize>, budget: u64) -> (Result<Ended, TrainError>, 
         stop: Arc::new(AtomicBool::new(false)),
         watcher: &mut said,
     };
-    let ended = session.run(&mut stage, &recipe, 0, None);
+    if let Some((_, false)) = heard {
+        std::fs::remove_dir(folder.samples()).unwrap();
+        std::fs::write(folder.samples(), "no folder").unwrap();
+    }
+    let empty = Model::default();
+    let samples = heard.map(|(sentences, _)| Samples {
+        sentences,
+        source: &*clips,
+        model: &empty,
+        machine: Machine::CPU,
+        cleaner: Cleaner::Default,
+        memory_limit: None,
+    });
+    let ended = session.run(&mut stage, &recipe, 0, None, samples.as_ref());
     drop(session);
-    let numbers = stage.engine().read_arena(Arena::Weights).unwrap().iter().all(|x| x.is_finite());
+    let weights = stage.engine().read_arena(Arena::Weights).unwrap();
     let events = std::fs::read_to_string(folder.path().join("events.jsonl")).unwrap();
     if let Err(TrainError::BadSteps { saved, .. }) = &ended {
         assert!(saved.is_file(), "the batch was not saved");
     }
-    (ended, said.0, events, numbers)
+    let files = std::fs::read_dir(folder.samples()).into_iter().flatten();
+    let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
+    samples.sort();
+    Trained { ended, said: said.0, events, weights, samples }
 }
 
 #[test]

@@ -10,5 +10,6 @@ mod evaluate;
 mod feed;
 mod guards;
 mod mirrored;
+mod samples;
 mod strategy;
 mod voice;

@@ -289,7 +289,7 @@ fn run(
         watcher: &mut watcher,
     };
     let last = session.last_of("gpt").unwrap();
-    let ended = session.run(&mut *stage, &recipe, 0, last);
+    let ended = session.run(&mut *stage, &recipe, 0, last, None);
     (ended, stage.engine().read_arena(Arena::Weights).unwrap())
 }
 

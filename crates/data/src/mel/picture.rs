@@ -26,7 +26,6 @@ pub struct Mel<'a> {
 }
 
 /// A picture of one mel as the bytes of a PNG file.
-#[allow(dead_code)] // `inspect mel` is its user
 pub fn mel_png(frames: usize, channels: usize, values: &[f32]) -> Vec<u8> {
     mels_png(frames, channels, &[Mel { values, valid: frames }])
 }

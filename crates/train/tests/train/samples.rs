@@ -1,0 +1,54 @@
+//! What is heard on the way, and that it costs the training nothing but time.
+
+use crate::guards::run;
+use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_train::samples::{Sentence, choose};
+use myxtts_train::session::Ended;
+
+fn utterance(id: &str, speaker: &str) -> Utterance {
+    Utterance {
+        id: id.to_owned(),
+        audio: format!("{id}.wav").into(),
+        text: format!("This is {id}."),
+        speaker: speaker.to_owned(),
+        language: "en".to_owned(),
+        origin: Origin { file: "metadata.csv".into(), line: None },
+    }
+}
+
+#[test]
+fn every_speaker_is_heard_before_one_is_heard_twice_and_in_another_recording() {
+    let [a, b, c, d] =
+        [("a/1", "ann"), ("a_1", "ann"), ("a3", "ann"), ("b", "ben")].map(|(id, who)| utterance(id, who));
+    let known = [utterance("known-ann", "ann"), utterance("known-too", "ann")];
+    let held_out = [(4, &a), (7, &b), (8, &c), (9, &d)];
+    let chosen = choose(&held_out, &known.iter().collect::<Vec<_>>(), 3);
+    let found: Vec<_> = chosen.iter().map(|s| (s.name.as_str(), s.record, s.text.as_str())).collect();
+    // Ben has no other recording. Ids that would be the same file are not.
+    assert_eq!(found, [("a_1", 4, "This is a/1."), ("b", 9, "This is b."), ("a_1_", 7, "This is a_1.")]);
+    let heard: Vec<_> = chosen.iter().map(|s| s.reference.to_str().unwrap()).collect();
+    assert_eq!(heard, ["known-ann.wav", "b.wav", "known-ann.wav"]);
+    assert_eq!(choose(&[], &[], 3), []);
+    assert_eq!(choose(&[(0, &utterance("../up\\ئ", "x"))], &[], 3)[0].name, "___up_ئ");
+}
+
+#[test]
+fn being_heard_changes_no_bit_and_failing_to_be_is_a_line() {
+    let one = utterance("five", "one");
+    let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
+    let silent = run(None, 0, None);
+    let heard = run(None, 0, Some((&sentences, true)));
+    let refused = run(None, 0, Some((&sentences, false)));
+    for one in [&silent, &heard, &refused] {
+        assert_eq!(*one.ended.as_ref().unwrap(), Ended::Done);
+        assert!(one.weights == silent.weights, "speaking changed the weights");
+    }
+    assert!(silent.samples.is_empty() && !silent.events.contains("sample"), "{:?}", silent.samples);
+    let files =
+        ["3", "6", "8"].map(|step| ["png", "wav"].map(|kind| format!("dvae-00000{step}-five.{kind}")));
+    assert_eq!(heard.samples, files.concat());
+    assert_eq!(heard.events.matches("\"sample\"").count(), 3, "{}", heard.events);
+    let lines =
+        refused.said.iter().filter(|line| line.contains("\"This is five.\" was not spoken after step"));
+    assert_eq!(lines.count(), 3, "{:?}", refused.said);
+}
