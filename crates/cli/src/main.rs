@@ -13,6 +13,7 @@ mod failure;
 mod import;
 mod inspect;
 mod output;
+mod place;
 mod prepare;
 mod progress;
 mod settings;

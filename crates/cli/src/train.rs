@@ -17,6 +17,7 @@ use myxtts_tensor::Device;
 use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
+use myxtts_train::strategy::split;
 use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,7 @@ use crate::caveats::caveats;
 use crate::corpus;
 use crate::failure::UsageError;
 use crate::output::print;
+use crate::place::{self, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
 use crate::settings::Settings;
@@ -49,9 +51,12 @@ pub struct Args {
     /// Go on with a run that was stopped, to the bit as if it had not been
     #[arg(long, value_name = "NAME", conflicts_with_all = ["corpus", "stage", "from", "name"])]
     resume: Option<String>,
-    /// Where to train: auto, cpu, cuda or cuda:N
+    /// Where to train: auto, cpu, cuda or cuda:N; auto heeds --multi-gpu, --visible-gpus and --model-gpu
     #[arg(long, default_value = "auto")]
     device: String,
+    /// Let the processor play so many GPUs: what several would do can be tried without one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
+    simulate_gpus: Option<u32>,
     #[command(flatten)]
     settings: Settings,
 }
@@ -90,8 +95,7 @@ pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let machine = Machine::choose(device(&args.device)?)?;
-    let (folder, plan, asked) = begin(&args, machine)?;
+    let (folder, plan, asked, place) = begin(&args)?;
     let progress = Terminal::new();
     let corpus = match open_corpus(&plan, &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
@@ -104,12 +108,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         opened => opened?,
     };
     progress.say(&format!(
-        "run {} on {}: {} clips to learn from, {} held out",
+        "run {}: {} clips to learn from, {} held out",
         folder.name(),
-        machine.device,
         corpus.train.len(),
         corpus.validation.len()
     ));
+    place.lines().iter().for_each(|line| progress.say(line));
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let resumed = args.resume.is_some();
     let mut watch = Watch::new();
@@ -125,8 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         stop,
         watcher: &mut watch,
     };
+    session.events.append_durably("strategy", place.event())?;
     let request = Request { only: asked.stage, from: asked.from };
-    match pipeline::train(&mut session, &request, &corpus, machine, &progress) {
+    match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
             print(&format!(
@@ -144,12 +149,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
 }
 
-/// The folder of the run, its settings and what was asked: those of the command line, or those it was begun with.
-fn begin(args: &Args, machine: Machine) -> anyhow::Result<(RunFolder, Plan, Asked)> {
+/// The folder of the run, its settings, what was asked, and where it trains: as the command line says, or as it was begun.
+fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut settings = args.settings.clone();
+    let device = device(&args.device)?;
     if let Some(name) = &args.resume {
-        let runs = settings.resolve()?.training.runs_dir;
-        let (folder, plan) = RunFolder::resume(&runs, name)?;
+        let now = settings.resolve()?;
+        let (folder, mut plan) = RunFolder::resume(&now.training.runs_dir, name)?;
+        // A run may go on elsewhere: what is said of GPUs now holds, the rest is as it was begun.
+        place::take_over(&mut plan, &now);
+        let place = Place::choose(&plan, device, args.simulate_gpus)?;
         let path = folder.path().join(REQUEST_FILE);
         let asked = std::fs::read(&path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => anyhow::Error::from(UsageError(format!(
@@ -160,15 +169,21 @@ fn begin(args: &Args, machine: Machine) -> anyhow::Result<(RunFolder, Plan, Aske
         })?;
         let asked = serde_json::from_slice(&asked)
             .with_context(|| format!("{} is not as it was written", path.display()))?;
-        return Ok((folder, plan, asked));
+        return Ok((folder, plan, asked, place));
     }
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
-    prefer_demo(&mut settings, machine)?;
-    let plan = settings.resolve()?;
+    let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
+    prefer_demo(&mut settings, place.machines[0])?;
+    let mut plan = settings.resolve()?;
+    if args.stage.is_none_or(|stage| stage == Stage::Gpt) {
+        // Before anything is begun; the other stages split what they can.
+        split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
+    }
+    plan.strategy = Some(place.sentence());
     let folder = RunFolder::create(&plan.training.runs_dir, args.name.as_deref(), &plan)?;
     let asked = Asked { stage: args.stage, from: args.from.clone() };
     myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
-    Ok((folder, plan, asked))
+    Ok((folder, plan, asked, place))
 }
 
 /// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be

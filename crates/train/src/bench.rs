@@ -119,7 +119,7 @@ impl Runner<'_> {
         done: &mut Vec<Timed>,
     ) -> Result<(), TrainError> {
         let Some((ticket, shape, rows, waited)) = flying.pop_front() else { return Ok(()) };
-        self.stage.engine_mut().wait(ticket)?;
+        self.stage.wait(ticket)?;
         let now = Instant::now();
         done.push(Timed { shape, rows, seconds: (now - *last).as_secs_f64(), waited });
         *last = now;

@@ -1,5 +1,6 @@
 //! Why training or speaking could not go on.
 
+use crate::strategy::StrategyError;
 use myxtts_data::batch::PlanError;
 use myxtts_data::loader::LoaderError;
 use myxtts_data::record::RecordError;
@@ -91,6 +92,22 @@ pub enum TrainError {
         /// What was in it.
         clips: String,
     },
+    /// Devices that cannot be used as asked.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// Replicas that are not the same any more.
+    #[error(
+        "replica {rank} has come apart from the first: it reports {found}, the first {expected}. Go on from the last \
+         checkpoint with `--resume`; if it happens again, train on one device and tell us"
+    )]
+    Apart {
+        /// Which.
+        rank: usize,
+        /// What it says of a step.
+        found: String,
+        /// What the first says.
+        expected: String,
+    },
     /// The user asked to stop; everything is saved.
     #[error(
         "stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there"
@@ -109,7 +126,8 @@ impl TrainError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            TrainError::Engine(_) | TrainError::Missing { .. } => Exit::Usage,
+            TrainError::Engine(_) | TrainError::Missing { .. } | TrainError::Strategy(_) => Exit::Usage,
+            TrainError::Apart { .. } => Exit::Internal,
             TrainError::Weights(error) => error.exit(),
             TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
             TrainError::Folder(_) => Exit::Usage,

@@ -38,7 +38,7 @@ pub fn maker_of<T: 'static>(
     options: Options,
     mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
 ) -> Result<Maker<T>, TrainError> {
-    let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(1)?);
+    let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(options.ranks)?);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into| {
         let mut batch = match loader.next() {

@@ -1,17 +1,21 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches, ahead
-//! of time) -> [`stages`] (what is trained) ->
+//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches,
+//! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
 //! [`session`] (the loop: steps, guards, checkpoints) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
 pub mod error;
 pub mod machine;
+pub mod share;
+pub mod strategy;
 
 pub mod beside;
 pub mod feed;
 pub mod model;
 pub mod stages;
+
+pub mod mirrored;
 
 mod pace;
 pub mod samples;

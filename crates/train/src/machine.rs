@@ -31,4 +31,16 @@ impl Machine {
             None => Ok(gpu(0).unwrap_or(Machine::CPU)),
         }
     }
+
+    /// One for each replica. All compute in one type: that of the least able, or they would not stay replicas.
+    pub fn all(devices: &[Device]) -> Result<Vec<Machine>, TrainError> {
+        let mut machines = Vec::with_capacity(devices.len());
+        for &device in devices {
+            machines.push(Machine::choose(Some(device))?);
+        }
+        if machines.iter().any(|machine| machine.precision == Precision::F32) {
+            machines.iter_mut().for_each(|machine| machine.precision = Precision::F32);
+        }
+        Ok(machines)
+    }
 }

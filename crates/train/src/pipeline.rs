@@ -4,16 +4,20 @@ use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
+use crate::mirrored::{Build, Mirrored};
 use crate::model::{DECODER, DVAE, GPT, Model};
 use crate::samples::{Samples, Sentence};
 use crate::session::Session;
+use crate::share::Share;
 use crate::sizes::Sizes;
+use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
 use crate::stages::gpt::{GptSettings, GptStage};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
+use crate::strategy::split;
 use myxtts_data::batch::Rows;
 use myxtts_data::features::Recipe as Features;
 use myxtts_data::record::RecordSource;
@@ -58,12 +62,13 @@ pub struct Request {
 /// Steps of the stages in the order they run.
 const ORDER: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
 
-/// Trains what is missing. The model is in the run's folder when this returns, after every stage.
+/// Trains what is missing, with a replica on each of `machines`, of which there is at least one. The model is in the run's
+/// folder when this returns, after every stage.
 pub fn train(
     session: &mut Session<'_>,
     request: &Request,
     corpus: &Corpus,
-    machine: Machine,
+    machines: &[Machine],
     progress: &dyn Progress,
 ) -> Result<Model, TrainError> {
     let plan = session.plan;
@@ -88,16 +93,23 @@ pub fn train(
         });
     }
     model.set_vocabulary(&corpus.tokenizer);
+    let due = |model: &Model, kind: Kind, recipe: &Recipe| {
+        let wanted = request.only.is_none_or(|only| only == kind);
+        wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
+    };
+    if due(&model, Kind::Gpt, &plan.recipe(Kind::Gpt, fine_tune)) {
+        // Now, and not after an hour of the stage before it.
+        split(plan.data.batch_size, machines.len())?;
+    }
     if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
         session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
     }
-    let ground = Ground::of(plan, corpus, machine, session.folder.path(), progress);
+    let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
+    let ground = Ground { machines, ..ground };
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
-        let wanted = request.only.is_none_or(|only| only == kind);
-        let done = model.has(part_of(kind)) && !model.is_begun(part_of(kind));
-        if wanted && !done && recipe.steps > 0 {
+        if due(&model, kind, &recipe) {
             run_stage(session, kind, &recipe, before, &ground, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
@@ -130,8 +142,10 @@ pub struct Ground<'a> {
     pub plan: &'a Plan,
     /// What it learns from.
     pub corpus: &'a Corpus,
-    /// Where it runs.
+    /// Where it runs, or its first replica.
     pub machine: Machine,
+    /// Where its replicas run; none where there is one alone.
+    pub machines: &'a [Machine],
     /// The file that keeps audio codes, or will.
     pub codes: PathBuf,
     /// How batches come to the device.
@@ -156,6 +170,7 @@ impl<'a> Ground<'a> {
             plan,
             corpus,
             machine,
+            machines: &[],
             codes: folder.join(CODES_FILE),
             feeding: feeding(plan),
             mode: if recorded { Mode::Captured } else { Mode::Eager },
@@ -172,9 +187,9 @@ impl<'a> Ground<'a> {
     ) -> Result<Box<dyn Stage>, TrainError> {
         let Ground { plan, corpus, machine, feeding, mode, progress, .. } = *self;
         let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
-        let (seed, source) = (plan.training.seed, corpus.source.clone());
-        let sides = (&corpus.train[..], &corpus.validation[..]);
-        Ok(match kind {
+        let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
+        let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
+        match kind {
             Kind::Dvae => {
                 let settings = DvaeSettings {
                     sizes: sizes.dvae.clone(),
@@ -184,11 +199,20 @@ impl<'a> Ground<'a> {
                     feeding,
                     seed,
                 };
-                Box::new(DvaeStage::new(settings, *recipe, machine, source, sides, model)?)
+                self.placed(settings.rows as usize, model, move |machine, share, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                })
             }
             Kind::Gpt => {
                 let settings = GptSettings { feeding, mode, ..gpt_settings(plan, &sizes) };
-                Box::new(GptStage::new(settings, *recipe, machine, self.with_codes(model)?, sides, model)?)
+                let source = self.with_codes(model)?;
+                self.placed(plan.data.batch_size, model, move |machine, share, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                })
             }
             Kind::Decoder => {
                 let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
@@ -205,9 +229,39 @@ impl<'a> Ground<'a> {
                     feeding,
                     seed,
                 };
-                Box::new(DecoderStage::new(settings, *recipe, machine, source, latents, sides, model)?)
+                let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
+                self.placed(settings.rows, model, move |machine, share, model| {
+                    let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
+                    Ok(Box::new(DecoderStage::replica(
+                        share, settings, recipe, machine, source, clips, model,
+                    )?))
+                })
             }
-        })
+        }
+    }
+
+    /// A stage on one machine, or a replica of it on as many as a batch of so many rows can be split over: the user has no
+    /// say in how large the batches of some stages are, so that there one of three may stay idle.
+    fn placed(
+        &self,
+        rows: usize,
+        model: &mut Model,
+        build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let most = (1..=self.machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
+        if most == 1 {
+            return build(self.machine, Share::WHOLE, model);
+        }
+        // Replicas are made on their own threads, of one model in memory.
+        let whole = Arc::new(std::mem::take(model));
+        let of = whole.clone();
+        let build: Build = Arc::new(move |machine, share| build(machine, share, &of));
+        let stage = Mirrored::new(&self.machines[..most], &build);
+        drop(build);
+        *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
+        let mut stage = stage?;
+        stage.set_idle(self.machines.len() - most);
+        Ok(Box::new(stage))
     }
 
     /// What is spoken of a model, on the way and at the end.

@@ -263,7 +263,7 @@ impl<'a> Session<'a> {
         while flying.len() > keep
             && let Some(one) = flying.pop_front()
         {
-            let report = stage.engine_mut().wait(one.ticket)?;
+            let report = stage.wait(one.ticket)?;
             pace.step(Instant::now(), one.rows, stage.engine().busy());
             self.reported(stage, &one, &report, guards, pace, before)?;
         }
@@ -447,6 +447,7 @@ fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<
         stage.engine_mut().write_arena(arena, &data)?;
     }
     stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
+    stage.restored()?;
     (guards.bad, guards.spikes, guards.early, guards.trend) =
         (saved.bad, saved.spikes, saved.early, saved.trend);
     Ok(saved.step)

@@ -161,6 +161,39 @@ fn tensorboard_itself_has_the_samples_of_a_run() {
 }
 
 #[test]
+fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
+    let folder = corpus();
+    let folder = folder.path();
+    let words =
+        |command: &mut Command| String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned();
+    let mut arguments = vec!["train", "corpus", "--name", "mirrored", "--preset", "tiny", "--multi-gpu"];
+    arguments.extend(["--simulate-gpus", "3", "--visible-gpus", "2,0", "--batch-size", "4"]);
+    arguments.extend(["--num-workers", "1", "--set", "training.dvae_steps=2"]);
+    arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=2"]);
+    let said = done(&mut myxtts(folder, &arguments));
+    assert!(
+        said.contains("trains on mirrored on GPUs 2 and 0 (simulated): training.multi_gpu is on"),
+        "{said}"
+    );
+    assert!(said.contains("2 replicas (cpu, cpu)"), "{said}");
+    assert_eq!(weights(folder, "mirrored").len(), 4);
+    let run = folder.join("runs/mirrored");
+    let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
+    assert!(events.contains(r#""kind":"strategy""#) && events.contains(r#"{"mirrored":[2,0]}"#), "{events}");
+    assert!(fs::read_to_string(run.join("plan.json")).unwrap().contains("mirrored on GPUs 2 and 0"));
+    // It is done: what goes on only says where it would have.
+    let other = ["train", "--resume", "mirrored", "--simulate-gpus", "1", "--visible-gpus", "0"];
+    let said = done(&mut myxtts(folder, &other));
+    assert!(said.contains("one device, GPU 0 (simulated)"), "{said}");
+    // Sixteen rows over three replicas.
+    let uneven =
+        ["train", "corpus", "--name", "uneven", "--multi-gpu", "--simulate-gpus", "3", "--batch-size", "16"];
+    let said = words(&mut myxtts(folder, &uneven));
+    assert!(said.contains("data.batch_size = 16") && said.contains("15 or 18"), "{said}");
+    assert!(!folder.join("runs/uneven").exists(), "a mistake began a run");
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = |arguments: &[&str]| {
@@ -179,4 +212,23 @@ fn mistakes_are_named() {
     let (code, words) = wrong(&["train", "--device", "gpu7"]);
     assert_eq!(code, Some(2), "{words}");
     assert!(words.contains("gpu7"), "{words}");
+    let runs = || fs::read_dir(folder.path().join("runs")).map_or(0, Iterator::count);
+    let before = runs();
+    for (arguments, expected) in [
+        (
+            vec!["--visible-gpus", "0,5", "--simulate-gpus", "2"],
+            "GPU 5, and there are 0 (simulated), 1 (simulated)",
+        ),
+        (vec!["--visible-gpus", "0,0", "--simulate-gpus", "2"], "0 twice"),
+        (vec!["--visible-gpus", "0;1", "--simulate-gpus", "2"], "distinct numbers of GPUs"),
+        (vec!["--model-gpu", "3", "--simulate-gpus", "2"], "data.model_gpu names GPU 3"),
+        (vec!["--data-gpu", "3", "--simulate-gpus", "2"], "data.data_gpu names GPU 3"),
+        (vec!["--multi-gpu", "--device", "cpu"], "--device cpu and training.multi_gpu"),
+        (vec!["--visible-gpus", "1", "--device", "cuda:0", "--simulate-gpus", "2"], "not one of the visible"),
+    ] {
+        let (code, words) = wrong(&[&["train"], &arguments[..]].concat());
+        assert_eq!(code, Some(2), "{arguments:?}: {words}");
+        assert!(words.contains(expected), "{arguments:?}: {words}");
+    }
+    assert_eq!(runs(), before, "a mistake began a run");
 }

@@ -189,8 +189,8 @@ pub static KEYS: &[Key] = &[
     // Devices.
     Key::new("training.multi_gpu", Bool, "false",
         "train on all visible_gpus together; off because most machines have one").flag("multi-gpu"),
-    Key::new("training.visible_gpus", Gpus, "0,1",
-        "GPUs that multi_gpu uses").flag("visible-gpus"),
+    Key::new("training.visible_gpus", Gpus, "null",
+        "GPUs that may be used, such as \"0,1\", the first one first; null is all that the driver shows").flag("visible-gpus"),
     Key::new("training.memory_limit", Kind::Size { min: 1 << 28, max: 1 << 44 }, "null",
         "device memory that may be used, such as 24GiB; null is all of it. More is computed again where it is short")
         .flag("memory-limit"),

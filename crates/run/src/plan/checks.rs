@@ -1,5 +1,5 @@
 //! Settings against each other: what cannot hold together is a mistake, what has no effect or a
-//! price is a note.
+//! price is a note. What is asked of GPUs is judged where it is known which there are, in `train::strategy`.
 
 use super::{Plan, PreprocessingMode};
 use crate::config::{Mistake, Problem};
@@ -99,21 +99,8 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
             data.prefetch_buffer_size, data.buffer_size
         )
     });
-    note(data.data_gpu.is_some() && data.model_gpu.is_none(), &|| {
-        "data.data_gpu is set without data.model_gpu: features and model may share a GPU".to_owned()
-    });
-    note(data.model_gpu.is_some() && data.data_gpu.is_none(), &|| {
-        "data.model_gpu is set without data.data_gpu: features are computed on the CPU".to_owned()
-    });
-    note(
-        data.data_gpu.is_some_and(|id| data.model_gpu.as_ref().is_some_and(|model| model.contains(&id))),
-        &|| "data.data_gpu is one of data.model_gpu: features and model take turns on it".to_owned(),
-    );
     note(training.early_stop_patience.is_some() && training.validate_every == 0, &|| {
         "training.early_stop_patience has no effect: training.validate_every is 0".to_owned()
-    });
-    note(plan.is_written("training.visible_gpus") && !training.multi_gpu, &|| {
-        "training.visible_gpus has no effect: training.multi_gpu is off".to_owned()
     });
     note(
         training.enable_eager_debug

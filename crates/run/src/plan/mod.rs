@@ -26,6 +26,9 @@ pub struct Plan {
     pub model: ModelPlan,
     /// How it is trained.
     pub training: TrainingPlan,
+    /// What the run was begun on, and why, once that is known: `mirrored on GPUs 0 and 1: ...`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
     /// Every value with its origin, in the order of the table; empty in a plan read from a run's folder.
     #[serde(skip)]
     pub values: Vec<Resolved>,
@@ -71,6 +74,7 @@ impl Plan {
             data: section(Section::Data, &values),
             model: section(Section::Model, &values),
             training: section(Section::Training, &values),
+            strategy: None,
             values,
             notes: Vec::new(),
         };

@@ -179,7 +179,7 @@ pub struct TrainingPlan {
     pub keep_best: usize,
 
     pub multi_gpu: bool,
-    pub visible_gpus: Vec<u32>,
+    pub visible_gpus: Option<Vec<u32>>,
     pub memory_limit: Option<u64>,
     pub enable_graph_mode: bool,
     pub fused_kernels: bool,

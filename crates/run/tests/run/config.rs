@@ -110,7 +110,7 @@ fn the_defaults_users_were_promised() {
     assert!((data.longest_seconds() - 11.61).abs() < 0.01);
     assert_eq!(data.cache_columns, ["tokens", "dvae_mel", "conditioning_mel"]);
     assert_eq!(model.preset, Preset::Normal);
-    assert_eq!((training.multi_gpu, training.visible_gpus), (false, vec![0, 1]));
+    assert_eq!((training.multi_gpu, training.visible_gpus), (false, None));
     assert_eq!(training.gradient_accumulation_steps, 1);
     assert!(training.enable_graph_mode && training.fused_kernels && !training.enable_eager_debug);
     assert_eq!(training.optimization_level, OptimizationLevel::Enhanced);
@@ -275,11 +275,7 @@ fn settings_that_do_not_go_together_are_noted() {
     note("data: {max_seconds: 30}", "already limits clips to 11.6 s");
     note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir has no effect");
     note("data: {prefetch_buffer_size: 60}", "no more than 50 batches");
-    note("data: {data_gpu: 0}", "data.data_gpu is set without data.model_gpu");
-    note("data: {model_gpu: \"1,2\"}", "data.model_gpu is set without data.data_gpu");
-    note("data: {data_gpu: 1, model_gpu: 1}", "take turns");
     note("training: {early_stop_patience: 3, validate_every: 0}", "training.validate_every is 0");
-    note("training: {visible_gpus: [0, 2]}", "training.multi_gpu is off");
     note(
         "training: {enable_eager_debug: true, enable_graph_mode: true}",
         "training.enable_graph_mode has no effect",
@@ -291,7 +287,7 @@ fn settings_that_do_not_go_together_are_noted() {
 fn a_plan_is_stored_as_json_with_unset_values_as_null() {
     let json = serde_json::to_value(Plan::resolve(&Sources::of(large())).unwrap()).unwrap();
     assert_eq!(json["data"]["train_data"], serde_json::Value::Null);
-    assert_eq!(json["training"]["visible_gpus"], serde_json::json!([0, 1]));
+    assert_eq!(json["training"]["visible_gpus"], serde_json::Value::Null);
     assert_eq!(json["data"]["preprocessing_mode"], "auto");
     assert_eq!(json.as_object().unwrap().len(), 3, "origins and notes are told apart from the plan");
 }

@@ -128,7 +128,7 @@ fn impossible_values_name_the_range() {
     );
     assert_eq!(
         message("training:\n  visible_gpus: \"0,1,0\"\n"),
-        "a.yaml:2: training.visible_gpus must be distinct numbers of GPUs such as \"0,1\" (default 0,1), \
+        "a.yaml:2: training.visible_gpus must be distinct numbers of GPUs such as \"0,1\", or null, \
          found 0 twice"
     );
     assert_eq!(

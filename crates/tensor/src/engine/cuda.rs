@@ -67,7 +67,7 @@ fn step(engine: &Engine, program: &Program, cuda: &Cuda, node: &Node, side: Side
         inputs: node.inputs.iter().map(tensor).collect(),
         outputs: node.outputs.iter().map(tensor).collect(),
         bases: node.bases.iter().map(|b| b.map_or(0, |b| program.addresses[b.0 as usize])).collect(),
-        collective: engine.nccl.as_ref(),
+        collective: engine.nccl.as_deref(),
     };
     node.op.cuda(&io)
 }

@@ -103,7 +103,7 @@ pub struct Engine {
     rings: Rings,
     staging: Staging,
     collective: Option<Arc<dyn Collective>>,
-    nccl: Option<Communicator>,
+    nccl: Option<Arc<Communicator>>,
 }
 
 impl Engine {
@@ -207,8 +207,8 @@ impl Engine {
         self.collective = Some(collective);
     }
 
-    /// Joins replicas on CUDA.
-    pub fn join_nccl(&mut self, nccl: Communicator) {
+    /// Joins replicas on CUDA. Whoever keeps a handle as well can abort it when another replica has died.
+    pub fn join_nccl(&mut self, nccl: Arc<Communicator>) {
         self.nccl = Some(nccl);
     }
 

@@ -1,5 +1,6 @@
 // Inverted dropout by the counter-based generator of random.rs: the mask is a function of the step's seed, the stream
-// and the place, so that the gradient makes it again instead of reading it.
+// and the place, so that the gradient makes it again instead of reading it. `first` blocks of four belong to the rows of
+// other replicas.
 struct Words {
   u32 w[4];
 };
@@ -20,14 +21,15 @@ __device__ __forceinline__ Words philox(u32 a, u32 b, u32 c, u32 d, u32 k0, u32 
 
 template <typename T>
 __device__ __forceinline__ void dropout(
-    T* y, const T* base, const T* x, const float* seed, i64 n, u32 stream, u32 threshold, float scale) {
+    T* y, const T* base, const T* x, const float* seed, i64 n, i64 first, u32 stream, u32 threshold,
+    float scale) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
   if (i >= n) return;
   u32 k0 = __float_as_uint(seed[0]), k1 = __float_as_uint(seed[1]);
   float v[8], factor[8];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    u64 block = (u64)(i / 4 + h);
+    u64 block = (u64)(first + i / 4 + h);
     Words words = philox((u32)block, (u32)(block >> 32), stream, 0, k0, k1);
 #pragma unroll
     for (int j = 0; j < 4; ++j) factor[4 * h + j] = words.w[j] >= threshold ? scale : 0.f;
@@ -52,9 +54,10 @@ __device__ __forceinline__ void dropout(
 
 #define KERNELS(T) \
   extern "C" __global__ void dropout_##T( \
-      T* y, const T* base, const T* x, const float* seed, i64 n, u32 stream, u32 threshold, float scale) { \
+      T* y, const T* base, const T* x, const float* seed, i64 n, i64 first, u32 stream, u32 threshold, \
+      float scale) { \
     enter(); \
-    dropout(y, base, x, seed, n, stream, threshold, scale); \
+    dropout(y, base, x, seed, n, first, stream, threshold, scale); \
   }
 KERNELS(f32)
 KERNELS(bf16)

@@ -1,5 +1,6 @@
 //! Inverted dropout. The mask is a function of the step's seed, a stream that is fixed when the tape is built, and the
-//! place: the same on every device, made again for the gradient and for recomputation, stored nowhere.
+//! place: the same on every device, made again for the gradient and for recomputation, stored nowhere. Replicas draw for
+//! the rows they have what one device would draw for these rows of the whole batch.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -18,6 +19,8 @@ struct Mask {
     /// Words below this are dropped.
     threshold: u32,
     scale: f32,
+    /// Blocks of four numbers that the rows of the replicas before this one take.
+    first: u64,
 }
 
 impl Mask {
@@ -25,7 +28,7 @@ impl Mask {
     fn add(&self, x: &[f32], y: &mut [f32], seed: [u32; 2]) {
         const PIECE: usize = 1 << 12;
         x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).enumerate().for_each(|(piece, (x, y))| {
-            let first = (piece * PIECE / 4) as u64;
+            let first = self.first + (piece * PIECE / 4) as u64;
             for (block, (x, y)) in (first..).zip(x.chunks(4).zip(y.chunks_mut(4))) {
                 let words = philox([block as u32, (block >> 32) as u32, self.stream, 0], seed);
                 for ((y, x), word) in y.iter_mut().zip(x).zip(words) {
@@ -40,8 +43,18 @@ impl Mask {
         let n = io.output_shape(0).len();
         let name = format!("dropout_{}", float(io.output_dtype(0)).suffix());
         let seed = io.input(1) + 4 * control::SEED as u64;
-        let args =
-            args![io.output(0), base, io.input(0), seed, n as i64, self.stream, self.threshold, self.scale];
+        let (stream, threshold, scale) = (self.stream, self.threshold, self.scale);
+        let args = args![
+            io.output(0),
+            base,
+            io.input(0),
+            seed,
+            n as i64,
+            self.first as i64,
+            stream,
+            threshold,
+            scale
+        ];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }
 }
@@ -165,6 +178,9 @@ impl Tape {
         }
         self.check_gradient_type(x);
         let threshold = (f64::from(p) * 4_294_967_296.0) as u32;
-        Some(Mask { stream, threshold, scale: 1.0 / (1.0 - p) })
+        // Equal slices of a batch are of equal length. (A slice that is not whole fours still draws what nobody else
+        // does, only not what the whole batch would; channels come in eights.)
+        let first = u64::from(self.replica()) * self.shape(x).len().div_ceil(4) as u64;
+        Some(Mask { stream, threshold, scale: 1.0 / (1.0 - p), first })
     }
 }

@@ -292,6 +292,11 @@ impl Tape {
         let x = self.cast(x, DType::F32);
         let (each, table) = (Spec::constant([codes], DType::F32), Spec::constant([d, codes], DType::F32));
         let sums = self.push(CodeSums, &[x, ids], &[each, Spec::constant([codes, d], DType::F32)]);
+        // One codebook for all replicas: it follows the rows of the whole batch.
+        if self.is_shared() {
+            self.sum_over_replicas(sums[0]);
+            self.sum_over_replicas(sums[1]);
+        }
         let inputs = [sums[0], sums[1], old.cluster_size, old.embed_avg];
         let outputs = [each, table, table, Spec::constant([1], DType::F32)];
         let next = self.push(CodeAverages { decay, epsilon }, &inputs, &outputs);

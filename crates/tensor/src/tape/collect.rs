@@ -1,12 +1,23 @@
 //! Gradients meet: all-reduce operations put on a tape right after the last writer of each bucket of gradients, so that
 //! they run while the backward pass goes on.
 
-use super::{Flat, Storage, Tape};
+use super::{Flat, Storage, Tape, Value};
 use crate::ops::all_reduce::AllReduce;
 use crate::parameters::{CHUNK, Role};
+use crate::shape::DType;
 use std::sync::Arc;
 
 impl Tape {
+    /// Makes a value (f32, without a gradient) its sum over all replicas, for what reads it after this.
+    pub fn sum_over_replicas(&mut self, value: Value) {
+        let info = self.info(value);
+        assert!(
+            info.dtype == DType::F32 && !info.differentiable,
+            "counts and sums meet, not what is learnt from"
+        );
+        self.push_into(Arc::new(AllReduce { aside: false }), &[value], &[value], &[None]);
+    }
+
     /// Sums the gradients over all replicas, in buckets of about `bytes`. Called after `backward`, before the optimiser.
     pub fn reduce_gradients(&mut self, bytes: usize) {
         let layout = Arc::clone(&self.layout);
@@ -36,7 +47,7 @@ impl Tape {
         buckets.sort_by_key(|(_, when)| std::cmp::Reverse(*when));
         for (range, when) in buckets {
             let view = self.view(gradients, range.start, [range.len()].into());
-            self.push_into(Arc::new(AllReduce), &[view], &[view], &[None]);
+            self.push_into(Arc::new(AllReduce { aside: true }), &[view], &[view], &[None]);
             let node = self.nodes.pop();
             self.nodes.splice(when + 1..when + 1, node);
         }

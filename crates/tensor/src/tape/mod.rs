@@ -160,6 +160,8 @@ pub struct Tape {
     scopes: Vec<String>,
     scope: Arc<str>,
     streams: u32,
+    replica: u32,
+    replicas: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,6 +188,8 @@ impl Tape {
             scopes: Vec::new(),
             scope: "".into(),
             streams: 0,
+            replica: 0,
+            replicas: 1,
         }
     }
 
@@ -308,6 +312,24 @@ impl Tape {
     pub fn next_stream(&mut self) -> u32 {
         self.streams += 1;
         self.streams
+    }
+
+    /// The rows of this tape are the `replica`-th of `of` equal slices of a batch, counted from 0. What is drawn for them
+    /// is then what would be drawn for these rows of the whole batch. Called before anything is drawn.
+    pub fn set_replica(&mut self, replica: u32, of: u32) {
+        assert!(replica < of, "replica {replica} of {of}");
+        assert_eq!(self.streams, 0, "what was drawn before is another replica's");
+        (self.replica, self.replicas) = (replica, of);
+    }
+
+    /// Which slice of a batch the rows are.
+    pub(crate) fn replica(&self) -> u32 {
+        self.replica
+    }
+
+    /// Whether there are other slices.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.replicas > 1
     }
 
     /// Names the part of the model that `build` adds.

@@ -500,7 +500,7 @@ fn nccl_reduces_inside_a_recorded_step() {
     let gpt = Gpt::new(SMALL);
     let mut engine = engine(&gpt, Device::Cuda(0), Precision::Bf16, Mode::Captured);
     let nccl = myxtts_tensor::cuda::nccl::Nccl::find().unwrap();
-    engine.join_nccl(nccl.communicators(&[0]).unwrap().remove(0));
+    engine.join_nccl(Arc::new(nccl.communicators(&[0]).unwrap().remove(0)));
     let (tape, step) = gpt.step(Precision::Bf16, build);
     let mut program = engine.load(tape).unwrap();
     for i in 0..5 {

@@ -1,14 +1,16 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
 //! into shape; judges that are trained along pull it towards being real.
 
+use super::clips::{Clips, Row};
 use super::latents::Latents;
 use super::{Kind, Stage, Submitted, Validation};
-use crate::beside::{floats, position, samples};
+use crate::beside::position;
 use crate::error::TrainError;
 use crate::feed::{Feed, Feeding};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
-use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
+use crate::share::Share;
+use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{
     DiscriminatorSizes, Discriminators, deception_loss, feature_loss, judges_loss,
@@ -16,7 +18,6 @@ use myxtts_model::discriminator::{
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes, Statistics};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_run::seed::Seed;
 use myxtts_tensor::engine::{Image, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
@@ -26,7 +27,6 @@ use myxtts_tensor::{
     Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,35 +88,15 @@ struct Asked {
     people: usize,
 }
 
-/// One clip to learn from.
-struct Clip {
-    record: u32,
-    latents: Latents,
-    wave: Vec<f32>,
-    /// Raw log-mels of the speaker's front-end.
-    heard: Vec<f32>,
-    speaker: u32,
-}
-
-/// Clips to learn from, and how batches are drawn from them.
-struct Clips {
-    train: Vec<Clip>,
-    /// Clips of each speaker, as numbers of `train`.
-    by_speaker: Vec<Vec<usize>>,
-    settings: DecoderSettings,
-}
-
 /// The decoder being trained.
 pub struct DecoderStage {
     settings: DecoderSettings,
+    share: Share,
     recipe: Recipe,
     engine: Engine,
     released: Vec<Released>,
     source: Arc<dyn RecordSource>,
     clips: Arc<Clips>,
-    held_out: Vec<Clip>,
-    /// Records to learn from that are not: shorter than a window, or without states.
-    left_out: Vec<u32>,
     plain: Ready,
     judged: Ready,
     measure: Ready,
@@ -132,7 +112,22 @@ impl DecoderStage {
         machine: Machine,
         source: Arc<dyn RecordSource>,
         latents: Vec<Latents>,
-        (train, validation): (&[u32], &[u32]),
+        sides: (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<DecoderStage, TrainError> {
+        let clips = Arc::new(Clips::load(&settings, &*source, latents, sides)?);
+        DecoderStage::replica(Share::WHOLE, settings, recipe, machine, source, clips, model)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of a speaker encoder
+    /// that is trained take their statistics over these rows alone; the running ones that are kept are the first's.
+    pub fn replica(
+        share: Share,
+        settings: DecoderSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<dyn RecordSource>,
+        clips: Arc<Clips>,
         model: &Model,
     ) -> Result<DecoderStage, TrainError> {
         let known_speaker = model.has(SPEAKER);
@@ -160,55 +155,19 @@ impl DecoderStage {
             model.fill(&mut engine, &released)?;
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
-        let mut latents = latents;
-        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
-            let mut clips = Vec::new();
-            for &record in records {
-                let own = std::mem::take(&mut latents[record as usize]);
-                // The last state is of the end, and stands for no sound.
-                if own.len() / settings.decoder.latent <= settings.window {
-                    continue;
-                }
-                clips.push(Clip {
-                    record,
-                    latents: own,
-                    wave: samples(&*source, record as usize, WAVEFORM)?,
-                    heard: floats(&*source, record as usize, SPEAKER_MEL)?,
-                    speaker: source.speaker(record as usize),
-                });
-            }
-            Ok(clips)
-        };
-        let records = train;
-        let (train, held_out) = (clips(train)?, clips(validation)?);
-        if train.is_empty() {
-            return Err(TrainError::NoData(format!(
-                "no clip is longer than the decoder's window of {} codes ({:.2} s)",
-                settings.window,
-                settings.window as f64 * 1024.0 / 22_050.0
-            )));
-        }
-        let used: HashSet<u32> = train.iter().map(|clip| clip.record).collect();
-        let left_out = records.iter().copied().filter(|record| !used.contains(record)).collect();
-        let mut by_speaker = vec![Vec::new(); source.speakers().len()];
-        for (i, clip) in train.iter().enumerate() {
-            by_speaker[clip.speaker as usize].push(i);
-        }
         let mut make = |what| {
             let parts = Parts { decoder: &decoder, speakers: &speaker, judges: &judges, who, known_speaker };
-            ready(&mut engine, &settings, &recipe, parts, what)
+            ready(&mut engine, &settings, &recipe, parts, what, &share)
         };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
-        let clips = Arc::new(Clips { train, by_speaker, settings: settings.clone() });
         Ok(DecoderStage {
             settings,
+            share,
             recipe,
             engine,
             released,
             source,
             clips,
-            held_out,
-            left_out,
             plain,
             judged,
             measure,
@@ -222,8 +181,10 @@ impl DecoderStage {
             self.feed = None;
             let (clips, inputs) = (Arc::clone(&self.clips), self.plain.inputs.clone());
             let bytes = inputs.image.bytes();
+            let own = self.share.rows(self.settings.rows as u32)? as usize;
+            let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
             let maker = Box::new(move |step, into: &mut [u8]| {
-                let rows = clips.drawn(step);
+                let rows = clips.drawn(step, slice.clone());
                 inputs.fill(&clips.settings, &rows, into);
                 let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
                 let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
@@ -237,27 +198,6 @@ impl DecoderStage {
 
     fn is_judged(&self, step: u64) -> bool {
         step as f64 >= self.settings.judged_from * self.recipe.steps as f64
-    }
-}
-
-/// A clip, from which latent, the clip its speaker is heard by, and what is drawn for where in it.
-type Row<'a> = (&'a Clip, usize, &'a Clip, u64);
-
-impl Clips {
-    /// The rows of a step.
-    fn drawn(&self, step: u64) -> Vec<Row<'_>> {
-        let DecoderSettings { rows, window, decoder, seed, .. } = &self.settings;
-        let heard = Seed::new(*seed).derive("heard").with(step);
-        let row = |row: usize| {
-            let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
-            let clip = &self.train[seed.below(0, self.train.len() as u64) as usize];
-            let room = clip.latents.len() / decoder.latent - window;
-            let start = seed.below(1, room as u64) as usize;
-            let others = &self.by_speaker[clip.speaker as usize];
-            let other = &self.train[others[seed.below(2, others.len() as u64) as usize]];
-            (clip, start, other, heard.at(row as u64))
-        };
-        (0..*rows).map(row).collect()
     }
 }
 
@@ -330,22 +270,30 @@ fn ready(
     recipe: &Recipe,
     Parts { decoder, speakers, judges, who, known_speaker }: Parts<'_>,
     what: What,
+    share: &Share,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let share = if what == What::Measured { &Share::WHOLE } else { share };
+    share.begin(&mut tape);
+    let rows = share.rows(settings.rows as u32)? as usize;
     let count = settings.decoder.samples_of(settings.window);
-    let latents = tape.input([settings.rows, settings.window, settings.decoder.latent], DType::F32);
-    let speaker = tape.input([settings.rows, settings.heard, settings.speaker.mels], DType::F32);
-    let wave = tape.input([settings.rows, count, 1], DType::F32);
+    let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
+    let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
+    let wave = tape.input([rows, count, 1], DType::F32);
     let asked = who.map(|table| {
         let people = engine.layout().get(table).shape.dim(0);
-        let targets = tape.input([settings.rows], DType::I32);
-        let margins = tape.input([settings.rows, people], DType::F32);
+        let targets = tape.input([rows], DType::I32);
+        let margins = tape.input([rows, people], DType::F32);
         Asked { targets, margins, people }
     });
     let inputs = Inputs { image: Image::of(&tape), latents, speaker, wave, who: asked };
     let dtype = tape.dtype();
     let [given, features, real] = [latents, speaker, wave]
         .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
+    let note = |tape: &mut Tape, slot, value| {
+        let part = share.part(tape, value);
+        tape.note(slot, part);
+    };
     let statistics = match known_speaker || what == What::Measured {
         true => Statistics::Running,
         false => Statistics::Batch,
@@ -357,7 +305,7 @@ fn ready(
     let heard = if who.is_some() { tape.detach(voice) } else { voice };
     let made = decoder.wave(&mut tape, z, heard);
     let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
-    tape.note(0, distance);
+    note(&mut tape, 0, distance);
     let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
         let table = tape.master(table);
         let Asked { targets, margins, people } = asked;
@@ -365,13 +313,13 @@ fn ready(
         let table = tape.l2_normalize(table);
         let table = tape.reshape(table, [1, people, settings.speaker.result]);
         let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
-        let vectors = tape.reshape(vectors, [1, settings.rows, settings.speaker.result]);
+        let vectors = tape.reshape(vectors, [1, rows, settings.speaker.result]);
         let cosines = tape.matmul(vectors, table, (false, true));
         let logits = tape.scale(cosines, SHARPNESS);
-        let logits = tape.reshape(logits, [settings.rows, people]);
+        let logits = tape.reshape(logits, [rows, people]);
         let logits = tape.add(logits, margins);
         let told = tape.cross_entropy(logits, targets, 0.0);
-        tape.note(4, told.loss);
+        note(&mut tape, 4, told.loss);
         told.loss
     });
     if what == What::Measured {
@@ -389,15 +337,17 @@ fn ready(
             let of_made = judges.judge(&mut tape, &fixed, made);
             let deceived = deception_loss(&mut tape, &of_made);
             let features = feature_loss(&mut tape, &of_real, &of_made);
-            tape.note(1, judged);
-            tape.note(2, deceived);
-            tape.note(3, features);
+            note(&mut tape, 1, judged);
+            note(&mut tape, 2, deceived);
+            note(&mut tape, 3, features);
             // Two sums: one takes four at most.
             let game = tape.weighted_sum(&[(judged, 1.0), (deceived, 1.0), (features, FEATURE_WEIGHT)]);
             parts.push((game, 1.0));
         }
         let loss = tape.weighted_sum(&parts);
+        let loss = share.part(&mut tape, loss);
         tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
+        share.reduce(&mut tape);
         let average = recipe.ema_decay.is_some();
         // HiFi-GAN's betas: a game has no use for a long memory.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
@@ -463,8 +413,8 @@ impl Stage for DecoderStage {
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
         ];
-        if let Some(&first) = self.left_out.first() {
-            let (count, id) = (self.left_out.len(), self.clip(first));
+        if let Some(&first) = self.clips.left_out.first() {
+            let (count, id) = (self.clips.left_out.len(), self.clip(first));
             lines.push(format!(
                 "{count} clips are left out, such as {id}: shorter than a window, or longer than the GPT takes"
             ));
@@ -491,8 +441,8 @@ impl Stage for DecoderStage {
             feed.give_back(fed.slot);
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
-        let shape = [self.settings.rows, usize::from(judged), self.settings.window];
-        Ok(Submitted { ticket, rows: self.settings.rows as u64, records: fed.what, shape, waited })
+        let shape = [fed.what.len(), usize::from(judged), self.settings.window];
+        Ok(Submitted { ticket, rows: fed.what.len() as u64, records: fed.what, shape, waited })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
@@ -508,7 +458,7 @@ impl Stage for DecoderStage {
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        if self.held_out.is_empty() {
+        if self.clips.held_out.is_empty() {
             return Ok(None);
         }
         let rows = self.settings.rows;
@@ -516,10 +466,10 @@ impl Stage for DecoderStage {
         let inputs = self.measure.inputs.clone();
         let mut slot = uploader.slot(inputs.image.bytes())?;
         let (mut sum, mut passes) = (0.0, 0.0);
-        for from in (0..self.held_out.len()).step_by(rows) {
+        for from in (0..self.clips.held_out.len()).step_by(rows) {
             // The last pass is filled up from the start.
             let row = |i: usize| {
-                let clip = &self.held_out[(from + i) % self.held_out.len()];
+                let clip = &self.clips.held_out[(from + i) % self.clips.held_out.len()];
                 let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
                 (clip, room / 2, clip, 0)
             };

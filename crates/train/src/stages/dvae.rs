@@ -6,6 +6,7 @@ use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Maker, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
+use crate::share::Share;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
@@ -64,6 +65,7 @@ struct DvaeBatch {
 /// The DVAE being trained.
 pub struct DvaeStage {
     settings: DvaeSettings,
+    share: Share,
     recipe: Recipe,
     engine: Engine,
     dvae: Dvae,
@@ -115,11 +117,31 @@ impl DvaeStage {
         (train, validation): (&[u32], &[u32]),
         model: &mut Model,
     ) -> Result<DvaeStage, TrainError> {
-        let bands = settings.sizes.channels;
-        let (stats, mean) = measure_mels(&*source, train, bands)?;
+        let sides = (train, validation);
+        let stage = DvaeStage::replica(Share::WHOLE, settings, recipe, machine, source, sides, model)?;
         if model.numbers(MEL_STATS).is_none() {
-            model.set(MEL_STATS, &[bands], &stats);
+            model.set(MEL_STATS, &[stage.stats.len()], &stage.stats);
         }
+        Ok(stage)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins, and
+    /// where codes go that nobody chooses, is found out from whole batches, by each for itself and the same.
+    pub fn replica(
+        share: Share,
+        settings: DvaeSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<dyn RecordSource>,
+        (train, validation): (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<DvaeStage, TrainError> {
+        let bands = settings.sizes.channels;
+        let (measured, mean) = measure_mels(&*source, train, bands)?;
+        let stats = match model.numbers(MEL_STATS) {
+            Some(_) => model.mel_stats(bands),
+            None => measured,
+        };
         let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
         let dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
         let (layout, released) = declare.finish();
@@ -148,11 +170,11 @@ impl DvaeStage {
                 Some(Arc::new(Batches::new(&*source, records.iter().copied(), settings)?))
             }
         };
-        let step = ready(&mut engine, &dvae, &settings, &recipe, true)?;
-        let measure = ready(&mut engine, &dvae, &settings, &recipe, false)?;
-        let stats = model.mel_stats(bands);
+        let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
+        let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
         let mut stage = DvaeStage {
             settings,
+            share,
             recipe,
             engine,
             dvae,
@@ -237,7 +259,7 @@ impl DvaeStage {
         until: u64,
     ) -> Result<Feed<DvaeBatch>, TrainError> {
         let options = LoaderOptions { until: Some(until), ..LoaderOptions::default() };
-        let maker = self.maker(batches, first, options)?;
+        let maker = self.maker(&self.measure, batches, first, options)?;
         Feed::blocking(self.engine.uploader(Upload::InTurn)?, self.measure.image.bytes(), first, maker)
     }
 
@@ -252,11 +274,12 @@ impl DvaeStage {
 
     fn maker(
         &self,
+        ready: &Ready,
         batches: &Arc<Batches>,
         first: u64,
         options: LoaderOptions,
     ) -> Result<Maker<DvaeBatch>, TrainError> {
-        let (image, mel, stats) = (self.step.image.clone(), self.step.mel, self.stats.clone());
+        let (image, mel, stats) = (ready.image.clone(), ready.mel, self.stats.clone());
         maker_of(self.source.clone(), batches, first, options, move |bytes, info, into| {
             let mut mels: Vec<f32> = bytemuck::cast_slice(field(bytes, info, "dvae_mel")).to_vec();
             for frame in mels.chunks_exact_mut(stats.len()) {
@@ -274,7 +297,8 @@ impl DvaeStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let feeding = self.settings.feeding;
-            let maker = self.maker(&self.batches, step, feeding.loading())?;
+            let options = self.share.loading(feeding.loading());
+            let maker = self.maker(&self.step, &self.batches, step, options)?;
             let bytes = self.step.image.bytes();
             self.feed = Some(feeding.start("feed dvae", &self.engine, bytes, step, maker)?);
         }
@@ -287,10 +311,12 @@ fn ready(
     dvae: &Dvae,
     settings: &DvaeSettings,
     recipe: &Recipe,
-    train: bool,
+    train: Option<&Share>,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let shape = [settings.rows as usize, settings.frames as usize, settings.sizes.channels];
+    let share = train.unwrap_or(&Share::WHOLE);
+    share.begin(&mut tape);
+    let shape = [share.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
     let image = Image::of(&tape);
     let dtype = tape.dtype();
@@ -299,15 +325,18 @@ fn ready(
     let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
     let made = dvae.reconstruct(&mut tape, given, asked);
     tape.keep(made.encoded);
-    tape.note(0, made.squared);
-    tape.note(1, made.commitment);
-    if let Some(absolute) = made.absolute {
-        tape.note(2, absolute);
+    for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
+        if let Some(value) = value {
+            let part = share.part(&mut tape, value);
+            tape.note(slot, part);
+        }
     }
-    if train {
+    if train.is_some() {
         dvae.follow(&mut tape, &made);
-        tape.backward(made.loss, Backward::default());
-        tape.update(made.loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
+        let loss = share.part(&mut tape, made.loss);
+        tape.backward(loss, Backward::default());
+        share.reduce(&mut tape);
+        tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
         tape.tell(made.loss);
     }
@@ -357,7 +386,7 @@ impl Stage for DvaeStage {
             feed.give_back(slot);
         }
         let ticket = self.engine.submit(&mut self.step.program, control)?;
-        let shape = [self.settings.rows as usize, 0, self.settings.frames as usize];
+        let shape = [self.share.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
         Ok(Submitted { ticket, rows: what.rows, records: what.records, shape, waited })
     }
 

@@ -8,6 +8,7 @@ use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
+use crate::share::Share;
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::Options as LoaderOptions;
@@ -18,7 +19,8 @@ use myxtts_tensor::engine::Upload;
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
-    Backward, Control, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
+    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
+    Value as Node,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -66,9 +68,13 @@ enum Phase {
     Validate,
 }
 
+/// Where a replica's parts of the targets of text and of codes are written; nowhere where it has all of them.
+type Shares = Option<[Node; 2]>;
+
 /// The GPT being trained.
 pub struct GptStage {
     settings: GptSettings,
+    share: Share,
     recipe: Recipe,
     engine: Engine,
     gpt: Gpt,
@@ -78,7 +84,7 @@ pub struct GptStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<GptBatch>>,
-    programs: HashMap<(GptShape, Phase), Program>,
+    programs: HashMap<(GptShape, Phase), (Program, Shares)>,
     recomputed: usize,
     memory: String,
 }
@@ -87,6 +93,19 @@ impl GptStage {
     /// The stage on `source`, learning from `train` and validating on `validation`; with the weights of `model` where it
     /// has them.
     pub fn new(
+        settings: GptSettings,
+        recipe: Recipe,
+        machine: Machine,
+        source: Arc<WithCodes>,
+        (train, validation): (&[u32], &[u32]),
+        model: &Model,
+    ) -> Result<GptStage, TrainError> {
+        GptStage::replica(Share::WHOLE, settings, recipe, machine, source, (train, validation), model)
+    }
+
+    /// As `new`, for one of several replicas: it learns from its own slice of every batch.
+    pub fn replica(
+        share: Share,
         settings: GptSettings,
         recipe: Recipe,
         machine: Machine,
@@ -157,6 +176,7 @@ impl GptStage {
         );
         let mut stage = GptStage {
             settings,
+            share,
             recipe,
             engine,
             gpt,
@@ -210,8 +230,8 @@ impl GptStage {
     /// Bytes of the device in all: weights and what follows them, every shape's inputs, the largest shape's activations,
     /// batches that wait, and what the driver holds itself.
     fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
-        let shapes = |batches: &Batches| -> Result<Vec<GptShape>, TrainError> {
-            let layouts = batches.layouts(1)?;
+        let shapes = |batches: &Batches, ranks| -> Result<Vec<GptShape>, TrainError> {
+            let layouts = batches.layouts(ranks)?;
             Ok(layouts.iter().map(|layout| self.filler.shape(layout.rows(), layout.rung())).collect())
         };
         let phases: &[Phase] = match self.settings.accumulate {
@@ -220,17 +240,17 @@ impl GptStage {
             _ => &[Phase::First, Phase::Middle, Phase::Last],
         };
         let mut plans = Vec::new();
-        for shape in shapes(&self.batches)? {
-            plans.extend(phases.iter().map(|&phase| self.engine.plan_of(&self.tape(shape, phase))));
+        for shape in shapes(&self.batches, self.share.world())? {
+            plans.extend(phases.iter().map(|&phase| self.engine.plan_of(&self.tape(shape, phase).0)));
         }
         if let Some(held_out) = &self.held_out {
-            for shape in shapes(held_out)? {
-                plans.push(self.engine.plan_of(&self.tape(shape, Phase::Validate)));
+            for shape in shapes(held_out, 1)? {
+                plans.push(self.engine.plan_of(&self.tape(shape, Phase::Validate).0));
             }
         }
         let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
         let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
-        let slot = self.slot_bytes(&self.batches)?;
+        let slot = self.slot_bytes(&self.batches, self.share.world())?;
         let waiting = match (self.engine.cuda(), self.settings.feeding.depth) {
             (Some(_), Some(depth)) => depth.slots(slot) * slot,
             _ => 0,
@@ -239,16 +259,27 @@ impl GptStage {
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
-    fn tape(&self, shape: GptShape, phase: Phase) -> Tape {
+    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, Shares) {
         let (mut tape, inputs, targets) = self.filler.tape(shape);
+        self.share.begin(&mut tape);
         let options = match phase {
             Phase::Validate => GptOptions::default(),
             _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
         };
         let outputs = self.gpt.forward(&mut tape, &inputs, &options);
         let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
-        let losses =
-            self.gpt.losses(&mut tape, &outputs, &targets, LossWeights { smoothing, ..Default::default() });
+        let weights = LossWeights { smoothing, ..Default::default() };
+        let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
+        let mut shares = None;
+        if phase != Phase::Validate && self.share.world() > 1 {
+            // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
+            // part of the mean over the whole batch.
+            let own = [(); 2].map(|()| tape.input([1], DType::F32));
+            losses.text = tape.multiply(losses.text, own[0]);
+            losses.mel = tape.multiply(losses.mel, own[1]);
+            losses.total = tape.weighted_sum(&[(losses.text, weights.text), (losses.mel, weights.mel)]);
+            shares = Some(own);
+        }
         losses.note(&mut tape, 0);
         if phase != Phase::Validate {
             let accumulate = matches!(phase, Phase::Middle | Phase::Last);
@@ -256,19 +287,21 @@ impl GptStage {
         }
         match phase {
             Phase::Step | Phase::Last => {
+                self.share.reduce(&mut tape);
                 let average = self.recipe.ema_decay.is_some();
                 // Coqui's second beta: gradients of speech are noisier than those of text.
                 tape.update(losses.total, AdamW { beta2: 0.96, average, ..AdamW::default() })
             }
             Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
         }
-        tape
+        (tape, shares)
     }
 
     fn ready(&mut self, shape: GptShape, phase: Phase) -> Result<(), TrainError> {
         if !self.programs.contains_key(&(shape, phase)) {
-            let program = self.engine.load(self.tape(shape, phase))?;
-            self.programs.insert((shape, phase), program);
+            let (tape, shares) = self.tape(shape, phase);
+            let program = self.engine.load(tape)?;
+            self.programs.insert((shape, phase), (program, shares));
         }
         Ok(())
     }
@@ -282,8 +315,14 @@ impl GptStage {
     ) -> Result<Submitted, TrainError> {
         let shape = fed.what.shape;
         self.ready(shape, phase)?;
-        let program = self.programs.get_mut(&(shape, phase)).expect("made above");
+        let (program, shares) = self.programs.get_mut(&(shape, phase)).expect("made above");
         self.engine.take(program, &mut fed.slot)?;
+        if let Some(shares) = *shares {
+            let (counted, all) = (fed.what.targets, self.share.totals(fed.what.targets)?);
+            for ((value, own), all) in shares.into_iter().zip(counted).zip(all) {
+                self.engine.write(program, value, &[own / all.max(1.0)])?;
+            }
+        }
         let ticket = self.engine.submit(program, control)?;
         let records = std::mem::take(&mut fed.what.records);
         let GptShape { batch, text, mel, .. } = shape;
@@ -292,8 +331,8 @@ impl GptStage {
     }
 
     /// Bytes of the inputs of the largest batch of a plan.
-    fn slot_bytes(&self, batches: &Batches) -> Result<usize, TrainError> {
-        let layouts = batches.layouts(1)?;
+    fn slot_bytes(&self, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
+        let layouts = batches.layouts(ranks)?;
         let bytes = layouts.iter().map(|l| self.filler.bytes(self.filler.shape(l.rows(), l.rung())));
         Ok(bytes.max().unwrap_or(0))
     }
@@ -304,8 +343,9 @@ impl GptStage {
             // The old one ends first: there is memory for one.
             self.feed = None;
             let (feeding, source) = (self.settings.feeding, self.source.clone());
-            let maker = self.filler.clone().maker(source, &self.batches, number, feeding.loading())?;
-            let bytes = self.slot_bytes(&self.batches)?;
+            let options = self.share.loading(feeding.loading());
+            let maker = self.filler.clone().maker(source, &self.batches, number, options)?;
+            let bytes = self.slot_bytes(&self.batches, self.share.world())?;
             self.feed = Some(feeding.start("feed gpt", &self.engine, bytes, number, maker)?);
         }
         Ok(self.feed.as_mut().expect("started above"))
@@ -423,7 +463,7 @@ impl Stage for GptStage {
         let count = batches.batches_per_epoch();
         let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
         let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
-        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.slot_bytes(&batches)?);
+        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.slot_bytes(&batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
         for _ in 0..count {

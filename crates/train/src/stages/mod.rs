@@ -1,6 +1,7 @@
 //! The stages, in the order a model is made: [`dvae`] (sound to codes) -> [`gpt`] (text to codes) -> [`decoder`] (states
 //! to sound). The text's vocabulary, the stage before them, is made when a corpus is prepared.
 
+pub mod clips;
 pub mod codes;
 pub mod decoder;
 pub mod dvae;
@@ -58,6 +59,16 @@ pub trait Stage {
 
     /// Queues step `step`, on its own batch.
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
+
+    /// The report of a queued step, as soon as it is done.
+    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
+        Ok(self.engine_mut().wait(ticket)?)
+    }
+
+    /// The engine's arenas were put back to those of a checkpoint: whoever holds copies takes them over.
+    fn restored(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
 
     /// What a step's report says, by name, the loss aside.
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)>;

@@ -3,6 +3,7 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+mod made_up;
 mod small;
 mod tiny;
 
@@ -10,8 +11,10 @@ mod evaluate;
 mod feed;
 mod guards;
 mod kills;
+mod mirrored;
 mod portable;
 mod prompts;
 mod resume;
 mod samples;
+mod strategy;
 mod voice;

@@ -20,6 +20,12 @@ pub fn cases() -> Vec<Case> {
             let z = b.tape.dropout_add(y, y, 0.2);
             vec![y, z, b.tape.dropout_add(x, z, 0.0)]
         }),
+        Case::new("dropout, of a slice of a batch", |b| {
+            b.tape.set_replica(2, 3);
+            let shape = [b.size(1, 5), b.size(1, 700)];
+            let x = b.variable(shape);
+            vec![b.tape.dropout(x, 0.4)]
+        }),
         // What is computed again must be what was computed: the mask too.
         Case::new("dropout, computed again", |b| {
             let shape = [b.size(1, 5), b.size(1, 100)];
@@ -57,6 +63,31 @@ fn dropout_drops_its_share_and_keeps_the_mean() {
     assert!(y.iter().all(|&y| y == 0.0 || (y - 1.0 / 0.9).abs() < 1e-6));
     let both = y.iter().zip(&other).filter(|(a, b)| **a == 0.0 && **b == 0.0).count();
     assert!((both as f64 / n as f64 - 0.01).abs() < 2e-3, "two streams drop {both} of {n} together");
+}
+
+#[test]
+fn replicas_drop_what_one_device_drops_in_the_whole_batch() {
+    let (rows, channels, layout) = (6, 24, Arc::new(Layout::empty()));
+    let dropped = |replica: u32, of: u32| {
+        let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
+        tape.set_replica(replica, of);
+        let n = rows / of as usize * channels;
+        let x = tape.variable([n / channels, channels]);
+        let y = tape.dropout(x, 0.5);
+        let y = tape.dropout(y, 0.1);
+        tape.keep(y);
+        let options = EngineOptions::default();
+        let mut engine = Engine::new(Device::Cpu, Arc::clone(&layout), Precision::F32, options).unwrap();
+        let mut program = engine.load(tape).unwrap();
+        engine.write(&program, x, &vec![1.0; n]).unwrap();
+        engine.run(&mut program, &Control { seed: 3, ..Control::default() }).unwrap();
+        engine.read(&program, y).unwrap()
+    };
+    let whole = dropped(0, 1);
+    for of in [2, 3, 6] {
+        let slices: Vec<f32> = (0..of).flat_map(|replica| dropped(replica, of)).collect();
+        assert!(slices == whole, "{of} replicas");
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub(super) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
     pub records: Vec<u32>,
+    /// Targets of text and of codes that count.
+    pub targets: [f32; 2],
 }
 
 /// Makes batches of records inputs of the GPT.
@@ -112,7 +114,9 @@ impl Filler {
             image.write_i32(into, value, data);
         }
         let records = clips(&[ints("record"), ints("companion")]);
-        Ok((image.bytes(), GptBatch { shape, rows: u64::from(info.rows_valid), records }))
+        let targets = [&sequences.text_targets, &sequences.mel_targets]
+            .map(|targets| targets.iter().filter(|&&target| target >= 0).count() as f32);
+        Ok((image.bytes(), GptBatch { shape, rows: u64::from(info.rows_valid), records, targets }))
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

@@ -1,0 +1,82 @@
+//! Where `train` trains: what there is, what was asked, and what comes of both, in words.
+
+use myxtts_run::plan::Plan;
+use myxtts_tensor::Device;
+use myxtts_train::strategy::{self, Asked, Chosen, Feed, Found, Strategy};
+use myxtts_train::{Machine, TrainError};
+use serde_json::json;
+
+/// The devices of a run, and why it is these.
+pub struct Place {
+    /// One for each replica.
+    pub machines: Vec<Machine>,
+    strategy: Chosen<Strategy>,
+    feed: Chosen<Feed>,
+    simulated: bool,
+}
+
+impl Place {
+    /// What a plan and the command line mean on this machine, or on one of so many GPUs as are simulated.
+    pub fn choose(plan: &Plan, device: Option<Device>, simulate: Option<u32>) -> Result<Place, TrainError> {
+        let found = match simulate {
+            Some(count) => Found::simulated(count),
+            None => Found::of(&myxtts_tensor::device::devices()),
+        };
+        let asked = Asked::of(plan, device);
+        let strategy = strategy::strategy(&found, &asked)?;
+        let feed = strategy::feed(&found, &asked)?;
+        let machines = Machine::all(&strategy.choice.devices(&found))?;
+        Ok(Place { machines, strategy, feed, simulated: found.simulated })
+    }
+
+    /// `mirrored on GPUs 0 and 1: ...`
+    pub fn sentence(&self) -> String {
+        let simulated = if self.simulated { " (simulated)" } else { "" };
+        format!("{}{simulated}: {}", self.strategy.choice, self.strategy.reason)
+    }
+
+    /// What is said when a run begins.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("trains on {}", self.sentence())];
+        match &self.feed.choice {
+            Feed::Buffered => lines.push(format!("batches come buffered: {}", self.feed.reason)),
+            Feed::MultiGpu { .. } => {
+                lines.push(format!("batches come from a GPU of their own: {}", self.feed.reason));
+                // Said until it is built, so that nobody measures what is not there.
+                lines.push("that way of feeding is not built yet: batches come buffered".to_owned());
+            }
+        }
+        lines.extend(
+            self.strategy.warnings.iter().chain(&self.feed.warnings).map(|line| format!("note: {line}")),
+        );
+        lines
+    }
+
+    /// The same for the log of events.
+    pub fn event(&self) -> serde_json::Value {
+        let devices: Vec<String> = self.machines.iter().map(|machine| machine.device.to_string()).collect();
+        json!({
+            "strategy": self.strategy,
+            "feed": self.feed,
+            "devices": devices,
+            "simulated": self.simulated,
+        })
+    }
+}
+
+/// What `now` says of GPUs in so many words holds for a plan that was made earlier.
+pub fn take_over(plan: &mut Plan, now: &Plan) {
+    let written = |path: &str| now.value(path).is_some_and(|resolved| resolved.origin.is_written());
+    if written("training.multi_gpu") {
+        plan.training.multi_gpu = now.training.multi_gpu;
+    }
+    if written("training.visible_gpus") {
+        plan.training.visible_gpus = now.training.visible_gpus.clone();
+    }
+    if written("data.model_gpu") {
+        plan.data.model_gpu = now.data.model_gpu.clone();
+    }
+    if written("data.data_gpu") {
+        plan.data.data_gpu = now.data.data_gpu;
+    }
+}

@@ -1,0 +1,384 @@
+//! A stage on several devices: a replica on each, in a thread of its own, with its own weights, moments and programs.
+//! Every replica makes the same steps on its slice of every batch; gradients are summed between backward pass and update,
+//! so that all of them take the same step and stay the same to the bit. What is kept is kept once: the first replica's.
+//!
+//! The loop sees one stage. Where a replica fails, the others are released and the first cause is the error.
+
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::share::Share;
+use crate::stages::{Kind, Stage, Submitted, Validation};
+use myxtts_tensor::collective::{CollectiveError, Replica};
+use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
+use myxtts_tensor::engine::{Arena, Ticket};
+use myxtts_tensor::{Control, Device, Engine, Error, Report};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+/// Makes the stage of one replica; called on that replica's thread.
+pub type Build = Arc<dyn Fn(Machine, Share) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
+
+/// What is done on a replica's thread.
+type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
+
+/// How far norms of the same gradient may lie apart, relative: replicas on equal devices agree to the bit, on different
+/// ones to rounding. What has come apart is orders beyond it after a few steps.
+const APART: f32 = 1e-3;
+
+/// How a replica is joined to the others.
+struct Link {
+    replica: Arc<Replica>,
+    /// Of all of them: a stream that waits for a replica that is gone would wait for ever.
+    communicators: Arc<[Arc<Communicator>]>,
+}
+
+impl Link {
+    /// Ends the group, with its reason.
+    fn fail(&self, error: &TrainError) {
+        self.replica.fail(error.to_string());
+        self.communicators.iter().for_each(|communicator| communicator.abort());
+    }
+
+    fn join(&self, engine: &mut Engine) {
+        let rank = myxtts_tensor::collective::Collective::rank(&*self.replica);
+        match self.communicators.get(rank) {
+            Some(communicator) => engine.join_nccl(communicator.clone()),
+            None => engine.join(self.replica.clone()),
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.communicators.iter().for_each(|communicator| communicator.abort());
+        }
+    }
+}
+
+/// A replica on another thread.
+struct Other {
+    /// None once it is to end.
+    work: Option<Sender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        drop(self.work.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was told when its answer did not come.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One stage, as many replicas as there are devices.
+pub struct Mirrored {
+    // In this order: the others end while the first is still there to be left.
+    others: Vec<Other>,
+    first: Box<dyn Stage>,
+    link: Link,
+    devices: Vec<Device>,
+    /// Devices that have no part in it.
+    idle: usize,
+    /// Of every queued step, the tickets of all replicas.
+    queued: VecDeque<Vec<Ticket>>,
+}
+
+impl Mirrored {
+    /// A replica on each of these, made there.
+    pub fn new(machines: &[Machine], build: &Build) -> Result<Mirrored, TrainError> {
+        let communicators: Arc<[Arc<Communicator>]> = communicators(machines)?.into();
+        let mut links: Vec<Link> = Replica::group(machines.len())
+            .into_iter()
+            .map(|replica| Link { replica: Arc::new(replica), communicators: communicators.clone() })
+            .collect();
+        let (answer, answers) = mpsc::channel();
+        let mut others = Vec::new();
+        for (rank, link) in links.drain(1..).enumerate().map(|(i, link)| (i + 1, link)) {
+            let (send, receive) = mpsc::channel();
+            let (machine, build, answer) = (machines[rank], build.clone(), answer.clone());
+            let named = std::thread::Builder::new().name(format!("replica-{rank}"));
+            let thread = named.spawn(move || serve(rank, link, machine, build, answer, receive));
+            let thread = thread.map_err(|error| {
+                TrainError::NoData(format!("no thread can be started for replica {rank}: {error}"))
+            })?;
+            others.push(Other { work: Some(send), thread: Some(thread) });
+        }
+        drop(answer);
+        let link = links.remove(0);
+        let first = built(&link, machines[0], build);
+        if let Err(error) = &first {
+            link.fail(error);
+        }
+        let mut made: Vec<Option<Result<(), TrainError>>> = machines.iter().map(|_| None).collect();
+        let (first, own) = match first {
+            Ok(first) => (Some(first), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        made[0] = Some(own);
+        answers.iter().for_each(|(rank, result)| made[rank] = Some(result));
+        all_of(made)?;
+        let first = first.ok_or_else(|| TrainError::NoData("a stage of no replicas".into()))?;
+        let devices = machines.iter().map(|machine| machine.device).collect();
+        Ok(Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() })
+    }
+
+    /// How many devices are left out because a batch cannot be split evenly over more.
+    pub fn set_idle(&mut self, idle: usize) {
+        self.idle = idle;
+    }
+
+    /// What every replica holds of an arena, the first's first.
+    pub fn arenas(&mut self, arena: Arena) -> Result<Vec<Vec<f32>>, TrainError> {
+        self.everywhere(move |_, stage| Ok(stage.engine().read_arena(arena)?))
+    }
+
+    /// Does the same on every replica at the same time, and waits for all.
+    fn everywhere<T: Send + 'static>(
+        &mut self,
+        work: impl Fn(usize, &mut dyn Stage) -> Result<T, TrainError> + Send + Sync + 'static,
+    ) -> Result<Vec<T>, TrainError> {
+        let work = Arc::new(work);
+        let (answer, answers) = mpsc::channel();
+        for (i, other) in self.others.iter().enumerate() {
+            let (rank, work, answer) = (i + 1, work.clone(), answer.clone());
+            let order: Work = Box::new(move |stage, link| {
+                let result = work(rank, stage);
+                if let Err(error) = &result {
+                    link.fail(error);
+                }
+                // Nobody to tell: the first is gone, and this one ends with it.
+                let _ = answer.send((rank, result));
+            });
+            if let Some(to) = &other.work {
+                // One that is gone is known by the answer that does not come.
+                let _ = to.send(order);
+            }
+        }
+        drop(answer);
+        let own = work(0, &mut *self.first);
+        if let Err(error) = &own {
+            self.link.fail(error);
+        }
+        let mut made: Vec<Option<Result<T, TrainError>>> = self.devices.iter().map(|_| None).collect();
+        made[0] = Some(own);
+        answers.iter().for_each(|(rank, result)| made[rank] = Some(result));
+        all_of(made)
+    }
+}
+
+/// One communicator for each GPU; none for processors, which meet in memory.
+fn communicators(machines: &[Machine]) -> Result<Vec<Arc<Communicator>>, TrainError> {
+    let mut gpus = Vec::new();
+    for machine in machines {
+        if let Device::Cuda(ordinal) = machine.device {
+            gpus.push(ordinal as i32);
+        }
+    }
+    if gpus.is_empty() {
+        return Ok(Vec::new());
+    }
+    if gpus.len() < machines.len() {
+        return Err(TrainError::NoData("processors and GPUs cannot be replicas of one another".into()));
+    }
+    let joined = Nccl::find().and_then(|nccl| nccl.communicators(&gpus)).map_err(Error::from)?;
+    Ok(joined.into_iter().map(Arc::new).collect())
+}
+
+fn built(link: &Link, machine: Machine, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
+    let mut stage = build(machine, Share::of(link.replica.clone()))?;
+    link.join(stage.engine_mut());
+    Ok(stage)
+}
+
+/// The life of a replica's thread.
+fn serve(
+    rank: usize,
+    link: Link,
+    machine: Machine,
+    build: Build,
+    answer: Sender<(usize, Result<(), TrainError>)>,
+    orders: Receiver<Work>,
+) {
+    let stage = built(&link, machine, &build);
+    // What it was built from may be large.
+    drop(build);
+    let mut stage = match stage {
+        Ok(stage) => stage,
+        Err(error) => {
+            link.fail(&error);
+            let _ = answer.send((rank, Err(error)));
+            return;
+        }
+    };
+    let _ = answer.send((rank, Ok(())));
+    drop(answer);
+    for work in orders {
+        work(&mut *stage, &link);
+    }
+}
+
+/// Everyone's result, or why there is not one of everyone: the cause, where others only report that somebody is gone.
+fn all_of<T>(made: Vec<Option<Result<T, TrainError>>>) -> Result<Vec<T>, TrainError> {
+    let world = made.len();
+    let mut all = Vec::with_capacity(world);
+    let (mut cause, mut consequence) = (None, None);
+    for (rank, result) in made.into_iter().enumerate() {
+        match result {
+            Some(Ok(value)) => all.push(value),
+            Some(Err(error)) if is_consequence(&error) => consequence = consequence.or(Some(error)),
+            Some(Err(error)) => cause = cause.or(Some(error)),
+            None => {
+                let reason = "its thread panicked; the words are above".to_owned();
+                let gone = Error::from(CollectiveError::Gone { rank, world, reason });
+                cause = cause.or(Some(gone.into()));
+            }
+        }
+    }
+    match cause.or(consequence) {
+        Some(error) => Err(error),
+        None => Ok(all),
+    }
+}
+
+fn is_consequence(error: &TrainError) -> bool {
+    use myxtts_tensor::cuda::nccl::NcclError;
+    matches!(
+        error,
+        TrainError::Engine(
+            Error::Collective(CollectiveError::Gone { .. }) | Error::Nccl(NcclError::Aborted { .. })
+        )
+    )
+}
+
+/// The report of the whole batch. Losses and notes are parts of it; norms and verdicts are of the sum, and so are the same
+/// on all: where they are not, the replicas are no replicas any more.
+fn joined(reports: &[Report]) -> Result<Report, TrainError> {
+    let mut all = reports[0];
+    for (rank, report) in reports.iter().enumerate().skip(1) {
+        let near = (report.norm - all.norm).abs() <= APART * all.norm.abs();
+        // Where the step was not good, the norm is no number on any.
+        let same = report.good == all.good && report.steps == all.steps && (near || !all.good);
+        if !same {
+            let told = |r: &Report| format!("norm {}, good {}, steps {}", r.norm, r.good, r.steps);
+            return Err(TrainError::Apart { rank, found: told(report), expected: told(&reports[0]) });
+        }
+        all.loss += report.loss;
+        all.notes.iter_mut().zip(report.notes).for_each(|(sum, note)| *sum += note);
+    }
+    Ok(all)
+}
+
+impl Stage for Mirrored {
+    fn kind(&self) -> Kind {
+        self.first.kind()
+    }
+
+    fn described(&self) -> Vec<String> {
+        let mut lines = self.first.described();
+        let names: Vec<String> = self.devices.iter().map(Device::to_string).collect();
+        let idle = match self.idle {
+            0 => String::new(),
+            n => format!("; {n} more idle: these batches cannot be split evenly over more"),
+        };
+        let count = self.devices.len();
+        lines.push(format!(
+            "{count} replicas ({}), each with an equal slice of every batch{idle}",
+            names.join(", ")
+        ));
+        lines
+    }
+
+    fn engine(&self) -> &Engine {
+        self.first.engine()
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        self.first.engine_mut()
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let control = *control;
+        let parts = self.everywhere(move |_, stage| stage.submit(step, &control))?;
+        self.queued.push_back(parts.iter().map(|part| part.ticket).collect());
+        let rows = parts.iter().map(|part| part.rows).sum();
+        let (ticket, mut shape) = (parts[0].ticket, parts[0].shape);
+        shape[0] *= parts.len();
+        // The step waits for the slowest.
+        let waited = parts.iter().map(|part| part.waited).max().unwrap_or_default();
+        let records = parts.into_iter().flat_map(|part| part.records).collect();
+        Ok(Submitted { ticket, rows, records, shape, waited })
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
+        let Some(at) = self.queued.iter().position(|tickets| tickets[0] == ticket) else {
+            return self.first.wait(ticket);
+        };
+        // Reports that were not asked for are not asked for later.
+        let tickets = self.queued.drain(..=at).next_back().unwrap_or_default();
+        let reports = self.everywhere(move |rank, stage| stage.wait(tickets[rank]))?;
+        joined(&reports)
+    }
+
+    fn restored(&mut self) -> Result<(), TrainError> {
+        self.first.restored()?;
+        let state = self.first.engine().state()?;
+        for arena in [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average] {
+            if !self.first.engine().holds(arena) {
+                continue;
+            }
+            // One at a time: on the host a large model is in memory once, not five times.
+            let data = self.first.engine().read_arena(arena)?;
+            self.everywhere(move |rank, stage| match rank {
+                0 => Ok(()),
+                _ => Ok(stage.engine_mut().write_arena(arena, &data)?),
+            })?;
+        }
+        self.everywhere(move |rank, stage| match rank {
+            0 => Ok(()),
+            _ => {
+                stage.engine_mut().set_state(state)?;
+                stage.restored()
+            }
+        })?;
+        Ok(())
+    }
+
+    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        self.first.numbers(report)
+    }
+
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        self.everywhere(move |_, stage| stage.between(step)).map(|_| ())
+    }
+
+    fn due(&self, step: u64) -> bool {
+        self.first.due(step)
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        self.first.validate()
+    }
+
+    fn epoch_steps(&self) -> u64 {
+        self.first.epoch_steps()
+    }
+
+    fn clip(&self, record: u32) -> String {
+        self.first.clip(record)
+    }
+
+    fn position(&self, step: u64) -> Value {
+        self.first.position(step)
+    }
+
+    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        self.first.finish(model, average)
+    }
+}

@@ -1,0 +1,96 @@
+//! The clips a decoder learns from: their sound, the GPT's states of it, what their speakers are heard by; and how batches
+//! are drawn from them.
+
+use super::decoder::DecoderSettings;
+use super::latents::Latents;
+use crate::beside::{floats, samples};
+use crate::error::TrainError;
+use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
+use myxtts_run::seed::Seed;
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// One clip to learn from.
+pub(super) struct Clip {
+    pub record: u32,
+    pub latents: Latents,
+    pub wave: Vec<f32>,
+    /// Raw log-mels of the speaker's front-end.
+    pub heard: Vec<f32>,
+    pub speaker: u32,
+}
+
+/// Everything there is to learn from, in memory once however many replicas learn from it.
+pub struct Clips {
+    pub(super) train: Vec<Clip>,
+    pub(super) held_out: Vec<Clip>,
+    /// Records to learn from that are not: shorter than a window, or without states.
+    pub(super) left_out: Vec<u32>,
+    /// Clips of each speaker, as numbers of `train`.
+    pub(super) by_speaker: Vec<Vec<usize>>,
+    pub(super) settings: DecoderSettings,
+}
+
+/// A clip, from which latent, the clip its speaker is heard by, and what is drawn for where in it.
+pub(super) type Row<'a> = (&'a Clip, usize, &'a Clip, u64);
+
+impl Clips {
+    /// The clips of `source` that a window fits in, with the states of its records.
+    pub fn load(
+        settings: &DecoderSettings,
+        source: &dyn RecordSource,
+        mut latents: Vec<Latents>,
+        (train, validation): (&[u32], &[u32]),
+    ) -> Result<Clips, TrainError> {
+        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
+            let mut clips = Vec::new();
+            for &record in records {
+                let own = std::mem::take(&mut latents[record as usize]);
+                // The last state is of the end, and stands for no sound.
+                if own.len() / settings.decoder.latent <= settings.window {
+                    continue;
+                }
+                clips.push(Clip {
+                    record,
+                    latents: own,
+                    wave: samples(source, record as usize, WAVEFORM)?,
+                    heard: floats(source, record as usize, SPEAKER_MEL)?,
+                    speaker: source.speaker(record as usize),
+                });
+            }
+            Ok(clips)
+        };
+        let records = train;
+        let (train, held_out) = (clips(train)?, clips(validation)?);
+        if train.is_empty() {
+            return Err(TrainError::NoData(format!(
+                "no clip is longer than the decoder's window of {} codes ({:.2} s)",
+                settings.window,
+                settings.window as f64 * 1024.0 / 22_050.0
+            )));
+        }
+        let used: HashSet<u32> = train.iter().map(|clip| clip.record).collect();
+        let left_out = records.iter().copied().filter(|record| !used.contains(record)).collect();
+        let mut by_speaker = vec![Vec::new(); source.speakers().len()];
+        for (i, clip) in train.iter().enumerate() {
+            by_speaker[clip.speaker as usize].push(i);
+        }
+        Ok(Clips { train, held_out, left_out, by_speaker, settings: settings.clone() })
+    }
+
+    /// Some rows of the batch of a step.
+    pub(super) fn drawn(&self, step: u64, rows: Range<usize>) -> Vec<Row<'_>> {
+        let DecoderSettings { window, decoder, seed, .. } = &self.settings;
+        let heard = Seed::new(*seed).derive("heard").with(step);
+        let row = |row: usize| {
+            let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
+            let clip = &self.train[seed.below(0, self.train.len() as u64) as usize];
+            let room = clip.latents.len() / decoder.latent - window;
+            let start = seed.below(1, room as u64) as usize;
+            let others = &self.by_speaker[clip.speaker as usize];
+            let other = &self.train[others[seed.below(2, others.len() as u64) as usize]];
+            (clip, start, other, heard.at(row as u64))
+        };
+        rows.map(row).collect()
+    }
+}

@@ -1,0 +1,253 @@
+//! Where a run trains and how it is fed: the tables, over every small machine and every short list.
+
+use myxtts_run::config::{Flag, Key, Machine as Hardware, Sources};
+use myxtts_run::exit::Exit;
+use myxtts_run::plan::Plan;
+use myxtts_tensor::Device;
+use myxtts_train::TrainError;
+use myxtts_train::strategy::{Asked, Feed, Found, Strategy, StrategyError, feed, split, strategy};
+
+fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> Asked {
+    Asked { multi_gpu, visible, buffer_size: 50, model_start_delay: 2.0, ..Asked::default() }
+}
+
+/// Nothing, and every list of up to three of the numbers 0 to 4, repeated ones too.
+fn lists() -> Vec<Option<Vec<u32>>> {
+    let mut lists: Vec<Vec<u32>> = vec![vec![]];
+    for length in 0..3 {
+        let longer: Vec<Vec<u32>> = lists
+            .iter()
+            .filter(|list| list.len() == length)
+            .flat_map(|list| (0..=4).map(|id| [&list[..], &[id]].concat()))
+            .collect();
+        lists.extend(longer);
+    }
+    std::iter::once(None).chain(lists.into_iter().map(Some)).collect()
+}
+
+/// What is wrong with a list on a machine of so many GPUs, by the first entry that is.
+fn fault(list: &[u32], gpus: u32) -> Option<&'static str> {
+    if list.is_empty() {
+        return Some("empty");
+    }
+    list.iter().enumerate().find_map(|(i, id)| match () {
+        () if list[..i].contains(id) => Some("twice"),
+        () if *id >= gpus => Some("missing"),
+        () => None,
+    })
+}
+
+fn kind(error: &StrategyError) -> &'static str {
+    match error {
+        StrategyError::Empty { .. } => "empty",
+        StrategyError::Twice { .. } => "twice",
+        StrategyError::NoSuchGpu { .. } => "missing",
+        StrategyError::Contradiction { .. } => "contradiction",
+        StrategyError::Uneven { .. } => "uneven",
+    }
+}
+
+#[test]
+fn the_table_holds_on_every_machine_for_every_list() {
+    let mut tried = 0;
+    for gpus in 0..=4 {
+        let found = Found::simulated(gpus);
+        for multi_gpu in [false, true] {
+            for visible in lists() {
+                tried += 1;
+                let label = format!("{gpus} GPUs, multi_gpu {multi_gpu}, visible {visible:?}");
+                let chosen = strategy(&found, &asked(multi_gpu, visible.clone()));
+                let may = match visible {
+                    Some(list) => match fault(&list, gpus) {
+                        Some(wrong) => {
+                            let error = chosen.unwrap_err();
+                            assert_eq!(kind(&error), wrong, "{label}: {error}");
+                            // What there is, and whose fault it is.
+                            let words = error.to_string();
+                            let there = if gpus == 0 { "there is no GPU" } else { "0 (simulated)" };
+                            assert!(
+                                words.contains(there) && words.contains("visible_gpus"),
+                                "{label}: {words}"
+                            );
+                            continue;
+                        }
+                        None => list,
+                    },
+                    None => (0..gpus).collect(),
+                };
+                let chosen = chosen.unwrap();
+                let expected = match (may.len(), multi_gpu) {
+                    (0, _) => Strategy::Cpu,
+                    (1, _) | (_, false) => Strategy::One(may[0]),
+                    (_, true) => Strategy::Mirrored(may.clone()),
+                };
+                assert_eq!(chosen.choice, expected, "{label}");
+                assert!(!chosen.reason.is_empty(), "{label}");
+                assert_eq!(!chosen.warnings.is_empty(), multi_gpu && may.len() < 2, "{label}");
+                let replicas = if let Strategy::Mirrored(gpus) = &expected { gpus.len() } else { 1 };
+                assert_eq!(expected.devices(&found), vec![Device::Cpu; replicas], "{label}: simulated");
+            }
+        }
+    }
+    assert_eq!(tried, 5 * 2 * (1 + 1 + 5 + 25 + 125));
+}
+
+#[test]
+fn a_device_that_is_named_wins_and_nothing_may_say_otherwise() {
+    for gpus in 0..=4u32 {
+        let found = Found::simulated(gpus);
+        for multi_gpu in [false, true] {
+            for visible in [None, Some(vec![0]), Some(vec![1, 0]), Some(vec![7])] {
+                for model in [None, Some(vec![0]), Some(vec![1]), Some(vec![0, 1])] {
+                    for device in [Device::Cpu, Device::Cuda(0), Device::Cuda(1), Device::Cuda(9)] {
+                        let label = format!("{gpus}, {multi_gpu}, {visible:?}, {model:?}, {device}");
+                        let asked = Asked {
+                            device: Some(device),
+                            model: model.clone(),
+                            ..asked(multi_gpu, visible.clone())
+                        };
+                        let chosen = strategy(&found, &asked);
+                        let id = match device {
+                            Device::Cpu => {
+                                let clash = multi_gpu || model.is_some();
+                                assert_eq!(chosen.is_err(), clash, "{label}: {chosen:?}");
+                                if !clash {
+                                    assert_eq!(chosen.unwrap().choice, Strategy::Cpu, "{label}");
+                                }
+                                continue;
+                            }
+                            Device::Cuda(id) => id as u32,
+                        };
+                        let there = |list: &Option<Vec<u32>>| {
+                            list.as_ref().is_none_or(|list| list.iter().all(|&id| id < gpus))
+                        };
+                        let possible = id < gpus && there(&visible) && there(&model);
+                        let agreed = !multi_gpu
+                            && model.as_ref().is_none_or(|model| *model == [id])
+                            && visible.as_ref().is_none_or(|visible| visible.contains(&id));
+                        match chosen {
+                            Ok(chosen) => {
+                                assert!(possible && agreed, "{label}");
+                                assert_eq!(chosen.choice, Strategy::One(id), "{label}");
+                                assert!(chosen.reason.contains("--device"), "{label}");
+                            }
+                            Err(error) => {
+                                assert!(!(possible && agreed), "{label}: {error}");
+                                assert_eq!(TrainError::from(error).exit(), Exit::Usage, "{label}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn feeding_takes_two_sets_of_gpus_exactly_where_both_are_named() {
+    for gpus in 1..=4u32 {
+        let found = Found::simulated(gpus);
+        for data in std::iter::once(None).chain((0..=4).map(Some)) {
+            for model in lists() {
+                let label = format!("{gpus} GPUs, data {data:?}, model {model:?}");
+                let asked = Asked { data, model: model.clone(), ..asked(false, None) };
+                let chosen = feed(&found, &asked);
+                let wrong = model.as_deref().and_then(|model| fault(model, gpus));
+                let missing = data.filter(|&data| data >= gpus).map(|_| "missing");
+                if let Some(wrong) = missing.or(wrong) {
+                    assert_eq!(kind(&chosen.unwrap_err()), wrong, "{label}");
+                    continue;
+                }
+                let chosen = chosen.unwrap();
+                match (data, &model) {
+                    (Some(data), Some(model)) => {
+                        let expected = Feed::MultiGpu {
+                            data,
+                            model: model.clone(),
+                            buffer_size: 50,
+                            model_start_delay: 2.0,
+                        };
+                        assert_eq!(chosen.choice, expected, "{label}");
+                        assert_eq!(!chosen.warnings.is_empty(), model.contains(&data), "{label}");
+                        assert!(chosen.reason.contains("50") && chosen.reason.contains("2 s"), "{label}");
+                        // Several GPUs for the model are mirrored, one is one; the data's is not among them for that.
+                        let placed = strategy(&found, &asked).unwrap().choice;
+                        let one = || Strategy::One(model[0]);
+                        let expected =
+                            if model.len() > 1 { Strategy::Mirrored(model.clone()) } else { one() };
+                        assert_eq!(placed, expected, "{label}");
+                    }
+                    _ => {
+                        assert_eq!(chosen.choice, Feed::Buffered, "{label}");
+                        assert_eq!(
+                            !chosen.warnings.is_empty(),
+                            data.is_some(),
+                            "{label}: {:?}",
+                            chosen.warnings
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_must_be_on_a_gpu_that_is_visible() {
+    let found = Found::simulated(4);
+    let asked = Asked { model: Some(vec![1, 3]), ..asked(true, Some(vec![0, 1])) };
+    let error = strategy(&found, &asked).unwrap_err();
+    assert_eq!(kind(&error), "contradiction");
+    assert!(error.to_string().contains("with 3"), "{error}");
+}
+
+#[test]
+fn what_the_driver_hides_is_said() {
+    let found =
+        Found { gpus: vec![(0, "H".into())], hidden_by: Some("2".into()), why: None, simulated: false };
+    let error = strategy(&found, &asked(false, Some(vec![2]))).unwrap_err().to_string();
+    assert!(error.contains("CUDA_VISIBLE_DEVICES is \"2\"") && error.contains("from 0"), "{error}");
+    let none = Found { why: Some("NVRTC is missing for the GPU".into()), ..Found::default() };
+    let chosen = strategy(&none, &asked(true, None)).unwrap();
+    assert_eq!(chosen.choice, Strategy::Cpu);
+    assert!(chosen.reason.contains("NVRTC"), "{}", chosen.reason);
+}
+
+#[test]
+fn a_batch_is_split_evenly_or_refused_with_those_that_can_be() {
+    assert_eq!(split(56, 4), Ok(14));
+    let error = split(56, 3).unwrap_err();
+    assert_eq!(error, StrategyError::Uneven { rows: 56, replicas: 3 });
+    assert!(error.to_string().contains("54 or 57"), "{error}");
+    assert!(split(2, 3).unwrap_err().to_string().contains(": 3 can"));
+}
+
+#[test]
+fn the_flags_reach_the_question() {
+    let flag = |path: &str, value: &str| Flag::Own {
+        name: path.to_owned(),
+        key: Key::find(path).unwrap(),
+        value: value.to_owned(),
+    };
+    let mut sources = Sources::of(Hardware { cores: 4, memory_bytes: None, gpus: None });
+    sources.command_line = vec![
+        flag("training.multi_gpu", "true"),
+        flag("training.visible_gpus", "2,0"),
+        flag("data.data_gpu", "1"),
+        flag("data.model_gpu", "2,0"),
+        flag("data.buffer_size", "7"),
+    ];
+    let plan = Plan::resolve(&sources).unwrap();
+    let asked = Asked::of(&plan, None);
+    let expected = Asked {
+        device: None,
+        multi_gpu: true,
+        visible: Some(vec![2, 0]),
+        model: Some(vec![2, 0]),
+        data: Some(1),
+        buffer_size: 7,
+        model_start_delay: 2.0,
+    };
+    assert_eq!(asked, expected);
+    assert_eq!(strategy(&Found::simulated(3), &asked).unwrap().choice, Strategy::Mirrored(vec![2, 0]));
+}
