@@ -174,12 +174,15 @@ impl Collator {
             took: Duration::ZERO,
             reading: Duration::ZERO,
         };
-        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info };
+        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0 };
         writer.clear_gaps();
         let first = self.rank * layout.rows();
         for row in 0..layout.rows() {
-            match planned.record(first + row) {
-                Some(record) => writer.row(row, first + row, record)?,
+            match planned.row(first + row) {
+                Some((record, time)) => {
+                    writer.time = time;
+                    writer.row(row, first + row, record)?;
+                }
                 None => writer.empty_row(row),
             }
         }
@@ -203,6 +206,8 @@ struct Writer<'a> {
     layout: &'a Arc<Layout>,
     slab: &'a mut [u8],
     info: BatchInfo,
+    /// Which of its record's times in the epoch the row is.
+    time: u32,
 }
 
 impl Writer<'_> {
@@ -272,7 +277,7 @@ impl Writer<'_> {
             // In the end the record itself, whose own arrays were good.
             let companion = match attempt {
                 ATTEMPTS => record,
-                _ => self.planned.companion(record, speaker, attempt),
+                _ => self.planned.companion(record, self.time, speaker, attempt),
             };
             if bad.iter().any(|(tried, _)| *tried == companion) {
                 continue;
@@ -306,7 +311,7 @@ impl Writer<'_> {
             let mut start = 0;
             if let Take::Window(window) = part.take {
                 let rows = source.rows(record as usize, column);
-                start = self.planned.window_start(i, record, rows, window);
+                start = self.planned.window_start(i, (record, self.time), rows, window);
             }
             let row_bytes = part.column.row_bytes();
             let capacity = out.len() / row_bytes;
