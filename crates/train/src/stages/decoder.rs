@@ -8,6 +8,7 @@ use crate::error::TrainError;
 use crate::feed::{Feed, Feeding};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
+use myxtts_data::batch::balance;
 use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{
@@ -46,6 +47,8 @@ pub struct DecoderSettings {
     pub heard: usize,
     /// The share of the steps after which the judges join: before, there is nothing to judge.
     pub judged_from: f64,
+    /// The temperature that speakers and languages are balanced by.
+    pub balance: f64,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// How batches come to the device.
@@ -100,6 +103,8 @@ struct Clip {
 /// Clips to learn from, and how batches are drawn from them.
 struct Clips {
     train: Vec<Clip>,
+    /// What is drawn from, as numbers of `train`: clips of rare speakers and languages stand several times.
+    drawn_from: Vec<usize>,
     /// Clips of each speaker, as numbers of `train`.
     by_speaker: Vec<Vec<usize>>,
     settings: DecoderSettings,
@@ -193,7 +198,13 @@ impl DecoderStage {
             ready(&mut engine, &settings, &recipe, parts, what)
         };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
-        let clips = Arc::new(Clips { train, by_speaker, settings: settings.clone() });
+        let records: Vec<u32> = train.iter().map(|clip| clip.record).collect();
+        let seed = Seed::new(settings.seed).derive("decoder");
+        let drawn_from = match balance::times(&*source, &records, settings.balance, seed) {
+            Some(times) => (0..train.len()).flat_map(|i| std::iter::repeat_n(i, times[i] as usize)).collect(),
+            None => (0..train.len()).collect(),
+        };
+        let clips = Arc::new(Clips { train, drawn_from, by_speaker, settings: settings.clone() });
         Ok(DecoderStage {
             settings,
             recipe,
@@ -241,7 +252,7 @@ impl Clips {
         let heard = Seed::new(*seed).derive("heard").with(step);
         let row = |row: usize| {
             let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
-            let clip = &self.train[seed.below(0, self.train.len() as u64) as usize];
+            let clip = &self.train[self.drawn_from[seed.below(0, self.drawn_from.len() as u64) as usize]];
             let room = clip.latents.len() / decoder.latent - window;
             let start = seed.below(1, room as u64) as usize;
             let others = &self.by_speaker[clip.speaker as usize];
@@ -532,7 +543,8 @@ impl Stage for DecoderStage {
             hasher.update(&clip.record.to_le_bytes());
             hasher.update(&self.source.rows(clip.record as usize, rows).to_le_bytes());
         }
-        json!({ "step": step, "clips": hasher.finalize().to_string() })
+        let balance = self.settings.balance;
+        json!({ "step": step, "clips": hasher.finalize().to_string(), "balance": balance })
     }
 
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {

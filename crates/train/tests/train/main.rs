@@ -8,4 +8,5 @@ mod tiny;
 mod evaluate;
 mod feed;
 mod guards;
+mod vocabulary;
 mod voice;
