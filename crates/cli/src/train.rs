@@ -34,7 +34,7 @@ use crate::watch::Watch;
 
 /// What a run was asked beside its plan, kept in its folder for when it goes on.
 const REQUEST_FILE: &str = "request.json";
-/// The vocabulary of the model a run began from: it goes on with it, also when that model is gone.
+/// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
 const BASE_FILE: &str = "from-vocab.json";
 
 #[derive(clap::Args)]

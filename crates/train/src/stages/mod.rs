@@ -101,7 +101,7 @@ fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
 fn balanced(batches: &myxtts_data::batch::Plan) -> String {
     match batches.repeated() {
         0 => String::new(),
-        more => format!(" (and {more} of them again, for balance)"),
+        more => format!(" and {more} repeats for balance"),
     }
 }
 
