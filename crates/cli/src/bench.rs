@@ -119,7 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let corpus = open_corpus(&plan, &progress)?;
+    let corpus = open_corpus(&plan, None, &progress)?;
     let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
     let mut ground = Ground::of(&plan, &corpus, machine, &home, &progress);
     // What comes before the stage is made as it begins, untrained: how long a step takes does not depend on what it says.

@@ -10,7 +10,7 @@ use myxtts_data::dataset::split::split;
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, Recipe};
-use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_data::tokenizer::{self, Adopted, Chosen, Tokenizer, TrainOptions};
 use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::{self, Disk};
 use myxtts_run::lock::FolderLock;
@@ -100,20 +100,39 @@ pub fn is_cache(folder: &Path) -> bool {
 pub struct Computing {
     /// The features.
     pub extractor: Extractor,
-    /// Where a vocabulary that had to be trained is to be kept.
-    keep_in: Option<PathBuf>,
+    /// The folder of the cache they are kept in.
+    pub cache: PathBuf,
+    /// The file of the vocabulary.
+    vocabulary: PathBuf,
+    /// It is new: to be kept.
+    is_new: bool,
+    /// Pieces that were added to a model's.
+    added: usize,
 }
 
 impl Computing {
     /// Keeps a vocabulary that is new, before anything is built with it; as the one writer of the cache.
     pub fn keep_vocabulary(&self, disk: &dyn Disk) -> anyhow::Result<()> {
-        let Some(cache) = &self.keep_in else { return Ok(()) };
+        if !self.is_new {
+            return Ok(());
+        }
+        let cache = &self.cache;
         let keep = || -> Result<(), CacheError> {
             durable::create_folder(disk, cache)?;
             let _lock = FolderLock::acquire(cache)?;
-            Ok(durable::write_with(disk, &cache.join(TOKENIZER_FILE), &self.extractor.tokenizer().to_json())?)
+            Ok(durable::write_with(disk, &self.vocabulary, &self.extractor.tokenizer().to_json())?)
         };
         keep().context("keeping the vocabulary")
+    }
+
+    /// The vocabulary as a stage of training: how many pieces, and where they are.
+    pub fn described(&self) -> String {
+        let (pieces, path) = (self.extractor.tokenizer().pieces(), self.vocabulary.display());
+        let added = match self.added {
+            0 => String::new(),
+            added => format!(", {added} of them beyond the model's"),
+        };
+        format!("tokenizer    {pieces} pieces{added}, kept in {path}")
     }
 }
 
@@ -124,17 +143,55 @@ pub fn extractor(
     plan: &DataPlan,
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
-    let recipe = Recipe::of(plan);
-    let texts: Vec<(&str, &str)> = corpora
-        .iter()
-        .flat_map(|corpus| &corpus.utterances)
-        .map(|utterance| (utterance.language.as_str(), utterance.text.as_str()))
-        .collect();
-    let options =
-        TrainOptions { vocab_size: plan.vocab_size, cleaner: recipe.cleaner, ..TrainOptions::default() };
     let kept = cache.join(TOKENIZER_FILE);
-    let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts, &options)?;
-    progress.say(&chosen.why);
-    let keep_in = chosen.is_new.then(|| cache.to_owned());
-    Ok(Computing { extractor: Extractor::new(recipe, chosen.tokenizer), keep_in })
+    let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts_of(corpora), &options_of(plan))?;
+    Ok(computing(Adopted { chosen, added: 0 }, cache, plan, progress))
+}
+
+/// What computes the records of a corpus for a model with the vocabulary `base`: with that one, extended where it cannot
+/// say something.
+///
+/// Its cache is one of its own, inside the corpus's: the same records cut by another vocabulary are other records, and
+/// what was prepared for training from nothing stays as it is. Only where both have the same vocabulary, they share one.
+pub fn extractor_of_model(
+    base: &Tokenizer,
+    corpus: &Corpus,
+    plan: &DataPlan,
+    progress: &dyn Progress,
+) -> anyhow::Result<Computing> {
+    let (texts, options) = (texts_of(&[corpus]), options_of(plan));
+    let home = cache_of(corpus, plan);
+    let name: String = base.fingerprint()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let own = home.join(format!("from-{name}"));
+    let given = plan.tokenizer.as_deref();
+    if Tokenizer::load(&home.join(TOKENIZER_FILE)).is_ok_and(|kept| kept.fingerprint() == base.fingerprint())
+    {
+        let adopted = tokenizer::adopt(base, given, &home.join(TOKENIZER_FILE), &texts, &options)?;
+        if adopted.added == 0 {
+            return Ok(computing(adopted, &home, plan, progress));
+        }
+    }
+    let adopted = tokenizer::adopt(base, given, &own.join(TOKENIZER_FILE), &texts, &options)?;
+    Ok(computing(adopted, &own, plan, progress))
+}
+
+fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {
+    let utterances = corpora.iter().flat_map(|corpus| &corpus.utterances);
+    utterances.map(|utterance| (utterance.language.as_str(), utterance.text.as_str())).collect()
+}
+
+fn options_of(plan: &DataPlan) -> TrainOptions {
+    TrainOptions { vocab_size: plan.vocab_size, cleaner: Recipe::of(plan).cleaner, ..TrainOptions::default() }
+}
+
+fn computing(adopted: Adopted, cache: &Path, plan: &DataPlan, progress: &dyn Progress) -> Computing {
+    let Adopted { chosen: Chosen { tokenizer, why, is_new }, added } = adopted;
+    progress.say(&why);
+    Computing {
+        extractor: Extractor::new(Recipe::of(plan), tokenizer),
+        cache: cache.to_owned(),
+        vocabulary: plan.tokenizer.clone().unwrap_or_else(|| cache.join(TOKENIZER_FILE)),
+        is_new,
+        added,
+    }
 }

@@ -72,7 +72,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<TokenizerError>() {
         return Some(match error {
             TokenizerError::Io { .. } => Exit::Io,
-            TokenizerError::NoLanguage { .. } | TokenizerError::TooSmall { .. } => Exit::Usage,
+            TokenizerError::NoLanguage { .. }
+            | TokenizerError::TooSmall { .. }
+            | TokenizerError::Foreign { .. } => Exit::Usage,
             TokenizerError::Engine(_) => Exit::Internal,
             _ => Exit::BadData,
         });

@@ -1,14 +1,17 @@
 //! `myxtts train`: from recordings to a voice, stage by stage.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use myxtts_data::cache::{self, CacheError, Store};
 use myxtts_data::dataset::split::{Split, split_records};
 use myxtts_data::record::RecordSource;
+use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
+use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Stage};
@@ -22,7 +25,7 @@ use myxtts_train::{Machine, TrainError};
 use serde::{Deserialize, Serialize};
 
 use crate::caveats::caveats;
-use crate::corpus;
+use crate::corpus::{self, Computing};
 use crate::failure::UsageError;
 use crate::output::print;
 use crate::place::{self, Place};
@@ -34,14 +37,16 @@ use crate::watch::Watch;
 
 /// What a run was asked beside its plan, kept in its folder for when it goes on.
 const REQUEST_FILE: &str = "request.json";
+/// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
+const BASE_FILE: &str = "from-vocab.json";
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Corpus folder or metadata file; the built-in demo corpus where none is named
     corpus: Option<PathBuf>,
-    /// Train this stage alone; without it everything that is missing is trained, in order
-    #[arg(long, value_name = "STAGE", value_parser = stage)]
-    stage: Option<Stage>,
+    /// Train this stage alone (tokenizer, dvae, gpt or decoder); without it everything that is missing, in order
+    #[arg(long, value_name = "STAGE", value_parser = named)]
+    stage: Option<Named>,
     /// Begin from this model folder (`myxtts import` makes one, every run has one)
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
@@ -61,6 +66,24 @@ pub struct Args {
     settings: Settings,
 }
 
+/// What `--stage` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// The vocabulary: kept beside the corpus, and no run.
+    Tokenizer,
+    /// A network.
+    Network(Stage),
+}
+
+fn named(name: &str) -> Result<Named, String> {
+    match name {
+        "tokenizer" => Ok(Named::Tokenizer),
+        name => stage(name)
+            .map(Named::Network)
+            .map_err(|_| "the stages are tokenizer, dvae, gpt and decoder".to_owned()),
+    }
+}
+
 /// What is asked beside the plan.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Asked {
@@ -73,8 +96,7 @@ pub fn stage(name: &str) -> Result<Stage, String> {
         "dvae" => Ok(Stage::Dvae),
         "gpt" => Ok(Stage::Gpt),
         "decoder" => Ok(Stage::Decoder),
-        "tokenizer" => Err("the vocabulary is made by `myxtts prepare` (or `myxtts tokenizer train`)".into()),
-        _ => Err("the stages are dvae, gpt and decoder".into()),
+        _ => Err("the stages with steps are dvae, gpt and decoder".into()),
     }
 }
 
@@ -93,11 +115,15 @@ pub fn device(name: &str) -> anyhow::Result<Option<Device>> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    if args.stage == Some(Named::Tokenizer) {
+        return train_tokenizer(args);
+    }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
     let (folder, plan, asked, place) = begin(&args)?;
     let progress = Terminal::new();
-    let corpus = match open_corpus(&plan, &progress) {
+    let base = base_of(&folder)?;
+    let corpus = match open_corpus(&plan, base.as_ref(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
             eprintln!(
@@ -175,15 +201,86 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
-    if args.stage.is_none_or(|stage| stage == Stage::Gpt) {
+    if args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt)) {
         // Before anything is begun; the other stages split what they can.
         split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
     }
     plan.strategy = Some(place.sentence());
+    let base = args.from.as_deref().map(model_vocabulary).transpose()?.flatten();
     let folder = RunFolder::create(&plan.training.runs_dir, args.name.as_deref(), &plan)?;
-    let asked = Asked { stage: args.stage, from: args.from.clone() };
+    let stage = match args.stage {
+        Some(Named::Network(stage)) => Some(stage),
+        Some(Named::Tokenizer) | None => None,
+    };
+    let asked = Asked { stage, from: args.from.clone() };
+    if let Some(base) = base {
+        myxtts_run::durable::write(&folder.path().join(BASE_FILE), &base.to_json())?;
+    }
     myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
     Ok((folder, plan, asked, place))
+}
+
+/// `--stage tokenizer`: the vocabulary alone.
+fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
+    if args.name.is_some() {
+        let why =
+            "--stage tokenizer keeps the vocabulary beside the corpus and makes no run: leave --name out";
+        return Err(UsageError(why.into()).into());
+    }
+    let mut settings = args.settings;
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    prefer_demo(&mut settings, Machine::CPU)?;
+    let plan = settings.resolve()?;
+    let base = args.from.as_deref().map(model_vocabulary).transpose()?.flatten();
+    let progress = Terminal::new();
+    let computing = vocabulary(&plan, &read(&plan, &progress)?, base.as_ref(), &progress)?;
+    print(&format!("{}\n", computing.described()))?;
+    Ok(Exit::Done)
+}
+
+/// The vocabulary of a model folder; none where it has no GPT, which alone knows what tokens mean.
+fn model_vocabulary(from: &Path) -> anyhow::Result<Option<Tokenizer>> {
+    if !from.join(MANIFEST).is_file() {
+        return Err(UsageError(format!(
+            "{} is no model: `myxtts import` makes one of a checkpoint, and a run has one in its folder `model`",
+            from.display()
+        ))
+        .into());
+    }
+    let folder = ModelFolder::open(from)?;
+    if !folder.manifest().parts.contains_key("gpt") {
+        return Ok(None);
+    }
+    let Some(bytes) = folder.text(VOCABULARY)? else {
+        return Err(UsageError(format!(
+            "{} has a GPT and no {VOCABULARY}: nothing says what its text tokens mean; import it again with --vocab",
+            from.display()
+        ))
+        .into());
+    };
+    Ok(Some(Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?))
+}
+
+/// The vocabulary of the model a run began from, as it was then.
+fn base_of(folder: &RunFolder) -> anyhow::Result<Option<Tokenizer>> {
+    let path = folder.path().join(BASE_FILE);
+    Ok(if path.is_file() { Some(Tokenizer::load(&path)?) } else { None })
+}
+
+/// The first stage: the vocabulary of a corpus, which is a model's where one is trained further. Kept before anything is
+/// made with it.
+fn vocabulary(
+    plan: &Plan,
+    read: &myxtts_data::dataset::Corpus,
+    base: Option<&Tokenizer>,
+    progress: &Terminal,
+) -> anyhow::Result<Computing> {
+    let computing = match base {
+        Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
+        None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
+    };
+    computing.keep_vocabulary(options_of(&plan.data)?.disk.as_ref())?;
+    Ok(computing)
 }
 
 /// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be
@@ -231,15 +328,14 @@ pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dat
     }
 }
 
-/// The corpus, its features computed if they are not yet.
-pub fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
+/// The corpus, its features computed if they are not yet; for a model with the vocabulary `base`, if there is one.
+pub fn open_corpus(plan: &Plan, base: Option<&Tokenizer>, progress: &Terminal) -> anyhow::Result<Corpus> {
     let read = read(plan, progress)?;
-    let home = corpus::cache_of(&read, &plan.data);
-    let options = options_of(&plan.data)?;
-    let computing = corpus::extractor(&[&read], &home, &plan.data, progress)?;
-    computing.keep_vocabulary(options.disk.as_ref())?;
+    let computing = vocabulary(plan, &read, base, progress)?;
+    progress.say(&computing.described());
+    let (home, options) = (&computing.cache, options_of(&plan.data)?);
     print_problems(&read.problems);
-    let report = cache::prepare(&home, &read.utterances, &computing.extractor, &options, progress)
+    let report = cache::prepare(home, &read.utterances, &computing.extractor, &options, progress)
         .inspect_err(|error| {
             if let CacheError::OverBudget { problems, .. } = error {
                 print_problems(problems);
@@ -249,7 +345,7 @@ pub fn open_corpus(plan: &Plan, progress: &Terminal) -> anyhow::Result<Corpus> {
     if report.failed > 0 {
         progress.say(&format!("{} of {} clips cannot be used", report.failed, report.utterances));
     }
-    let source: Arc<dyn RecordSource> = Arc::new(Store::open(&home)?);
+    let source: Arc<dyn RecordSource> = Arc::new(Store::open(home)?);
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
     let sentences = sentences(&read, &*source, &split);
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();

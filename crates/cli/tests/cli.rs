@@ -15,6 +15,8 @@ mod demo_corpus;
 mod devices;
 #[path = "cli/edges.rs"]
 mod edges;
+#[path = "cli/further.rs"]
+mod further;
 #[path = "cli/messages.rs"]
 mod messages;
 #[path = "cli/newcomer.rs"]

@@ -160,7 +160,7 @@ fn resolve(index: &dyn RecordSource, seconds: f64) -> Outcome<Value> {
                     sum = sum.wrapping_add(record.into());
                     if companions {
                         let speaker = index.speaker(record as usize);
-                        sum = sum.wrapping_add(step.companion(record, speaker, 0).into());
+                        sum = sum.wrapping_add(step.companion(record, 0, speaker, 0).into());
                     }
                 }
                 batches += 1;

@@ -5,6 +5,8 @@
 
 #[path = "data/audio.rs"]
 mod audio;
+#[path = "data/balance.rs"]
+mod balance;
 #[path = "data/batches.rs"]
 mod batches;
 #[path = "data/broken_audio.rs"]

@@ -3,6 +3,7 @@
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
+use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{Kind, WeightsError};
@@ -133,6 +134,52 @@ impl Model {
     /// The vocabulary text is cut into.
     pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
         self.vocabulary = Some(tokenizer.to_json());
+    }
+
+    /// Takes a vocabulary over. A GPT that is there has learnt what its tokens mean: the vocabulary must be its own or
+    /// an extension of it, and its text tables grow with it, old rows as they are. Says from how many rows to how many.
+    pub fn adopt_vocabulary(
+        &mut self,
+        tokenizer: &Tokenizer,
+        seed: u64,
+    ) -> Result<Option<(usize, usize)>, TrainError> {
+        let before = self.vocabulary.take();
+        self.set_vocabulary(tokenizer);
+        if !self.has(GPT) {
+            return Ok(None);
+        }
+        let foreign = |why: String| {
+            TrainError::NoData(format!(
+                "the corpus was prepared with another vocabulary than the model's: {why}"
+            ))
+        };
+        if let Some(own) = before {
+            let own =
+                Tokenizer::from_bytes(&own, Path::new(VOCABULARY)).map_err(|e| foreign(e.to_string()))?;
+            tokenizer.extends(&own).map_err(foreign)?;
+        }
+        let [embedding, ..] = TEXT_TABLES;
+        let Some(&[rows, _]) = self.shape(embedding).as_deref() else {
+            return Err(TrainError::NoData(format!("the model's {embedding} is no table: import it again")));
+        };
+        let tokens = tokenizer.vocabulary_size();
+        if tokens <= rows {
+            return Ok(None);
+        }
+        for name in TEXT_TABLES {
+            let shape = self.shape(name).unwrap_or_default();
+            let width = shape.get(1..).unwrap_or_default().iter().product::<usize>().max(1);
+            let old = self.numbers(name).filter(|old| old.len() == rows * width).ok_or_else(|| {
+                TrainError::NoData(format!("the model's {name} has not {rows} rows of f32: import it again"))
+            })?;
+            let shape: Vec<usize> = std::iter::once(tokens).chain(shape.into_iter().skip(1)).collect();
+            self.set(name, &shape, &grow_table(name, &old, width, tokens, seed));
+        }
+        // What was trained here says its sizes itself; an imported one is measured.
+        if let Some(said) = self.parts.get_mut(GPT).and_then(|gpt| gpt.get_mut("text_vocabulary")) {
+            *said = tokens.into();
+        }
+        Ok(Some((rows, tokens)))
     }
 
     /// The sizes of the GPT, where there is one: as it was trained here, or as the shapes of an imported one tell.

@@ -92,7 +92,14 @@ pub fn train(
             None => vec![GPT],
         });
     }
-    model.set_vocabulary(&corpus.tokenizer);
+    if let Some((before, after)) = model.adopt_vocabulary(&corpus.tokenizer, plan.training.seed)? {
+        session.watcher.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
+        if plan.training.lora_rank.is_some() || plan.training.freeze_layers > 0 {
+            session.watcher.say(
+                "note: training.lora_rank and training.freeze_layers leave these tables as they are: new rows stay as drawn",
+            );
+        }
+    }
     let due = |model: &Model, kind: Kind, recipe: &Recipe| {
         let wanted = request.only.is_none_or(|only| only == kind);
         wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
@@ -195,6 +202,7 @@ impl<'a> Ground<'a> {
                     sizes: sizes.dvae.clone(),
                     rows: sizes.dvae_rows,
                     frames: sizes.dvae_frames,
+                    balance: plan.data.balance_temperature,
                     mode,
                     feeding,
                     seed,
@@ -225,6 +233,7 @@ impl<'a> Ground<'a> {
                     window: sizes.decoder_window,
                     heard: sizes.speaker_frames,
                     judged_from: sizes.judged_from,
+                    balance: plan.data.balance_temperature,
                     mode,
                     feeding,
                     seed,
@@ -304,6 +313,7 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         sizes: sizes.gpt.clone(),
         rows: Rows::Fixed(plan.data.batch_size as u32),
         frames: sizes.conditioning_frames,
+        balance: plan.data.balance_temperature,
         masks: match plan.model.masks {
             PlanMasks::Corrected => Masks::Corrected,
             PlanMasks::Coqui => Masks::Coqui,

@@ -59,7 +59,7 @@ pub struct Bucket {
     pub rung: Rung,
     /// Rows of its batches, over all ranks.
     pub rows: u32,
-    /// Records in it.
+    /// Records in it, each as often as it comes in an epoch.
     pub records: u32,
     /// Batches it gives in an epoch.
     pub batches: u64,
@@ -191,14 +191,46 @@ impl Sorted {
         Ok(Sorted { ladder, buckets, members, excluded, length })
     }
 
+    /// Lets each of `records`, which are those of all buckets, come as often as `times` says.
+    pub(super) fn repeat(
+        &mut self,
+        source: &dyn RecordSource,
+        records: &[u32],
+        times: &[u32],
+    ) -> Result<(), PlanError> {
+        let total: u64 = times.iter().map(|&times| u64::from(times)).sum();
+        if u32::try_from(total).is_err() {
+            return Err(PlanError::Impossible(format!(
+                "balanced, an epoch would have {total} rows; set data.balance_temperature to 1, or split the corpus"
+            )));
+        }
+        let mut members = Vec::with_capacity(total as usize);
+        for bucket in &mut self.buckets {
+            let once = &self.members[bucket.first as usize..][..bucket.records as usize];
+            bucket.first = members.len() as u32;
+            bucket.frames = 0;
+            for &record in once {
+                let times = records.binary_search(&record).map_or(1, |place| times[place]);
+                // Side by side: so a row can tell how often its record stands before it.
+                members.extend(std::iter::repeat_n(record, times as usize));
+                bucket.frames += u64::from(times) * u64::from(source.rows(record as usize, self.length));
+            }
+            bucket.records = members.len() as u32 - bucket.first;
+        }
+        self.members = members;
+        Ok(())
+    }
+
     /// Notes a bucket's longest records, longest first, equal ones by number.
     pub(super) fn choose_worst(&mut self, source: &dyn RecordSource, bucket: usize, settings: &Settings) {
         let Bucket { first, records, rows, .. } = self.buckets[bucket];
         let tokens = source.columns().iter().position(|&column| column == TOKENS);
         let tokens = tokens.filter(|_| settings.has_tokens());
-        let mut longest: Vec<(u32, u32, u32)> = self.members[first as usize..][..records as usize]
-            .iter()
-            .map(|&record| {
+        let mut members = self.members[first as usize..][..records as usize].to_vec();
+        members.dedup();
+        let mut longest: Vec<(u32, u32, u32)> = members
+            .into_iter()
+            .map(|record| {
                 let frames = source.rows(record as usize, self.length);
                 let tokens = tokens.map_or(0, |column| source.rows(record as usize, column));
                 (u32::MAX - frames, u32::MAX - tokens, record)

@@ -191,12 +191,15 @@ impl Collator {
             took: Duration::ZERO,
             reading: Duration::ZERO,
         };
-        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info };
+        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0 };
         writer.clear_gaps();
         let first = self.rank * layout.rows();
         for row in 0..layout.rows() {
-            match planned.record(first + row) {
-                Some(record) => writer.row(row, first + row, record)?,
+            match planned.row(first + row) {
+                Some((record, time)) => {
+                    writer.time = time;
+                    writer.row(row, first + row, record)?;
+                }
                 None => writer.empty_row(row),
             }
         }
@@ -220,6 +223,8 @@ struct Writer<'a> {
     layout: &'a Arc<Layout>,
     slab: &'a mut [u8],
     info: BatchInfo,
+    /// Which of its record's times in the epoch the row is.
+    time: u32,
 }
 
 impl Writer<'_> {
@@ -291,7 +296,7 @@ impl Writer<'_> {
             // In the end the record itself, whose own arrays were good.
             let companion = match attempt {
                 ATTEMPTS => record,
-                _ => self.planned.companion(record, speaker, attempt),
+                _ => self.planned.companion(record, self.time, speaker, attempt),
             };
             if bad.iter().any(|(tried, _)| *tried == companion) {
                 continue;
@@ -331,7 +336,7 @@ impl Writer<'_> {
                 let rows = source.rows(record as usize, column);
                 let window = if alone { window.min((rows / 2).max(1)) } else { window };
                 taken = taken.min(window as usize);
-                start = self.planned.window_start(i, record, rows, window);
+                start = self.planned.window_start(i, (record, self.time), rows, window);
             }
             let out = &mut whole[..taken * row_bytes];
             let began = Instant::now();

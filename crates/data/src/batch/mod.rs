@@ -1,10 +1,11 @@
 //! Batches: length buckets, the shape ladder, collation into memory the caller owns.
 //!
 //! In the order a batch comes to be: [`settings`] (what is asked for) -> [`ladder`] (the few shapes
-//! there are) -> [`buckets`] (the records of each) -> [`plan`] and its [`step`]s (which record stands in
+//! there are) -> [`buckets`] (the records of each) -> [`balance`] (how often each) -> [`plan`] and its [`step`]s (which record stands in
 //! which row, computed, not stored) -> [`layout`] (which byte is what) -> [`collate`] (bytes in the
 //! caller's slab). [`state`] is what a run saves.
 
+pub mod balance;
 pub mod buckets;
 pub mod collate;
 pub mod ladder;

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use crate::batch::balance;
 use crate::batch::buckets::{Bucket, Excluded, Sorted};
 use crate::batch::ladder::Ladder;
 use crate::batch::layout::Layout;
@@ -78,8 +79,10 @@ pub struct Plan {
     members_hash: [u8; 32],
     ladder: Ladder,
     pub(super) buckets: Vec<Bucket>,
-    /// Record numbers by bucket, ascending in each.
+    /// Record numbers by bucket, ascending in each, and as often as they come in an epoch.
     members: Vec<u32>,
+    /// How many different ones there are.
+    records: usize,
     pub(super) speakers: Option<Speakers>,
     excluded: Vec<Excluded>,
     /// Position of each part's column in the source.
@@ -114,6 +117,9 @@ impl Plan {
                 excluded: sorted.excluded.len(),
                 example: example.map_or("there were none".into(), |first| first.reason.to_string()),
             });
+        }
+        if let Some(times) = balance::times(source, &records, settings.balance, settings.seed) {
+            sorted.repeat(source, &records, &times)?;
         }
         let mut before = 0;
         for bucket in &mut sorted.buckets {
@@ -153,6 +159,7 @@ impl Plan {
             ladder: sorted.ladder,
             buckets: sorted.buckets,
             members: sorted.members,
+            records: records.len(),
             speakers,
             excluded: sorted.excluded,
             columns,
@@ -184,7 +191,12 @@ impl Plan {
 
     /// Records that are in some batch.
     pub fn records(&self) -> usize {
-        self.members.len()
+        self.records
+    }
+
+    /// Rows of an epoch that are there for balance: records that come again.
+    pub fn repeated(&self) -> usize {
+        self.members.len() - self.records
     }
 
     /// Batches of an epoch, the same on every rank.
@@ -252,7 +264,7 @@ impl Plan {
         state.check(self)
     }
 
-    /// The records of a bucket, ascending.
+    /// The records of a bucket, ascending, as often as they come.
     pub(super) fn members_of(&self, bucket: usize) -> &[u32] {
         let Bucket { first, records, .. } = self.buckets[bucket];
         &self.members[first as usize..][..records as usize]
@@ -307,6 +319,9 @@ fn resolve(source: &dyn RecordSource, settings: &Settings) -> Result<Vec<usize>,
     let impossible = |what: &str| Err(PlanError::Impossible(what.to_owned()));
     if settings.buckets == 0 {
         return impossible("0 buckets hold nothing; give at least 1");
+    }
+    if settings.balance.is_nan() || settings.balance < 1.0 {
+        return impossible("the temperature of balance must be at least 1, which leaves the corpus as it is");
     }
     if settings.rows.at(1) == 0 {
         return impossible("a batch of 0 rows was asked for; give at least 1");

@@ -55,11 +55,11 @@ impl Rows {
 #[serde(rename_all = "snake_case")]
 pub enum Tail {
     /// The batch is topped up from the start of the bucket's own order. Every record is seen at least
-    /// once an epoch, and at most twice where its bucket holds a whole batch.
+    /// once an epoch, and at most twice where its bucket holds a whole batch (balance may repeat it).
     Fill,
     /// The batch is left out; another order leaves out others in the next epoch.
     Drop,
-    /// The batch has fewer valid rows. Every record exactly once: for validation.
+    /// The batch has fewer valid rows. Every record exactly once where nothing is balanced: for validation.
     Short,
 }
 
@@ -183,6 +183,8 @@ pub struct Settings {
     pub parts: Vec<Part>,
     /// Shapes to use instead of fitting them: validation runs on the shapes of training.
     pub ladder: Option<Ladder>,
+    /// The temperature that speakers and languages are balanced by; 1 leaves them as they are.
+    pub balance: f64,
 }
 
 impl Default for Settings {
@@ -206,6 +208,7 @@ impl Default for Settings {
                 Part::companion(CONDITIONING_MEL, CONDITIONING_FRAMES),
             ],
             ladder: None,
+            balance: 1.0,
         }
     }
 }
@@ -229,6 +232,7 @@ impl Settings {
             buckets: data.buckets as u32,
             max_frames: Some(data.max_mel_frames as u32),
             max_tokens: Some(data.max_text_tokens as u32),
+            balance: data.balance_temperature,
             ..Settings::default()
         }
     }
@@ -241,6 +245,7 @@ impl Settings {
             order: Order::Fixed,
             worst_first: false,
             ladder: Some(ladder),
+            balance: 1.0,
             ..self.clone()
         }
     }
@@ -283,6 +288,7 @@ impl Settings {
             ("token unit", self.token_unit.to_string()),
             ("max frames", or_none(self.max_frames)),
             ("max tokens", or_none(self.max_tokens)),
+            ("balance temperature", self.balance.to_string()),
             ("length column", self.length.name.to_owned()),
             ("arrays", parts.join(", ")),
         ]

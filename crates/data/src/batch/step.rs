@@ -36,12 +36,21 @@ impl Step<'_> {
 
     /// The record in a row; `None` in the rows that a short batch lacks.
     pub fn record(&self, row: u32) -> Option<u32> {
+        self.row(row).map(|(record, _)| record)
+    }
+
+    /// The record in a row, and which of its times in the epoch this is, counted from 0.
+    pub fn row(&self, row: u32) -> Option<(u32, u32)> {
         let (slot, count) = (self.first_slot + u64::from(row), self.pool.len() as u64);
         if slot >= count && self.plan.settings.tail == Tail::Short {
             return None;
         }
         let slot = slot % count;
-        Some(self.pool[self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize])
+        let place = self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize;
+        let record = self.pool[place];
+        // Repeated records stand side by side, a handful of times at most.
+        let time = self.pool[..place].iter().rev().take_while(|&&before| before == record).count();
+        Some((record, time as u32))
     }
 
     /// The records of all rows.
@@ -49,11 +58,19 @@ impl Step<'_> {
         (0..self.rows()).map(|row| self.record(row))
     }
 
-    /// The companion of a record in this epoch; with `attempt`, the one to try after so many bad ones.
-    pub fn companion(&self, record: u32, speaker: u32, attempt: u32) -> u32 {
+    /// What is drawn for a record in this epoch. A record that comes again is given other draws, or it would only be
+    /// the same row again.
+    fn draws(seed: Seed, record: u32, time: u32) -> Seed {
+        let seed = seed.with(record.into());
+        if time == 0 { seed } else { seed.derive("again").with(time.into()) }
+    }
+
+    /// The companion of a record the `time`-th time it comes in this epoch; with `attempt`, the one to try after so many
+    /// bad ones.
+    pub fn companion(&self, record: u32, time: u32, speaker: u32, attempt: u32) -> u32 {
         match &self.plan.speakers {
             Some(speakers) => {
-                let seed = self.seed.derive("companion").with(record.into()).with(attempt.into());
+                let seed = Self::draws(self.seed.derive("companion"), record, time).with(attempt.into());
                 speakers.companion(record, speaker, seed)
             }
             None => record,
@@ -68,11 +85,17 @@ impl Step<'_> {
     }
 
     /// Where a window of `window` rows begins in an array of `rows`.
-    pub(crate) fn window_start(&self, part: usize, record: u32, rows: u32, window: u32) -> u32 {
+    pub(crate) fn window_start(
+        &self,
+        part: usize,
+        (record, time): (u32, u32),
+        rows: u32,
+        window: u32,
+    ) -> u32 {
         match rows.checked_sub(window) {
             None | Some(0) => 0,
             Some(room) => {
-                let seed = self.seed.derive("window").with(part as u64).with(record.into());
+                let seed = Self::draws(self.seed.derive("window").with(part as u64), record, time);
                 // At most `room`, which is a u32.
                 seed.below(0, u64::from(room) + 1) as u32
             }

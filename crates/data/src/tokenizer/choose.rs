@@ -30,19 +30,16 @@ pub fn choose(
         let why = format!("vocabulary: {}", path.display());
         return Ok(Chosen { tokenizer: Tokenizer::load(path)?, why, is_new: false });
     }
-    let mut reason = String::new();
-    match Tokenizer::load(kept) {
+    let reason = match kept_at(kept)? {
         Ok(tokenizer) => match shortcoming(&tokenizer, texts, options) {
             None => {
                 let why = format!("vocabulary: {} as before", name(kept));
                 return Ok(Chosen { tokenizer, why, is_new: false });
             }
-            Some(lack) => reason = format!(", because the one before {lack}"),
+            Some(lack) => format!(", because the one before {lack}"),
         },
-        Err(TokenizerError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
-        Err(TokenizerError::Broken { .. }) => reason = ", because the one before is damaged".to_owned(),
-        Err(error) => return Err(error),
-    }
+        Err(why) => why.to_owned(),
+    };
     // A text that cannot be cleaned is a problem of its utterance, and is reported there.
     let readable = texts
         .iter()
@@ -56,6 +53,18 @@ pub fn choose(
         name(kept)
     );
     Ok(Chosen { tokenizer, why, is_new: true })
+}
+
+/// The vocabulary that was kept; or why it cannot be used, where there is one at all.
+pub(super) fn kept_at(path: &Path) -> Result<Result<Tokenizer, &'static str>, TokenizerError> {
+    match Tokenizer::load(path) {
+        Ok(tokenizer) => Ok(Ok(tokenizer)),
+        Err(TokenizerError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(Err(""))
+        }
+        Err(TokenizerError::Broken { .. }) => Ok(Err(", because the one before is damaged")),
+        Err(error) => Err(error),
+    }
 }
 
 fn name(path: &Path) -> String {

@@ -3,6 +3,7 @@
 //! A text becomes ids as in XTTS: clean, put `[language]` before it, write `[SPACE]` for each space, look the
 //! pieces up. Nothing else is added; START and STOP belong to the model.
 
+mod adopt;
 mod choose;
 mod coverage;
 mod extend;
@@ -19,6 +20,7 @@ use tokenizers::pre_tokenizers::whitespace::Whitespace;
 use crate::text::{self, Cleaner, TextError};
 use file::Vocabulary;
 
+pub use adopt::{Adopted, adopt};
 pub use choose::{Chosen, choose};
 pub use coverage::{CharacterCount, Coverage, LongText, TEXT_TOKEN_LIMIT, coverage};
 pub use extend::{ExtendOptions, ExtendReport, extend};
@@ -57,6 +59,18 @@ pub enum TokenizerError {
         language: String,
         /// The languages it has.
         known: Vec<String>,
+    },
+    /// The file is the vocabulary of something else than the model that is trained further.
+    #[error(
+        "{} is neither the model's vocabulary nor an extension of it: {reason}; leave data.tokenizer out, or make \
+         one with `myxtts tokenizer extend`",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Where they differ.
+        reason: String,
     },
     /// The text could not be cleaned.
     #[error(transparent)]
@@ -196,6 +210,19 @@ impl Tokenizer {
     /// How many merges there are.
     pub fn merges(&self) -> usize {
         self.vocabulary.merges.len()
+    }
+
+    /// Whether everything `base` says is said with the same ids here; where not, the first difference in words.
+    pub fn extends(&self, base: &Tokenizer) -> Result<(), String> {
+        let other = base.vocabulary.pieces.iter().find(|(piece, id)| self.vocabulary.name(*id) != piece);
+        if let Some((piece, id)) = other {
+            let here = self.vocabulary.name(*id);
+            return Err(format!("token {id} is {piece:?} in the model's and {here:?} in this one"));
+        }
+        match self.vocabulary.merges.starts_with(&base.vocabulary.merges) {
+            true => Ok(()),
+            false => Err("it puts pieces together in another order".to_owned()),
+        }
     }
 
     /// The languages it has a token for, in order.

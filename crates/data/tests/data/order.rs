@@ -101,7 +101,7 @@ fn validation_is_the_same_every_time_and_holds_every_record_once() {
     // Companions too are the same every time.
     let companions = |number| {
         let step = plan.step(plan.epoch_start(number));
-        let companion = |record: u32| step.companion(record, source.speaker(record as usize), 0);
+        let companion = |record: u32| step.companion(record, 0, source.speaker(record as usize), 0);
         step.records().flatten().map(companion).collect::<Vec<_>>()
     };
     assert_eq!(companions(0), companions(2));
@@ -140,8 +140,8 @@ fn a_companion_has_the_same_voice_and_changes_with_the_epoch() {
     let mut met = BTreeSet::new();
     for number in 0..40 {
         let step = plan.step(plan.epoch_start(number));
-        let companion = step.companion(7, source.speaker(7), 0);
-        assert_eq!(companion, plan.step(plan.epoch_start(number) + 1).companion(7, source.speaker(7), 0));
+        let companion = step.companion(7, 0, source.speaker(7), 0);
+        assert_eq!(companion, plan.step(plan.epoch_start(number) + 1).companion(7, 0, source.speaker(7), 0));
         assert!(companion != 7 && source.speaker(companion as usize) == source.speaker(7));
         met.insert(companion);
     }

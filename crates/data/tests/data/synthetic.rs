@@ -26,6 +26,8 @@ pub struct Synthetic {
     lengths: Vec<Length>,
     speakers: Vec<String>,
     languages: Vec<String>,
+    /// Speaker and language of each record, where they are not dealt in turn.
+    groups: Option<Vec<(u32, u32)>>,
     /// Arrays, dealt to shards; where a record lies must not matter to anyone.
     shards: Vec<HashMap<(usize, usize), Vec<u8>>>,
     /// Lengths announced are larger by this than those read: what runtime mode does.
@@ -78,6 +80,7 @@ impl Synthetic {
             lengths,
             speakers: (0..speakers).map(|i| format!("speaker {i}")).collect(),
             languages: vec!["en".into(), "fa".into()],
+            groups: None,
             shards: stored,
             announced_over: 0,
             fingerprint,
@@ -95,6 +98,12 @@ impl Synthetic {
     /// `count` records whose lengths are drawn from 5 to 60 frames.
     pub fn speech(count: usize) -> Self {
         Self::new(speech_lengths(count), 3)
+    }
+
+    /// The same records, of other speakers and languages.
+    pub fn grouped(mut self, groups: Vec<(u32, u32)>) -> Self {
+        self.groups = Some(groups);
+        self
     }
 
     pub fn announcing_more(mut self, frames: u32) -> Self {
@@ -180,11 +189,12 @@ impl RecordSource for Synthetic {
     }
 
     fn speaker(&self, record: usize) -> u32 {
-        (record % self.speakers.len()) as u32
+        let dealt = (record % self.speakers.len()) as u32;
+        self.groups.as_ref().map_or(dealt, |groups| groups[record].0)
     }
 
     fn language(&self, record: usize) -> u32 {
-        record as u32 % 2
+        self.groups.as_ref().map_or(record as u32 % 2, |groups| groups[record].1)
     }
 
     fn speakers(&self) -> &[String] {

@@ -18,9 +18,18 @@ pub struct TextTables {
     pub bias: Vec<f32>,
 }
 
+/// The names of those tensors.
+pub const TEXT_TABLES: [&str; 3] =
+    ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"];
+
+/// One of [`TEXT_TABLES`], `name`, with `tokens` rows; `old` has whole rows, and no more than that.
+pub fn grow_table(name: &str, old: &[f32], width: usize, tokens: usize, seed: u64) -> Vec<f32> {
+    grow(old, width, tokens, Seed::new(seed).derive("new text tokens").derive(name))
+}
+
 /// A model's text tables with `tokens` rows. Fewer than it has are refused: an id that is in use would lose its row.
 pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextTables, WeightsError> {
-    let name = "gpt.text_embedding.weight";
+    let [name, head, bias] = TEXT_TABLES;
     let shape = folder.tensor(name).map(|view| view.shape.to_vec());
     let Some(&[rows, dim]) = shape.as_deref() else {
         return Err(WeightsError::content(folder.path(), format!("{name} is no table")));
@@ -29,19 +38,14 @@ pub fn grow_text(folder: &ModelFolder, tokens: usize, seed: u64) -> Result<TextT
         let what = format!("its vocabulary has {rows} tokens; it cannot shrink to {tokens}");
         return Err(WeightsError::content(folder.path(), what));
     }
-    let seed = Seed::new(seed).derive("new text tokens");
     let grown = |name: &str, width: usize| {
         let old = folder.numbers(name)?;
         if old.len() != rows * width {
             return Err(WeightsError::content(folder.path(), format!("{name} has not {rows} rows")));
         }
-        Ok(grow(&old, width, tokens, seed.derive(name)))
+        Ok(grow_table(name, &old, width, tokens, seed))
     };
-    Ok(TextTables {
-        embedding: grown(name, dim)?,
-        head: grown("gpt.text_head.weight", dim)?,
-        bias: grown("gpt.text_head.bias", 1)?,
-    })
+    Ok(TextTables { embedding: grown(name, dim)?, head: grown(head, dim)?, bias: grown(bias, 1)? })
 }
 
 /// A table of `width` channels with `rows` rows, the first of them `old`.

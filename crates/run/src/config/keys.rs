@@ -89,6 +89,9 @@ pub static KEYS: &[Key] = &[
         "new order in every epoch, a pure function of training.seed; off only to look at data"),
     Key::new("data.worst_batch_first", Bool, "false",
         "begin with the largest batch of each bucket, so that running out of memory happens at once"),
+    Key::new("data.balance_temperature", float(1.0, 100.0), "2.0",
+        "n clips of a speaker in a language count as n^(1/T), each at most 8 times an epoch; 1 is the corpus as it is, 2 lies halfway to all alike")
+        .flag("balance-temperature"),
 
     // Loading.
     Key::new("data.num_workers", int(1, 1024), "18",

@@ -108,6 +108,7 @@ pub struct DataPlan {
     pub buckets: usize,
     pub shuffle: bool,
     pub worst_batch_first: bool,
+    pub balance_temperature: f64,
 
     pub num_workers: usize,
     pub prefetch_buffer_size: usize,

@@ -5,6 +5,7 @@ use super::decoder::DecoderSettings;
 use super::latents::Latents;
 use crate::beside::{floats, samples};
 use crate::error::TrainError;
+use myxtts_data::batch::balance;
 use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
 use myxtts_run::seed::Seed;
 use std::collections::HashSet;
@@ -26,6 +27,8 @@ pub struct Clips {
     pub(super) held_out: Vec<Clip>,
     /// Records to learn from that are not: shorter than a window, or without states.
     pub(super) left_out: Vec<u32>,
+    /// What is drawn from, as numbers of `train`: clips of rare speakers and languages stand several times.
+    drawn_from: Vec<usize>,
     /// Clips of each speaker, as numbers of `train`.
     pub(super) by_speaker: Vec<Vec<usize>>,
     pub(super) settings: DecoderSettings,
@@ -75,7 +78,13 @@ impl Clips {
         for (i, clip) in train.iter().enumerate() {
             by_speaker[clip.speaker as usize].push(i);
         }
-        Ok(Clips { train, held_out, left_out, by_speaker, settings: settings.clone() })
+        let records: Vec<u32> = train.iter().map(|clip| clip.record).collect();
+        let seed = Seed::new(settings.seed).derive("decoder");
+        let drawn_from = match balance::times(source, &records, settings.balance, seed) {
+            Some(times) => (0..train.len()).flat_map(|i| std::iter::repeat_n(i, times[i] as usize)).collect(),
+            None => (0..train.len()).collect(),
+        };
+        Ok(Clips { train, held_out, left_out, drawn_from, by_speaker, settings: settings.clone() })
     }
 
     /// Some rows of the batch of a step.
@@ -84,7 +93,7 @@ impl Clips {
         let heard = Seed::new(*seed).derive("heard").with(step);
         let row = |row: usize| {
             let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
-            let clip = &self.train[seed.below(0, self.train.len() as u64) as usize];
+            let clip = &self.train[self.drawn_from[seed.below(0, self.drawn_from.len() as u64) as usize]];
             let room = clip.latents.len() / decoder.latent - window;
             let start = seed.below(1, room as u64) as usize;
             let others = &self.by_speaker[clip.speaker as usize];

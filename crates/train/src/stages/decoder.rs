@@ -47,6 +47,8 @@ pub struct DecoderSettings {
     pub heard: usize,
     /// The share of the steps after which the judges join: before, there is nothing to judge.
     pub judged_from: f64,
+    /// The temperature that speakers and languages are balanced by.
+    pub balance: f64,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// How batches come to the device.
@@ -499,7 +501,8 @@ impl Stage for DecoderStage {
             hasher.update(&clip.record.to_le_bytes());
             hasher.update(&self.source.rows(clip.record as usize, rows).to_le_bytes());
         }
-        json!({ "step": step, "clips": hasher.finalize().to_string() })
+        let balance = self.settings.balance;
+        json!({ "step": step, "clips": hasher.finalize().to_string(), "balance": balance })
     }
 
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {

@@ -33,6 +33,8 @@ pub struct DvaeSettings {
     pub rows: u32,
     /// Frames of a window; whole codes.
     pub frames: u32,
+    /// The temperature that speakers and languages are balanced by.
+    pub balance: f64,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// How batches come to the device.
@@ -159,6 +161,7 @@ impl DvaeStage {
             rows: Rows::Fixed(settings.rows),
             buckets: 1,
             length: DVAE_MEL,
+            balance: settings.balance,
             parts: vec![Part::window(DVAE_MEL, settings.frames)],
             ..Settings::default()
         };
@@ -166,7 +169,7 @@ impl DvaeStage {
         let held_out = match validation {
             [] => None,
             records => {
-                let settings = Settings { tail: Tail::Short, order: Order::Fixed, ..batches };
+                let settings = Settings { tail: Tail::Short, order: Order::Fixed, balance: 1.0, ..batches };
                 Some(Arc::new(Batches::new(&*source, records.iter().copied(), settings)?))
             }
         };
@@ -360,8 +363,9 @@ impl Stage for DvaeStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips, {} windows of {:.2} s in a batch; memory {:.2} GiB",
+                "{} clips{}, {} windows of {:.2} s in a batch; memory {:.2} GiB",
                 self.batches.records(),
+                super::balanced(&self.batches),
                 self.settings.rows,
                 f64::from(self.settings.frames) * 256.0 / 22_050.0,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64

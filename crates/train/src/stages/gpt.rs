@@ -35,6 +35,8 @@ pub struct GptSettings {
     pub rows: BatchRows,
     /// Frames of conditioning.
     pub frames: u32,
+    /// The temperature that speakers and languages are balanced by.
+    pub balance: f64,
     /// What may be looked at, and what counts.
     pub masks: Masks,
     /// Batches whose gradients make one step.
@@ -133,7 +135,13 @@ impl GptStage {
             EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
-            model.fill(&mut engine, &released)?;
+            let missing = model.fill(&mut engine, &released)?;
+            // Adapters begin anew. Anything else that began anew would undo what the model knows, and nobody would see.
+            if let Some(name) = missing.iter().find(|name| !myxtts_model::lora::is_adapter(name)) {
+                return Err(TrainError::NoData(format!(
+                    "the model's GPT lacks {name}, or has it in another shape: import or train it again"
+                )));
+            }
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let batches = Settings {
@@ -143,6 +151,7 @@ impl GptStage {
             length: CODES,
             max_frames: Some(settings.sizes.max_audio as u32),
             max_tokens: Some(settings.sizes.max_text as u32),
+            balance: settings.balance,
             parts: vec![
                 Part::whole(TOKENS),
                 Part::whole(CODES),
@@ -158,6 +167,7 @@ impl GptStage {
                     tail: Tail::Short,
                     order: Order::Fixed,
                     ladder: Some(ladder(&plan, &source, records)),
+                    balance: 1.0,
                     ..batches
                 };
                 match Batches::new(&*source, records.iter().copied(), settings) {
@@ -401,8 +411,9 @@ impl Stage for GptStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips in {} lengths, {} to {} in a batch, {} batches an epoch; {}",
+                "{} clips{} in {} lengths, {} to {} in a batch, {} batches an epoch; {}",
                 self.batches.records(),
+                super::balanced(&self.batches),
                 buckets.len(),
                 rows.iter().min().unwrap_or(&0),
                 rows.iter().max().unwrap_or(&0),

@@ -1,5 +1,6 @@
 //! The stages, in the order a model is made: [`dvae`] (sound to codes) -> [`gpt`] (text to codes) -> [`decoder`] (states
-//! to sound). The text's vocabulary, the stage before them, is made when a corpus is prepared.
+//! to sound). The text's vocabulary, the stage before them, is made when a corpus is
+//! prepared: it is kept beside the corpus, and every run on it is cut by the same.
 
 pub mod clips;
 pub mod codes;
@@ -141,6 +142,14 @@ fn start_average(engine: &mut Engine, kept: bool) -> Result<(), TrainError> {
         engine.write_arena(myxtts_tensor::engine::Arena::Average, &weights[..trained])?;
     }
     Ok(())
+}
+
+/// How a stage says that batches are balanced, behind its clips.
+fn balanced(batches: &myxtts_data::batch::Plan) -> String {
+    match batches.repeated() {
+        0 => String::new(),
+        more => format!(" and {more} repeats for balance"),
+    }
 }
 
 /// The name of a stage on the command line and in files.

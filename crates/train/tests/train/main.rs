@@ -17,4 +17,5 @@ mod prompts;
 mod resume;
 mod samples;
 mod strategy;
+mod vocabulary;
 mod voice;

@@ -54,6 +54,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         accumulate,
         mode: Mode::Captured,
         feeding: Feeding::default(),
+        balance: 1.0,
         seed: 7,
         memory_limit: None,
         freeze_layers: 0,
@@ -167,6 +168,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             frames: 16,
             mode: Mode::Captured,
             feeding: Feeding::default(),
+            balance: 1.0,
             seed: 3,
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));
@@ -212,6 +214,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         judged_from: 0.5,
         mode: Mode::Captured,
         feeding: Feeding::default(),
+        balance: 1.0,
         seed: 5,
     };
     let mut model = Model::default();

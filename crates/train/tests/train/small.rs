@@ -140,6 +140,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 frames: 16,
                 mode: Mode::Captured,
                 feeding: Default::default(),
+                balance: 1.0,
                 seed: 3,
             };
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
@@ -155,6 +156,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 accumulate,
                 mode: Mode::Captured,
                 feeding: Default::default(),
+                balance: 1.0,
                 seed: 3,
                 memory_limit: None,
                 freeze_layers: 0,
@@ -186,6 +188,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 judged_from: 0.5,
                 mode: Mode::Captured,
                 feeding: Default::default(),
+                balance: 1.0,
                 seed: 3,
             };
             let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());

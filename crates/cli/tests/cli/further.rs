@@ -1,0 +1,96 @@
+//! A model trained further, in a language it did not know: its vocabulary and its tables grow, and what it had stays.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::ModelFolder;
+
+/// The output and the words of a command that must succeed.
+fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_myxtts"))
+        .current_dir(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let [said, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
+    assert!(output.status.success(), "{arguments:?}: {words}");
+    (said, words)
+}
+
+fn train(folder: &Path, arguments: &[&str]) -> (String, String) {
+    let mut all = vec!["train", "--device", "cpu", "--preset", "tiny"];
+    for setting in [
+        "training.dvae_steps=1",
+        "training.gpt_steps=2",
+        "training.decoder_steps=0",
+        "training.validate_every=0",
+        "data.batch_size=2",
+        "data.num_workers=1",
+        "data.vocab_size=160",
+        "data.val_fraction=0",
+    ] {
+        all.extend(["--set", setting]);
+    }
+    all.extend(arguments);
+    done(folder, &all)
+}
+
+fn model(folder: &Path, name: &str) -> (ModelFolder, Tokenizer) {
+    let path = folder.join("runs").join(name).join("model");
+    (ModelFolder::open(&path).unwrap(), Tokenizer::load(&path.join("vocab.json")).unwrap())
+}
+
+#[test]
+fn a_model_learns_a_language_it_had_no_letters_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for language in ["en", "fa"] {
+        let corpus =
+            ["demo-corpus", language, "--languages", language, "--utterances", "4", "--speakers", "1"];
+        done(folder, &corpus);
+    }
+    // The first stage by itself, and then found by the others.
+    let (said, _) = train(folder, &["en", "--stage", "tokenizer"]);
+    assert!(said.starts_with("tokenizer "), "{said}");
+    assert!(said.contains(" pieces, kept in en/.myxtts-cache/tokenizer.json"), "{said}");
+    let (_, words) = train(folder, &["en", "--name", "first"]);
+    assert!(words.contains(said.trim()), "{words}");
+    let (first, english) = model(folder, "first");
+    assert!(english.language_id("fa").is_none());
+
+    // Persian records with a vocabulary of their own, which the model's must not be confused with.
+    train(folder, &["fa", "--stage", "tokenizer"]);
+    let from = ["--from", "runs/first/model"];
+    let (said, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
+    assert!(said.contains("beyond the model's, kept in fa/.myxtts-cache/from-"), "{said}");
+    // The first block frozen, and the tables with it: what is in them is what they grew to.
+    let more = ["--name", "second", "--set", "training.freeze_layers=1"];
+    let (_, words) = train(folder, &[&["fa"], &from[..], &more[..]].concat());
+    let (second, both) = model(folder, "second");
+    let (before, after) = (english.vocabulary_size(), both.vocabulary_size());
+    assert!(after > before + 20 && both.extends(&english).is_ok(), "{before} {after}");
+    let added = both.pieces() - english.pieces();
+    assert!(words.contains(&format!("{added} of them beyond the model's")), "{words}");
+    assert!(words.contains(&format!("grow from {before} rows to {after}")), "{words}");
+    let numbers = |model: &ModelFolder, name: &str| model.numbers(name).unwrap();
+    for name in ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"] {
+        let (old, new) = (numbers(&first, name), numbers(&second, name));
+        assert_eq!(new.len() / after, old.len() / before, "{name}");
+        assert!(new.iter().all(|x| x.is_finite()));
+    }
+    let table = "gpt.text_embedding.weight";
+    let (old, new) = (numbers(&first, table), numbers(&second, table));
+    assert!(old.iter().zip(&new).all(|(a, b)| a.to_bits() == b.to_bits()), "old rows are as they were");
+    let head = "gpt.text_head.weight";
+    let (old, new) = (numbers(&first, head), numbers(&second, head));
+    assert!(old.iter().zip(&new).any(|(a, b)| a.to_bits() != b.to_bits()), "and training went on");
+
+    let voice = std::fs::read_dir(folder.join("fa/wavs")).unwrap().next().unwrap().unwrap().path();
+    let say = ["speak", "سلام گل من", "--language", "fa", "--device", "cpu", "--model", "runs/second/model"];
+    let voice = ["--voice", voice.to_str().unwrap(), "-o", "out.wav", "--json"];
+    let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert!(report["codes"].as_u64().unwrap() > 0 && folder.join("out.wav").is_file(), "{said}");
+}
