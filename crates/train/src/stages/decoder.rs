@@ -443,8 +443,10 @@ impl Stage for DecoderStage {
             feed.give_back(fed.slot);
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
-        let shape = [fed.what.len(), usize::from(judged), self.settings.window];
-        Ok(Submitted { ticket, rows: fed.what.len() as u64, records: fed.what, shape, waited })
+        // Not the clips that are named: those that speakers are heard by are among them.
+        let rows = self.share.rows(self.settings.rows as u32)?;
+        let shape = [rows as usize, usize::from(judged), self.settings.window];
+        Ok(Submitted { ticket, rows: u64::from(rows), records: fed.what, shape, waited })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

@@ -64,6 +64,7 @@ impl Stage for Faulty {
         let before = everything(&*self.inner);
         // On the processor a step is done when this returns.
         let queued = self.inner.submit(step, &Control { weight, ..*control })?;
+        assert!(self.kind() != Kind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
         let changed = everything(&*self.inner) != before;
         if fault == Fault::Loss {
             self.inner.engine_mut().write_arena(Arena::Weights, &healthy)?;
