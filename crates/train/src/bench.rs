@@ -41,7 +41,7 @@ pub struct Figures {
     pub step_p99_ms: f64,
     /// Standard deviation over mean, all steps together: shapes differ.
     pub variation: f64,
-    /// The same among steps of equal shape, weighed by their number.
+    /// The same among steps of equal shape, weighed by their number; on a GPU by its own clock.
     pub variation_at_equal_shape: f64,
     /// Shapes met.
     pub shapes: usize,
@@ -65,14 +65,17 @@ pub struct Figures {
     pub planned_bytes: u64,
     /// Device memory in use by the driver's count, in bytes.
     pub used_bytes: Option<u64>,
-    /// Every timed step: rows, places of text, places of sound, milliseconds, milliseconds waited for its batch.
-    pub raw: Vec<(usize, usize, usize, f64, f64)>,
+    /// Every timed step: rows, places of text, places of sound, milliseconds, milliseconds waited for its batch, and
+    /// milliseconds on the device's clock.
+    pub raw: Vec<(usize, usize, usize, f64, f64, Option<f64>)>,
 }
 
 struct Timed {
     shape: [usize; 3],
     rows: u64,
     seconds: f64,
+    /// From the step's beginning to its end on the device, where one tells.
+    spanned: Option<f64>,
     waited: Duration,
 }
 
@@ -119,9 +122,12 @@ impl Runner<'_> {
         done: &mut Vec<Timed>,
     ) -> Result<(), TrainError> {
         let Some((ticket, shape, rows, waited)) = flying.pop_front() else { return Ok(()) };
+        let before = self.stage.engine().busy();
         self.stage.wait(ticket)?;
+        let after = self.stage.engine().busy();
         let now = Instant::now();
-        done.push(Timed { shape, rows, seconds: (now - *last).as_secs_f64(), waited });
+        let spanned = after.zip(before).map(|(after, before)| (after - before).as_secs_f64());
+        done.push(Timed { shape, rows, seconds: (now - *last).as_secs_f64(), spanned, waited });
         *last = now;
         Ok(())
     }
@@ -197,7 +203,8 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
     let mut by_shape: BTreeMap<[usize; 3], Vec<f64>> = BTreeMap::new();
     // The first step's time begins before anything was queued.
     for step in &timed[1..] {
-        by_shape.entry(step.shape).or_default().push(step.seconds);
+        // By the device's clock where there is one: the host may be late to see a step end while it queues another.
+        by_shape.entry(step.shape).or_default().push(step.spanned.unwrap_or(step.seconds));
     }
     let all: Vec<f64> = timed[1..].iter().map(|step| step.seconds).collect();
     let weighed = by_shape.values().filter(|times| times.len() > 1);
@@ -228,8 +235,8 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
         used_bytes: None,
         raw: timed
             .iter()
-            .map(|Timed { shape: [rows, text, sound], seconds, waited, .. }| {
-                (*rows, *text, *sound, seconds * 1e3, waited.as_secs_f64() * 1e3)
+            .map(|Timed { shape: [rows, text, sound], seconds, spanned, waited, .. }| {
+                (*rows, *text, *sound, seconds * 1e3, waited.as_secs_f64() * 1e3, spanned.map(|s| s * 1e3))
             })
             .collect(),
     }
