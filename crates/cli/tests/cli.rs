@@ -17,6 +17,9 @@ mod devices;
 mod edges;
 #[path = "cli/messages.rs"]
 mod messages;
+#[cfg(unix)]
+#[path = "cli/monitor.rs"]
+mod monitor;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
 #[path = "cli/speak.rs"]
