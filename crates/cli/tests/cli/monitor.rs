@@ -25,9 +25,9 @@ fn lines(command: &mut Command) -> Vec<Value> {
 /// A library under NVML's name, made by the compiler that every Rust program is linked with.
 fn fake_nvml(folder: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fake_nvml.c");
-    let made =
-        Plain::new("cc").args(["-shared", "-fPIC", "-o"]).arg(folder.join("libnvidia-ml.so.1")).arg(source);
-    assert!(made.status().unwrap().success());
+    let mut compiler = Plain::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.join("libnvidia-ml.so.1")).arg(source);
+    assert!(compiler.status().unwrap().success());
 }
 
 #[test]
