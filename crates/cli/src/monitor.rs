@@ -19,6 +19,9 @@ use crate::signal::stop_requested;
 /// How soon a signal is heeded between two samples.
 const NAP: Duration = Duration::from_millis(50);
 
+/// Processes shown of each GPU, those with the most memory: the logs have all.
+const MOST_PROCESSES: usize = 8;
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Run to watch as well: its folder, or its name under `training.runs_dir`
@@ -142,12 +145,15 @@ impl View {
 
 /// One thing a line.
 fn block(sample: &Sample, passed: Duration) -> Vec<String> {
-    let mut lines = vec![format!("{:.0} s: {}", passed.as_secs_f64(), host(&sample.host))];
+    let mut lines = vec![format!("{:.1} s: {}", passed.as_secs_f64(), host(&sample.host))];
     for (index, gpu) in sample.gpus.iter().enumerate() {
         lines.push(format!("GPU {index} {}", gpu_words(gpu)));
-        for process in &gpu.processes {
+        for process in gpu.processes.iter().take(MOST_PROCESSES) {
             let name = process.name.as_deref().unwrap_or("-");
             lines.push(format!("  process {} {name} {}", process.pid, bytes(process.memory)));
+        }
+        if gpu.processes.len() > MOST_PROCESSES {
+            lines.push(format!("  and {} processes more", gpu.processes.len() - MOST_PROCESSES));
         }
     }
     lines.extend(sample.run.as_ref().map(|run| run_words(run, sample.time)));
@@ -193,6 +199,9 @@ fn gpu_words(gpu: &Gpu) -> String {
 }
 
 fn run_words(run: &Run, now: f64) -> String {
+    if run.told.is_none() && run.unreadable.is_none() {
+        return "the run has said nothing yet".to_owned();
+    }
     let stage = run.stage.as_deref().unwrap_or("run");
     let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
     let percent = |share: Option<f64>| number(share.map(|share| share * 100.0), "%");
@@ -207,7 +216,7 @@ fn run_words(run: &Run, now: f64) -> String {
         (Some(reason), ..) => words += &format!(" (its events cannot be read: {reason})"),
         (None, Some(ended), _) => words += &format!(" (the stage has ended: {ended})"),
         (None, None, Some(told)) => words += &format!(" ({:.0} s ago)", (now - told).max(0.0)),
-        (None, None, None) => words += " (it has said nothing yet)",
+        (None, None, None) => {}
     }
     words
 }
@@ -221,7 +230,7 @@ fn bytes(value: Option<u64>) -> String {
 }
 
 fn as_text(summary: &Summary) -> String {
-    let mut text = format!("\n{} samples over {:.0} s\n", summary.samples, summary.seconds);
+    let mut text = format!("\n{} samples over {:.1} s\n", summary.samples, summary.seconds);
     if summary.samples > 0 {
         text += &format!("{:<24}{:>14}{:>14}{:>14}{:>14}\n", "", "mean", "deviation", "p5", "p95");
     }
@@ -235,6 +244,12 @@ fn as_text(summary: &Summary) -> String {
     for (index, gpu) in summary.gpus.iter().enumerate() {
         match &gpu.oscillation {
             None => text += &format!("GPU {index}: its utilisation is not known\n"),
+            Some(swing) if swing.score == 0.0 => {
+                text += &format!(
+                    "GPU {index}: oscillation 0: {:.0} to {:.0} % busy, no swinging to and fro\n",
+                    swing.low, swing.high
+                );
+            }
             Some(swing) => {
                 text += &format!(
                     "GPU {index}: oscillation {:.2} (0 steady, 1 between nothing and everything), {:.0} % of the time \

@@ -105,6 +105,8 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
         )
         .and(contains("limited by power cap, heat"))
         .and(contains("process 4000000 - 5368.7 MB"))
+        .and(contains("and 92 processes more"))
+        .and(contains("GPU 0: oscillation 0: 97 to 97 % busy"))
         .and(contains("GPU 1 -, - busy"))
         .and(contains("GPU 1: its utilisation is not known")),
     );

@@ -8,7 +8,8 @@ use myxtts_monitor::host::HostProbe;
 
 fn write(root: &Path, user: u64, idle: u64, process: u64) {
     let cores = "cpu0 1 2 3\ncpu1 1 2 3\ncpu2 1 2 3\ncpu3 1 2 3\n";
-    fs::write(root.join("stat"), format!("cpu  {user} 0 0 {idle} 0 0 0 0 999 999\n{cores}intr 5\n")).unwrap();
+    fs::write(root.join("stat"), format!("cpu  {user} 0 0 {idle} 0 0 0 0 {user} 9\n{cores}intr 5\n"))
+        .unwrap();
     fs::create_dir_all(root.join("42")).unwrap();
     let stat = format!("42 (a (b) c) S 1 1 1 0 -1 0 0 0 0 0 {process} 7 0 0 20 0 1 0\n");
     fs::write(root.join("42/stat"), stat).unwrap();
