@@ -214,7 +214,7 @@ fn run_words(run: &Run, now: f64) -> String {
     );
     match (&run.unreadable, &run.ended, run.told) {
         (Some(reason), ..) => words += &format!(" (its events cannot be read: {reason})"),
-        (None, Some(ended), _) => words += &format!(" (the stage has ended: {ended})"),
+        (None, Some(ended), _) => words += &format!(" (over: {ended})"),
         (None, None, Some(told)) => words += &format!(" ({:.0} s ago)", (now - told).max(0.0)),
         (None, None, None) => {}
     }

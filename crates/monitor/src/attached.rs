@@ -53,8 +53,13 @@ impl Attached {
         let run = &mut self.run;
         let read = self.events.read_with(|event| take(run, &event));
         self.run.unreadable = read.err().map(|error| error.to_string());
-        self.run.pid = self.pid();
-        self.run.clone()
+        let mut run = Run { pid: self.pid(), ..self.run.clone() };
+        // Whoever stops cleanly empties the lock file, and says nothing in the events.
+        let left = fs::metadata(self.path.join(LOCK_FILE)).is_ok_and(|lock| lock.len() == 0);
+        if left && run.ended.is_none() {
+            run.ended = Some("nobody trains it now".to_owned());
+        }
+        run
     }
 
     /// The process that trains. A killed one leaves its number in the lock file, and the number may be another's by now:

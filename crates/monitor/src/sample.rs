@@ -158,7 +158,7 @@ pub struct Run {
     pub told: Option<f64>,
     /// The process that trains, where it lives here.
     pub pid: Option<u32>,
-    /// How the stage ended, where it has.
+    /// How the stage ended, or that nobody trains it.
     pub ended: Option<String>,
     /// Why its events cannot be read, where they cannot.
     pub unreadable: Option<String>,

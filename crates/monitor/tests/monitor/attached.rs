@@ -78,4 +78,10 @@ fn a_number_in_the_lock_counts_only_for_a_process_of_ours() {
         fs::write(folder.join("write.lock"), &text).unwrap();
         assert_eq!(attached.read().pid, None, "{}", &text[..text.len().min(20)]);
     }
+    assert_eq!(attached.read().ended, None);
+    // Left cleanly, and taken up again.
+    fs::write(folder.join("write.lock"), "").unwrap();
+    assert_eq!(attached.read().ended.as_deref(), Some("nobody trains it now"));
+    fs::write(folder.join("write.lock"), "1").unwrap();
+    assert_eq!(attached.read().ended, None);
 }
