@@ -12,6 +12,7 @@ use myxtts_data::text::TextError;
 use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::GenerateError;
 use myxtts_model::weights::WeightsError;
+use myxtts_monitor::log::LogError;
 use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
@@ -48,6 +49,10 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if cause.is::<FolderError>() {
         return Some(Exit::Usage);
+    }
+    if let Some(error) = cause.downcast_ref::<LogError>() {
+        let asked = matches!(error, LogError::Kind { .. } | LogError::Columns { .. });
+        return Some(if asked { Exit::Usage } else { Exit::Io });
     }
     if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());

@@ -12,6 +12,7 @@ mod export;
 mod failure;
 mod import;
 mod inspect;
+mod monitor;
 mod output;
 mod place;
 mod prepare;
@@ -60,6 +61,8 @@ enum Command {
     Train(train::Args),
     /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
     Bench(bench::Args),
+    /// Watch GPUs, processor, memory and a run while it trains; log, mean, spread and oscillation
+    Monitor(monitor::Args),
     /// Speak what a run held out, and say how near it is to the recordings
     Evaluate(evaluate::Args),
     /// Say a text in the voice of a recording
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Monitor(args) => monitor::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),

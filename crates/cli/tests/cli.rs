@@ -19,6 +19,9 @@ mod edges;
 mod further;
 #[path = "cli/messages.rs"]
 mod messages;
+#[cfg(unix)]
+#[path = "cli/monitor.rs"]
+mod monitor;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
 #[path = "cli/speak.rs"]

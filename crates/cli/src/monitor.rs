@@ -1,0 +1,284 @@
+//! `myxtts monitor`: what the machine does while it trains, live, logged and summed up.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use myxtts_monitor::sample::{Gpu, Host, Limit, Run, Sample, Unit};
+use myxtts_monitor::{Attached, Log, Machine, Monitor, Summary};
+use myxtts_run::exit::Exit;
+use serde_json::json;
+
+use crate::output::{outln, print, size};
+use crate::settings::Settings;
+use crate::signal::stop_requested;
+
+/// How soon a signal is heeded between two samples.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Processes shown of each GPU, those with the most memory: the logs have all.
+const MOST_PROCESSES: usize = 8;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run to watch as well: its folder, or its name under `training.runs_dir`
+    run: Option<String>,
+    /// Keep every sample in this file, CSV or JSON lines by its ending (.csv, .jsonl); added to where it is there
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// Seconds to watch
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    duration: f64,
+    /// Seconds from one sample to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: f64,
+    /// Print samples and summary as JSON, one a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.05..=1e8).contains(seconds));
+    seconds.ok_or_else(|| "write seconds, from 0.05 to 100000000".to_owned())
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let run = match &args.run {
+        Some(run) => Some(Attached::open(&args.settings.plan()?.training.runs_dir, run)?),
+        None => None,
+    };
+    let mut log = args.log_file.as_deref().map(Log::open).transpose().context("the log")?;
+    let stop = stop_requested()?;
+    let mut monitor = Monitor::new(Machine::new(), run);
+    if let Some(reason) = monitor.no_gpus() {
+        eprintln!("no GPU to watch, only processor and memory: {reason}");
+    }
+
+    let view = View::new(args.json);
+    let (interval, began) = (Duration::from_secs_f64(args.interval), Instant::now());
+    let end = began + Duration::from_secs_f64(args.duration);
+    let mut due = began + interval;
+    // The first sample comes after an interval: use of the processor is a difference.
+    while wait(due.min(end), &stop) {
+        let sample = monitor.sample();
+        if let Some(log) = &mut log {
+            log.append(&sample).context("the log")?;
+        }
+        view.show(&sample, began.elapsed())?;
+        let now = Instant::now();
+        if now >= end {
+            break;
+        }
+        // What a slow machine has missed is not made up for.
+        while due <= now {
+            due += interval;
+        }
+    }
+    view.end(&monitor.tally().summary(), monitor.no_gpus())?;
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Stopped } else { Exit::Done })
+}
+
+/// Until then, or until a signal; whether the time has come.
+fn wait(until: Instant, stop: &AtomicBool) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if stop.load(Ordering::Relaxed) || left.is_zero() {
+            return !stop.load(Ordering::Relaxed);
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+}
+
+/// How samples are shown: a block that is drawn again, plain lines, or JSON.
+enum View {
+    Block(ProgressBar),
+    Lines,
+    Json,
+}
+
+impl View {
+    fn new(json: bool) -> View {
+        let style = ProgressStyle::with_template("{msg}");
+        match (json, std::io::stdout().is_terminal(), style) {
+            (true, ..) => View::Json,
+            (false, true, Ok(style)) => {
+                let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+                bar.set_style(style);
+                View::Block(bar)
+            }
+            _ => View::Lines,
+        }
+    }
+
+    fn show(&self, sample: &Sample, passed: Duration) -> anyhow::Result<()> {
+        match self {
+            View::Block(bar) => {
+                bar.set_message(block(sample, passed).join("\n"));
+                bar.tick();
+            }
+            View::Lines => outln!("{}", block(sample, passed).join("; ")),
+            View::Json => {
+                outln!("{}", serde_json::to_string(&json!({ "kind": "sample", "sample": sample }))?)
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self, summary: &Summary, no_gpus: Option<&str>) -> anyhow::Result<()> {
+        match self {
+            View::Json => {
+                let last = json!({ "kind": "summary", "no_gpus": no_gpus, "summary": summary });
+                return print(&format!("{last}\n"));
+            }
+            // What was seen last stays above the summary.
+            View::Block(bar) => bar.abandon(),
+            View::Lines => {}
+        }
+        print(&as_text(summary))
+    }
+}
+
+/// One thing a line.
+fn block(sample: &Sample, passed: Duration) -> Vec<String> {
+    let mut lines = vec![format!("{:.1} s: {}", passed.as_secs_f64(), host(&sample.host))];
+    for (index, gpu) in sample.gpus.iter().enumerate() {
+        lines.push(format!("GPU {index} {}", gpu_words(gpu)));
+        for process in gpu.processes.iter().take(MOST_PROCESSES) {
+            let name = process.name.as_deref().unwrap_or("-");
+            lines.push(format!("  process {} {name} {}", process.pid, bytes(process.memory)));
+        }
+        if gpu.processes.len() > MOST_PROCESSES {
+            lines.push(format!("  and {} processes more", gpu.processes.len() - MOST_PROCESSES));
+        }
+    }
+    lines.extend(sample.run.as_ref().map(|run| run_words(run, sample.time)));
+    lines
+}
+
+fn host(host: &Host) -> String {
+    let mut words = format!(
+        "CPU {}, memory {} of {}",
+        number(host.cpu, "%"),
+        bytes(host.memory_used),
+        bytes(host.memory_total)
+    );
+    if host.run_cpu.is_some() || host.run_memory.is_some() {
+        let (cpu, memory) = (number(host.run_cpu, "% of a core"), bytes(host.run_memory));
+        words += &format!(", the run's process {cpu}, {memory}");
+    }
+    words
+}
+
+fn gpu_words(gpu: &Gpu) -> String {
+    let rate = |value: Option<f64>| format!("{}/s", bytes(value.map(|value| value as u64)));
+    let limits = match &gpu.limits {
+        None => "limits -".to_owned(),
+        Some(limits) if limits.is_empty() => "not limited".to_owned(),
+        Some(limits) => {
+            let words: Vec<&str> = limits.iter().map(|limit| limit.words()).collect();
+            format!("limited by {}", words.join(", "))
+        }
+    };
+    [
+        gpu.name.clone().unwrap_or_else(|| "-".to_owned()),
+        format!("{} busy", number(gpu.utilisation, "%")),
+        format!("memory {} of {}", bytes(gpu.memory_used), bytes(gpu.memory_total)),
+        format!("{} of {}", number(gpu.power, "W"), number(gpu.power_limit, "W")),
+        number(gpu.temperature, "°C"),
+        format!("SM {} of {}", number(gpu.sm_clock, "MHz"), number(gpu.sm_clock_most, "MHz")),
+        format!("memory {}", number(gpu.memory_clock, "MHz")),
+        format!("PCIe in {}, out {}", rate(gpu.pcie_in), rate(gpu.pcie_out)),
+        limits,
+    ]
+    .join(", ")
+}
+
+fn run_words(run: &Run, now: f64) -> String {
+    if run.told.is_none() && run.unreadable.is_none() {
+        return "the run has said nothing yet".to_owned();
+    }
+    let stage = run.stage.as_deref().unwrap_or("run");
+    let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
+    let percent = |share: Option<f64>| number(share.map(|share| share * 100.0), "%");
+    let rate = run.clips_per_second.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
+    let mut words = format!("{stage} {}/{}", count(run.step), count(run.steps));
+    words += &format!(
+        ", {rate} clips/s, {} on the GPU, {} waiting for batches",
+        percent(run.busy),
+        percent(run.wait)
+    );
+    match (&run.unreadable, &run.ended, run.told) {
+        (Some(reason), ..) => words += &format!(" (its events cannot be read: {reason})"),
+        (None, Some(ended), _) => words += &format!(" (over: {ended})"),
+        (None, None, Some(told)) => words += &format!(" ({:.0} s ago)", (now - told).max(0.0)),
+        (None, None, None) => {}
+    }
+    words
+}
+
+fn number(value: Option<f64>, unit: &str) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.0} {unit}"))
+}
+
+fn bytes(value: Option<u64>) -> String {
+    value.map_or("-".to_owned(), size)
+}
+
+fn as_text(summary: &Summary) -> String {
+    let mut text = format!("\n{} samples over {:.1} s\n", summary.samples, summary.seconds);
+    if summary.samples > 0 {
+        text += &format!("{:<24}{:>14}{:>14}{:>14}{:>14}\n", "", "mean", "deviation", "p5", "p95");
+    }
+    for row in &summary.quantities {
+        let of = row.gpu.map(|gpu| format!("GPU {gpu} ")).unwrap_or_default();
+        let cell = |value: f64| format!("{:>14}", in_unit(value, row.unit));
+        let figures = row.figures;
+        let cells = [figures.mean, figures.deviation, figures.p5, figures.p95].map(cell).concat();
+        text += &format!("{:<24}{cells}\n", format!("{of}{}", row.name.replace('_', " ")));
+    }
+    for (index, gpu) in summary.gpus.iter().enumerate() {
+        match &gpu.oscillation {
+            None => text += &format!("GPU {index}: its utilisation is not known\n"),
+            Some(swing) if swing.score == 0.0 => {
+                text += &format!(
+                    "GPU {index}: oscillation 0: {:.0} to {:.0} % busy, no swinging to and fro\n",
+                    swing.low, swing.high
+                );
+            }
+            Some(swing) => {
+                text += &format!(
+                    "GPU {index}: oscillation {:.2} (0 steady, 1 between nothing and everything), {:.0} % of the time \
+                     near {:.0} %, {:.0} % near {:.0} %, {:.1} crossings a minute\n",
+                    swing.score,
+                    swing.low_share * 100.0,
+                    swing.low,
+                    swing.high_share * 100.0,
+                    swing.high,
+                    swing.crossings_per_minute
+                );
+            }
+        }
+        for (limit, share) in gpu.limited.iter().filter(|(limit, _)| **limit != Limit::Idle) {
+            text +=
+                &format!("GPU {index}: limited by {} {:.0} % of the time\n", limit.words(), share * 100.0);
+        }
+    }
+    text
+}
+
+fn in_unit(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Percent => format!("{value:.1} %"),
+        Unit::Bytes => size(value as u64),
+        Unit::BytesPerSecond => format!("{}/s", size(value as u64)),
+        Unit::Watts => format!("{value:.1} W"),
+        Unit::Celsius => format!("{value:.1} °C"),
+        Unit::Megahertz => format!("{value:.0} MHz"),
+        Unit::ClipsPerSecond => format!("{value:.1}/s"),
+    }
+}
