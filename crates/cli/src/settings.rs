@@ -40,6 +40,17 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets a value that a flag of a command's own stands for; nothing where the flag was not given.
+    ///
+    /// # Panics
+    /// Where there is no such setting: the name is written in the code of a command.
+    pub fn set_where(&mut self, given: bool, argument: &str, setting: &str, value: &str) {
+        let key = Key::find(setting).expect("the path of a setting of the table");
+        if given {
+            self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.to_owned() });
+        }
+    }
+
     /// Sets a value that everything else the command line says comes before.
     ///
     /// # Panics

@@ -62,8 +62,30 @@ pub struct Args {
     /// Let the processor play so many GPUs: what several would do can be tried without one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
+    /// Make each batch on the thread that asks for it, to see what threads buy
+    #[arg(long)]
+    disable_native_loading: bool,
+    /// Copy each batch when its step is queued, to see what copying ahead buys
+    #[arg(long)]
+    disable_gpu_prefetch: bool,
+    /// Wait for every step before the next is queued, to see what overlap buys
+    #[arg(long)]
+    disable_cpu_gpu_overlap: bool,
     #[command(flatten)]
     settings: Settings,
+}
+
+impl Args {
+    /// Puts the three switches into the settings.
+    fn switches(&self, settings: &mut Settings) {
+        for (given, argument, setting) in [
+            (self.disable_native_loading, "--disable-native-loading", "data.native_loading"),
+            (self.disable_gpu_prefetch, "--disable-gpu-prefetch", "data.prefetch_to_gpu"),
+            (self.disable_cpu_gpu_overlap, "--disable-cpu-gpu-overlap", "data.optimize_cpu_gpu_overlap"),
+        ] {
+            settings.set_where(given, argument, setting, "false");
+        }
+    }
 }
 
 /// What `--stage` names.
@@ -198,6 +220,7 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
         return Ok((folder, plan, asked, place));
     }
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    args.switches(&mut settings);
     let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;

@@ -27,6 +27,7 @@ use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::plan::{Masks as PlanMasks, Plan, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Mode;
+use myxtts_tensor::engine::Upload;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -328,7 +329,13 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     }
 }
 
+/// As a plan has it; every switch shows what it buys when it is off, and none changes a bit of what is learnt.
 fn feeding(plan: &Plan) -> Feeding {
-    let depth = Some(Depth::of(plan.data.prefetch_buffer_size));
-    Feeding { workers: plan.data.num_workers, depth, ..Feeding::default() }
+    let data = &plan.data;
+    let ahead = data.prefetch_to_gpu && data.enhanced_gpu_prefetch;
+    Feeding {
+        workers: data.num_workers,
+        upload: if ahead { Upload::Ahead } else { Upload::InTurn },
+        depth: data.native_loading.then(|| Depth::of(data.prefetch_buffer_size)),
+    }
 }

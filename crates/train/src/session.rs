@@ -169,7 +169,10 @@ impl<'a> Session<'a> {
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
         )?;
         let seed = Seed::new(training.seed).derive(name);
-        let ahead = if stage.engine().cuda().is_some() { AHEAD } else { 0 };
+        let ahead = match stage.engine().cuda() {
+            Some(_) if self.plan.data.optimize_cpu_gpu_overlap => AHEAD,
+            _ => 0,
+        };
         let mut flying: VecDeque<Flying> = VecDeque::new();
         let mut pace = Pace::new(Instant::now(), stage.engine().busy());
         // A run that ended between the last checkpoint of a stage and the model made of it.

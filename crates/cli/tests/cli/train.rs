@@ -94,10 +94,17 @@ fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize)
 fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
     let folder = corpus();
     let folder = folder.path();
-    // The one says nothing on the way, the other speaks: neither that nor being killed may be seen in the weights.
+    // The one says nothing on the way, the other speaks and is fed in the slow ways: none of that, nor being killed, may
+    // be seen in the weights.
     done(&mut train(folder, "whole", &SILENT));
     let whole = weights(folder, "whole");
-    let speaking = ["--set", "training.sample_every=8"];
+    let speaking = [
+        "--set",
+        "training.sample_every=8",
+        "--disable-native-loading",
+        "--disable-gpu-prefetch",
+        "--disable-cpu-gpu-overlap",
+    ];
 
     // Killed five times, each a few checkpoints later than before, with a little chance in when exactly.
     let mut child = train(folder, "killed", &speaking).spawn().unwrap();

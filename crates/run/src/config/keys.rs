@@ -105,7 +105,7 @@ pub static KEYS: &[Key] = &[
     Key::new("data.auto_tune_performance", Bool, "true",
         "choose batch size, workers and buffers for this machine where the file does not").flag("auto-tune-performance"),
     Key::new("data.native_loading", Bool, "true",
-        "load on threads of this program; off loads on the thread that asks, to debug")
+        "make batches ahead on threads; off makes each on the thread that asks, to see what it buys")
         .alias(&["use_tf_native_loading"]),
     Key::new("data.data_gpu", Gpu, "null",
         "GPU that computes features; null leaves them to the CPU, which is fast enough with a cache").flag("data-gpu"),
@@ -116,7 +116,7 @@ pub static KEYS: &[Key] = &[
     Key::new("data.enhanced_gpu_prefetch", Bool, "true",
         "upload from pinned memory on a stream of its own; ten times the rate of pageable memory"),
     Key::new("data.optimize_cpu_gpu_overlap", Bool, "true",
-        "keep loader threads off the core that launches the GPU's work"),
+        "queue steps before those ahead of them are over; off waits for each, to see what it buys"),
 
     // The model.
     Key::new("model.preset", Choice(&["tiny", "small", "normal", "big", "v2"]), "normal",
