@@ -7,6 +7,7 @@ mod config;
 mod corpus;
 mod demo_corpus;
 mod devices;
+mod diagnose;
 mod evaluate;
 mod export;
 mod failure;
@@ -60,6 +61,8 @@ enum Command {
     Train(train::Args),
     /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
     Bench(bench::Args),
+    /// Find what keeps training from being faster, and what to set against it
+    Diagnose(diagnose::Args),
     /// Speak what a run held out, and say how near it is to the recordings
     Evaluate(evaluate::Args),
     /// Say a text in the voice of a recording
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Diagnose(args) => diagnose::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),
