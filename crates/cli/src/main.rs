@@ -7,6 +7,7 @@ mod config;
 mod corpus;
 mod demo_corpus;
 mod devices;
+mod diagnose;
 mod evaluate;
 mod export;
 mod failure;
@@ -63,6 +64,8 @@ enum Command {
     Bench(bench::Args),
     /// Watch GPUs, processor, memory and a run while it trains; log, mean, spread and oscillation
     Monitor(monitor::Args),
+    /// Find what keeps training from being faster, and what to set against it
+    Diagnose(diagnose::Args),
     /// Speak what a run held out, and say how near it is to the recordings
     Evaluate(evaluate::Args),
     /// Say a text in the voice of a recording
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Monitor(args) => monitor::run(args),
+        Command::Diagnose(args) => diagnose::run(args),
         Command::Evaluate(args) => evaluate::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),

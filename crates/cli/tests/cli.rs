@@ -13,6 +13,8 @@ mod config;
 mod demo_corpus;
 #[path = "cli/devices.rs"]
 mod devices;
+#[path = "cli/diagnose.rs"]
+mod diagnose;
 #[path = "cli/edges.rs"]
 mod edges;
 #[path = "cli/further.rs"]

@@ -11,6 +11,9 @@
 //! | [`SPEAKER_MEL`] | frames | 64 | f32 | ln mel, 16,000 Hz, hop 160, before instance norm |
 //! | [`WAVEFORM`] | samples | 1 | i16 | 24,000 Hz mono: what the decoder stage learns to produce |
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use crate::problem::Problem;
 
 /// Element type of a column.
@@ -110,6 +113,20 @@ pub trait RecordSource: Send + Sync {
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError>;
     /// Identity of the content: the same fingerprint means the same records in the same order.
     fn fingerprint(&self) -> [u8; 32];
+}
+
+thread_local! {
+    static COMPUTED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// For a source that computes records when they are read: so much of the reading was that.
+pub(crate) fn note_computing(time: Duration) {
+    COMPUTED.set(COMPUTED.get() + time);
+}
+
+/// What this thread has noted since it was last asked.
+pub(crate) fn take_computing() -> Duration {
+    COMPUTED.take()
 }
 
 /// Why a record could not be read.

@@ -257,7 +257,7 @@ fn quantile(times: &[f64], share: f64) -> f64 {
 }
 
 /// Seconds of processor time this process has used, all threads together.
-fn processor_seconds() -> f64 {
+pub(crate) fn processor_seconds() -> f64 {
     // Fields 14 and 15 of the line, after a name that may hold spaces; in ticks of a hundredth of a second.
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };

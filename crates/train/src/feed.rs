@@ -27,8 +27,29 @@ const SETTLED: u64 = 500;
 /// How long nothing may come before the maker is called stuck. The loader behind it names its own stuck threads sooner.
 const STALL: Duration = Duration::from_secs(90);
 
-/// Makes batch `number` into bytes: how many, and what the loop has to know of it.
-pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8]) -> Result<(usize, T), TrainError> + Send>;
+/// What went into a batch, for whoever looks for a bottleneck. Nobody else reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Made {
+    /// The loader's thread that put it together.
+    pub worker: usize,
+    /// Reading its records, on that thread.
+    pub reading: Duration,
+    /// Decoding and features, where records are computed as they are read, on that thread.
+    pub computing: Duration,
+    /// The rest of putting it together, on that thread.
+    pub collating: Duration,
+    /// Making it a program's inputs, on the feed's thread.
+    pub filling: Duration,
+    /// The feed's thread stood still for a copy that was still under way.
+    pub blocked: Duration,
+    /// Sending it on its way: queueing the copy where that is page-locked, all of the copy where it is not.
+    pub sending: Duration,
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+/// Makes batch `number` into bytes: how many, and what the loop has to know of it. It notes what it took where it knows.
+pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
 
 /// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is.
 pub fn maker_of<T: 'static>(
@@ -40,13 +61,20 @@ pub fn maker_of<T: 'static>(
 ) -> Result<Maker<T>, TrainError> {
     let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(options.ranks)?);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
-    Ok(Box::new(move |_, into| {
+    Ok(Box::new(move |_, into, made| {
         let mut batch = match loader.next() {
             Some(batch) => batch?,
             None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
         };
         let info = batch.info().clone();
-        fill(batch.bytes(), &info, into)
+        let began = Instant::now();
+        let filled = fill(batch.bytes(), &info, into);
+        made.worker = info.worker;
+        made.reading = info.reading.saturating_sub(info.computing);
+        made.computing = info.computing;
+        made.collating = info.took.saturating_sub(info.reading);
+        made.filling = began.elapsed();
+        filled
     }))
 }
 
@@ -134,6 +162,28 @@ pub struct Fed<T> {
     pub slot: Slot,
     /// What it is.
     pub what: T,
+    /// What went into it.
+    pub made: Made,
+}
+
+impl<T> Fed<T> {
+    /// Makes a batch in a slot and sends it on its way.
+    fn make(
+        maker: &mut Maker<T>,
+        uploader: &Uploader,
+        mut slot: Slot,
+        number: u64,
+    ) -> Result<Fed<T>, TrainError> {
+        let mut made = Made::default();
+        let asked = Instant::now();
+        let bytes = slot.bytes()?;
+        made.blocked = asked.elapsed();
+        let (length, what) = maker(number, bytes, &mut made)?;
+        let began = Instant::now();
+        uploader.send(&mut slot, length)?;
+        (made.sending, made.bytes) = (began.elapsed(), length);
+        Ok(Fed { slot, what, made })
+    }
 }
 
 /// Batches, ahead of time.
@@ -171,6 +221,8 @@ pub struct Measured {
     pub waited: Duration,
     /// The last wait.
     pub last_wait: Duration,
+    /// What went into the last batch.
+    pub last_made: Made,
     /// Slots there are.
     pub slots: usize,
     /// Bytes they take, on the host and again on the device.
@@ -204,19 +256,15 @@ impl<T: Send + 'static> Feed<T> {
         let named = name.to_owned();
         let make = move || {
             let mut number = first;
-            while let Ok(mut slot) = to_maker.recv() {
-                let made = catch_unwind(AssertUnwindSafe(|| -> Result<T, TrainError> {
-                    let (length, what) = maker(number, slot.bytes()?)?;
-                    sender.send(&mut slot, length)?;
-                    Ok(what)
-                }));
+            while let Ok(slot) = to_maker.recv() {
+                let made = catch_unwind(AssertUnwindSafe(|| Fed::make(&mut maker, &sender, slot, number)));
                 let made = made.unwrap_or_else(|panic| {
                     let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
                     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
                     Err(TrainError::Feed(format!("the thread {named} panicked at batch {number}: {said}")))
                 });
                 let over = made.is_err();
-                if to_loop.send(made.map(|what| Fed { slot, what })).is_err() || over {
+                if to_loop.send(made).is_err() || over {
                     return;
                 }
                 number += 1;
@@ -262,16 +310,14 @@ impl<T: Send + 'static> Feed<T> {
         let asked = Instant::now();
         let fed = match &mut self.way {
             Way::Blocking { maker, uploader, slot } => {
-                let mut slot =
-                    slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
-                let (length, what) = maker(self.next, slot.bytes()?)?;
-                uploader.send(&mut slot, length)?;
-                Fed { slot, what }
+                let slot = slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
+                Fed::make(maker, uploader, slot, self.next)?
             }
             Way::Ahead(ahead) => ahead.receive(self.next)?,
         };
         let between = self.meter.took(asked);
         self.next += 1;
+        self.meter.measured.last_made = fed.made;
         if let Way::Ahead(ahead) = &mut self.way {
             ahead.resize(&self.meter.measured, between)?;
         }

@@ -25,6 +25,7 @@ mod sizes;
 pub mod pipeline;
 
 pub mod bench;
+pub mod diagnose;
 
 pub mod voice;
 

@@ -311,9 +311,10 @@ impl Stage for Mirrored {
         let (ticket, mut shape) = (parts[0].ticket, parts[0].shape);
         shape[0] *= parts.len();
         // The step waits for the slowest.
-        let waited = parts.iter().map(|part| part.waited).max().unwrap_or_default();
+        let slowest = parts.iter().max_by_key(|part| part.waited);
+        let (waited, fed) = slowest.map(|part| (part.waited, part.fed)).unwrap_or_default();
         let records = parts.into_iter().flat_map(|part| part.records).collect();
-        Ok(Submitted { ticket, rows, records, shape, waited })
+        Ok(Submitted { ticket, rows, records, shape, waited, fed })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {

@@ -11,7 +11,7 @@ use crate::batch::plan::{Plan, PlanError};
 use crate::batch::settings::{Of, Take};
 use crate::batch::step::Step;
 use crate::problem::Problem;
-use crate::record::{RecordError, RecordSource};
+use crate::record::{RecordError, RecordSource, take_computing};
 
 /// How many others are tried in the place of one bad record. A corpus where this does not suffice is
 /// far beyond any failure budget.
@@ -106,6 +106,10 @@ pub struct BatchInfo {
     pub took: Duration,
     /// How much of that was reading records.
     pub reading: Duration,
+    /// How much of the reading was decoding sound and computing features of it: none of a cache.
+    pub computing: Duration,
+    /// The thread that made it, by its number in the loader.
+    pub worker: usize,
 }
 
 impl BatchInfo {
@@ -169,6 +173,8 @@ impl Collator {
     /// Writes the batch of `step` to the start of `slab`. All of the layout's bytes are written.
     pub fn collate(&self, step: u64, slab: &mut [u8]) -> Result<BatchInfo, BatchError> {
         let began = Instant::now();
+        // What others have left on this thread is not of this batch.
+        take_computing();
         let planned = self.plan.step(step);
         let layout = &self.layouts[planned.bucket];
         let given = slab.len();
@@ -190,6 +196,8 @@ impl Collator {
             own_companions: Vec::new(),
             took: Duration::ZERO,
             reading: Duration::ZERO,
+            computing: Duration::ZERO,
+            worker: 0,
         };
         let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0 };
         writer.clear_gaps();
@@ -205,6 +213,7 @@ impl Collator {
         }
         let mut info = writer.info;
         info.took = began.elapsed();
+        info.computing = take_computing();
         Ok(info)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use myxtts_run::progress::Progress;
 
@@ -14,7 +15,7 @@ use super::prepare::Partition;
 use super::store::copy_rows;
 use super::{CacheError, source, workers};
 use crate::problem::Problem;
-use crate::record::{Column, RecordError, RecordSource};
+use crate::record::{Column, RecordError, RecordSource, note_computing};
 use crate::utterance::Utterance;
 
 /// How runtime mode works.
@@ -104,10 +105,12 @@ impl Runtime {
         self.memory.get(record, || {
             let utterance = &self.records[record].utterance;
             let (bytes, _) = source::read(&utterance.audio);
+            let began = Instant::now();
             let features = match bytes {
                 Ok(bytes) => featurizer::compute(self.featurizer.as_ref(), utterance, &bytes),
                 Err(why) => Err(why.problem(utterance)),
             };
+            note_computing(began.elapsed());
             // A failure is remembered too: it would only fail again.
             let bytes = features.as_ref().map_or(256, Features::bytes);
             (features, bytes)

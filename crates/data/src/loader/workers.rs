@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::batch::Collator;
+use crate::batch::{BatchInfo, Collator};
 use crate::loader::LoaderError;
 use crate::loader::queue::Queue;
 use crate::loader::slab::Slab;
@@ -73,7 +73,7 @@ fn work<S: Slab>(queue: &Queue<S>, collator: &Collator, worker: usize) {
         // Whatever state a panic leaves behind is only the slab's bytes, which the next batch overwrites.
         let made = std::panic::catch_unwind(AssertUnwindSafe(|| collator.collate(step, slab.bytes())));
         let result = match made {
-            Ok(Ok(info)) => Ok(info),
+            Ok(Ok(info)) => Ok(BatchInfo { worker, ..info }),
             Ok(Err(error)) => Err(LoaderError::Batch { thread: name(worker), source: Box::new(error) }),
             Err(panic) => Err(LoaderError::Panicked { thread: name(worker), step, message: said(&*panic) }),
         };

@@ -6,7 +6,7 @@ use super::latents::Latents;
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::position;
 use crate::error::TrainError;
-use crate::feed::{Feed, Feeding};
+use crate::feed::{Feed, Feeding, Made, Measured};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::share::Share;
@@ -18,7 +18,7 @@ use myxtts_model::discriminator::{
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes, Statistics};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::{Image, Upload};
+use myxtts_tensor::engine::{Image, Ticket, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -28,7 +28,7 @@ use myxtts_tensor::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::Instant;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -185,9 +185,11 @@ impl DecoderStage {
             let bytes = inputs.image.bytes();
             let own = self.share.rows(self.settings.rows as u32)? as usize;
             let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
-            let maker = Box::new(move |step, into: &mut [u8]| {
+            let maker = Box::new(move |step, into: &mut [u8], made: &mut Made| {
+                let began = Instant::now();
                 let rows = clips.drawn(step, slice.clone());
                 inputs.fill(&clips.settings, &rows, into);
+                made.filling = began.elapsed();
                 let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
                 let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
                 Ok((inputs.image.bytes(), super::clips(&[&own, &heard])))
@@ -437,16 +439,26 @@ impl Stage for DecoderStage {
         let judged = self.is_judged(step);
         let ready = if judged { &mut self.judged } else { &mut self.plain };
         self.engine.take(&ready.program, &mut fed.slot)?;
-        let mut waited = Duration::ZERO;
+        let mut measured = Measured::default();
         if let Some(feed) = &mut self.feed {
-            waited = feed.measured().last_wait;
+            measured = feed.measured();
             feed.give_back(fed.slot);
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
         // Not the clips that are named: those that speakers are heard by are among them.
         let rows = self.share.rows(self.settings.rows as u32)?;
         let shape = [rows as usize, usize::from(judged), self.settings.window];
-        Ok(Submitted { ticket, rows: u64::from(rows), records: fed.what, shape, waited })
+        let (rows, records) = (u64::from(rows), fed.what);
+        Ok(Submitted { ticket, rows, records, shape, waited: measured.last_wait, fed: measured })
+    }
+
+    fn replay(
+        &mut self,
+        [_, judged, _]: [usize; 3],
+        control: &Control,
+    ) -> Result<Option<Ticket>, TrainError> {
+        let ready = if judged > 0 { &mut self.judged } else { &mut self.plain };
+        Ok(Some(self.engine.submit(&mut ready.program, control)?))
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

@@ -3,7 +3,7 @@
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::floats;
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Feeding, Maker, field, maker_of};
+use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::share::Share;
@@ -15,14 +15,13 @@ use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::engine::{Image, Upload};
+use myxtts_tensor::engine::{Image, Ticket, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -382,16 +381,21 @@ impl Stage for DvaeStage {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let Fed { mut slot, what } = self.batch(step)?;
+        let Fed { mut slot, what, .. } = self.batch(step)?;
         self.engine.take(&self.step.program, &mut slot)?;
-        let mut waited = Duration::ZERO;
+        let mut fed = Measured::default();
         if let Some(feed) = &mut self.feed {
-            waited = feed.measured().last_wait;
+            fed = feed.measured();
             feed.give_back(slot);
         }
         let ticket = self.engine.submit(&mut self.step.program, control)?;
         let shape = [self.share.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
-        Ok(Submitted { ticket, rows: what.rows, records: what.records, shape, waited })
+        let (rows, records) = (what.rows, what.records);
+        Ok(Submitted { ticket, rows, records, shape, waited: fed.last_wait, fed })
+    }
+
+    fn replay(&mut self, _: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
+        Ok(Some(self.engine.submit(&mut self.step.program, control)?))
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

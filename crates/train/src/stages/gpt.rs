@@ -5,7 +5,7 @@ mod fill;
 use super::{Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Feeding};
+use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
@@ -15,7 +15,7 @@ use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::Upload;
+use myxtts_tensor::engine::{Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
@@ -336,8 +336,9 @@ impl GptStage {
         let ticket = self.engine.submit(program, control)?;
         let records = std::mem::take(&mut fed.what.records);
         let GptShape { batch, text, mel, .. } = shape;
-        let waited = std::time::Duration::ZERO;
-        Ok(Submitted { ticket, rows: fed.what.rows, records, shape: [batch, text, mel], waited })
+        let (waited, measured) = (std::time::Duration::ZERO, Measured::default());
+        let shape = [batch, text, mel];
+        Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured })
     }
 
     /// Bytes of the inputs of the largest batch of a plan.
@@ -449,7 +450,8 @@ impl Stage for GptStage {
             let control = Control { weight: control.weight / parts as f32, seed, ..*control };
             let mut now = self.run(&mut fed, phase, &control)?;
             if let Some(feed) = &mut self.feed {
-                now.waited = feed.measured().last_wait;
+                now.fed = feed.measured();
+                now.waited = now.fed.last_wait;
                 feed.give_back(fed.slot);
             }
             all = Some(match all {
@@ -462,6 +464,16 @@ impl Stage for GptStage {
             });
         }
         all.ok_or_else(|| TrainError::NoData("a step of no batches".into()))
+    }
+
+    fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
+        // A step of several batches is several programs: what one of them takes is not the step.
+        let of =
+            |key: &(GptShape, Phase)| key.1 == Phase::Step && [key.0.batch, key.0.text, key.0.mel] == shape;
+        match self.programs.iter_mut().find(|(key, _)| of(key)) {
+            Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
+            None => Ok(None),
+        }
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

@@ -11,6 +11,7 @@ pub mod latents;
 mod prompts;
 
 use crate::error::TrainError;
+use crate::feed::Measured;
 use crate::model::Model;
 use myxtts_data::batch::{Plan as Batches, Reason};
 pub use myxtts_run::plan::Stage as Kind;
@@ -32,6 +33,8 @@ pub struct Submitted {
     pub shape: [usize; 3],
     /// How long the batch was waited for.
     pub waited: Duration,
+    /// What its feed measured when it was taken.
+    pub fed: Measured,
 }
 
 /// What a pass over held-out records found.
@@ -60,6 +63,12 @@ pub trait Stage {
 
     /// Queues step `step`, on its own batch.
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
+
+    /// Queues the step of the last batch of this shape once more, on the inputs that still lie on the device: the step
+    /// alone, with nothing fed. None where there was no such batch, or where a stage cannot.
+    fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
+        Ok(None)
+    }
 
     /// The report of a queued step, as soon as it is done.
     fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {

@@ -15,7 +15,7 @@ fn engine() -> Engine {
 /// Writes the number of each batch, and counts what was made.
 fn numbers(made: &Arc<AtomicU64>) -> Maker<u64> {
     let made = Arc::clone(made);
-    Box::new(move |number, into| {
+    Box::new(move |number, into, _| {
         into[..8].copy_from_slice(&number.to_le_bytes());
         made.fetch_add(1, Ordering::SeqCst);
         Ok((8, number))
@@ -74,7 +74,7 @@ fn a_loop_that_stands_still_bounds_what_is_made() {
 #[test]
 fn waits_make_it_deeper_and_calm_makes_it_shallower() {
     let engine = engine();
-    let slow: Maker<()> = Box::new(|number, _| {
+    let slow: Maker<()> = Box::new(|number, _, _| {
         // A hiccup now and then in the first part, none later.
         if number < 60 && number % 4 == 0 {
             std::thread::sleep(Duration::from_millis(4));
@@ -100,11 +100,11 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
 #[test]
 fn what_goes_wrong_in_the_thread_is_said_in_the_loop() {
     let engine = engine();
-    let failing: Maker<()> = Box::new(|number, _| match number {
+    let failing: Maker<()> = Box::new(|number, _, _| match number {
         3 => Err(TrainError::NoData("the disk is gone".into())),
         _ => Ok((0, ())),
     });
-    let panicking: Maker<()> = Box::new(|number, _| match number {
+    let panicking: Maker<()> = Box::new(|number, _, _| match number {
         3 => panic!("a hole in the floor"),
         _ => Ok((0, ())),
     });

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod made_up;
+mod simulated;
 mod small;
 mod tiny;
 
+mod diagnose;
 mod evaluate;
 mod feed;
 mod guards;

@@ -1,0 +1,114 @@
+//! `myxtts diagnose`: what keeps a stage from training faster on this machine, and what to set.
+
+use std::path::PathBuf;
+
+use myxtts_run::durable;
+use myxtts_run::exit::Exit;
+use myxtts_run::plan::Stage;
+use myxtts_train::diagnose::statistics::Spread;
+use myxtts_train::diagnose::{Amount, Diagnosis, Trace, collect, diagnose, html, text};
+use myxtts_train::pipeline::Ground;
+use myxtts_train::{Machine, Model, stages};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use crate::corpus;
+use crate::output::{print, print_json};
+use crate::progress::Terminal;
+use crate::settings::Settings;
+use crate::train::{device, open_corpus, prefer_demo, read, stage};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Corpus folder or metadata file; the built-in demo corpus where none is named
+    corpus: Option<PathBuf>,
+    /// The stage to run
+    #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
+    stage: Stage,
+    /// Batches that are looked at; 4 at least, and more find rarer stalls
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(4..=100_000))]
+    num_batches: u64,
+    /// Where to run: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: String,
+    /// Every number as one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with a timeline and histograms
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Rows of a batch where the command line names none: small enough for every GPU.
+const BATCH_SIZE: &str = "16";
+/// Batches before those that are looked at: the buffer fills, and most lengths are met.
+const WARM: u64 = 20;
+/// Steps queued ahead of their reports, as in training.
+const AHEAD: usize = 3;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    device: String,
+    stage: &'static str,
+    preset: String,
+    culprit: myxtts_train::diagnose::Culprit,
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+    seconds: BTreeMap<&'static str, Spread>,
+    trace: &'a Trace,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let machine = Machine::choose(device(&args.device)?)?;
+    let mut settings = args.settings.clone();
+    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.prefer("data.batch_size", BATCH_SIZE);
+    prefer_demo(&mut settings, machine)?;
+    let plan = settings.resolve()?;
+    let progress = Terminal::new();
+    let corpus = open_corpus(&plan, None, &progress)?;
+    let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
+    let ground = Ground::of(&plan, &corpus, machine, &home, &progress);
+    let mut model = untrained(&ground, args.stage)?;
+    let recipe = plan.recipe(args.stage, false);
+    let mut stage = ground.stage(args.stage, &recipe, &mut model)?;
+    let amount = Amount { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
+    let setup = (plan.data.num_workers, plan.data.batch_size);
+    let trace = collect(&mut *stage, &recipe, plan.training.seed, amount, setup, &mut || None)?;
+    let found = diagnose(&trace);
+
+    let (name, device) = (stages::name(args.stage), machine.device.to_string());
+    let preset = format!("{:?}", plan.model.preset).to_lowercase();
+    let title = format!("{name} on {device}: {preset}");
+    if let Some(path) = &args.html {
+        durable::write(path, html::page(&title, &trace, &found).as_bytes())?;
+    }
+    if args.json {
+        print_json(&Report {
+            device,
+            stage: name,
+            preset,
+            culprit: found.culprit(),
+            diagnosis: &found,
+            seconds: text::spreads(&trace).into_iter().collect(),
+            trace: &trace,
+        })?;
+    } else {
+        let page = args.html.map(|path| format!("\npage         {}\n", path.display())).unwrap_or_default();
+        print(&format!("{title}\n{}{page}", text::text(&trace, &found)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
+fn untrained(ground: &Ground<'_>, stage: Stage) -> anyhow::Result<Model> {
+    let mut model = Model::default();
+    model.set_vocabulary(&ground.corpus.tokenizer);
+    for before in [Stage::Dvae, Stage::Gpt].into_iter().take_while(|before| *before != stage) {
+        let recipe = ground.plan.recipe(before, false);
+        ground.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
+    }
+    Ok(model)
+}

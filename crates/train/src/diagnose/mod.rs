@@ -1,0 +1,21 @@
+//! Why a device stands still, and what to set.
+//!
+//! ```text
+//! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> rules::Diagnosis ──report──> text, HTML
+//! ```
+//!
+//! Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
+//! fault is known.
+
+mod facts;
+pub mod rules;
+pub mod statistics;
+pub mod trace;
+
+pub mod collect;
+pub mod html;
+pub mod text;
+
+pub use collect::{Amount, collect};
+pub use rules::{Culprit, Diagnosis, Finding, diagnose};
+pub use trace::Trace;

@@ -1,0 +1,490 @@
+//! What a trace says: who holds training up, by rules that can be read and argued with.
+//!
+//! Time is lost where no step runs. First it is said whose it is: batches that were not there (`wait`), or steps that were
+//! longer than they are. Then the sign that only one cause leaves is looked for; what many leave comes last. Each cause is
+//! named with the numbers it was found by, and with the setting that removes it.
+
+use super::facts::Facts;
+use super::statistics::{Period, Spread, mean, median};
+use super::trace::Trace;
+use serde::Serialize;
+
+/// Of the step: a loop that waits longer for batches is starved.
+const LOAD: f64 = 0.20;
+/// Of the step: copies that take longer are worth a look where anything is waited for.
+const TRANSFER: f64 = 0.15;
+/// Of all time: what is less is not worth a word.
+pub(super) const WORTH: f64 = 0.05;
+/// Standard deviation over mean: what varies more oscillates.
+const STEADY: f64 = 0.30;
+/// A step that takes so much longer than alone is disturbed.
+const SLOWED: f64 = 1.25;
+/// A thread so much slower than the others is not one of them.
+pub(super) const SLOW_WORKER: f64 = 2.5;
+/// Of all cores: nobody gets one at once any more.
+const FULL: f64 = 0.90;
+/// Of all cores: what other programs have to take before they are the cause.
+const OTHERS: f64 = 0.35;
+/// Of the samples: a GPU that is held back longer is limited.
+const HELD_BACK: f64 = 0.20;
+
+/// Who holds training up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Culprit {
+    /// Nobody: steps follow each other.
+    Healthy,
+    /// Records come slowly from where they lie.
+    Disk,
+    /// Sound is decoded and its features computed while training waits.
+    Decode,
+    /// Putting batches together.
+    Collate,
+    /// Making batches a program's inputs.
+    Inputs,
+    /// One of the loader's threads is far slower than the others.
+    SlowWorker,
+    /// Enough batches are made, but too few lie ready when one comes late.
+    TinyBuffer,
+    /// Copies wait for steps, and steps for copies.
+    UploadLock,
+    /// Copies from memory that is not page-locked.
+    PageableUploads,
+    /// Copies take long though they start in page-locked memory.
+    Transfer,
+    /// New shapes keep coming, and each has to be recorded.
+    ShapeChurn,
+    /// Something comes back every so many batches.
+    PeriodicStall,
+    /// Other programs have the processor.
+    Processor,
+    /// Steps take longer than they do alone.
+    SlowStep,
+    /// Steps of one shape take one time and then another.
+    NoisyStep,
+    /// The GPU is too hot.
+    Heat,
+    /// The GPU may not draw more power.
+    Power,
+}
+
+impl Culprit {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Culprit::Healthy => "healthy: the step is what takes the time",
+            Culprit::Disk => "slow disk",
+            Culprit::Decode => "slow decoding and features",
+            Culprit::Collate => "slow collation",
+            Culprit::Inputs => "slow making of inputs",
+            Culprit::SlowWorker => "one slow loader thread",
+            Culprit::TinyBuffer => "too small a buffer",
+            Culprit::UploadLock => "uploads and steps wait for each other",
+            Culprit::PageableUploads => "uploads from pageable memory",
+            Culprit::Transfer => "slow uploads",
+            Culprit::ShapeChurn => "new shapes compiled again and again",
+            Culprit::PeriodicStall => "a stall that comes back",
+            Culprit::Processor => "the processor is taken by other programs",
+            Culprit::SlowStep => "the step is slower than it has to be",
+            Culprit::NoisyStep => "the step's time varies",
+            Culprit::Heat => "the GPU is held back by heat",
+            Culprit::Power => "the GPU is held back by its power limit",
+        }
+    }
+}
+
+/// A culprit, and what speaks against it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Who.
+    pub culprit: Culprit,
+    /// The numbers it was found by, in words.
+    pub evidence: String,
+    /// What to set, or to do.
+    pub recommendation: String,
+    /// Steps per second more if it were gone, at most: 0.25 is a quarter more. None where a trace cannot tell.
+    pub gain: Option<f64>,
+}
+
+/// Times between the ends of steps that go up and down.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Oscillation {
+    /// Standard deviation over mean.
+    pub variation: f64,
+    /// Whether, and how, it comes back.
+    pub period: Option<Period>,
+    /// Share of the time a step ran, in the worst twentieth of the batches.
+    pub busy_low: f64,
+    /// The same in the best.
+    pub busy_high: f64,
+}
+
+/// What a trace says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// What costs most, first. Never empty.
+    pub findings: Vec<Finding>,
+    /// Only where the times vary too much.
+    pub oscillation: Option<Oscillation>,
+    /// Share of the time in which a step ran.
+    pub busy: f64,
+    /// What waits add to the steps, of 1.
+    pub waiting: f64,
+    /// Steps per second more with every batch on the device already; none where that was not measured.
+    pub headroom: Option<f64>,
+}
+
+impl Diagnosis {
+    /// Who costs most.
+    pub fn culprit(&self) -> Culprit {
+        self.findings.first().map_or(Culprit::Healthy, |finding| finding.culprit)
+    }
+}
+
+/// Names what holds a run up.
+pub fn diagnose(trace: &Trace) -> Diagnosis {
+    let facts = Facts::of(trace);
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(facts.limits());
+    findings.extend(facts.shapes());
+    let outside = facts.processor();
+    let disturbed = outside.is_some() || !findings.is_empty();
+    match outside {
+        Some(found) => findings.push(found),
+        None => findings.extend(facts.starved()),
+    }
+    // What comes from outside makes steps slow and uneven too: it is named once.
+    if !disturbed {
+        findings.extend(facts.steps());
+    }
+    findings.sort_by(|a, b| b.gain.unwrap_or(f64::MAX).total_cmp(&a.gain.unwrap_or(f64::MAX)));
+    if findings.is_empty() {
+        findings.push(facts.healthy());
+    }
+    Diagnosis {
+        findings,
+        oscillation: facts.oscillation(),
+        busy: facts.busy(),
+        waiting: facts.waiting(),
+        headroom: facts.headroom(),
+    }
+}
+
+impl Facts<'_> {
+    /// The GPU's own limits.
+    fn limits(&self) -> Option<Finding> {
+        let gpu = &self.trace.gpu;
+        let share = |held: &dyn Fn(&super::trace::Gpu) -> bool| {
+            gpu.iter().filter(|sample| held(sample)).count() as f64 / gpu.len().max(1) as f64
+        };
+        let (heat, power) = (share(&|sample| sample.thermal_limit), share(&|sample| sample.power_limit));
+        let hottest = gpu.iter().map(|sample| sample.temperature).fold(0.0, f64::max);
+        let watts = mean(&gpu.iter().map(|sample| sample.power).collect::<Vec<_>>());
+        if heat > HELD_BACK {
+            return Some(Finding {
+                culprit: Culprit::Heat,
+                evidence: format!("its clock was held back by heat {} of the time, at up to {hottest:.0} °C", percent(heat)),
+                recommendation: "give it air: clean the fans, space the cards, raise the fan curve; no setting of training makes up for it".into(),
+                gain: None,
+            });
+        }
+        // A GPU that works hard is at its power limit now and then; only where steps suffer it is a finding.
+        let slowed = self.slowed().is_some_and(|ratio| ratio > SLOWED) || self.step_variation() > STEADY;
+        (power > HELD_BACK && slowed).then(|| Finding {
+            culprit: Culprit::Power,
+            evidence: format!(
+                "its clock was held back by the power limit {} of the time, at {watts:.0} W",
+                percent(power)
+            ),
+            recommendation: "raise the power limit (nvidia-smi -pl) if the supply and the cooling allow it"
+                .into(),
+            gain: None,
+        })
+    }
+
+    /// Steps that had to be recorded first, and go on being new.
+    fn shapes(&self) -> Option<Finding> {
+        let batches = &self.trace.batches;
+        let later = &batches[batches.len() / 2..];
+        let still = later.iter().filter(|batch| batch.compiled).count();
+        let extra = self.compiling();
+        // Every run records its few shapes once, at its beginning.
+        if still < 2 || (still as f64) < 0.1 * later.len() as f64 || extra < WORTH * self.total {
+            return None;
+        }
+        let new = batches.iter().filter(|batch| batch.compiled).count();
+        let shapes = self.shapes_met();
+        Some(Finding {
+            culprit: Culprit::ShapeChurn,
+            evidence: format!(
+                "{new} of {} batches had a shape that was not recorded yet, {still} of them in the second half; they took {} of all time more than others ({shapes} shapes met)",
+                batches.len(),
+                percent(extra / self.total)
+            ),
+            recommendation: format!(
+                "fewer shapes: data.buckets={} (and data.batch_size instead of data.frame_budget), so that each is recorded once",
+                (shapes / 4).clamp(2, 8)
+            ),
+            gain: self.gain(extra),
+        })
+    }
+
+    /// Others have the cores.
+    fn processor(&self) -> Option<Finding> {
+        let processor = self.trace.processor?;
+        let others = processor.all - processor.own;
+        let suffers = self.waiting() > WORTH || self.slowed().is_some_and(|ratio| ratio > SLOWED);
+        if processor.all < FULL || others < OTHERS || !suffers {
+            return None;
+        }
+        let slowed = self.slowed().map_or(0.0, |ratio| ratio - 1.0);
+        let gain = self.gain(self.starving).map(|gain| gain.max(slowed));
+        Some(Finding {
+            culprit: Culprit::Processor,
+            evidence: format!(
+                "all {} cores together were {} busy, of which this program had {} and others {}",
+                self.trace.setup.cores,
+                percent(processor.all),
+                percent(processor.own),
+                percent(others)
+            ),
+            recommendation: format!(
+                "end or move the other programs; until then data.num_workers={} leaves the launching thread a core",
+                ((self.trace.setup.cores as f64 * (1.0 - others)) as usize).max(2) - 1
+            ),
+            gain,
+        })
+    }
+
+    /// The loop waits for batches: one cause of it.
+    fn starved(&self) -> Option<Finding> {
+        let waiting = self.waiting();
+        if waiting < WORTH {
+            return None;
+        }
+        let setup = &self.trace.setup;
+        let gain = self.gain(self.starving);
+        let finding = |culprit, evidence: String, recommendation: String| {
+            let evidence = format!("waits add {} to the steps; {evidence}", percent(waiting));
+            Some(Finding { culprit, evidence, recommendation, gain })
+        };
+        if let Some((worker, ratio)) = self.slow_worker() {
+            return finding(
+                Culprit::SlowWorker,
+                format!(
+                    "thread batch-{worker} takes {ratio:.1} times as long for a batch as the others, and batches come in order"
+                ),
+                format!(
+                    "see what that thread meets (a core that is shared, one slow folder); data.prefetch_buffer_size={} rides it out meanwhile",
+                    2 * setup.slots
+                ),
+            );
+        }
+        let step = self.step;
+        let (blocked, upload) = (self.mean(|b| b.blocked), self.mean(|b| b.upload));
+        if blocked > TRANSFER * step {
+            return finding(
+                Culprit::UploadLock,
+                format!("the feed stood still for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),
+                "upload beside the step: data.prefetch_to_gpu=true and data.enhanced_gpu_prefetch=true (a stream of its own)".into(),
+            );
+        }
+        if upload > TRANSFER * step {
+            let rate = setup.batch_bytes as f64 / upload / 1e9;
+            let evidence = format!(
+                "copying a batch of {:.1} MB takes {}, {} of a step ({rate:.1} GB/s)",
+                setup.batch_bytes as f64 / 1e6,
+                ms(upload),
+                percent(upload / step)
+            );
+            return match setup.pinned {
+                false => finding(
+                    Culprit::PageableUploads,
+                    format!("{evidence}, from memory that is not page-locked"),
+                    "data.enhanced_gpu_prefetch=true: page-locked memory and a stream of its own".into(),
+                ),
+                true => finding(
+                    Culprit::Transfer,
+                    evidence,
+                    "see that the GPU has all its PCIe lanes (`myxtts monitor`); keep the set on the device, or compute features there (data.data_gpu)".into(),
+                ),
+            };
+        }
+        // Threads that are too slow bring batches as many at a time as they are: that is a rhythm, but not a stall.
+        let workers = setup.workers.max(1) as f64;
+        let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
+        if usually < 0.95 * step
+            && let Some(period) = self.stalls(|batch| batch.period - batch.step)
+        {
+            return finding(
+                Culprit::PeriodicStall,
+                format!("every {} batches one comes late (likeness {:.2})", period.every, period.strength),
+                format!(
+                    "look for what happens every {} batches: a file that ends, a log that is flushed, a nightly job; data.prefetch_buffer_size={} rides it out",
+                    period.every,
+                    (2 * setup.slots).max(2 * period.every)
+                ),
+            );
+        }
+        let (load, feed) = (self.mean(|b| b.load()), self.mean(|b| b.feed()));
+        let supply = load / workers;
+        // What batches that are made too slowly would cost is known: where it is not half of what was waited, they come
+        // unevenly instead.
+        if supply.max(feed) - step < 0.5 * waiting * step {
+            let loads: Vec<f64> = self.steady.iter().map(|batch| batch.load()).collect();
+            let spread = Spread::of(&loads);
+            let wanted = ((spread.p99 / step).ceil() as usize + 2).max(2 * setup.slots).max(12);
+            return finding(
+                Culprit::TinyBuffer,
+                format!(
+                    "a batch is made every {} and used every {}, but single ones take up to {} (p99) and only {} lie ready",
+                    ms(supply.max(feed)),
+                    ms(step),
+                    ms(spread.p99),
+                    setup.slots
+                ),
+                format!("data.prefetch_buffer_size={wanted}"),
+            );
+        }
+        (waiting >= LOAD).then(|| self.supply(load, feed)).flatten().and_then(|(c, e, r)| finding(c, e, r))
+    }
+
+    /// Batches are made too slowly: where their time goes.
+    fn supply(&self, load: f64, feed: f64) -> Option<(Culprit, String, String)> {
+        let setup = &self.trace.setup;
+        let parts = [
+            (Culprit::Disk, "reading", self.mean(|b| b.read)),
+            (Culprit::Decode, "decoding and features", self.mean(|b| b.decode + b.features)),
+            (Culprit::Collate, "collation", self.mean(|b| b.collate)),
+        ];
+        if feed > load / setup.workers.max(1) as f64 {
+            let evidence =
+                format!("the feed's one thread needs {} for a batch, the step {}", ms(feed), ms(self.step));
+            let words = "smaller batches (data.batch_size) or shorter clips (data.max_seconds): their inputs take less to make";
+            return Some((Culprit::Inputs, evidence, words.into()));
+        }
+        let (culprit, what, time) = parts.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+        let evidence = format!(
+            "{} threads need {} for a batch, {} of it for {what}, so one comes every {}; the step takes {}",
+            setup.workers,
+            ms(load),
+            percent(time / load),
+            ms(load / setup.workers.max(1) as f64),
+            ms(self.step)
+        );
+        let wanted = (load / self.step).ceil() as usize + 1;
+        let threads = match wanted {
+            wanted if wanted < setup.cores => format!("data.num_workers={wanted}"),
+            wanted if culprit == Culprit::Disk => {
+                format!("data.num_workers={wanted} (threads that wait for a disk need no core)")
+            }
+            _ => format!("no more threads than the {} cores", setup.cores),
+        };
+        let recommendation = match culprit {
+            Culprit::Disk => format!("data.cache_dir on a faster disk; or {threads}"),
+            Culprit::Decode => format!(
+                "data.preprocessing_mode=precompute: `myxtts prepare` does it once; or {threads}, and data.memory_cache_mb for clips that come again"
+            ),
+            _ => threads,
+        };
+        Some((culprit, evidence, recommendation))
+    }
+
+    /// Steps that are not what they could be.
+    fn steps(&self) -> Option<Finding> {
+        let variation = self.step_variation();
+        if let Some(period) = self.stalls(|batch| batch.step) {
+            let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
+            return Some(Finding {
+                culprit: Culprit::PeriodicStall,
+                evidence: format!(
+                    "every {} steps one takes longer (likeness {:.2}), {} of all time",
+                    period.every,
+                    period.strength,
+                    percent(extra / self.total)
+                ),
+                recommendation: format!(
+                    "look for what happens every {} steps; of training itself, training.validate_every, checkpoint_every and sample_every do",
+                    period.every
+                ),
+                gain: self.gain(extra),
+            });
+        }
+        if let Some(ratio) = self.slowed()
+            && ratio > SLOWED
+        {
+            return Some(Finding {
+                culprit: Culprit::SlowStep,
+                evidence: format!(
+                    "a step takes {}, {ratio:.2} times what it takes alone, with its batch on the device and nothing loading",
+                    ms(self.step)
+                ),
+                recommendation: "see who else uses the device (`myxtts monitor`); on a processor fewer data.num_workers leave it more cores".into(),
+                gain: Some(ratio - 1.0),
+            });
+        }
+        let gaps = (self.idle - self.starving).max(0.0);
+        if gaps > LOAD * self.total {
+            return Some(Finding {
+                culprit: Culprit::SlowStep,
+                evidence: format!(
+                    "between steps the device stands still for {} of the time, though batches lie ready: the program cannot queue steps as fast as they run",
+                    percent(gaps / self.total)
+                ),
+                recommendation: "training.enable_graph_mode=true and training.enable_eager_debug=false; a larger data.batch_size makes each launch worth more".into(),
+                gain: self.gain(gaps),
+            });
+        }
+        (variation > STEADY).then(|| {
+            let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
+            Finding {
+                culprit: Culprit::NoisyStep,
+                evidence: format!(
+                    "steps of one shape vary by {} (standard deviation over mean), with no rhythm",
+                    percent(variation)
+                ),
+                recommendation: "see who else uses the device and whether its clock is steady (`myxtts monitor`); fixed clocks (nvidia-smi -lgc) show whether it is that".into(),
+                gain: self.gain(extra),
+            }
+        })
+    }
+
+    fn healthy(&self) -> Finding {
+        Finding {
+            culprit: Culprit::Healthy,
+            evidence: format!(
+                "a step ran {} of the time, waits add {} to the steps, and steps of one shape vary by {}",
+                percent(self.busy()),
+                percent(self.waiting()),
+                percent(self.step_variation())
+            ),
+            recommendation: "nothing to set: to go faster, the step itself has to (a smaller model.preset, another GPU, training.multi_gpu)".into(),
+            gain: None,
+        }
+    }
+
+    fn oscillation(&self) -> Option<Oscillation> {
+        let periods: Vec<f64> = self.trace.batches.iter().map(|batch| batch.period).collect();
+        let spread = Spread::of(&periods);
+        let mut busy: Vec<f64> =
+            self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0)).collect();
+        busy.sort_by(f64::total_cmp);
+        let edge = (busy.len() / 20).max(1).min(busy.len());
+        (spread.variation > STEADY).then(|| Oscillation {
+            variation: spread.variation,
+            period: super::statistics::period(&periods),
+            busy_low: median(&busy[..edge]),
+            busy_high: median(&busy[busy.len() - edge..]),
+        })
+    }
+}
+
+/// `12.3 %`
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// `12.3 ms`
+pub(super) fn ms(seconds: f64) -> String {
+    format!("{:.*} ms", if seconds < 0.1 { 2 } else { 0 }, seconds * 1e3)
+}

@@ -1,0 +1,101 @@
+//! A diagnosis for people: where batches spend their time, who holds them up, what to set.
+
+use super::rules::{Diagnosis, ms, percent};
+use super::statistics::Spread;
+use super::trace::{Batch, Trace};
+use std::fmt::Write;
+
+/// A time of a batch.
+pub(super) type Part = (&'static str, fn(&Batch) -> f64);
+
+/// Times of a batch, in the order they are spent.
+pub(super) const PARTS: [Part; 10] = [
+    ("read", |batch| batch.read),
+    ("decode", |batch| batch.decode),
+    ("features", |batch| batch.features),
+    ("collate", |batch| batch.collate),
+    ("fill", |batch| batch.fill),
+    ("blocked", |batch| batch.blocked),
+    ("upload", |batch| batch.upload),
+    ("wait", |batch| batch.wait),
+    ("step", |batch| batch.step),
+    ("period", |batch| batch.period),
+];
+
+/// How each time is spread; what never took any is left out.
+pub fn spreads(trace: &Trace) -> Vec<(&'static str, Spread)> {
+    let of = |part: fn(&Batch) -> f64| Spread::of(&trace.batches.iter().map(part).collect::<Vec<_>>());
+    PARTS.iter().map(|(name, part)| (*name, of(*part))).filter(|(_, spread)| spread.mean > 0.0).collect()
+}
+
+/// Lines on a trace as a whole.
+pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
+    let setup = &trace.setup;
+    let mut lines = vec![format!(
+        "{} batches of {}, made by {} threads, up to {} ready; {:.2} MB each",
+        trace.batches.len(),
+        setup.batch_size,
+        setup.workers,
+        setup.slots,
+        setup.batch_bytes as f64 / 1e6
+    )];
+    lines.push(format!(
+        "a step ran {} of the time; waits add {} to the steps",
+        percent(diagnosis.busy),
+        percent(diagnosis.waiting)
+    ));
+    if let Some(headroom) = diagnosis.headroom {
+        lines
+            .push(format!("with every batch on the device already it would be {} faster", percent(headroom)));
+    }
+    if let Some(processor) = trace.processor {
+        lines.push(format!(
+            "processor: {} busy, {} by this program",
+            percent(processor.all),
+            percent(processor.own)
+        ));
+    }
+    if let Some(oscillation) = &diagnosis.oscillation {
+        let period = match oscillation.period {
+            Some(period) => format!("every {} batches (likeness {:.2})", period.every, period.strength),
+            None => "with no rhythm".to_owned(),
+        };
+        lines.push(format!(
+            "times between steps oscillate by {}, {period}; a step runs between {} and {} of the time",
+            percent(oscillation.variation),
+            percent(oscillation.busy_low),
+            percent(oscillation.busy_high)
+        ));
+    }
+    lines
+}
+
+/// What a gain is called.
+pub(super) fn gain(gain: Option<f64>) -> String {
+    match gain {
+        Some(gain) => format!("up to {} more steps per second", percent(gain)),
+        None => "not to be told from here".to_owned(),
+    }
+}
+
+/// All of it.
+pub fn text(trace: &Trace, diagnosis: &Diagnosis) -> String {
+    let mut out = String::new();
+    let line = |out: &mut String, line: &str| {
+        out.push_str(line);
+        out.push('\n');
+    };
+    summary(trace, diagnosis).iter().for_each(|one| line(&mut out, one));
+    let _ = writeln!(out, "\n{:<10} {:>10} {:>10} {:>10} {:>8}", "", "p50", "p95", "p99", "varies");
+    for (name, spread) in spreads(trace) {
+        let [p50, p95, p99] = [spread.p50, spread.p95, spread.p99].map(ms);
+        let _ = writeln!(out, "{name:<10} {p50:>10} {p95:>10} {p99:>10} {:>8}", percent(spread.variation));
+    }
+    for (number, finding) in diagnosis.findings.iter().enumerate() {
+        let _ = writeln!(out, "\n{}. {}", number + 1, finding.culprit.name());
+        line(&mut out, &format!("   seen: {}", finding.evidence));
+        line(&mut out, &format!("   do:   {}", finding.recommendation));
+        line(&mut out, &format!("   gain: {}", gain(finding.gain)));
+    }
+    out
+}

@@ -1,0 +1,128 @@
+//! Twelve faults are planted, and each is called by its name.
+
+use crate::simulated::{Fault, trace};
+use myxtts_train::diagnose::rules::diagnose;
+use myxtts_train::diagnose::trace::Gpu;
+use myxtts_train::diagnose::{Culprit, Trace, html, text};
+
+const BATCHES: usize = 50;
+
+fn planted(seed: u64) -> [(Fault, Culprit); 12] {
+    let stall = Fault::Stall { every: [5, 7, 8, 10, 12][seed as usize % 5], in_step: seed.is_multiple_of(2) };
+    [
+        (Fault::SlowDisk, Culprit::Disk),
+        (Fault::SlowDecode, Culprit::Decode),
+        (Fault::SlowWorker, Culprit::SlowWorker),
+        (Fault::TinyBuffer, Culprit::TinyBuffer),
+        (Fault::UploadLock, Culprit::UploadLock),
+        (Fault::PageableUploads, Culprit::PageableUploads),
+        (Fault::ShapeChurn, Culprit::ShapeChurn),
+        (stall, Culprit::PeriodicStall),
+        (Fault::ProcessorHog, Culprit::Processor),
+        (Fault::SlowStep, Culprit::SlowStep),
+        (Fault::NoisyStep, Culprit::NoisyStep),
+        (Fault::Healthy, Culprit::Healthy),
+    ]
+}
+
+#[test]
+fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
+    let mut wrong = Vec::new();
+    for seed in 0..40 {
+        for (fault, culprit) in planted(seed) {
+            for noise in [0.02, 0.10, 0.20] {
+                let diagnosis = diagnose(&trace(fault, seed, BATCHES, noise));
+                if diagnosis.culprit() != culprit {
+                    let found = &diagnosis.findings[0];
+                    wrong.push(format!(
+                        "{fault:?}, seed {seed}, noise {noise}: {:?}, {}",
+                        found.culprit, found.evidence
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * 3, wrong.join("\n"));
+}
+
+#[test]
+fn every_finding_has_numbers_and_something_to_do_and_a_gain_within_reason() {
+    for (fault, _) in planted(1) {
+        let diagnosis = diagnose(&trace(fault, 1, BATCHES, 0.1));
+        for finding in &diagnosis.findings {
+            assert!(finding.evidence.contains(|c: char| c.is_ascii_digit()), "{finding:?}");
+            assert!(finding.recommendation.len() > 20, "{finding:?}");
+            let gain = finding.gain.unwrap_or(0.0);
+            assert!((0.0..20.0).contains(&gain), "{finding:?}");
+            // It names keys that there are.
+            for word in
+                finding.recommendation.split(|c: char| !(c.is_ascii_lowercase() || c == '_' || c == '.'))
+            {
+                if ["data.", "training.", "model."].iter().any(|section| word.starts_with(section)) {
+                    let key = word.trim_end_matches('.');
+                    assert!(myxtts_run::config::Key::find(key).is_some(), "{key} in {finding:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gain_of_a_slow_disk_is_what_its_waits_cost() {
+    let slow = trace(Fault::SlowDisk, 3, BATCHES, 0.02);
+    let total = |trace: &Trace| trace.batches.iter().map(|batch| batch.period).sum::<f64>();
+    let gain = diagnose(&slow).findings[0].gain.unwrap();
+    let real = total(&slow) / total(&trace(Fault::Healthy, 3, BATCHES, 0.02)) - 1.0;
+    assert!((gain / real - 1.0).abs() < 0.3, "{gain} told, {real} true");
+}
+
+#[test]
+fn oscillation_is_told_with_its_period() {
+    let stall = Fault::Stall { every: 8, in_step: true };
+    let oscillation = diagnose(&trace(stall, 2, BATCHES, 0.05)).oscillation.unwrap();
+    assert_eq!(oscillation.period.map(|period| period.every), Some(8));
+    assert!(oscillation.variation > 0.3);
+    assert_eq!(diagnose(&trace(Fault::Healthy, 2, BATCHES, 0.05)).oscillation, None);
+    let starved = diagnose(&trace(Fault::SlowWorker, 2, BATCHES, 0.05)).oscillation.unwrap();
+    assert!(starved.busy_low < 0.5 && starved.busy_high > 0.9, "{starved:?}");
+}
+
+#[test]
+fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
+    let samples = |heat: bool, power: bool| -> Vec<Gpu> {
+        let sample = Gpu { busy: 0.99, temperature: 91.0, power: 690.0, ..Gpu::default() };
+        (0..20).map(|i| Gpu { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample }).collect()
+    };
+    let slow = trace(Fault::SlowStep, 1, BATCHES, 0.05);
+    let with = |gpu| diagnose(&Trace { gpu, ..slow.clone() }).culprit();
+    assert_eq!(with(samples(true, false)), Culprit::Heat);
+    assert_eq!(with(samples(false, true)), Culprit::Power);
+    assert_eq!(with(samples(false, false)), Culprit::SlowStep);
+    // At its limit and as fast as ever: that is what one pays for.
+    let well = trace(Fault::Healthy, 1, BATCHES, 0.05);
+    assert_eq!(diagnose(&Trace { gpu: samples(false, true), ..well }).culprit(), Culprit::Healthy);
+}
+
+#[test]
+fn nothing_measured_is_no_number_that_is_none() {
+    let empty = Trace { batches: vec![], alone: vec![], ..trace(Fault::Healthy, 1, 5, 0.0) };
+    for trace in [empty, trace(Fault::Healthy, 1, 1, 0.0)] {
+        let diagnosis = diagnose(&trace);
+        assert_eq!(diagnosis.culprit(), Culprit::Healthy);
+        assert!(!serde_json::to_string(&diagnosis).unwrap().contains("NaN"));
+        assert!(!text::text(&trace, &diagnosis).contains("NaN"));
+        assert!(!html::page("x", &trace, &diagnosis).contains("NaN"));
+    }
+}
+
+#[test]
+fn the_page_stands_alone_and_holds_every_batch() {
+    let trace = trace(Fault::SlowWorker, 1, BATCHES, 0.1);
+    let page = html::page("gpt on <cpu>", &trace, &diagnose(&trace));
+    assert!(page.contains("&lt;cpu&gt;") && !page.contains("<cpu>"));
+    for outside in ["http://", "https://", "src=", "href=", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("<title>batch ").count(), BATCHES);
+    assert!(page.contains("one slow loader thread"));
+}
