@@ -46,7 +46,7 @@ struct Trained {
     samples: Vec<String>,
 }
 
-/// Trains a few steps; where there are sentences, they are heard every three, unless there is no folder to keep them in.
+/// Trains a few steps; where there are sentences, they are heard every three, unless there are folders in the place of their files.
 fn run(heard: Option<(&[Sentence], bool)>) -> Trained {
     let runs = tempfile::tempdir().unwrap();
     let mut plan = small::plan(Kind::Dvae, 8);
@@ -55,8 +55,9 @@ fn run(heard: Option<(&[Sentence], bool)>) -> Trained {
     let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
     if let Some((_, false)) = heard {
         let folder = RunFolder::create(runs.path(), Some("run"), &plan).unwrap();
-        std::fs::remove_dir(folder.samples()).unwrap();
-        std::fs::write(folder.samples(), "no folder").unwrap();
+        for step in [3, 6, 8] {
+            std::fs::create_dir(folder.samples().join(format!("dvae-00000{step}-five.wav"))).unwrap();
+        }
     }
     let empty = Model::default();
     let samples = heard.map(|(sentences, _)| Samples {
