@@ -6,10 +6,11 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::Stage;
 use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Upload;
+use myxtts_train::Machine;
 use myxtts_train::bench::{Amount, Figures, measure};
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::pipeline::Ground;
-use myxtts_train::{Machine, Model};
+use myxtts_train::session::AHEAD;
 use serde::Serialize;
 
 use crate::corpus;
@@ -70,9 +71,6 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Steps queued ahead of their reports, as in training.
-const AHEAD: usize = 3;
-
 fn ways(workers: usize) -> Vec<Way> {
     let feeding = |upload, depth: Option<usize>| Feeding { workers, upload, depth: depth.map(Depth::of) };
     let way =
@@ -122,16 +120,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let corpus = open_corpus(&plan, None, &progress)?;
     let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
     let mut ground = Ground::of(&plan, &corpus, machine, &home, &progress);
-    // What comes before the stage is made as it begins, untrained: how long a step takes does not depend on what it says.
-    let mut model = Model::default();
-    model.set_vocabulary(&corpus.tokenizer);
-    for before in [Stage::Dvae, Stage::Gpt] {
-        if before == args.stage {
-            break;
-        }
-        let recipe = plan.recipe(before, false);
-        ground.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
-    }
+    let mut model = ground.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);
     let mut report = Report {
         device: machine.device.to_string(),

@@ -8,7 +8,8 @@ use myxtts_run::plan::Stage;
 use myxtts_train::diagnose::statistics::Spread;
 use myxtts_train::diagnose::{Amount, Diagnosis, Trace, collect, diagnose, html, text};
 use myxtts_train::pipeline::Ground;
-use myxtts_train::{Machine, Model, stages};
+use myxtts_train::session::AHEAD;
+use myxtts_train::{Machine, stages};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -41,12 +42,8 @@ pub struct Args {
     settings: Settings,
 }
 
-/// Rows of a batch where the command line names none: small enough for every GPU.
-const BATCH_SIZE: &str = "16";
 /// Batches before those that are looked at: the buffer fills, and most lengths are met.
 const WARM: u64 = 20;
-/// Steps queued ahead of their reports, as in training.
-const AHEAD: usize = 3;
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -64,14 +61,13 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
-    settings.prefer("data.batch_size", BATCH_SIZE);
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
     let corpus = open_corpus(&plan, None, &progress)?;
     let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
     let ground = Ground::of(&plan, &corpus, machine, &home, &progress);
-    let mut model = untrained(&ground, args.stage)?;
+    let mut model = ground.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);
     let mut stage = ground.stage(args.stage, &recipe, &mut model)?;
     let amount = Amount { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
@@ -100,15 +96,4 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         print(&format!("{title}\n{}{page}", text::text(&trace, &found)))?;
     }
     Ok(Exit::Done)
-}
-
-/// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
-fn untrained(ground: &Ground<'_>, stage: Stage) -> anyhow::Result<Model> {
-    let mut model = Model::default();
-    model.set_vocabulary(&ground.corpus.tokenizer);
-    for before in [Stage::Dvae, Stage::Gpt].into_iter().take_while(|before| *before != stage) {
-        let recipe = ground.plan.recipe(before, false);
-        ground.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
-    }
-    Ok(model)
 }

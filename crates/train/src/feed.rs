@@ -129,8 +129,8 @@ impl Depth {
     }
 }
 
-/// As many as the settings have by default.
-const DEFAULT_SLOTS: usize = 50;
+/// As many as `data.prefetch_buffer_size` has by default.
+const DEFAULT_SLOTS: usize = 12;
 
 impl Feeding {
     /// How records are read.

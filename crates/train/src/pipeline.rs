@@ -286,6 +286,17 @@ impl<'a> Ground<'a> {
         }
     }
 
+    /// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
+    pub fn untrained(&self, stage: Kind) -> Result<Model, TrainError> {
+        let mut model = Model::default();
+        model.set_vocabulary(&self.corpus.tokenizer);
+        for before in ORDER.into_iter().take_while(|before| *before != stage) {
+            let recipe = self.plan.recipe(before, false);
+            self.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
+        }
+        Ok(model)
+    }
+
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_of_environment());
         let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;

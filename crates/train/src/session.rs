@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
-const AHEAD: usize = 3;
+pub const AHEAD: usize = 3;
 /// Steps whose losses are looked at for a spike, and how many spikes in a row are a new level.
 const SPIKE_WINDOW: usize = 100;
 const SPIKE_PATIENCE: u32 = 20;
