@@ -177,7 +177,7 @@ impl Function {
 /// the function becomes vector code.
 macro_rules! with_known {
     ($function:expr, $f:ident => $body:expr) => {
-        with_known!($function, $f => $body; GeluTanh, GeluErf, Relu, Tanh, Sigmoid, Silu)
+        with_known!($function, $f => $body; GeluTanh, GeluErf, Relu, Tanh, Sigmoid, Silu, Sqrt, Square, Abs)
     };
     ($function:expr, $f:ident => $body:expr; $($name:ident),*) => {
         match $function {
@@ -185,8 +185,17 @@ macro_rules! with_known {
                 let $f = Function::$name;
                 $body
             })*
-            // Those with a number of their own: cheap enough to be asked each time.
-            $f => $body,
+            // The slope stays a variable, the function does not.
+            Function::LeakyRelu(slope) => {
+                let $f = Function::LeakyRelu(slope);
+                $body
+            }
+            Function::ClampMin(least) => {
+                let $f = Function::ClampMin(least);
+                $body
+            }
+            // A call of the library each: nothing to be made vector code of.
+            $f @ (Function::Log | Function::Exp) => $body,
         }
     };
 }

@@ -22,6 +22,7 @@ pub mod dropout;
 pub mod embedding;
 pub mod feed_forward;
 pub mod fill;
+mod fourier;
 pub mod frames;
 pub mod geglu;
 pub(crate) mod geometry;

@@ -20,6 +20,19 @@ pub enum Window {
     Hamming,
 }
 
+impl Window {
+    /// What each sample of a frame is multiplied with.
+    pub(super) fn weights(self, length: usize) -> impl Iterator<Item = f64> {
+        (0..length).map(move |j| {
+            let cosine = (TAU * j as f64 / length as f64).cos();
+            match self {
+                Window::Hann => 0.5 - 0.5 * cosine,
+                Window::Hamming => 0.54 - 0.46 * cosine,
+            }
+        })
+    }
+}
+
 /// A short-time Fourier transform with centred frames and mirrored ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stft {
@@ -53,15 +66,7 @@ impl Stft {
             "a window of {length} in {points} points: both are even, and the window is not the longer"
         );
         let left = (points - length) / 2;
-        let window: Vec<f64> = (0..length)
-            .map(|j| {
-                let cosine = (TAU * j as f64 / length as f64).cos();
-                match window {
-                    Window::Hann => 0.5 - 0.5 * cosine,
-                    Window::Hamming => 0.54 - 0.46 * cosine,
-                }
-            })
-            .collect();
+        let window: Vec<f64> = window.weights(length).collect();
         // There are only so many angles, and all of them within one turn: sine and cosine lose digits far from zero.
         let angle = |turn: usize| TAU * turn as f64 / points as f64;
         let [cosines, sines]: [Vec<f64>; 2] = [
@@ -200,7 +205,7 @@ impl Tape {
         let expected = [2 * stft.bins(), stft.length];
         assert_eq!(self.shape(basis).dims(), expected, "the basis is not that of {stft:?}");
         let frames = self.frames(x, stft.framing());
-        self.transform(frames, basis)
+        self.fourier(frames, stft, basis)
     }
 
     /// The power or magnitude `[.., bins]` of a transform `[.., 2 bins]`, f32.

@@ -1,4 +1,4 @@
-//! The product with a constant matrix, in f32 to the last bit: Fourier transforms and filter banks, where the quiet
+//! The product with a constant matrix, in f32 to the last bit: filter banks and, on a GPU, Fourier transforms, where the quiet
 //! bins beside a loud one are what the rounding of TF32 or bf16 would drown.
 
 use crate::cpu::matrix::{Matrix, Threads, product};
@@ -10,7 +10,7 @@ use crate::tape::{Gradients, Spec, Tape, Value};
 
 /// Inputs: x `[.., k]`, the matrix `[n, k]`. Result: `[.., n]`.
 #[derive(Debug)]
-struct Transform;
+pub(super) struct Transform;
 
 impl Op for Transform {
     fn name(&self) -> &'static str {
@@ -39,7 +39,7 @@ impl Op for Transform {
 
 /// Inputs: dy `[.., n]`, the matrix `[n, k]`. Result: dx `[.., k]`.
 #[derive(Debug)]
-struct TransformBackward;
+pub(super) struct TransformBackward;
 
 impl Op for TransformBackward {
     fn name(&self) -> &'static str {
