@@ -64,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let corpus = open_corpus(&plan, None, &progress)?;
+    let corpus = open_corpus(&plan, None, None, &progress)?;
     let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
     let ground = Ground::of(&plan, &corpus, machine, &home, &progress);
     let mut model = ground.untrained(args.stage)?;

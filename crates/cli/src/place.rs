@@ -5,6 +5,7 @@ use myxtts_tensor::Device;
 use myxtts_train::strategy::{self, Asked, Chosen, Feed, Found, Strategy};
 use myxtts_train::{Machine, TrainError};
 use serde_json::json;
+use std::time::Duration;
 
 /// The devices of a run, and why it is these.
 pub struct Place {
@@ -42,14 +43,29 @@ impl Place {
             Feed::Buffered => lines.push(format!("batches come buffered: {}", self.feed.reason)),
             Feed::MultiGpu { .. } => {
                 lines.push(format!("batches come from a GPU of their own: {}", self.feed.reason));
-                // Said until it is built, so that nobody measures what is not there.
-                lines.push("that way of feeding is not built yet: batches come buffered".to_owned());
+                lines.push(
+                    "it makes audio codes once and the conditioning of every batch; the stages dvae and decoder, which \
+                     need neither, come buffered"
+                        .to_owned(),
+                );
             }
         }
         lines.extend(
             self.strategy.warnings.iter().chain(&self.feed.warnings).map(|line| format!("note: {line}")),
         );
         lines
+    }
+
+    /// The GPU that prepares batches, if there is one of its own.
+    pub fn data_gpu(&self) -> Option<DataGpu> {
+        match self.feed.choice {
+            Feed::Buffered => None,
+            Feed::MultiGpu { data, buffer_size, model_start_delay, .. } => Some(DataGpu {
+                device: if self.simulated { Device::Cpu } else { Device::Cuda(data as usize) },
+                buffer_size,
+                model_start_delay: Duration::from_secs_f64(model_start_delay.max(0.0)),
+            }),
+        }
     }
 
     /// The same for the log of events.
@@ -62,6 +78,17 @@ impl Place {
             "simulated": self.simulated,
         })
     }
+}
+
+/// A GPU that prepares batches.
+#[derive(Clone, Copy, Debug)]
+pub struct DataGpu {
+    /// Which.
+    pub device: Device,
+    /// Batches that wait for the model.
+    pub buffer_size: usize,
+    /// How long the model waits at least.
+    pub model_start_delay: Duration,
 }
 
 /// What `now` says of GPUs in so many words holds for a plan that was made earlier.

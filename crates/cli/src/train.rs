@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::cache::{self, CacheError, Store};
+use myxtts_data::cache::{self, CacheError, Sounds, Store};
 use myxtts_data::dataset::split::{Split, split_records};
+use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
@@ -17,7 +18,7 @@ use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
-use myxtts_train::pipeline::{self, Corpus, MODEL_FOLDER, Request};
+use myxtts_train::pipeline::{self, Corpus, DataSide, MODEL_FOLDER, Request};
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
 use myxtts_train::strategy::split;
@@ -28,7 +29,7 @@ use crate::caveats::caveats;
 use crate::corpus::{self, Computing};
 use crate::failure::UsageError;
 use crate::output::print;
-use crate::place::{self, Place};
+use crate::place::{self, DataGpu, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
 use crate::settings::Settings;
@@ -145,7 +146,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (folder, plan, asked, place) = begin(&args)?;
     let progress = Terminal::new();
     let base = base_of(&folder)?;
-    let corpus = match open_corpus(&plan, base.as_ref(), &progress) {
+    let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
             eprintln!(
@@ -352,7 +353,12 @@ pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dat
 }
 
 /// The corpus, its features computed if they are not yet; for a model with the vocabulary `base`, if there is one.
-pub fn open_corpus(plan: &Plan, base: Option<&Tokenizer>, progress: &Terminal) -> anyhow::Result<Corpus> {
+pub fn open_corpus(
+    plan: &Plan,
+    base: Option<&Tokenizer>,
+    data_gpu: Option<DataGpu>,
+    progress: &Terminal,
+) -> anyhow::Result<Corpus> {
     let read = read(plan, progress)?;
     let computing = vocabulary(plan, &read, base, progress)?;
     progress.say(&computing.described());
@@ -372,13 +378,32 @@ pub fn open_corpus(plan: &Plan, base: Option<&Tokenizer>, progress: &Terminal) -
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
     let sentences = sentences(&read, &*source, &split);
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
+    let data_side = data_gpu.map(|gpu| data_side(gpu, &source, &read, &computing.extractor)).transpose()?;
     Ok(Corpus {
         train: numbers(split.train),
         validation: numbers(split.validation),
         source,
         tokenizer: computing.extractor.into_tokenizer(),
         sentences,
+        data_side,
     })
+}
+
+/// What a GPU that prepares batches is given: the sound of every record.
+fn data_side(
+    gpu: DataGpu,
+    source: &Arc<dyn RecordSource>,
+    read: &myxtts_data::dataset::Corpus,
+    extractor: &Extractor,
+) -> anyhow::Result<DataSide> {
+    let by_id: HashMap<&str, &Utterance> = read.utterances.iter().map(|u| (u.id.as_str(), u)).collect();
+    let utterances: Option<Vec<Utterance>> =
+        (0..source.len()).map(|record| by_id.get(source.id(record).as_str()).map(|u| (*u).clone())).collect();
+    let sounds = utterances.map(|all| Sounds::new(source.clone(), all, extractor)).transpose()?.flatten();
+    let sounds =
+        sounds.context("the prepared records are not those of the corpus: run `myxtts prepare` again")?;
+    let DataGpu { device, buffer_size, model_start_delay } = gpu;
+    Ok(DataSide { device, sounds: Arc::new(sounds), buffer_size, model_start_delay })
 }
 
 /// Held-out sentences to be spoken, of clips that can be used.

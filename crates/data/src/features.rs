@@ -118,6 +118,11 @@ impl Extractor {
         &self.tokenizer
     }
 
+    /// The sound that mels are made of: at [`LISTENING_RATE`], trimmed and levelled.
+    pub fn heard(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
+        Ok(self.with_tools(|tools| self.sound(utterance, bytes, tools))?.heard)
+    }
+
     fn with_tools<T>(&self, act: impl FnOnce(&mut Tools) -> T) -> T {
         let pool = || self.tools.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut tools = pool().pop().unwrap_or_default();

@@ -268,9 +268,9 @@ pub fn code_count(samples: usize, stride: usize) -> usize {
     samples.div_ceil(stride)
 }
 
-/// Fills the windows of mel frames `[rows, frames, channels]` from their first `lengths[row]` frames, said again and
-/// again. A row of none is left as it is.
-pub fn repeat_frames(mels: &mut [f32], channels: usize, lengths: &[i32]) {
+/// Fills the windows of mel frames `[rows, frames, channels]`, or of what stands for frames, from their first
+/// `lengths[row]` frames, said again and again. A row of none is left as it is.
+pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) {
     let row = mels.len() / lengths.len().max(1);
     assert!(channels > 0 && row.is_multiple_of(channels), "windows are whole frames");
     for (window, &length) in mels.chunks_exact_mut(row.max(1)).zip(lengths) {

@@ -30,6 +30,11 @@ impl WithCodes {
         WithCodes { base, columns, codes, fingerprint }
     }
 
+    /// The codes of all records.
+    pub fn all(&self) -> &[Vec<i32>] {
+        &self.codes
+    }
+
     /// The codes of a record.
     pub fn codes(&self, record: usize) -> &[i32] {
         &self.codes[record]

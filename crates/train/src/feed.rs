@@ -16,12 +16,15 @@ use myxtts_tensor::Engine;
 use myxtts_tensor::engine::{Slot, Upload, Uploader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// A wait longer than this share of the time between two batches means that too few of them were ready.
 const TOO_LONG: f64 = 0.01;
+/// Shorter ones are the handing over itself, however soon batches are asked for: steps are queued several at once.
+const AT_ONCE: Duration = Duration::from_micros(100);
 /// After so many batches with most slots unused, one is given up.
 const SETTLED: u64 = 500;
 /// How long nothing may come before the maker is called stuck. The loader behind it names its own stuck threads sooner.
@@ -50,6 +53,15 @@ pub struct Made {
 
 /// Makes batch `number` into bytes: how many, and what the loop has to know of it. It notes what it took where it knows.
 pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
+
+/// Adds to a batch what another device makes of it, and sends it on its way, of so many bytes.
+pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
+
+/// How a batch is made: its bytes, and then perhaps the rest.
+struct Making<T> {
+    maker: Maker<T>,
+    finisher: Option<Finisher<T>>,
+}
 
 /// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is.
 pub fn maker_of<T: 'static>(
@@ -148,10 +160,27 @@ impl Feeding {
         first: u64,
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
-        let uploader = engine.uploader(self.upload)?;
+        self.start_with(name, engine, slot_bytes, first, maker, None)
+    }
+
+    /// As `start`, with batches that are finished on another device.
+    pub fn start_with<T: Send + 'static>(
+        &self,
+        name: &str,
+        engine: &Engine,
+        slot_bytes: usize,
+        first: u64,
+        maker: Maker<T>,
+        finisher: Option<Finisher<T>>,
+    ) -> Result<Feed<T>, TrainError> {
+        let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher });
         match self.depth {
-            Some(depth) => Feed::start(name, uploader, slot_bytes, depth, first, maker),
-            None => Feed::blocking(uploader, slot_bytes, first, maker),
+            Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),
+            None => {
+                let slot = Some(uploader.slot(slot_bytes)?);
+                let way = Way::Blocking { making, uploader, slot };
+                Ok(Feed { way, next: first, meter: Meter::new() })
+            }
         }
     }
 }
@@ -169,7 +198,7 @@ pub struct Fed<T> {
 impl<T> Fed<T> {
     /// Makes a batch in a slot and sends it on its way.
     fn make(
-        maker: &mut Maker<T>,
+        making: &mut Making<T>,
         uploader: &Uploader,
         mut slot: Slot,
         number: u64,
@@ -178,9 +207,12 @@ impl<T> Fed<T> {
         let asked = Instant::now();
         let bytes = slot.bytes()?;
         made.blocked = asked.elapsed();
-        let (length, what) = maker(number, bytes, &mut made)?;
+        let (length, mut what) = (making.maker)(number, bytes, &mut made)?;
         let began = Instant::now();
-        uploader.send(&mut slot, length)?;
+        match &mut making.finisher {
+            None => uploader.send(&mut slot, length)?,
+            Some(finish) => finish(uploader, &mut slot, length, &mut what)?,
+        }
         (made.sending, made.bytes) = (began.elapsed(), length);
         Ok(Fed { slot, what, made })
     }
@@ -195,14 +227,17 @@ pub struct Feed<T> {
 
 enum Way<T> {
     Ahead(Ahead<T>),
-    Blocking { maker: Maker<T>, uploader: Uploader, slot: Option<Slot> },
+    Blocking { making: Making<T>, uploader: Uploader, slot: Option<Slot> },
 }
 
 struct Ahead<T> {
     ready: Option<Receiver<Result<Fed<T>, TrainError>>>,
     free: Option<Sender<Slot>>,
     thread: Option<JoinHandle<()>>,
-    uploader: Uploader,
+    /// The number of the batch that is made next.
+    made_until: Arc<AtomicU64>,
+    /// Slots nobody fills now. All were made at the start: taking page-locked memory later would hold up the device.
+    spare: Vec<Slot>,
     slot_bytes: usize,
     slots: usize,
     wanted: usize,
@@ -223,9 +258,9 @@ pub struct Measured {
     pub last_wait: Duration,
     /// What went into the last batch.
     pub last_made: Made,
-    /// Slots there are.
+    /// Slots that are filled in turn.
     pub slots: usize,
-    /// Bytes they take, on the host and again on the device.
+    /// Bytes they and the spare ones take, on the host and again on the device.
     pub bytes: usize,
 }
 
@@ -242,22 +277,35 @@ impl<T: Send + 'static> Feed<T> {
         slot_bytes: usize,
         depth: Depth,
         first: u64,
-        mut maker: Maker<T>,
+        maker: Maker<T>,
+    ) -> Result<Feed<T>, TrainError> {
+        Feed::ahead(name, uploader, slot_bytes, depth, first, Making { maker, finisher: None })
+    }
+
+    fn ahead(
+        name: &str,
+        uploader: Uploader,
+        slot_bytes: usize,
+        depth: Depth,
+        first: u64,
+        mut making: Making<T>,
     ) -> Result<Feed<T>, TrainError> {
         let (to_loop, ready) = channel();
         let (free, to_maker) = channel::<Slot>();
         let most = depth.slots(slot_bytes);
         let least = depth.least.clamp(2, most);
-        for _ in 0..least {
+        let mut spare = (0..most).map(|_| uploader.slot(slot_bytes)).collect::<Result<Vec<_>, _>>()?;
+        for slot in spare.drain(..least) {
             // The other end is held here: it cannot be gone.
-            let _ = free.send(uploader.slot(slot_bytes)?);
+            let _ = free.send(slot);
         }
-        let sender = uploader.clone();
         let named = name.to_owned();
+        let made_until = Arc::new(AtomicU64::new(first));
+        let counted = Arc::clone(&made_until);
         let make = move || {
             let mut number = first;
             while let Ok(slot) = to_maker.recv() {
-                let made = catch_unwind(AssertUnwindSafe(|| Fed::make(&mut maker, &sender, slot, number)));
+                let made = catch_unwind(AssertUnwindSafe(|| Fed::make(&mut making, &uploader, slot, number)));
                 let made = made.unwrap_or_else(|panic| {
                     let said = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
                     let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -268,6 +316,7 @@ impl<T: Send + 'static> Feed<T> {
                     return;
                 }
                 number += 1;
+                counted.store(number, Ordering::Release);
             }
         };
         let thread = std::thread::Builder::new()
@@ -278,7 +327,8 @@ impl<T: Send + 'static> Feed<T> {
             ready: Some(ready),
             free: Some(free),
             thread: Some(thread),
-            uploader,
+            made_until,
+            spare,
             slot_bytes,
             slots: least,
             wanted: least,
@@ -297,7 +347,24 @@ impl<T: Send + 'static> Feed<T> {
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let slot = Some(uploader.slot(slot_bytes)?);
-        Ok(Feed { way: Way::Blocking { maker, uploader, slot }, next: first, meter: Meter::new() })
+        let making = Making { maker, finisher: None };
+        Ok(Feed { way: Way::Blocking { making, uploader, slot }, next: first, meter: Meter::new() })
+    }
+
+    /// Waits until every slot holds a batch, and until a point in time; says how many lie ready. A maker that has failed
+    /// is not waited for: the next batch says why.
+    pub fn wait_until_full(&self, not_before: Instant) -> usize {
+        let Way::Ahead(ahead) = &self.way else { return 0 };
+        let late = Instant::now() + STALL;
+        loop {
+            let ready = (ahead.made_until.load(Ordering::Acquire) - self.next) as usize;
+            let over = ahead.thread.as_ref().is_none_or(JoinHandle::is_finished);
+            let now = Instant::now();
+            if (ready >= ahead.slots && now >= not_before) || over || now > late {
+                return ready;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The number of the batch that comes next.
@@ -309,9 +376,9 @@ impl<T: Send + 'static> Feed<T> {
     pub fn next_batch(&mut self) -> Result<Fed<T>, TrainError> {
         let asked = Instant::now();
         let fed = match &mut self.way {
-            Way::Blocking { maker, uploader, slot } => {
+            Way::Blocking { making, uploader, slot } => {
                 let slot = slot.take().ok_or_else(|| TrainError::Feed("a slot was not given back".into()))?;
-                Fed::make(maker, uploader, slot, self.next)?
+                Fed::make(making, uploader, slot, self.next)?
             }
             Way::Ahead(ahead) => ahead.receive(self.next)?,
         };
@@ -319,7 +386,7 @@ impl<T: Send + 'static> Feed<T> {
         self.next += 1;
         self.meter.measured.last_made = fed.made;
         if let Way::Ahead(ahead) = &mut self.way {
-            ahead.resize(&self.meter.measured, between)?;
+            ahead.resize(&self.meter.measured, between);
         }
         Ok(fed)
     }
@@ -336,7 +403,7 @@ impl<T: Send + 'static> Feed<T> {
     pub fn measured(&self) -> Measured {
         let (slots, bytes) = match &self.way {
             Way::Blocking { .. } => (1, 0),
-            Way::Ahead(ahead) => (ahead.slots, ahead.slots * ahead.slot_bytes),
+            Way::Ahead(ahead) => (ahead.slots, (ahead.slots + ahead.spare.len()) * ahead.slot_bytes),
         };
         Measured { slots, bytes, ..self.meter.measured }
     }
@@ -359,6 +426,7 @@ impl<T> Ahead<T> {
     fn give_back(&mut self, slot: Slot) {
         if self.slots > self.wanted {
             self.slots -= 1;
+            self.spare.push(slot);
             return;
         }
         if let Some(free) = &self.free {
@@ -368,23 +436,22 @@ impl<T> Ahead<T> {
     }
 
     /// One slot more after a wait that was too long, one less after a good while without any.
-    fn resize(&mut self, measured: &Measured, between: Duration) -> Result<(), TrainError> {
-        let long = measured.last_wait.as_secs_f64() > TOO_LONG * between.as_secs_f64();
+    fn resize(&mut self, measured: &Measured, between: Duration) {
+        let long = measured.last_wait > between.mul_f64(TOO_LONG).max(AT_ONCE);
         // The first batch is always waited for.
         if long && measured.batches > 1 {
             self.settled_since = measured.batches;
             self.wanted = (self.wanted + 1).min(self.most);
             if self.slots < self.wanted
-                && let Some(free) = &self.free
+                && let (Some(free), Some(slot)) = (&self.free, self.spare.pop())
             {
-                let _ = free.send(self.uploader.slot(self.slot_bytes)?);
+                let _ = free.send(slot);
                 self.slots += 1;
             }
         } else if measured.batches - self.settled_since >= SETTLED {
             self.settled_since = measured.batches;
             self.wanted = (self.wanted - 1).max(self.least);
         }
-        Ok(())
     }
 }
 
@@ -399,7 +466,7 @@ impl Meter {
         self.measured.last_wait = now - asked;
         self.measured.waited += now - asked;
         self.measured.batches += 1;
-        self.last.replace(now).map_or(Duration::MAX, |last| now - last)
+        self.last.replace(now).map_or(Duration::from_secs(3600), |last| now - last)
     }
 }
 

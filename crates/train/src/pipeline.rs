@@ -14,7 +14,7 @@ use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
-use crate::stages::gpt::{GptSettings, GptStage};
+use crate::stages::gpt::{Conditioning, GptSettings, GptStage};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
 use crate::strategy::split;
@@ -26,11 +26,12 @@ use myxtts_model::Masks;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::plan::{Masks as PlanMasks, Plan, Recipe};
 use myxtts_run::progress::Progress;
-use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Upload;
+use myxtts_tensor::{Device, Mode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The folder inside a run that holds its model.
 pub const MODEL_FOLDER: &str = "model";
@@ -49,7 +50,25 @@ pub struct Corpus {
     pub tokenizer: Tokenizer,
     /// What is spoken on the way and at the end.
     pub sentences: Vec<Sentence>,
+    /// Where batches are prepared, if not on the processor.
+    pub data_side: Option<DataSide>,
 }
+
+/// A device that prepares batches for those that train: audio codes once, conditioning of every batch.
+#[derive(Clone)]
+pub struct DataSide {
+    /// The device.
+    pub device: Device,
+    /// The records, with sound in the place of conditioning mels.
+    pub sounds: Arc<dyn RecordSource>,
+    /// Batches that wait for the model.
+    pub buffer_size: usize,
+    /// How long the model waits at least.
+    pub model_start_delay: Duration,
+}
+
+/// Of a device's memory, what conditioning that stays there may take: a share that no batch misses.
+const RESIDENT_SHARE: f64 = 1.0 / 16.0;
 
 /// What is asked for beside the plan.
 #[derive(Clone, Debug, Default)]
@@ -158,6 +177,8 @@ pub struct Ground<'a> {
     pub codes: PathBuf,
     /// How batches come to the device.
     pub feeding: Feeding,
+    /// Where the conditioning of the GPT's batches comes from.
+    pub conditioning: Conditioning,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// Who is told how far codes and latents are.
@@ -181,6 +202,19 @@ impl<'a> Ground<'a> {
             machines: &[],
             codes: folder.join(CODES_FILE),
             feeding: feeding(plan),
+            conditioning: match &corpus.data_side {
+                Some(DataSide { device, sounds, .. }) => {
+                    Conditioning::Sound { device: *device, sounds: sounds.clone() }
+                }
+                // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
+                None if plan.data.keep_on_device
+                    && plan.data.native_loading
+                    && machine.device != Device::Cpu =>
+                {
+                    Conditioning::Resident { at_most: RESIDENT_SHARE }
+                }
+                None => Conditioning::Fed,
+            },
             mode: if recorded { Mode::Captured } else { Mode::Eager },
             progress,
         }
@@ -193,7 +227,7 @@ impl<'a> Ground<'a> {
         recipe: &Recipe,
         model: &mut Model,
     ) -> Result<Box<dyn Stage>, TrainError> {
-        let Ground { plan, corpus, machine, feeding, mode, progress, .. } = *self;
+        let &Ground { plan, corpus, machine, feeding, mode, progress, .. } = self;
         let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
         let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
@@ -215,7 +249,18 @@ impl<'a> Ground<'a> {
                 })
             }
             Kind::Gpt => {
-                let settings = GptSettings { feeding, mode, ..gpt_settings(plan, &sizes) };
+                let mut settings = GptSettings {
+                    feeding,
+                    mode,
+                    conditioning: self.conditioning.clone(),
+                    ..gpt_settings(plan, &sizes)
+                };
+                if let Some(side) = &corpus.data_side {
+                    let most = side.buffer_size.max(2);
+                    // Full before the model starts: it is not for the measured waits to say how deep it is.
+                    settings.feeding.depth = settings.feeding.depth.map(|d| Depth { least: most, most, ..d });
+                    settings.start_delay = Some(side.model_start_delay);
+                }
                 let source = self.with_codes(model)?;
                 self.placed(plan.data.batch_size, model, move |machine, share, model| {
                     let (settings, source, sides) =
@@ -299,7 +344,11 @@ impl<'a> Ground<'a> {
 
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_of_environment());
-        let codes = codes_of(&**source, model, self.machine, (&*disk, &self.codes), self.progress)?;
+        let machine = match &self.corpus.data_side {
+            Some(side) => Machine::choose(Some(side.device)).unwrap_or(self.machine),
+            None => self.machine,
+        };
+        let codes = codes_of(&**source, model, machine, (&*disk, &self.codes), self.progress)?;
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
     }
 }
@@ -333,6 +382,8 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         accumulate: plan.training.gradient_accumulation_steps as u64,
         mode: Mode::default(),
         feeding: feeding(plan),
+        conditioning: Conditioning::Fed,
+        start_delay: None,
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,

@@ -342,9 +342,9 @@ impl Writer<'_> {
             let row_bytes = part.column.row_bytes();
             let (mut start, mut taken) = (0, whole.len() / row_bytes);
             if let Take::Window(window) = part.take {
-                let rows = source.rows(record as usize, column);
+                let rows = source.rows(record as usize, column).saturating_sub(part.overlap);
                 let window = if alone { window.min((rows / 2).max(1)) } else { window };
-                taken = taken.min(window as usize);
+                taken = taken.min((window + part.overlap) as usize);
                 start = self.planned.window_start(i, (record, self.time), rows, window);
             }
             let out = &mut whole[..taken * row_bytes];
@@ -359,6 +359,7 @@ impl Writer<'_> {
             let rows = rows.min(taken);
             pad(&mut whole[rows * row_bytes..], part.pad_bytes(), part.column.dtype.size());
             used += (rows * row_bytes) as u64;
+            let rows = rows.saturating_sub(part.overlap as usize);
             self.put(Content::Rows(i), row, rows as i32);
             if alone {
                 let own = OwnCompanion { row, part: i, first: start, rows: rows as u32 };

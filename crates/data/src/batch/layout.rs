@@ -66,7 +66,7 @@ impl Layout {
         let mut layout = Layout { rows, rung, fields: Vec::new(), arrays: Vec::new(), bytes: 0 };
         for (i, part) in parts.iter().enumerate() {
             let capacity = match part.take {
-                Take::Window(window) => window,
+                Take::Window(window) => window.saturating_add(part.overlap),
                 Take::Whole if part.column == TOKENS => rung.tokens,
                 Take::Whole => rung.frames,
             };

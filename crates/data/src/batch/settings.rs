@@ -102,22 +102,25 @@ pub struct Part {
     pub take: Take,
     /// What stands where the record has ended.
     pub pad: f32,
+    /// Rows that are taken beyond those that count, of an array that has as many more: where what is made of a row needs
+    /// what follows it. Lengths are told without them.
+    pub overlap: u32,
 }
 
 impl Part {
     /// The record's whole array.
     pub fn whole(column: Column) -> Self {
-        Part { column, of: Of::Own, take: Take::Whole, pad: silence(&column) }
+        Part { column, of: Of::Own, take: Take::Whole, pad: silence(&column), overlap: 0 }
     }
 
     /// A window of the record's array.
     pub fn window(column: Column, rows: u32) -> Self {
-        Part { column, of: Of::Own, take: Take::Window(rows), pad: silence(&column) }
+        Part { column, of: Of::Own, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
     }
 
     /// A window of the companion's array.
     pub fn companion(column: Column, rows: u32) -> Self {
-        Part { column, of: Of::Companion, take: Take::Window(rows), pad: silence(&column) }
+        Part { column, of: Of::Companion, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
     }
 
     /// The part's name in a batch.

@@ -28,6 +28,7 @@ pub mod prepare;
 pub mod runtime;
 pub mod seal;
 pub mod shard;
+pub mod sounds;
 pub mod store;
 pub mod verify;
 
@@ -49,6 +50,7 @@ pub use featurizer::{Features, Featurizer};
 pub use fingerprint::Fingerprint;
 pub use prepare::{PrepareOptions, PrepareReport, prepare};
 pub use runtime::{Runtime, RuntimeOptions};
+pub use sounds::Sounds;
 pub use store::Store;
 pub use verify::{Finding, FindingKind, VerifyReport, repair, verify};
 

@@ -115,6 +115,8 @@ pub static KEYS: &[Key] = &[
         "upload the next batch while the current step runs; off only where GPU memory is very short"),
     Key::new("data.enhanced_gpu_prefetch", Bool, "true",
         "upload from pinned memory on a stream of its own; ten times the rate of pageable memory"),
+    Key::new("data.keep_on_device", Bool, "true",
+        "keep all conditioning on the GPU where it is at most a sixteenth of its memory, so that batches bring numbers alone"),
     Key::new("data.optimize_cpu_gpu_overlap", Bool, "true",
         "queue steps before those ahead of them are over; off waits for each, to see what it buys"),
 

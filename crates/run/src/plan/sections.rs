@@ -120,6 +120,7 @@ pub struct DataPlan {
     pub model_gpu: Option<Vec<u32>>,
     pub prefetch_to_gpu: bool,
     pub enhanced_gpu_prefetch: bool,
+    pub keep_on_device: bool,
     pub optimize_cpu_gpu_overlap: bool,
 }
 

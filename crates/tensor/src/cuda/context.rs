@@ -173,6 +173,11 @@ impl Cuda {
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("use the device", e))
     }
 
+    /// The driver's handle, for copies between devices.
+    pub(crate) fn context(&self) -> sys::CUcontext {
+        self.context
+    }
+
     /// The stream everything is ordered by.
     pub fn stream(&self) -> sys::CUstream {
         self.stream

@@ -210,8 +210,21 @@ impl Engine {
     }
 
     fn read_bytes(&self, program: &Program, value: Value) -> Result<Vec<u8>, Error> {
+        let (buffer, range) = self.location(program, value);
+        let mut bytes = vec![0; range.len()];
+        buffer.read(range, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Where a kept value lies on the device after a run, and how many bytes it has.
+    pub(super) fn result_address(&self, program: &Program, value: Value) -> (u64, usize) {
+        let (buffer, range) = self.location(program, value);
+        (buffer.address() + range.start as u64, range.len())
+    }
+
+    /// The memory a value has after a run.
+    fn location<'a>(&'a self, program: &'a Program, value: Value) -> (&'a Buffer, std::ops::Range<usize>) {
         let info = program.tape.info(value);
-        let mut bytes = vec![0; info.shape.len() * info.dtype.size()];
         let (mut root, mut start) = (value, 0);
         while let Storage::View { of, start: s } = program.tape.info(root).storage {
             start += s * info.dtype.size();
@@ -234,8 +247,7 @@ impl Engine {
             Storage::View { .. } => panic!("a view's root is not a view"),
         };
         let start = offset + start;
-        buffer.read(start..start + bytes.len(), &mut bytes)?;
-        Ok(bytes)
+        (buffer, start..start + info.shape.len() * info.dtype.size())
     }
 
     /// Runs a program once, operation by operation, and times each on the device.

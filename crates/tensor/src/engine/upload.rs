@@ -6,12 +6,17 @@
 //! ```
 //!
 //! Events order the three; nobody waits but the thread that wants to write a slot whose last copy is not over.
+//!
+//! Part of a batch may be what a program of another engine has made, on the same device or on another:
+//! [`Uploader::send_with`] moves it there from device to device.
 
 use super::{Backend, Engine, Program};
 use crate::cuda::Cuda;
 use crate::cuda::memory::{DeviceMemory, PinnedMemory};
 use crate::error::Error;
+use crate::tape::Value;
 use cudarc::driver::{result, sys};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// When batches are copied to the device.
@@ -121,6 +126,39 @@ impl Uploader {
         Ok(Slot { memory, length: 0 })
     }
 
+    /// As `send`, but the bytes of `place` are the result `value` of the last run of another engine's program, which was
+    /// kept. They never touch the host where both are on GPUs: between two of them the driver copies directly if they can,
+    /// and through page-locked memory of its own if they cannot.
+    ///
+    /// # Errors
+    /// Where batches are copied in turn there is no place on the device that could wait for them.
+    pub fn send_with(
+        &self,
+        slot: &mut Slot,
+        length: usize,
+        place: Range<usize>,
+        (maker, program, value): (&Engine, &Program, Value),
+    ) -> Result<(), Error> {
+        slot.length = length;
+        match (&mut slot.memory, &maker.backend) {
+            (Memory::Host(bytes), _) => {
+                let made = maker.read(program, value)?;
+                bytes[place].copy_from_slice(bytemuck::cast_slice(&made));
+                Ok(())
+            }
+            (Memory::Device(device), Backend::Cuda(cuda)) => {
+                let (from, bytes) = maker.result_address(program, value);
+                assert_eq!(bytes, place.len(), "what was made is as long as its place");
+                device.send_with(length, place, cuda, from)
+            }
+            (Memory::Device(device), Backend::Cpu) => {
+                let made = maker.read(program, value)?;
+                device.bytes()?[place].copy_from_slice(bytemuck::cast_slice(&made));
+                device.send(length)
+            }
+        }
+    }
+
     /// The first `length` bytes of a slot are a batch: sends them on their way.
     pub fn send(&self, slot: &mut Slot, length: usize) -> Result<(), Error> {
         slot.length = length;
@@ -162,6 +200,50 @@ impl DeviceSlot {
         record(self.sent, *stream)
     }
 
+    fn send_with(
+        &mut self,
+        length: usize,
+        place: Range<usize>,
+        maker: &Cuda,
+        from: u64,
+    ) -> Result<(), Error> {
+        let Some(waiting) = &self.waiting else {
+            return Err(Error::Unsupported(
+                "batches that are copied in turn cannot be made in part on a device: let them be copied ahead".into(),
+            ));
+        };
+        let Copies { cuda, stream } = &*self.copies;
+        let to = waiting.address() + place.start as u64;
+        // On the stream that made it: after what makes it, before what makes the next.
+        maker.bind()?;
+        wait(maker.stream(), self.taken)?;
+        // SAFETY: both places hold as many bytes; events order this with the copies before and after it.
+        unsafe {
+            if maker.ordinal() == cuda.ordinal() {
+                result::memcpy_dtod_async(to, from, place.len(), maker.stream())
+            } else {
+                let contexts = (cuda.context(), maker.context());
+                sys::cuMemcpyPeerAsync(to, contexts.0, from, contexts.1, place.len(), maker.stream()).result()
+            }
+        }
+        .map_err(|e| Error::driver("move what another engine made", e))?;
+        let moved = Event::new()?;
+        record(moved.0, maker.stream())?;
+        cuda.bind()?;
+        wait(*stream, moved.0)?;
+        wait(*stream, self.taken)?;
+        for piece in [0..place.start, place.end..length] {
+            if piece.is_empty() {
+                continue;
+            }
+            let to = waiting.address() + piece.start as u64;
+            // SAFETY: as in `send`.
+            unsafe { result::memcpy_htod_async(to, &self.pinned.as_slice()[piece], *stream) }
+                .map_err(|e| Error::driver("send a batch", e))?;
+        }
+        record(self.sent, *stream)
+    }
+
     fn take(&mut self, cuda: &Cuda, program: &Program, length: usize) -> Result<(), Error> {
         assert_eq!(cuda.ordinal(), self.copies.cuda.ordinal(), "a slot is taken on its own device");
         cuda.bind()?;
@@ -180,6 +262,23 @@ impl DeviceSlot {
             }
         }
         record(self.taken, stream)
+    }
+}
+
+/// An event of the device that is bound; whoever waits for it on a stream does so even when it is gone.
+struct Event(sys::CUevent);
+
+impl Event {
+    fn new() -> Result<Event, Error> {
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        result::event::create(flags).map(Event).map_err(|e| Error::driver("make an event", e))
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once; the driver keeps it until what waits for it has passed.
+        let _ = unsafe { result::event::destroy(self.0) };
     }
 }
 

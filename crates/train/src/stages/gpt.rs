@@ -1,6 +1,9 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
+mod conditioner;
 mod fill;
+
+pub use conditioner::Conditioning;
 
 use super::{Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::{CODES, WithCodes};
@@ -9,6 +12,7 @@ use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
+use conditioner::{Conditioner, Kind as Heard};
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::Options as LoaderOptions;
@@ -19,12 +23,13 @@ use myxtts_tensor::engine::{Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
-    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
-    Value as Node,
+    Backward, Control, DType, Device, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape,
+    Training, Value as Node,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -45,6 +50,10 @@ pub struct GptSettings {
     pub mode: Mode,
     /// How batches come to the device.
     pub feeding: Feeding,
+    /// Where their conditioning comes from.
+    pub conditioning: Conditioning,
+    /// The model begins not before so long after its feed, and not before the feed is full.
+    pub start_delay: Option<Duration>,
     /// Every draw comes from it.
     pub seed: u64,
     /// Device memory that may be used.
@@ -82,7 +91,13 @@ pub struct GptStage {
     gpt: Gpt,
     released: Vec<Released>,
     filler: Filler,
+    heard: Heard,
+    /// What is to be said of where conditioning comes from.
+    told: Option<String>,
     source: Arc<WithCodes>,
+    /// What batches are made of: the source, or the same with something else for conditioning mels.
+    fed: Arc<dyn RecordSource>,
+    conditioner: Option<Arc<Mutex<Conditioner>>>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<GptBatch>>,
@@ -144,6 +159,8 @@ impl GptStage {
             }
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
+        let stats = model.mel_stats(settings.sizes.conditioning.mels);
+        let (conditioner, fed, heard, told) = conditioning(&settings, &engine, &source, &stats)?;
         let batches = Settings {
             seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
             rows: settings.rows,
@@ -152,14 +169,11 @@ impl GptStage {
             max_frames: Some(settings.sizes.max_audio as u32),
             max_tokens: Some(settings.sizes.max_text as u32),
             balance: settings.balance,
-            parts: vec![
-                Part::whole(TOKENS),
-                Part::whole(CODES),
-                Part::companion(CONDITIONING_MEL, settings.frames),
-            ],
+            parts: parts(&settings, Heard::Mels),
             ..Settings::default()
         };
-        let plan = Batches::new(&*source, train.iter().copied(), batches.clone())?;
+        let own = Settings { parts: parts(&settings, heard), ..batches.clone() };
+        let plan = Batches::new(&*fed, train.iter().copied(), own)?;
         let held_out = match validation {
             [] => None,
             records => {
@@ -178,7 +192,6 @@ impl GptStage {
                 }
             }
         };
-        let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),
@@ -192,7 +205,11 @@ impl GptStage {
             gpt,
             released,
             filler,
+            heard,
+            told,
             source,
+            fed,
+            conditioner,
             batches: Arc::new(plan),
             held_out,
             feed: None,
@@ -336,7 +353,7 @@ impl GptStage {
         let ticket = self.engine.submit(program, control)?;
         let records = std::mem::take(&mut fed.what.records);
         let GptShape { batch, text, mel, .. } = shape;
-        let (waited, measured) = (std::time::Duration::ZERO, Measured::default());
+        let (waited, measured) = (Duration::ZERO, Measured::default());
         let shape = [batch, text, mel];
         Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured })
     }
@@ -353,17 +370,81 @@ impl GptStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
             // The old one ends first: there is memory for one.
             self.feed = None;
-            let (feeding, source) = (self.settings.feeding, self.source.clone());
+            let (feeding, source) = (self.settings.feeding, self.fed.clone());
             let options = self.share.loading(feeding.loading());
-            let maker = self.filler.clone().maker(source, &self.batches, number, options)?;
+            let mut filler = self.filler.clone();
+            filler.kind = self.heard;
+            let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.slot_bytes(&self.batches, self.share.world())?;
-            self.feed = Some(feeding.start("feed gpt", &self.engine, bytes, number, maker)?);
+            let (finisher, began) = (self.conditioner.as_ref().map(Conditioner::finisher), Instant::now());
+            let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
+            if let Some(delay) = self.settings.start_delay {
+                feed.wait_until_full(began + delay);
+            }
+            self.feed = Some(feed);
         }
         Ok(self.feed.as_mut().expect("started above"))
     }
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
+
+/// The arrays of a batch.
+fn parts(settings: &GptSettings, heard: Heard) -> Vec<Part> {
+    let (column, overlap) = heard.column();
+    // Padded alike by name, whatever stands in its place: a run goes on with another way of feeding.
+    let mels = Part::companion(CONDITIONING_MEL, settings.frames);
+    vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
+}
+
+type Conditioned = (Option<Arc<Mutex<Conditioner>>>, Arc<dyn RecordSource>, Heard, Option<String>);
+
+/// What makes conditioning, what batches are made of then, and what to say of it. Where it cannot be set up, batches bring
+/// their mels along.
+fn conditioning(
+    settings: &GptSettings,
+    engine: &Engine,
+    source: &Arc<WithCodes>,
+    stats: &[f32],
+) -> Result<Conditioned, TrainError> {
+    let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
+    let plain = |told: Option<String>| Ok((None, fed.clone(), Heard::Mels, told));
+    if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
+        let asked = !matches!(settings.conditioning, Conditioning::Fed);
+        return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
+    }
+    match &settings.conditioning {
+        Conditioning::Fed => plain(None),
+        Conditioning::Resident { at_most } => {
+            let (device, memory) = match engine.cuda() {
+                Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
+                None => (Device::Cpu, u64::MAX),
+            };
+            let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
+            let at = crate::beside::position(&**source, CONDITIONING_MEL);
+            let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
+            let bytes = (all + 1) * 4 * stats.len() as u64;
+            // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
+            if bytes as f64 > at_most * memory as f64 || bytes / 4 > i32::MAX as u64 {
+                return plain(None);
+            }
+            let (conditioner, places) = Conditioner::resident(device, fed, frames, stats)?;
+            let told = format!("{:.2} GiB of conditioning lie on the device", bytes as f64 / GIB);
+            let heard = Heard::Places { silence: places.silence };
+            Ok((Some(Arc::new(Mutex::new(conditioner))), Arc::new(places), heard, Some(told)))
+        }
+        Conditioning::Sound { device, sounds } => match Conditioner::of_sound(*device, frames, stats) {
+            Ok(conditioner) => {
+                let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
+                let told = format!("conditioning is computed on {device}, of sound that is sent there");
+                Ok((Some(Arc::new(Mutex::new(conditioner))), sounds, Heard::Sound, Some(told)))
+            }
+            Err(why) => plain(Some(format!(
+                "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
+            ))),
+        },
+    }
+}
 
 /// Training's shapes, and a larger one where a held-out record needs it.
 fn ladder(plan: &Batches, source: &WithCodes, records: &[u32]) -> Ladder {
@@ -422,6 +503,15 @@ impl Stage for GptStage {
                 self.memory
             ),
         ];
+        lines.extend(self.told.clone());
+        if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
+            lines.push(format!(
+                "the model starts when {} batches wait, after {:.1} s at the earliest",
+                self.slot_bytes(&self.batches, self.share.world())
+                    .map_or(depth.most, |bytes| depth.slots(bytes)),
+                delay.as_secs_f64()
+            ));
+        }
         lines.extend(left_out(&self.batches, "codes", |record| self.clip(record)));
         lines
     }

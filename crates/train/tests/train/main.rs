@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod conditioning;
 mod diagnose;
 mod evaluate;
 mod feed;

@@ -55,6 +55,8 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         mode: Mode::Captured,
         feeding: Feeding::default(),
         balance: 1.0,
+        conditioning: Default::default(),
+        start_delay: None,
         seed: 7,
         memory_limit: None,
         freeze_layers: 0,

@@ -157,6 +157,8 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 mode: Mode::Captured,
                 feeding: Default::default(),
                 balance: 1.0,
+                conditioning: Default::default(),
+                start_delay: None,
                 seed: 3,
                 memory_limit: None,
                 freeze_layers: 0,

@@ -1,0 +1,162 @@
+//! Records whose sound stands in the place of their conditioning mels: for whoever computes mels of it elsewhere, on a
+//! device that is free for that.
+//!
+//! Frame `n` of a mel is made of the 1,024 samples around sample `256 n`, mirrored where the clip has ended. Row `n` here
+//! is the first quarter of them, and the three rows after it are the rest: frames `a..b` need rows `a..b + 3`, each sample
+//! once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::memory::MemoryCache;
+use super::source;
+use crate::features::{Extractor, Recipe};
+use crate::mel::FrontEnd;
+use crate::problem::Problem;
+use crate::record::{CONDITIONING_MEL, Column, Dtype, RecordError, RecordSource, note_computing};
+use crate::tokenizer::{Tokenizer, TokenizerError};
+use crate::utterance::Utterance;
+
+/// A hop of sound, under the name of what is made of it: batches are drawn and named alike, whichever of them they hold.
+pub const CONDITIONING_SOUND: Column =
+    Column { name: CONDITIONING_MEL.name, dtype: Dtype::F32, width: HOP as u32 };
+
+/// Rows that the last frame needs beyond its own.
+pub const SOUND_OVERLAP: u32 = (WINDOW / HOP - 1) as u32;
+
+/// Samples from frame to frame.
+const HOP: usize = 256;
+/// Samples a frame is made of.
+const WINDOW: usize = 1024;
+
+/// Bytes of decoded sound that are kept in memory.
+const KEPT: usize = 2 << 30;
+
+/// A source that decodes sound when it is asked for and leaves everything else to another.
+pub struct Sounds {
+    base: Arc<dyn RecordSource>,
+    columns: Vec<Column>,
+    at: usize,
+    utterances: Vec<Utterance>,
+    extractor: Extractor,
+    memory: MemoryCache<Result<Vec<f32>, Problem>>,
+}
+
+impl Sounds {
+    /// The sound of `utterances`, one for each record of `base`, as the extractor of that source hears it. None where the
+    /// records have no conditioning mels that it could stand for.
+    pub fn new(
+        base: Arc<dyn RecordSource>,
+        utterances: Vec<Utterance>,
+        extractor: &Extractor,
+    ) -> Result<Option<Sounds>, TokenizerError> {
+        assert_eq!(base.len(), utterances.len(), "an utterance for every record");
+        assert_eq!(FrontEnd::Conditioning.hop(), HOP, "rows are hops");
+        let mut columns = base.columns().to_vec();
+        let Some(at) = columns.iter().position(|column| *column == CONDITIONING_MEL) else { return Ok(None) };
+        // No other column is made of this sound: resampling it for them would be in vain.
+        let recipe = Recipe { columns: vec![CONDITIONING_MEL], ..extractor.recipe().clone() };
+        let tokenizer = Tokenizer::from_bytes(&extractor.tokenizer().to_json(), "the vocabulary".as_ref())?;
+        let extractor = Extractor::new(recipe, tokenizer);
+        columns[at] = CONDITIONING_SOUND;
+        Ok(Some(Sounds { base, columns, at, utterances, extractor, memory: MemoryCache::new(KEPT) }))
+    }
+
+    fn heard(&self, record: usize) -> Arc<Result<Vec<f32>, Problem>> {
+        self.memory.get(record, || {
+            let utterance = &self.utterances[record];
+            let (bytes, _) = source::read(&utterance.audio);
+            let began = Instant::now();
+            let heard = match bytes {
+                Ok(bytes) => self.extractor.heard(utterance, &bytes),
+                Err(why) => Err(why.problem(utterance)),
+            };
+            note_computing(began.elapsed());
+            let bytes = heard.as_ref().map_or(256, |heard| heard.len() * 4);
+            (heard, bytes)
+        })
+    }
+}
+
+impl RecordSource for Sounds {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.base.len()
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        let rows = self.base.rows(record, column);
+        if column == self.at && rows > 0 { rows + SOUND_OVERLAP } else { rows }
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        self.base.speaker(record)
+    }
+
+    fn language(&self, record: usize) -> u32 {
+        self.base.language(record)
+    }
+
+    fn speakers(&self) -> &[String] {
+        self.base.speakers()
+    }
+
+    fn languages(&self) -> &[String] {
+        self.base.languages()
+    }
+
+    fn id(&self, record: usize) -> String {
+        self.base.id(record)
+    }
+
+    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if column != self.at {
+            return self.base.read(record, column, first_row, out);
+        }
+        let heard = self.heard(record);
+        let samples = match &*heard {
+            Ok(samples) => samples,
+            Err(problem) => return Err(RecordError::Bad(problem.clone())),
+        };
+        let all = FrontEnd::Conditioning.frames(samples.len()) + SOUND_OVERLAP as usize;
+        let rows = all.saturating_sub(first_row as usize).min(out.len() / (4 * HOP));
+        let start = first_row as isize * HOP as isize - (WINDOW / 2) as isize;
+        let inside = usize::try_from(start).ok().and_then(|start| samples.get(start..start + rows * HOP));
+        let out = &mut out[..rows * HOP * 4];
+        match inside {
+            Some(samples) => out.copy_from_slice(bytemuck::cast_slice(samples)),
+            None => {
+                for (i, to) in out.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                    *to = samples[mirrored(start + i as isize, samples.len())].to_le_bytes();
+                }
+            }
+        }
+        Ok(rows as u32)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.base.fingerprint()
+    }
+}
+
+/// The sample that stands at a place before, in or behind a clip that is mirrored at its ends.
+fn mirrored(at: isize, samples: usize) -> usize {
+    let turn = 2 * (samples as isize - 1).max(1);
+    let at = at.rem_euclid(turn);
+    (if at < samples as isize { at } else { turn - at }) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_mirrored_without_their_last_sample_twice() {
+        let heard = |at| mirrored(at, 4);
+        assert_eq!((-4..8).map(heard).collect::<Vec<_>>(), [2, 3, 2, 1, 0, 1, 2, 3, 2, 1, 0, 1]);
+        assert_eq!(mirrored(5, 1), 0);
+    }
+}

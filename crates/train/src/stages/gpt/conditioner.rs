@@ -1,0 +1,323 @@
+//! Conditioning that a device makes itself: gathered from mels that lie there, so that a batch brings nothing but their
+//! numbers, or computed of sound that is sent there. What comes out never touches the host: it is moved to where the batch
+//! waits.
+
+use super::fill::GptBatch;
+use crate::error::TrainError;
+use crate::feed::Finisher;
+use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
+use myxtts_data::problem::Problem;
+use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, RecordError, RecordSource};
+use myxtts_tensor::engine::{Slot, Uploader};
+use myxtts_tensor::ops::frames::Framing;
+use myxtts_tensor::ops::mel::{Log, Mel, Scale};
+use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
+use myxtts_tensor::parameters::{LayoutBuilder, Role};
+use myxtts_tensor::{
+    Control, DType, Device, Engine, EngineOptions, Init, ParameterId, Precision, Program, Tape, Value,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where the conditioning of a batch comes from.
+#[derive(Clone, Default)]
+pub enum Conditioning {
+    /// Its mels come with it.
+    #[default]
+    Fed,
+    /// All mels lie on the model's device, where they are no more than this share of its memory.
+    Resident {
+        /// The share.
+        at_most: f64,
+    },
+    /// Its sound goes to a device, and mels are made of it there.
+    Sound {
+        /// The device.
+        device: Device,
+        /// The records, with sound in the place of conditioning mels.
+        sounds: Arc<dyn RecordSource>,
+    },
+}
+
+impl std::fmt::Debug for Conditioning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Conditioning::Fed => f.write_str("Fed"),
+            Conditioning::Resident { at_most } => write!(f, "Resident {{ at_most: {at_most} }}"),
+            Conditioning::Sound { device, .. } => write!(f, "Sound {{ device: {device} }}"),
+        }
+    }
+}
+
+/// What a batch brings for its conditioning where that is made on a device.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    /// For every frame of every row the number of its mel: in the table, or among those made of the sound.
+    pub places: Vec<i32>,
+    /// `[rows + 1, hops, 256]`, the last row silent; nothing where mels lie in a table.
+    pub sound: Vec<f32>,
+    pub rows: usize,
+    /// Where the inputs of the batch have it.
+    pub range: std::ops::Range<usize>,
+}
+
+/// The number of a mel, in the place of the mel.
+const PLACE: Column = Column { name: CONDITIONING_MEL.name, dtype: Dtype::I32, width: 1 };
+
+/// What the records of a batch are read from, and what stands for a conditioning mel in them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mels,
+    Places {
+        /// The number of the silent mel.
+        silence: i32,
+    },
+    Sound,
+}
+
+impl Kind {
+    pub fn column(self) -> (Column, u32) {
+        match self {
+            Kind::Mels => (CONDITIONING_MEL, 0),
+            Kind::Places { .. } => (PLACE, 0),
+            Kind::Sound => (CONDITIONING_SOUND, SOUND_OVERLAP),
+        }
+    }
+}
+
+/// Makes conditioning on a device.
+pub(super) struct Conditioner {
+    engine: Engine,
+    how: How,
+    frames: usize,
+    bands: usize,
+    /// By rows of a batch.
+    programs: HashMap<usize, Ready>,
+}
+
+enum How {
+    Table(ParameterId),
+    Mels { mel: Mel, stats: Vec<f32> },
+}
+
+struct Ready {
+    program: Program,
+    places: Value,
+    sound: Option<Value>,
+    made: Value,
+}
+
+/// The mel front-end of conditioning, as [`myxtts_data::mel`] has it.
+fn front_end() -> Mel {
+    Mel {
+        stft: Stft { points: 2048, length: 1024, window: Window::Hann, hop: 256 },
+        spectrum: Spectrum::Power,
+        rate: 22_050.0,
+        channels: 80,
+        range: (0.0, 8000.0),
+        scale: Scale::Htk,
+        area: true,
+        log: Log::Floor(1e-5),
+    }
+}
+
+impl Conditioner {
+    /// Reads all conditioning mels of a source, divides them by `stats` and lays them on a device. Beside it the same
+    /// source, with numbers for mels.
+    pub fn resident(
+        device: Device,
+        source: Arc<dyn RecordSource>,
+        frames: usize,
+        stats: &[f32],
+    ) -> Result<(Conditioner, Places), TrainError> {
+        let (bands, at) = (stats.len(), crate::beside::position(&*source, CONDITIONING_MEL));
+        let mut found = Vec::with_capacity(source.len());
+        let all: usize = (0..source.len()).map(|record| source.rows(record, at) as usize).sum();
+        let mut mels = vec![1e-5f32.ln(); (all + 1) * bands];
+        let mut first = 0;
+        for record in 0..source.len() {
+            let rows = source.rows(record, at) as usize;
+            let into = bytemuck::cast_slice_mut(&mut mels[first * bands..][..rows * bands]);
+            found.push((
+                first as i32,
+                match source.read(record, at, 0, into) {
+                    Ok(rows) => Ok(rows),
+                    // Batches that ask for it are told so, as they would be by the source.
+                    Err(RecordError::Bad(problem)) => Err(problem),
+                    Err(error) => return Err(error.into()),
+                },
+            ));
+            first += rows;
+        }
+        for frame in mels.chunks_exact_mut(bands) {
+            frame.iter_mut().zip(stats).for_each(|(x, s)| *x /= s);
+        }
+        let mut layout = LayoutBuilder::new();
+        let table = layout.add("mels", [all + 1, bands], Role::Frozen, Init::Zeros);
+        let mut engine =
+            Engine::new(device, Arc::new(layout.finish()), Precision::F32, EngineOptions::default())?;
+        engine.write_parameter(table, &mels)?;
+        let own = Conditioner { engine, how: How::Table(table), frames, bands, programs: HashMap::new() };
+        Ok((own, Places::new(source, at, found, all as i32)))
+    }
+
+    /// Makes mels of sound on a device.
+    pub fn of_sound(device: Device, frames: usize, stats: &[f32]) -> Result<Conditioner, TrainError> {
+        let layout = Arc::new(LayoutBuilder::new().finish());
+        let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
+        let how = How::Mels { mel: front_end(), stats: stats.to_vec() };
+        Ok(Conditioner { engine, how, frames, bands: stats.len(), programs: HashMap::new() })
+    }
+
+    fn ready(&mut self, rows: usize) -> Result<&mut Ready, TrainError> {
+        if !self.programs.contains_key(&rows) {
+            let mut tape = Tape::new(self.engine.layout().clone(), Precision::F32);
+            let places = tape.input([rows, self.frames], DType::I32);
+            let (mut sound, mut constants) = (None, Vec::new());
+            let table = match &self.how {
+                How::Table(table) => tape.parameter(*table),
+                How::Mels { mel, stats } => {
+                    let hops = self.frames + SOUND_OVERLAP as usize;
+                    let Stft { length, hop, .. } = mel.stft;
+                    let wave = tape.input([rows + 1, hops * hop], DType::F32);
+                    let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
+                    let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
+                    let scales = tape.input([mel.channels, mel.channels], DType::F32);
+                    let frames = tape.frames(wave, Framing { size: length, hop, pad: 0 });
+                    let bins = tape.fourier(frames, &mel.stft, basis);
+                    let power = tape.spectrum(bins, mel.spectrum);
+                    let filtered = tape.transform(power, filters);
+                    let mels = tape.mel_log(filtered, mel.log);
+                    let mels = tape.transform(mels, scales);
+                    let diagonal = |i: usize| match (i / stats.len(), i % stats.len()) {
+                        (row, column) if row == column => 1.0 / stats[row],
+                        _ => 0.0,
+                    };
+                    let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
+                    constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
+                    sound = Some(wave);
+                    tape.reshape(mels, [(rows + 1) * self.frames, self.bands])
+                }
+            };
+            let made = tape.embedding(table, places);
+            tape.keep(made);
+            let program = self.engine.load(tape)?;
+            for (value, data) in constants {
+                self.engine.write(&program, value, &data)?;
+            }
+            self.programs.insert(rows, Ready { program, places, sound, made });
+        }
+        Ok(self.programs.get_mut(&rows).expect("made above"))
+    }
+
+    /// Makes the conditioning of a batch, moves it to the batch's place in a slot and sends the rest after it.
+    fn finish(
+        &mut self,
+        uploader: &Uploader,
+        slot: &mut Slot,
+        length: usize,
+        given: Given,
+    ) -> Result<(), TrainError> {
+        self.ready(given.rows)?;
+        let Conditioner { engine, programs, .. } = self;
+        let ready = programs.get_mut(&given.rows).expect("made above");
+        engine.write_i32(&ready.program, ready.places, &given.places)?;
+        if let Some(sound) = ready.sound {
+            engine.write(&ready.program, sound, &given.sound)?;
+        }
+        let ticket = engine.submit(&mut ready.program, &Control::default())?;
+        uploader.send_with(slot, length, given.range, (engine, &ready.program, ready.made))?;
+        // What comes next is written over it.
+        engine.wait(ticket)?;
+        Ok(())
+    }
+
+    /// For a feed: this device adds the conditioning.
+    pub fn finisher(own: &Arc<Mutex<Conditioner>>) -> Finisher<GptBatch> {
+        let own = Arc::clone(own);
+        Box::new(move |uploader, slot, length, batch| {
+            let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
+            match batch.given.take() {
+                Some(given) => own.finish(uploader, slot, length, given),
+                None => Ok(uploader.send(slot, length)?),
+            }
+        })
+    }
+}
+
+/// Records whose conditioning mels are told by their numbers in a table of all of them.
+pub(super) struct Places {
+    base: Arc<dyn RecordSource>,
+    columns: Vec<Column>,
+    at: usize,
+    /// Of each record the number of its first mel and how many there are, or what is wrong with it.
+    found: Vec<(i32, Result<u32, Problem>)>,
+    /// The silent mel behind all others.
+    pub silence: i32,
+}
+
+impl Places {
+    fn new(
+        base: Arc<dyn RecordSource>,
+        at: usize,
+        found: Vec<(i32, Result<u32, Problem>)>,
+        silence: i32,
+    ) -> Places {
+        let mut columns = base.columns().to_vec();
+        columns[at] = PLACE;
+        Places { base, columns, at, found, silence }
+    }
+}
+
+impl RecordSource for Places {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.base.len()
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        self.base.rows(record, column)
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        self.base.speaker(record)
+    }
+
+    fn language(&self, record: usize) -> u32 {
+        self.base.language(record)
+    }
+
+    fn speakers(&self) -> &[String] {
+        self.base.speakers()
+    }
+
+    fn languages(&self) -> &[String] {
+        self.base.languages()
+    }
+
+    fn id(&self, record: usize) -> String {
+        self.base.id(record)
+    }
+
+    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if column != self.at {
+            return self.base.read(record, column, first_row, out);
+        }
+        let (first, rows) = match &self.found[record] {
+            (first, Ok(rows)) => (first + first_row as i32, *rows),
+            (_, Err(problem)) => return Err(RecordError::Bad(problem.clone())),
+        };
+        let rows = rows.saturating_sub(first_row).min((out.len() / 4) as u32);
+        for (to, place) in out.as_chunks_mut::<4>().0.iter_mut().zip(first..first + rows as i32) {
+            *to = place.to_le_bytes();
+        }
+        Ok(rows)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.base.fingerprint()
+    }
+}

@@ -1,0 +1,217 @@
+//! Conditioning that a device makes itself is the conditioning that batches would have brought along: to the bit where mels
+//! lie there, within rounding where they are computed there of sound.
+
+use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
+use myxtts_data::audio::wav::encode_pcm16;
+use myxtts_data::batch::Rows;
+use myxtts_data::cache::Sounds;
+use myxtts_data::features::{Extractor, Recipe as Features};
+use myxtts_data::mel::{FrontEnd, MelExtractor};
+use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource};
+use myxtts_data::tokenizer::{TrainOptions, train};
+use myxtts_data::utterance::{Origin, Utterance};
+use myxtts_model::{GptSizes, Masks};
+use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_tensor::{Control, Device, Mode, Report};
+use myxtts_train::beside::WithCodes;
+use myxtts_train::feed::{Depth, Feeding};
+use myxtts_train::stages::Stage;
+use myxtts_train::stages::gpt::{Conditioning, GptSettings, GptStage};
+use myxtts_train::{Machine, Model};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Some steps with conditioning that comes in one way, and what the stage says of it.
+fn learnt(
+    source: Arc<dyn RecordSource>,
+    conditioning: Conditioning,
+    masks: Masks,
+) -> (Vec<Report>, Vec<String>, serde_json::Value) {
+    let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
+    (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
+    (sizes.max_text, sizes.max_audio) = (40, 40);
+    (sizes.start_text, sizes.stop_text) = (1, 2);
+    let settings = GptSettings {
+        sizes,
+        rows: Rows::Fixed(6),
+        // Longer than some clips, shorter than others.
+        frames: 9,
+        masks,
+        accumulate: 1,
+        mode: Mode::Captured,
+        feeding: Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() },
+        conditioning,
+        start_delay: Some(Duration::from_millis(1)),
+        balance: 1.0,
+        seed: 7,
+        memory_limit: None,
+        freeze_layers: 0,
+        lora_rank: None,
+    };
+    let source = Arc::new(WithCodes::new(source, (0..COUNT).map(codes).collect()));
+    let plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+    let mut model = Model::default();
+    let stats: Vec<f32> = (0..80).map(|band| 2.0 + band as f32 * 0.03).collect();
+    model.set("mel_stats", &[80], &stats);
+    let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
+    let recipe = plan.recipe(Kind::Gpt, false);
+    let mut stage =
+        GptStage::new(settings, recipe, Machine::CPU, source, (&train, &held_out), &model).unwrap();
+    let mut reports = Vec::new();
+    for step in 0..8 {
+        let control = Control { rate: 1e-3, seed: 5 + step, ..Control::default() };
+        let queued = stage.submit(step, &control).unwrap();
+        reports.push(stage.wait(queued.ticket).unwrap());
+    }
+    let held_out = stage.validate().unwrap().unwrap();
+    assert!(held_out.score.is_finite());
+    (reports, stage.described(), stage.position(8))
+}
+
+#[test]
+fn mels_that_lie_on_the_device_are_those_that_batches_bring() {
+    for masks in [Masks::Corrected, Masks::Coqui] {
+        let all = Conditioning::Resident { at_most: 1.0 };
+        let fed = learnt(Arc::new(Voices { broken: None }), Conditioning::Fed, masks);
+        let kept = learnt(Arc::new(Voices { broken: None }), all, masks);
+        let bits = |reports: &[Report]| {
+            reports.iter().map(|r| (r.loss.to_bits(), r.norm.to_bits())).collect::<Vec<_>>()
+        };
+        assert_eq!(bits(&fed.0), bits(&kept.0), "{masks:?}");
+        assert!(kept.1.iter().any(|line| line.contains("lie on the device")), "{:?}", kept.1);
+        assert!(!fed.1.iter().any(|line| line.contains("lie on the device")), "{:?}", fed.1);
+        assert_eq!(fed.2, kept.2, "a run can go on in the other way");
+    }
+    // Too much for the device: batches bring them.
+    let none = Conditioning::Resident { at_most: 0.0 };
+    let (_, said, _) = learnt(Arc::new(Voices { broken: None }), none, Masks::Corrected);
+    assert!(!said.iter().any(|line| line.contains("lie on the device")), "{said:?}");
+}
+
+/// Clips whose conditioning mels are those of sound that lies in files.
+struct Sung(Vec<Vec<f32>>);
+
+impl Sung {
+    /// The clips and who is to find them in `folder`.
+    fn in_folder(folder: &Path) -> (Sung, Vec<Utterance>) {
+        let mut extractor = MelExtractor::new(FrontEnd::Conditioning);
+        let (mut mels, mut utterances) = (Vec::new(), Vec::new());
+        for clip in 0..COUNT {
+            let tone = |i: usize| {
+                let t = i as f32 / 22_050.0;
+                let pitch = 90.0 + 11.0 * clip as f32;
+                (0.4 * (6.283 * pitch * t).sin() + 0.2 * (40.0 * pitch * t * t).sin())
+                    * (0.3 + 0.7 * (9.0 * t).cos())
+            };
+            // Multiples of what 16 bits can say: the file holds the same numbers.
+            let samples: Vec<f32> =
+                (0..1300 + 190 * (clip % 13)).map(|i| (tone(i) * 32_768.0).round() / 32_768.0).collect();
+            let audio = folder.join(format!("{clip}.wav"));
+            std::fs::write(&audio, encode_pcm16(&samples, 22_050)).unwrap();
+            let decoded = myxtts_data::audio::decode(&audio).unwrap().clip.samples;
+            let mut mel = Vec::new();
+            extractor.compute(&decoded, &mut mel);
+            mels.push(mel);
+            utterances.push(Utterance {
+                id: format!("clip-{clip}"),
+                origin: Origin { file: audio.clone(), line: None },
+                audio,
+                text: "a".into(),
+                speaker: "one".into(),
+                language: "en".into(),
+            });
+        }
+        (Sung(mels), utterances)
+    }
+}
+
+impl RecordSource for Sung {
+    fn columns(&self) -> &[Column] {
+        Voices::columns(&Voices { broken: None })
+    }
+
+    fn len(&self) -> usize {
+        COUNT
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        match column {
+            0 => Voices { broken: None }.rows(record, 0),
+            _ => (self.0[record].len() / 80) as u32,
+        }
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        // One of them has a single clip, and hears itself.
+        u32::from(record == 5)
+    }
+
+    fn language(&self, _record: usize) -> u32 {
+        0
+    }
+
+    fn speakers(&self) -> &[String] {
+        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        NAMES.get_or_init(|| vec!["one".into(), "other".into()])
+    }
+
+    fn languages(&self) -> &[String] {
+        &self.speakers()[..1]
+    }
+
+    fn id(&self, record: usize) -> String {
+        format!("clip-{record}")
+    }
+
+    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if column == 0 {
+            return Voices { broken: None }.read(record, 0, first, out);
+        }
+        let from: &[u8] = bytemuck::cast_slice(&self.0[record][first as usize * 80..]);
+        let bytes = from.len().min(out.len());
+        out[..bytes].copy_from_slice(&from[..bytes]);
+        Ok((bytes / CONDITIONING_MEL.row_bytes()) as u32)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        [11; 32]
+    }
+}
+
+#[test]
+fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sung, utterances) = Sung::in_folder(folder.path());
+    let source: Arc<dyn RecordSource> = Arc::new(sung);
+    let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
+    let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
+    let extractor = Extractor::new(features, tokenizer);
+    let sounds = Arc::new(Sounds::new(source.clone(), utterances, &extractor).unwrap().unwrap());
+    for masks in [Masks::Corrected, Masks::Coqui] {
+        let fed = learnt(source.clone(), Conditioning::Fed, masks);
+        let sound = Conditioning::Sound { device: Device::Cpu, sounds: sounds.clone() };
+        let made = learnt(source.clone(), sound, masks);
+        for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
+            assert!(a.good && b.good);
+            assert!((a.loss - b.loss).abs() < 2e-4 * a.loss, "{masks:?}, step {step}: {} {}", a.loss, b.loss);
+            assert!((a.norm - b.norm).abs() < 2e-3 * a.norm, "{masks:?}, step {step}: {} {}", a.norm, b.norm);
+        }
+        assert!(made.1.iter().any(|line| line.contains("computed on cpu")), "{:?}", made.1);
+        assert!(made.1.iter().any(|line| line.contains("3 batches wait")), "{:?}", made.1);
+        assert_eq!(fed.2, made.2, "a run can go on in the other way");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_leaves_batches_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sung, _) = Sung::in_folder(folder.path());
+    let source: Arc<dyn RecordSource> = Arc::new(sung);
+    let gone = Conditioning::Sound { device: Device::Cuda(63), sounds: source.clone() };
+    let (reports, said, _) = learnt(source.clone(), gone, Masks::Corrected);
+    let (fed, ..) = learnt(source, Conditioning::Fed, Masks::Corrected);
+    assert_eq!(reports.last().unwrap().loss.to_bits(), fed.last().unwrap().loss.to_bits());
+    assert!(said.iter().any(|line| line.contains("cannot prepare batches")), "{said:?}");
+}
