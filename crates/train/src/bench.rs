@@ -146,12 +146,14 @@ pub fn measure(
     let first = recipe.steps / 2;
     let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: first, ahead };
     // A shape's first run measures, its second records: a shape met for the first time later would be timed with that.
+    // Two epochs meet all of them, wherever they begin.
+    let warm = amount.warm.max((2 * runner.stage.epoch_steps()).min(10 * amount.warm));
     let mut seen: BTreeMap<[usize; 3], u64> = BTreeMap::new();
-    while runner.next - first < amount.warm || seen.values().any(|&runs| runs < 3) {
+    while runner.next - first < warm || seen.values().any(|&runs| runs < 3) {
         for timed in runner.run(amount.warm.clamp(1, 10))? {
             *seen.entry(timed.shape).or_default() += 1;
         }
-        if runner.next - first > 20 * amount.warm.max(10) {
+        if runner.next - first > 20 * warm.max(10) {
             break;
         }
     }

@@ -100,8 +100,9 @@ fn rate(stage: Stage, preset: Preset, fine_tune: bool) -> f64 {
         (Stage::Gpt, Preset::V2) => 1e-4,
         (Stage::Dvae, Preset::Tiny) => 2e-3,
         (Stage::Dvae, _) => 3e-4,
-        // Measured on the demo corpus: after 1,900 steps mels were 0.67 off at 4e-4, 0.56 at 1e-3, 0.51 at this.
-        (Stage::Decoder, Preset::Tiny) => 2e-3,
+        // Measured on the demo corpus: after 1,900 steps mels were 0.67 off at 4e-4, 0.56 at 1e-3, 0.51 at 2e-3. Of 40
+        // sentences after 700 steps on a processor 38 were in the right voice at 2e-3, 39 at 4e-3.
+        (Stage::Decoder, Preset::Tiny) => 3e-3,
         // HiFi-GAN's own.
         (Stage::Decoder, _) => 2e-4,
     };
@@ -127,7 +128,7 @@ fn clip(stage: Stage, preset: Preset) -> f64 {
 /// Steps at the default batch size.
 fn steps(stage: Stage, preset: Preset, fine_tune: bool) -> u64 {
     let (dvae, gpt, decoder) = match preset {
-        Preset::Tiny => (900, 1_150, 200),
+        Preset::Tiny => (900, 700, 900),
         Preset::Small => (10_000, 30_000, 30_000),
         Preset::Normal => (30_000, 100_000, 100_000),
         Preset::Big => (50_000, 200_000, 200_000),

@@ -2,6 +2,7 @@
 
 mod conditioner;
 mod fill;
+mod places;
 
 pub use conditioner::Conditioning;
 
@@ -12,23 +13,23 @@ use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
-use conditioner::{Conditioner, Kind as Heard};
+use conditioner::{Conditioned, Kind as Heard, parts};
 use fill::{Filler, GptBatch};
-use myxtts_data::batch::{Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
+use myxtts_data::batch::{Ladder, Order, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::Options as LoaderOptions;
-use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
+use myxtts_data::record::{RecordSource, TOKENS};
 use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
-    Backward, Control, DType, Device, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape,
-    Training, Value as Node,
+    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
+    Value as Node,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How the stage is set up.
@@ -91,13 +92,8 @@ pub struct GptStage {
     gpt: Gpt,
     released: Vec<Released>,
     filler: Filler,
-    heard: Heard,
-    /// What is to be said of where conditioning comes from.
-    told: Option<String>,
+    conditioned: Conditioned,
     source: Arc<WithCodes>,
-    /// What batches are made of: the source, or the same with something else for conditioning mels.
-    fed: Arc<dyn RecordSource>,
-    conditioner: Option<Arc<Mutex<Conditioner>>>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<GptBatch>>,
@@ -160,7 +156,7 @@ impl GptStage {
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
-        let (conditioner, fed, heard, told) = conditioning(&settings, &engine, &source, &stats)?;
+        let conditioned = Conditioned::of(&settings, &engine, &source, &stats)?;
         let batches = Settings {
             seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
             rows: settings.rows,
@@ -169,11 +165,11 @@ impl GptStage {
             max_frames: Some(settings.sizes.max_audio as u32),
             max_tokens: Some(settings.sizes.max_text as u32),
             balance: settings.balance,
-            parts: parts(&settings, Heard::Mels),
+            parts: parts(settings.frames, Heard::Mels),
             ..Settings::default()
         };
-        let own = Settings { parts: parts(&settings, heard), ..batches.clone() };
-        let plan = Batches::new(&*fed, train.iter().copied(), own)?;
+        let own = Settings { parts: parts(settings.frames, conditioned.heard), ..batches.clone() };
+        let plan = Batches::new(&*conditioned.fed, train.iter().copied(), own)?;
         let held_out = match validation {
             [] => None,
             records => {
@@ -205,11 +201,8 @@ impl GptStage {
             gpt,
             released,
             filler,
-            heard,
-            told,
+            conditioned,
             source,
-            fed,
-            conditioner,
             batches: Arc::new(plan),
             held_out,
             feed: None,
@@ -370,13 +363,13 @@ impl GptStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
             // The old one ends first: there is memory for one.
             self.feed = None;
-            let (feeding, source) = (self.settings.feeding, self.fed.clone());
+            let (feeding, source) = (self.settings.feeding, self.conditioned.fed.clone());
             let options = self.share.loading(feeding.loading());
             let mut filler = self.filler.clone();
-            filler.kind = self.heard;
+            filler.kind = self.conditioned.heard;
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.slot_bytes(&self.batches, self.share.world())?;
-            let (finisher, began) = (self.conditioner.as_ref().map(Conditioner::finisher), Instant::now());
+            let (finisher, began) = (self.conditioned.finisher(), Instant::now());
             let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
             if let Some(delay) = self.settings.start_delay {
                 feed.wait_until_full(began + delay);
@@ -388,63 +381,6 @@ impl GptStage {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// The arrays of a batch.
-fn parts(settings: &GptSettings, heard: Heard) -> Vec<Part> {
-    let (column, overlap) = heard.column();
-    // Padded alike by name, whatever stands in its place: a run goes on with another way of feeding.
-    let mels = Part::companion(CONDITIONING_MEL, settings.frames);
-    vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
-}
-
-type Conditioned = (Option<Arc<Mutex<Conditioner>>>, Arc<dyn RecordSource>, Heard, Option<String>);
-
-/// What makes conditioning, what batches are made of then, and what to say of it. Where it cannot be set up, batches bring
-/// their mels along.
-fn conditioning(
-    settings: &GptSettings,
-    engine: &Engine,
-    source: &Arc<WithCodes>,
-    stats: &[f32],
-) -> Result<Conditioned, TrainError> {
-    let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
-    let plain = |told: Option<String>| Ok((None, fed.clone(), Heard::Mels, told));
-    if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
-        let asked = !matches!(settings.conditioning, Conditioning::Fed);
-        return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
-    }
-    match &settings.conditioning {
-        Conditioning::Fed => plain(None),
-        Conditioning::Resident { at_most } => {
-            let (device, memory) = match engine.cuda() {
-                Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
-                None => (Device::Cpu, u64::MAX),
-            };
-            let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
-            let at = crate::beside::position(&**source, CONDITIONING_MEL);
-            let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
-            let bytes = (all + 1) * 4 * stats.len() as u64;
-            // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
-            if bytes as f64 > at_most * memory as f64 || bytes / 4 > i32::MAX as u64 {
-                return plain(None);
-            }
-            let (conditioner, places) = Conditioner::resident(device, fed, frames, stats)?;
-            let told = format!("{:.2} GiB of conditioning lie on the device", bytes as f64 / GIB);
-            let heard = Heard::Places { silence: places.silence };
-            Ok((Some(Arc::new(Mutex::new(conditioner))), Arc::new(places), heard, Some(told)))
-        }
-        Conditioning::Sound { device, sounds } => match Conditioner::of_sound(*device, frames, stats) {
-            Ok(conditioner) => {
-                let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
-                let told = format!("conditioning is computed on {device}, of sound that is sent there");
-                Ok((Some(Arc::new(Mutex::new(conditioner))), sounds, Heard::Sound, Some(told)))
-            }
-            Err(why) => plain(Some(format!(
-                "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
-            ))),
-        },
-    }
-}
 
 /// Training's shapes, and a larger one where a held-out record needs it.
 fn ladder(plan: &Batches, source: &WithCodes, records: &[u32]) -> Ladder {
@@ -503,7 +439,7 @@ impl Stage for GptStage {
                 self.memory
             ),
         ];
-        lines.extend(self.told.clone());
+        lines.extend(self.conditioned.told.clone());
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches wait, after {:.1} s at the earliest",

@@ -3,12 +3,15 @@
 //! waits.
 
 use super::fill::GptBatch;
+use super::places::{PLACE, Places};
+use super::{GIB, GptSettings};
+use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::feed::Finisher;
+use myxtts_data::batch::Part;
 use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
-use myxtts_data::problem::Problem;
-use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, RecordError, RecordSource};
-use myxtts_tensor::engine::{Slot, Uploader};
+use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
+use myxtts_tensor::engine::{Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -61,9 +64,6 @@ pub(super) struct Given {
     pub range: std::ops::Range<usize>,
 }
 
-/// The number of a mel, in the place of the mel.
-const PLACE: Column = Column { name: CONDITIONING_MEL.name, dtype: Dtype::I32, width: 1 };
-
 /// What the records of a batch are read from, and what stands for a conditioning mel in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -82,6 +82,89 @@ impl Kind {
             Kind::Places { .. } => (PLACE, 0),
             Kind::Sound => (CONDITIONING_SOUND, SOUND_OVERLAP),
         }
+    }
+}
+
+/// The arrays of a batch.
+pub(super) fn parts(frames: u32, heard: Kind) -> Vec<Part> {
+    let (column, overlap) = heard.column();
+    // Padded alike by name, whatever stands in its place: a run goes on with another way of feeding.
+    let mels = Part::companion(CONDITIONING_MEL, frames);
+    vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
+}
+
+/// How conditioning comes to batches.
+pub(super) struct Conditioned {
+    maker: Option<Arc<Mutex<Conditioner>>>,
+    /// What batches are made of: the source, or the same with something else for conditioning mels.
+    pub fed: Arc<dyn RecordSource>,
+    /// What that is.
+    pub heard: Kind,
+    /// What is to be said of it.
+    pub told: Option<String>,
+}
+
+impl Conditioned {
+    /// As the settings ask. Where that cannot be set up, batches bring their mels along.
+    pub fn of(
+        settings: &GptSettings,
+        engine: &Engine,
+        source: &Arc<WithCodes>,
+        stats: &[f32],
+    ) -> Result<Conditioned, TrainError> {
+        let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
+        let plain =
+            |told: Option<String>| Ok(Conditioned { maker: None, fed: fed.clone(), heard: Kind::Mels, told });
+        if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
+            let asked = !matches!(settings.conditioning, Conditioning::Fed);
+            return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
+        }
+        match &settings.conditioning {
+            Conditioning::Fed => plain(None),
+            Conditioning::Resident { at_most } => {
+                let (device, memory) = match engine.cuda() {
+                    Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
+                    None => (Device::Cpu, u64::MAX),
+                };
+                let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
+                let at = crate::beside::position(&**source, CONDITIONING_MEL);
+                let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
+                let bytes = (all + 1) * 4 * stats.len() as u64;
+                // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
+                if bytes as f64 > at_most * memory as f64 || bytes / 4 > i32::MAX as u64 {
+                    return plain(None);
+                }
+                let (own, places) = Conditioner::resident(device, fed, frames, stats)?;
+                let told = format!("{:.2} GiB of conditioning lie on the device", bytes as f64 / GIB);
+                let heard = Kind::Places { silence: places.silence };
+                Ok(Conditioned {
+                    maker: Some(Arc::new(Mutex::new(own))),
+                    fed: Arc::new(places),
+                    heard,
+                    told: Some(told),
+                })
+            }
+            Conditioning::Sound { device, sounds } => match Conditioner::of_sound(*device, frames, stats) {
+                Ok(own) => {
+                    let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
+                    let told = format!("conditioning is computed on {device}, of sound that is sent there");
+                    Ok(Conditioned {
+                        maker: Some(Arc::new(Mutex::new(own))),
+                        fed: sounds,
+                        heard: Kind::Sound,
+                        told: Some(told),
+                    })
+                }
+                Err(why) => plain(Some(format!(
+                    "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
+                ))),
+            },
+        }
+    }
+
+    /// For a feed: the device adds the conditioning.
+    pub fn finisher(&self) -> Option<Finisher<GptBatch>> {
+        self.maker.as_ref().map(Conditioner::finisher)
     }
 }
 
@@ -232,8 +315,7 @@ impl Conditioner {
         Ok(())
     }
 
-    /// For a feed: this device adds the conditioning.
-    pub fn finisher(own: &Arc<Mutex<Conditioner>>) -> Finisher<GptBatch> {
+    fn finisher(own: &Arc<Mutex<Conditioner>>) -> Finisher<GptBatch> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -242,82 +324,5 @@ impl Conditioner {
                 None => Ok(uploader.send(slot, length)?),
             }
         })
-    }
-}
-
-/// Records whose conditioning mels are told by their numbers in a table of all of them.
-pub(super) struct Places {
-    base: Arc<dyn RecordSource>,
-    columns: Vec<Column>,
-    at: usize,
-    /// Of each record the number of its first mel and how many there are, or what is wrong with it.
-    found: Vec<(i32, Result<u32, Problem>)>,
-    /// The silent mel behind all others.
-    pub silence: i32,
-}
-
-impl Places {
-    fn new(
-        base: Arc<dyn RecordSource>,
-        at: usize,
-        found: Vec<(i32, Result<u32, Problem>)>,
-        silence: i32,
-    ) -> Places {
-        let mut columns = base.columns().to_vec();
-        columns[at] = PLACE;
-        Places { base, columns, at, found, silence }
-    }
-}
-
-impl RecordSource for Places {
-    fn columns(&self) -> &[Column] {
-        &self.columns
-    }
-
-    fn len(&self) -> usize {
-        self.base.len()
-    }
-
-    fn rows(&self, record: usize, column: usize) -> u32 {
-        self.base.rows(record, column)
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
-    }
-
-    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        if column != self.at {
-            return self.base.read(record, column, first_row, out);
-        }
-        let (first, rows) = match &self.found[record] {
-            (first, Ok(rows)) => (first + first_row as i32, *rows),
-            (_, Err(problem)) => return Err(RecordError::Bad(problem.clone())),
-        };
-        let rows = rows.saturating_sub(first_row).min((out.len() / 4) as u32);
-        for (to, place) in out.as_chunks_mut::<4>().0.iter_mut().zip(first..first + rows as i32) {
-            *to = place.to_le_bytes();
-        }
-        Ok(rows)
-    }
-
-    fn fingerprint(&self) -> [u8; 32] {
-        self.base.fingerprint()
     }
 }
