@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::cache::{self, CacheError, Store};
+use myxtts_data::cache::CacheError;
 use myxtts_data::dataset::split::{Split, split_records};
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
@@ -31,6 +30,7 @@ use crate::output::print;
 use crate::place::{self, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
+use crate::records::Records;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::watch::Watch;
@@ -62,7 +62,7 @@ pub struct Args {
     /// Let the processor play so many GPUs: what several would do can be tried without one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
-    /// Make each batch on the thread that asks for it, to see what threads buy
+    /// Decode and compute every clip whenever it is asked for, without a cache, to see what one buys
     #[arg(long)]
     disable_native_loading: bool,
     /// Copy each batch when its step is queued, to see what copying ahead buys
@@ -351,24 +351,23 @@ pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dat
     }
 }
 
-/// The corpus, its features computed if they are not yet; for a model with the vocabulary `base`, if there is one.
+/// The corpus, its records as the plan has them; for a model with the vocabulary `base`, if there is one.
 pub fn open_corpus(plan: &Plan, base: Option<&Tokenizer>, progress: &Terminal) -> anyhow::Result<Corpus> {
+    corpus_of(plan, base, Records::of(&plan.data), progress)
+}
+
+/// The corpus, its records from where they are asked for.
+pub fn corpus_of(
+    plan: &Plan,
+    base: Option<&Tokenizer>,
+    records: Records,
+    progress: &Terminal,
+) -> anyhow::Result<Corpus> {
     let read = read(plan, progress)?;
     let computing = vocabulary(plan, &read, base, progress)?;
     progress.say(&computing.described());
-    let (home, options) = (&computing.cache, options_of(&plan.data)?);
     print_problems(&read.problems);
-    let report = cache::prepare(home, &read.utterances, &computing.extractor, &options, progress)
-        .inspect_err(|error| {
-            if let CacheError::OverBudget { problems, .. } = error {
-                print_problems(problems);
-            }
-        })?;
-    print_problems(&report.problems);
-    if report.failed > 0 {
-        progress.say(&format!("{} of {} clips cannot be used", report.failed, report.utterances));
-    }
-    let source: Arc<dyn RecordSource> = Arc::new(Store::open(home)?);
+    let (source, tokenizer) = records.open(&read, computing, &plan.data, progress)?;
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
     let sentences = sentences(&read, &*source, &split);
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
@@ -376,7 +375,7 @@ pub fn open_corpus(plan: &Plan, base: Option<&Tokenizer>, progress: &Terminal) -
         train: numbers(split.train),
         validation: numbers(split.validation),
         source,
-        tokenizer: computing.extractor.into_tokenizer(),
+        tokenizer,
         sentences,
     })
 }
