@@ -3,8 +3,8 @@
 //! Only of WAV: everything else is decoded from its beginning. The samples are those of [`super::decode`] to the bit,
 //! which has read the file whole before and found it good.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -49,16 +49,17 @@ impl Pieces {
 
     /// Reads the bytes of the samples `range` of `path`, in the place of what `bytes` held.
     pub fn read(&self, path: &Path, range: Range<u64>, bytes: &mut Vec<u8>) -> Result<(), AudioError> {
-        let (file, length) = open(path)?;
-        let modified = || file.metadata().and_then(|metadata| metadata.modified()).ok();
-        if length != self.length || modified() != self.modified {
+        let (mut file, length) = open(path)?;
+        let modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+        if length != self.length || modified != self.modified {
             return Err(AudioError::corrupt(path, "it was changed after training began to read it"));
         }
         let frame = self.encoding.bytes() as u64 * u64::from(self.channels);
         let range = range.start.min(self.frames)..range.end.min(self.frames);
         // No more than the file has, which has been in memory once.
         bytes.resize((range.end.saturating_sub(range.start) * frame) as usize, 0);
-        file.read_exact_at(bytes, self.start + range.start * frame)
+        file.seek(SeekFrom::Start(self.start + range.start * frame))
+            .and_then(|_| file.read_exact(bytes))
             .map_err(|source| AudioError::io(path, source))
     }
 

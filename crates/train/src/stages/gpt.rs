@@ -11,7 +11,7 @@ use crate::model::{GPT, Model};
 use crate::share::Share;
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Ladder, Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
-use myxtts_data::loader::Options as LoaderOptions;
+use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
 use myxtts_run::plan::Recipe;
@@ -86,6 +86,7 @@ pub struct GptStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<GptBatch>>,
+    notes: Notes,
     programs: HashMap<(GptShape, Phase), (Program, Shares)>,
     recomputed: usize,
     memory: String,
@@ -196,6 +197,7 @@ impl GptStage {
             batches: Arc::new(plan),
             held_out,
             feed: None,
+            notes: Notes::default(),
             programs: HashMap::new(),
             recomputed: 0,
             memory: String::new(),
@@ -338,7 +340,8 @@ impl GptStage {
         let GptShape { batch, text, mel, .. } = shape;
         let (waited, measured) = (std::time::Duration::ZERO, Measured::default());
         let shape = [batch, text, mel];
-        Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured })
+        let notes = self.notes.take();
+        Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
     /// Bytes of the inputs of the largest batch of a plan.
@@ -355,6 +358,7 @@ impl GptStage {
             self.feed = None;
             let (feeding, source) = (self.settings.feeding, self.source.clone());
             let options = self.share.loading(feeding.loading());
+            let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let maker = self.filler.clone().maker(source, &self.batches, number, options)?;
             let bytes = self.slot_bytes(&self.batches, self.share.world())?;
             self.feed = Some(feeding.start("feed gpt", &self.engine, bytes, number, maker)?);
@@ -458,8 +462,9 @@ impl Stage for GptStage {
                 None => now,
                 Some(mut before) => {
                     before.records.extend(now.records);
-                    let (rows, records) = (before.rows + now.rows, before.records);
-                    Submitted { rows, records, waited: before.waited + now.waited, ..now }
+                    before.notes.extend(now.notes);
+                    let (rows, records, notes) = (before.rows + now.rows, before.records, before.notes);
+                    Submitted { rows, records, notes, waited: before.waited + now.waited, ..now }
                 }
             });
         }

@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod chart;
 mod diagnose;
 mod evaluate;
 mod feed;
