@@ -18,6 +18,7 @@ mod output;
 mod place;
 mod prepare;
 mod progress;
+mod records;
 mod settings;
 mod signal;
 mod speak;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::cache::{self, CacheError, Sounds, Store};
+use myxtts_data::cache::{CacheError, Sounds};
 use myxtts_data::dataset::split::{Split, split_records};
 use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
@@ -32,6 +32,7 @@ use crate::output::print;
 use crate::place::{self, DataGpu, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
+use crate::records::Records;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::watch::Watch;
@@ -63,7 +64,7 @@ pub struct Args {
     /// Let the processor play so many GPUs: what several would do can be tried without one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
-    /// Make each batch on the thread that asks for it, to see what threads buy
+    /// Decode and compute every clip whenever it is asked for, without a cache, to see what one buys
     #[arg(long)]
     disable_native_loading: bool,
     /// Copy each batch when its step is queued, to see what copying ahead buys
@@ -352,38 +353,43 @@ pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dat
     }
 }
 
-/// The corpus, its features computed if they are not yet; for a model with the vocabulary `base`, if there is one.
+/// The corpus, its records as the plan has them; for a model with the vocabulary `base`, if there is one, and with sound for
+/// a GPU that prepares batches.
 pub fn open_corpus(
     plan: &Plan,
     base: Option<&Tokenizer>,
     data_gpu: Option<DataGpu>,
     progress: &Terminal,
 ) -> anyhow::Result<Corpus> {
+    corpus_of(plan, base, Records::of(&plan.data), data_gpu, progress)
+}
+
+/// The corpus, its records from where they are asked for.
+pub fn corpus_of(
+    plan: &Plan,
+    base: Option<&Tokenizer>,
+    records: Records,
+    data_gpu: Option<DataGpu>,
+    progress: &Terminal,
+) -> anyhow::Result<Corpus> {
     let read = read(plan, progress)?;
     let computing = vocabulary(plan, &read, base, progress)?;
     progress.say(&computing.described());
-    let (home, options) = (&computing.cache, options_of(&plan.data)?);
     print_problems(&read.problems);
-    let report = cache::prepare(home, &read.utterances, &computing.extractor, &options, progress)
-        .inspect_err(|error| {
-            if let CacheError::OverBudget { problems, .. } = error {
-                print_problems(problems);
-            }
-        })?;
-    print_problems(&report.problems);
-    if report.failed > 0 {
-        progress.say(&format!("{} of {} clips cannot be used", report.failed, report.utterances));
-    }
-    let source: Arc<dyn RecordSource> = Arc::new(Store::open(home)?);
+    let listener = match data_gpu {
+        Some(gpu) => Some((gpu, Sounds::listener(&computing.extractor)?)),
+        None => None,
+    };
+    let (source, tokenizer) = records.open(&read, computing, &plan.data, progress)?;
     let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
     let sentences = sentences(&read, &*source, &split);
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
-    let data_side = data_gpu.map(|gpu| data_side(gpu, &source, &read, &computing.extractor)).transpose()?;
+    let data_side = listener.map(|(gpu, own)| data_side(gpu, &source, &read, own)).transpose()?;
     Ok(Corpus {
         train: numbers(split.train),
         validation: numbers(split.validation),
         source,
-        tokenizer: computing.extractor.into_tokenizer(),
+        tokenizer,
         sentences,
         data_side,
     })
@@ -394,12 +400,12 @@ fn data_side(
     gpu: DataGpu,
     source: &Arc<dyn RecordSource>,
     read: &myxtts_data::dataset::Corpus,
-    extractor: &Extractor,
+    listener: Extractor,
 ) -> anyhow::Result<DataSide> {
     let by_id: HashMap<&str, &Utterance> = read.utterances.iter().map(|u| (u.id.as_str(), u)).collect();
     let utterances: Option<Vec<Utterance>> =
         (0..source.len()).map(|record| by_id.get(source.id(record).as_str()).map(|u| (*u).clone())).collect();
-    let sounds = utterances.map(|all| Sounds::new(source.clone(), all, extractor)).transpose()?.flatten();
+    let sounds = utterances.and_then(|all| Sounds::new(source.clone(), all, listener));
     let sounds =
         sounds.context("the prepared records are not those of the corpus: run `myxtts prepare` again")?;
     let DataGpu { device, buffer_size, model_start_delay } = gpu;

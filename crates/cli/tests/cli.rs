@@ -3,6 +3,8 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/cache.rs"]
 mod cache;
 #[path = "cli/check.rs"]

@@ -3,15 +3,17 @@
 //! This is the only place that says how a file becomes a record, so that the cache, runtime mode and
 //! `inspect` cannot disagree about it.
 
+use std::ops::Range;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use myxtts_run::plan::DataPlan;
 
-use crate::audio::{self, AudioError, Decoded, Resampler};
-use crate::cache::{Features, Featurizer};
+use crate::audio::{self, AudioError, Decoded, Pieces, Resampler};
+use crate::cache::{Features, Featurizer, Measured, Sounding};
 use crate::mel::{FrontEnd, MelExtractor};
 use crate::problem::{Problem, ProblemKind, Severity};
-use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL, TOKENS, WAVEFORM};
+use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL, TOKENS, WAVEFORM, note_computing};
 use crate::text::Cleaner;
 use crate::tokenizer::Tokenizer;
 use crate::utterance::Utterance;
@@ -95,6 +97,12 @@ struct Sound {
     heard: Vec<f32>,
     /// At [`SPEAKING_RATE`], the same span; empty unless the waveform is wanted.
     spoken: Vec<f32>,
+    /// Samples of the waveform, made or not.
+    spoken_samples: usize,
+    /// What was kept of the samples there were.
+    span: Range<usize>,
+    /// What they were multiplied by.
+    gain: Option<f32>,
 }
 
 impl Extractor {
@@ -120,7 +128,7 @@ impl Extractor {
 
     /// The sound that mels are made of: at [`LISTENING_RATE`], trimmed and levelled.
     pub fn heard(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
-        Ok(self.with_tools(|tools| self.sound(utterance, bytes, tools))?.heard)
+        Ok(self.with_tools(|tools| self.sound(utterance, bytes, tools, false))?.heard)
     }
 
     fn with_tools<T>(&self, act: impl FnOnce(&mut Tools) -> T) -> T {
@@ -159,27 +167,35 @@ impl Extractor {
         Ok(encoded.ids)
     }
 
-    fn sound(&self, utterance: &Utterance, bytes: &[u8], tools: &mut Tools) -> Result<Sound, Problem> {
+    /// The sound of an utterance; at the decoder's rate too where that is wanted.
+    fn sound(
+        &self,
+        utterance: &Utterance,
+        bytes: &[u8],
+        tools: &mut Tools,
+        waveform: bool,
+    ) -> Result<Sound, Problem> {
         let unusable = |error: AudioError| refused(utterance, error.kind(), error.to_string());
         let Decoded { clip, .. } = audio::decode_bytes(bytes, &utterance.audio).map_err(unusable)?;
         let mut heard = tools.resample(&clip.samples, clip.sample_rate, LISTENING_RATE);
-        let mut spoken = if self.recipe.columns.contains(&WAVEFORM) {
-            tools.resample(&clip.samples, clip.sample_rate, SPEAKING_RATE)
-        } else {
-            Vec::new()
-        };
+        let to_speak = tools.resampler(clip.sample_rate, SPEAKING_RATE);
+        let mut spoken_span = 0..to_speak.output_len(clip.samples.len());
+        let mut spoken = if waveform { to_speak.resample(&clip.samples) } else { Vec::new() };
         let peak = heard.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
         if peak < SILENT_PEAK {
             let detail = format!("nothing is to be heard: the loudest sample is {peak:.6} of full scale");
             return Err(refused(utterance, ProblemKind::Silent, detail));
         }
+        let mut span = 0..heard.len();
         if let Some(below_peak_db) = self.recipe.trim_db {
-            let span = audio::trim_silence(&heard, LISTENING_RATE, below_peak_db, KEEP_MS);
-            if !spoken.is_empty() {
-                let scale =
-                    |at: usize| (at as u64 * u64::from(SPEAKING_RATE) / u64::from(LISTENING_RATE)) as usize;
-                spoken.truncate(scale(span.end).min(spoken.len()));
-                spoken.drain(..scale(span.start).min(spoken.len()));
+            span = audio::trim_silence(&heard, LISTENING_RATE, below_peak_db, KEEP_MS);
+            let scale =
+                |at: usize| (at as u64 * u64::from(SPEAKING_RATE) / u64::from(LISTENING_RATE)) as usize;
+            let end = scale(span.end).min(spoken_span.end);
+            spoken_span = scale(span.start).min(end)..end;
+            if waveform {
+                spoken.truncate(spoken_span.end);
+                spoken.drain(..spoken_span.start);
             }
             heard.truncate(span.end);
             heard.drain(..span.start);
@@ -198,13 +214,15 @@ impl Extractor {
             );
             return Err(refused(utterance, ProblemKind::TooLong, detail));
         }
+        let mut gain = None;
         if let Some(target) = self.recipe.loudness_lufs
             && let Some(loudness) = audio::integrated_loudness(&heard, LISTENING_RATE)
         {
-            let gain = audio::gain_to(target, loudness, peak, HIGHEST_PEAK);
-            heard.iter_mut().chain(&mut spoken).for_each(|sample| *sample *= gain);
+            let by = audio::gain_to(target, loudness, peak, HIGHEST_PEAK);
+            heard.iter_mut().chain(&mut spoken).for_each(|sample| *sample *= by);
+            gain = Some(by);
         }
-        Ok(Sound { heard, spoken })
+        Ok(Sound { heard, spoken, spoken_samples: spoken_span.len(), span, gain })
     }
 }
 
@@ -241,69 +259,103 @@ impl Featurizer for Extractor {
         *hash.finalize().as_bytes()
     }
 
-    fn bound(&self, utterance: &Utterance) -> Result<Vec<u32>, Problem> {
-        let tokens = self.tokens(utterance)?.len();
-        // Longer clips are refused when they are computed, unless trimming makes them fit; so nothing
-        // that comes out is ever longer than this.
-        let most = self.recipe.max_mel_frames as usize * FrontEnd::Dvae.hop();
-        let samples = usize::try_from(self.samples_at_most(utterance)?).unwrap_or(usize::MAX).min(most);
-        Ok(self
-            .recipe
-            .columns
-            .iter()
-            .map(|column| match *column {
-                TOKENS => tokens as u32,
-                SPEAKER_MEL => {
-                    FrontEnd::Speaker.frames(at_rate(samples, FrontEnd::Speaker.sample_rate())) as u32
-                }
-                WAVEFORM => at_rate(samples, SPEAKING_RATE) as u32,
-                _ => FrontEnd::Dvae.frames(samples).min(self.recipe.max_mel_frames as usize) as u32,
-            })
-            .collect())
-    }
-
     fn compute(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Features, Problem> {
         let tokens = self.tokens(utterance)?;
         self.with_tools(|tools| {
-            let sound = self.sound(utterance, source_bytes, tools)?;
-            let mut arrays = Vec::with_capacity(self.recipe.columns.len());
-            for column in &self.recipe.columns {
-                arrays.push(match *column {
-                    TOKENS => bytemuck::cast_slice(&tokens).to_vec(),
-                    DVAE_MEL => tools.mel(FrontEnd::Dvae, &sound.heard),
-                    CONDITIONING_MEL => tools.mel(FrontEnd::Conditioning, &sound.heard),
-                    SPEAKER_MEL => {
-                        let rate = FrontEnd::Speaker.sample_rate();
-                        let at_16k = tools.resample(&sound.heard, LISTENING_RATE, rate);
-                        tools.mel(FrontEnd::Speaker, &at_16k)
-                    }
-                    WAVEFORM => sound.spoken.iter().flat_map(|&sample| pcm16(sample).to_le_bytes()).collect(),
-                    other => unreachable!("no front-end makes column {:?}", other.name),
-                });
-            }
+            let waveform = self.recipe.columns.contains(&WAVEFORM);
+            let sound = self.sound(utterance, source_bytes, tools, waveform)?;
+            let array = |column: &Column| match *column {
+                TOKENS => bytemuck::cast_slice(&tokens).to_vec(),
+                column => tools.array(column, &sound),
+            };
+            let arrays = self.recipe.columns.iter().map(array).collect();
             let seconds = sound.heard.len() as f32 / LISTENING_RATE as f32;
             Ok(Features { arrays, seconds })
         })
     }
-}
 
-impl Extractor {
-    /// Samples of the whole file at [`LISTENING_RATE`], by its header alone where that says so.
-    fn samples_at_most(&self, utterance: &Utterance) -> Result<u64, Problem> {
-        let unusable = |error: AudioError| refused(utterance, error.kind(), error.to_string());
-        let info = audio::probe(&utterance.audio).map_err(unusable)?;
-        let frames = match info.declared_frames {
-            Some(frames) => frames,
-            None => audio::decode(&utterance.audio).map_err(unusable)?.frames,
-        };
-        let exact = u128::from(frames) * u128::from(LISTENING_RATE);
-        Ok(u64::try_from(exact.div_ceil(u128::from(info.sample_rate.max(1)))).unwrap_or(u64::MAX))
+    /// Decodes all of the sound once: where its silent ends are, and how loud it is, is known before anything is asked
+    /// for, and what cannot be used is as it would be in a cache.
+    fn measure(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Measured, Problem> {
+        let tokens = self.tokens(utterance)?.len();
+        self.with_tools(|tools| {
+            let sound = self.sound(utterance, source_bytes, tools, false)?;
+            let samples = sound.heard.len();
+            let frames = |column: &Column| match *column {
+                TOKENS => tokens,
+                SPEAKER_MEL => {
+                    let rate = FrontEnd::Speaker.sample_rate();
+                    FrontEnd::Speaker.frames(tools.resampler(LISTENING_RATE, rate).output_len(samples))
+                }
+                WAVEFORM => sound.spoken_samples,
+                _ => FrontEnd::Dvae.frames(samples),
+            };
+            let rows = self.recipe.columns.iter().map(frames).map(|rows| rows as u32).collect();
+            let pieces = Pieces::of(source_bytes, &utterance.audio)
+                .map_err(|error| refused(utterance, error.kind(), error.to_string()))?;
+            let sound = pieces
+                .filter(|pieces| pieces.sample_rate() == LISTENING_RATE)
+                .map(|pieces| Sounding { pieces, span: sound.span, gain: sound.gain });
+            Ok(Measured { rows, sound })
+        })
     }
-}
 
-/// Samples at another rate, rounded up.
-fn at_rate(samples: usize, rate: u32) -> usize {
-    (samples as u64 * u64::from(rate)).div_ceil(u64::from(LISTENING_RATE)) as usize
+    fn column(&self, utterance: &Utterance, source_bytes: &[u8], column: usize) -> Result<Vec<u8>, Problem> {
+        match self.recipe.columns[column] {
+            TOKENS => Ok(bytemuck::cast_slice(&self.tokens(utterance)?).to_vec()),
+            column => self.with_tools(|tools| {
+                let sound = self.sound(utterance, source_bytes, tools, column == WAVEFORM)?;
+                Ok(tools.array(column, &sound))
+            }),
+        }
+    }
+
+    fn rows(
+        &self,
+        utterance: &Utterance,
+        measured: &Measured,
+        column: usize,
+        first_row: u32,
+        out: &mut [u8],
+    ) -> Result<Option<u32>, Problem> {
+        let (kind, first, rows) =
+            (self.recipe.columns[column], first_row as usize, measured.rows[column] as usize);
+        let count = (out.len() / kind.row_bytes()).min(rows.saturating_sub(first));
+        let out = &mut out[..count * kind.row_bytes()];
+        let front_end = match (kind, &measured.sound) {
+            _ if count == 0 => return Ok(Some(0)),
+            (TOKENS, _) => {
+                let began = Instant::now();
+                let tokens = self.tokens(utterance)?;
+                out.copy_from_slice(bytemuck::cast_slice(&tokens[first..first + count]));
+                note_computing(began.elapsed());
+                return Ok(Some(count as u32));
+            }
+            (DVAE_MEL, Some(sound)) => (FrontEnd::Dvae, sound),
+            (CONDITIONING_MEL, Some(sound)) => (FrontEnd::Conditioning, sound),
+            // Another rate than the file's, or a file that is decoded from its beginning.
+            _ => return Ok(None),
+        };
+        let (front_end, Sounding { pieces, span, gain }) = front_end;
+        self.with_tools(|tools| {
+            let needed = front_end.samples_of(first..first + count, span.len());
+            let range = (span.start + needed.start) as u64..(span.start + needed.end) as u64;
+            pieces
+                .read(&utterance.audio, range, &mut tools.bytes)
+                .map_err(|error| refused(utterance, error.kind(), error.to_string()))?;
+            let began = Instant::now();
+            let mut samples = pieces.decode(&tools.bytes);
+            if let Some(gain) = gain {
+                samples.iter_mut().for_each(|sample| *sample *= gain);
+            }
+            let place = (needed.start, span.len());
+            let (extractor, frames) = tools.extractor(front_end);
+            extractor.compute_frames(&samples, place, first..first + count, frames);
+            out.copy_from_slice(bytemuck::cast_slice(frames));
+            note_computing(began.elapsed());
+            Ok(Some(count as u32))
+        })
+    }
 }
 
 fn pcm16(sample: f32) -> i16 {
@@ -328,26 +380,51 @@ struct Tools {
     conditioning: Option<MelExtractor>,
     speaker: Option<MelExtractor>,
     frames: Vec<f32>,
+    bytes: Vec<u8>,
 }
 
 impl Tools {
-    fn resample(&mut self, samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+    fn resampler(&mut self, from: u32, to: u32) -> &mut Resampler {
         let known = self.resamplers.iter().position(|&(a, b, _)| (a, b) == (from, to));
         let at = known.unwrap_or_else(|| {
             self.resamplers.push((from, to, Resampler::new(from, to)));
             self.resamplers.len() - 1
         });
-        self.resamplers[at].2.resample(samples)
+        &mut self.resamplers[at].2
     }
 
-    fn mel(&mut self, front_end: FrontEnd, samples: &[f32]) -> Vec<u8> {
+    fn resample(&mut self, samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+        self.resampler(from, to).resample(samples)
+    }
+
+    /// A front-end, and where it puts its frames.
+    fn extractor(&mut self, front_end: FrontEnd) -> (&mut MelExtractor, &mut Vec<f32>) {
         let extractor = match front_end {
             FrontEnd::Dvae => &mut self.dvae,
             FrontEnd::Conditioning => &mut self.conditioning,
             FrontEnd::Speaker => &mut self.speaker,
         };
-        let extractor = extractor.get_or_insert_with(|| MelExtractor::new(front_end));
-        extractor.compute(samples, &mut self.frames);
-        bytemuck::cast_slice(&self.frames).to_vec()
+        (extractor.get_or_insert_with(|| MelExtractor::new(front_end)), &mut self.frames)
+    }
+
+    fn mel(&mut self, front_end: FrontEnd, samples: &[f32]) -> Vec<u8> {
+        let (extractor, frames) = self.extractor(front_end);
+        extractor.compute(samples, frames);
+        bytemuck::cast_slice(frames).to_vec()
+    }
+
+    /// An array that is made of sound.
+    fn array(&mut self, column: Column, sound: &Sound) -> Vec<u8> {
+        match column {
+            DVAE_MEL => self.mel(FrontEnd::Dvae, &sound.heard),
+            CONDITIONING_MEL => self.mel(FrontEnd::Conditioning, &sound.heard),
+            SPEAKER_MEL => {
+                let rate = FrontEnd::Speaker.sample_rate();
+                let at_16k = self.resample(&sound.heard, LISTENING_RATE, rate);
+                self.mel(FrontEnd::Speaker, &at_16k)
+            }
+            WAVEFORM => sound.spoken.iter().flat_map(|&sample| pcm16(sample).to_le_bytes()).collect(),
+            other => unreachable!("no front-end makes column {:?}", other.name),
+        }
     }
 }

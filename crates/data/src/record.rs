@@ -85,8 +85,7 @@ pub const COLUMNS: [Column; 5] = [TOKENS, DVAE_MEL, CONDITIONING_MEL, SPEAKER_ME
 
 /// A set of records with random access, shared by all worker threads.
 ///
-/// Implemented by the cache (lengths exact, arrays mapped from disk) and by runtime mode (lengths
-/// are upper bounds read from file headers, arrays computed on demand).
+/// Implemented by the cache (arrays mapped from disk) and by runtime mode (arrays computed on demand).
 pub trait RecordSource: Send + Sync {
     /// The columns every record has; the other methods name them by position in this slice.
     fn columns(&self) -> &[Column];
@@ -96,7 +95,7 @@ pub trait RecordSource: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Rows of a column of a record, without touching its data. Runtime mode answers an upper bound.
+    /// Rows of a column of a record, without touching its data; at least as many as can be read.
     fn rows(&self, record: usize, column: usize) -> u32;
     /// Number of the record's speaker in `0..speakers().len()`.
     fn speaker(&self, record: usize) -> u32;

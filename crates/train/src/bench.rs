@@ -4,6 +4,8 @@
 //! before to its own end. The time kernels run is CUPTI's, taken in a second pass over the last of the same batches:
 //! looking on widens the gaps, so both shares are told, of the watched time and of the time nobody looked on.
 
+pub mod chart;
+
 use crate::error::TrainError;
 use crate::stages::Stage;
 use myxtts_run::plan::Recipe;

@@ -8,6 +8,7 @@
 //! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
 //! the plan allows in number and bytes.
 
+use crate::asked::maker_when_asked;
 use crate::error::TrainError;
 use myxtts_data::batch::{BatchInfo, Plan};
 use myxtts_data::loader::{HostSlab, Loader, Options};
@@ -63,7 +64,8 @@ struct Making<T> {
     finisher: Option<Finisher<T>>,
 }
 
-/// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is.
+/// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is: ahead of
+/// time on threads, or each when it is asked for where `options` have a depth of 0.
 pub fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
@@ -71,6 +73,9 @@ pub fn maker_of<T: 'static>(
     options: Options,
     mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
 ) -> Result<Maker<T>, TrainError> {
+    if options.depth == 0 {
+        return maker_when_asked(source, batches, &options, fill);
+    }
     let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(options.ranks)?);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {
@@ -145,10 +150,11 @@ impl Depth {
 const DEFAULT_SLOTS: usize = 12;
 
 impl Feeding {
-    /// How records are read.
+    /// How records are read. Where batches are made when they are asked for, no thread may be ahead with them either.
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
-        Options { workers, depth: 2 * workers, ..Options::default() }
+        let depth = if self.depth.is_some() { 2 * workers } else { 0 };
+        Options { workers, depth, ..Options::default() }
     }
 
     /// Starts a feed for an engine.

@@ -10,6 +10,7 @@ pub mod machine;
 pub mod share;
 pub mod strategy;
 
+mod asked;
 pub mod beside;
 pub mod feed;
 pub mod model;

@@ -313,8 +313,12 @@ impl Stage for Mirrored {
         // The step waits for the slowest.
         let slowest = parts.iter().max_by_key(|part| part.waited);
         let (waited, fed) = slowest.map(|part| (part.waited, part.fed)).unwrap_or_default();
-        let records = parts.into_iter().flat_map(|part| part.records).collect();
-        Ok(Submitted { ticket, rows, records, shape, waited, fed })
+        let (mut records, mut notes) = (Vec::new(), Vec::new());
+        for part in parts {
+            records.extend(part.records);
+            notes.extend(part.notes);
+        }
+        Ok(Submitted { ticket, rows, records, shape, waited, fed, notes })
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {

@@ -398,6 +398,6 @@ fn feeding(plan: &Plan) -> Feeding {
     Feeding {
         workers: data.num_workers,
         upload: if ahead { Upload::Ahead } else { Upload::InTurn },
-        depth: data.native_loading.then(|| Depth::of(data.prefetch_buffer_size)),
+        depth: Some(Depth::of(data.prefetch_buffer_size)),
     }
 }

@@ -197,6 +197,10 @@ impl<'a> Session<'a> {
             };
             let queued = stage.submit(step, &control)?;
             pace.wait(queued.waited);
+            for note in &queued.notes {
+                self.watcher.say(&format!("note: {note}"));
+                self.events.append("note", json!({ "step": before + step, "note": note }))?;
+            }
             let (ticket, rows, records) = (queued.ticket, queued.rows, queued.records);
             flying.push_back(Flying { step, ticket, rows, records, rate });
             self.drain(stage, &mut flying, ahead, &mut guards, &mut pace, before)?;

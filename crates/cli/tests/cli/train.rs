@@ -116,7 +116,9 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
         child = resume(folder, "killed").spawn().unwrap();
     }
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    assert!(words.contains("no cache: features are computed"), "{words}");
     same(&weights(folder, "killed"), &whole);
     assert!(events(folder, "killed", "stage") > 3, "it was never killed inside a stage");
     for sample in ["dvae-000008-", "gpt-000024-", "decoder-000008-"] {

@@ -17,12 +17,14 @@ mod mp4;
 mod mpeg;
 mod ogg;
 mod pcm;
+mod pieces;
 mod resample;
 mod sniff;
 mod trim;
 
 pub use error::AudioError;
 pub use loudness::{gain_to, integrated_loudness};
+pub use pieces::Pieces;
 pub use resample::Resampler;
 pub use trim::trim_silence;
 

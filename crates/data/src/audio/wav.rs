@@ -48,6 +48,12 @@ pub(super) fn info(bytes: &[u8], name: &Path) -> Result<SourceInfo, AudioError> 
     Ok(whole_layout(bytes, name)?.info())
 }
 
+/// How its samples are stored, and which of its bytes they are.
+pub(super) fn samples(bytes: &[u8], name: &Path) -> Result<(Encoding, Range<u64>, SourceInfo), AudioError> {
+    let layout = whole_layout(bytes, name)?;
+    Ok((layout.format.encoding, layout.data.clone(), layout.info()))
+}
+
 /// The same from the first bytes of a file of `total`: `None` where they do not reach the samples.
 pub(super) fn probe(bytes: &[u8], total: u64, name: &Path) -> Result<Option<SourceInfo>, AudioError> {
     Ok(layout(bytes, total, name)?.map(|layout| layout.info()))

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::batch::beacon::Beacon;
 use crate::batch::layout::{Content, Layout};
 use crate::batch::plan::{Plan, PlanError};
 use crate::batch::settings::{Of, Take};
@@ -170,9 +171,25 @@ impl Collator {
         self.layouts.iter().map(|layout| layout.bytes()).max().unwrap_or(0)
     }
 
+    /// Where the records come from.
+    pub(crate) fn source(&self) -> &Arc<dyn RecordSource> {
+        &self.source
+    }
+
     /// Writes the batch of `step` to the start of `slab`. All of the layout's bytes are written.
     pub fn collate(&self, step: u64, slab: &mut [u8]) -> Result<BatchInfo, BatchError> {
+        self.collate_seen(step, slab, &Beacon::default())
+    }
+
+    /// The same, letting others see which record it is at.
+    pub(crate) fn collate_seen(
+        &self,
+        step: u64,
+        slab: &mut [u8],
+        beacon: &Beacon,
+    ) -> Result<BatchInfo, BatchError> {
         let began = Instant::now();
+        beacon.begin();
         // What others have left on this thread is not of this batch.
         take_computing();
         let planned = self.plan.step(step);
@@ -199,7 +216,7 @@ impl Collator {
             computing: Duration::ZERO,
             worker: 0,
         };
-        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0 };
+        let mut writer = Writer { collator: self, planned: &planned, layout, slab, info, time: 0, beacon };
         writer.clear_gaps();
         let first = self.rank * layout.rows();
         for row in 0..layout.rows() {
@@ -234,6 +251,7 @@ struct Writer<'a> {
     info: BatchInfo,
     /// Which of its record's times in the epoch the row is.
     time: u32,
+    beacon: &'a Beacon,
 }
 
 impl Writer<'_> {
@@ -334,6 +352,7 @@ impl Writer<'_> {
     /// half is what is left to learn from.
     fn arrays(&mut self, row: u32, of: Of, record: u32, alone: bool) -> Result<u64, RecordError> {
         let source = &*self.collator.source;
+        self.beacon.at(record);
         let mut used = 0;
         let plan = &self.collator.plan;
         for (i, part) in plan.settings().parts.iter().enumerate().filter(|(_, part)| part.of == of) {

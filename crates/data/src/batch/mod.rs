@@ -6,6 +6,7 @@
 //! caller's slab). [`state`] is what a run saves.
 
 pub mod balance;
+pub(crate) mod beacon;
 pub mod buckets;
 pub mod collate;
 pub mod ladder;

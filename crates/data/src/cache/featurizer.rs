@@ -1,10 +1,11 @@
 //! The seam between the store and the arithmetic: whatever turns an utterance into arrays.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::fingerprint::Hash;
-use super::source;
+use crate::audio::Pieces;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::Column;
 use crate::utterance::Utterance;
@@ -21,19 +22,54 @@ pub trait Featurizer: Send + Sync {
     /// The arrays of an utterance, from the bytes of its sound file.
     fn compute(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Features, Problem>;
 
-    /// At most how many rows each column will have. Runtime mode asks this of every utterance when
-    /// it opens, so it should read no more than a header; this default computes everything.
-    fn bound(&self, utterance: &Utterance) -> Result<Vec<u32>, Problem> {
-        let (source, _) = source::read(&utterance.audio);
-        let bytes = source.map_err(|failure| failure.problem(utterance))?;
-        let features = compute(self, utterance, &bytes)?;
-        Ok(features
-            .arrays
-            .iter()
-            .zip(self.columns())
-            .map(|(array, column)| (array.len() / column.row_bytes().max(1)) as u32)
-            .collect())
+    /// How many rows each column will have, or why there will be none: exactly what [`Self::compute`] answers. Runtime
+    /// mode asks this of every utterance when it opens, so it should do no more than that needs; this default computes
+    /// everything.
+    fn measure(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Measured, Problem> {
+        let features = compute(self, utterance, source_bytes)?;
+        let rows = features.arrays.iter().zip(self.columns());
+        let rows = rows.map(|(array, column)| (array.len() / column.row_bytes().max(1)) as u32).collect();
+        Ok(Measured { rows, sound: None })
     }
+
+    /// One array of an utterance; this default computes all of them.
+    fn column(&self, utterance: &Utterance, source_bytes: &[u8], column: usize) -> Result<Vec<u8>, Problem> {
+        Ok(compute(self, utterance, source_bytes)?.arrays.swap_remove(column))
+    }
+
+    /// Rows of one array from `first_row` on, as many as there are and as fit into `out`, of as little of the sound as
+    /// they need, to the same bits as all of it would give. None where that cannot be: then the whole array is asked for.
+    fn rows(
+        &self,
+        utterance: &Utterance,
+        measured: &Measured,
+        column: usize,
+        first_row: u32,
+        out: &mut [u8],
+    ) -> Result<Option<u32>, Problem> {
+        let _ = (utterance, measured, column, first_row, out);
+        Ok(None)
+    }
+}
+
+/// What is known of an utterance before its arrays are computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Rows of each column.
+    pub rows: Vec<u32>,
+    /// Its sound, where it can be read in pieces.
+    pub sound: Option<Sounding>,
+}
+
+/// Where the sound of an utterance is, for whoever reads a piece of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sounding {
+    /// Its samples in the file.
+    pub pieces: Pieces,
+    /// Those between its silent ends.
+    pub span: Range<usize>,
+    /// What they are multiplied by.
+    pub gain: Option<f32>,
 }
 
 /// What an utterance became.
@@ -59,11 +95,7 @@ pub(super) fn compute<F: Featurizer + ?Sized>(
     utterance: &Utterance,
     source_bytes: &[u8],
 ) -> Result<Features, Problem> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| featurizer.compute(utterance, source_bytes)));
-    let features = match outcome {
-        Ok(result) => result?,
-        Err(panic) => return Err(internal(utterance, &format!("a panic: {}", words(panic.as_ref())))),
-    };
+    let features = caught(utterance, || featurizer.compute(utterance, source_bytes))?;
     match misshapen(featurizer.columns(), &features) {
         None => Ok(features),
         Some(what) => Err(internal(utterance, &what)),
@@ -71,16 +103,41 @@ pub(super) fn compute<F: Featurizer + ?Sized>(
 }
 
 /// Asks for the lengths with the same net below.
-pub(super) fn bound(featurizer: &dyn Featurizer, utterance: &Utterance) -> Result<Vec<u32>, Problem> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| featurizer.bound(utterance)));
-    match outcome {
-        Ok(Ok(bounds)) if bounds.len() != featurizer.columns().len() => Err(internal(
-            utterance,
-            &format!("{} lengths for {} columns", bounds.len(), featurizer.columns().len()),
-        )),
-        Ok(result) => result,
-        Err(panic) => Err(internal(utterance, &format!("a panic: {}", words(panic.as_ref())))),
+pub(super) fn measure(
+    featurizer: &dyn Featurizer,
+    utterance: &Utterance,
+    source_bytes: &[u8],
+) -> Result<Measured, Problem> {
+    let measured = caught(utterance, || featurizer.measure(utterance, source_bytes))?;
+    let (given, wanted) = (measured.rows.len(), featurizer.columns().len());
+    if given == wanted {
+        Ok(measured)
+    } else {
+        Err(internal(utterance, &format!("{given} lengths for {wanted} columns")))
     }
+}
+
+/// Asks for an array with the same net below.
+pub(super) fn column(
+    featurizer: &dyn Featurizer,
+    utterance: &Utterance,
+    source_bytes: &[u8],
+    column: usize,
+) -> Result<Vec<u8>, Problem> {
+    let array = caught(utterance, || featurizer.column(utterance, source_bytes, column))?;
+    match ragged(&featurizer.columns()[column], &array) {
+        None => Ok(array),
+        Some(what) => Err(internal(utterance, &what)),
+    }
+}
+
+/// A panic is a problem of this utterance.
+pub(super) fn caught<T>(
+    utterance: &Utterance,
+    act: impl FnOnce() -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|panic| Err(internal(utterance, &format!("a panic: {}", words(panic.as_ref())))))
 }
 
 fn misshapen(columns: &[Column], features: &Features) -> Option<String> {
@@ -90,11 +147,13 @@ fn misshapen(columns: &[Column], features: &Features) -> Option<String> {
     if !(features.seconds.is_finite() && features.seconds >= 0.0) {
         return Some(format!("a length of {} seconds", features.seconds));
     }
-    columns.iter().zip(&features.arrays).find_map(|(column, array)| {
-        let row = column.row_bytes();
-        (row == 0 || array.len() % row != 0 || array.len() / row > u32::MAX as usize)
-            .then(|| format!("{} bytes of {} in rows of {row}", array.len(), column.name))
-    })
+    columns.iter().zip(&features.arrays).find_map(|(column, array)| ragged(column, array))
+}
+
+fn ragged(column: &Column, array: &[u8]) -> Option<String> {
+    let row = column.row_bytes();
+    (row == 0 || array.len() % row != 0 || array.len() / row > u32::MAX as usize)
+        .then(|| format!("{} bytes of {} in rows of {row}", array.len(), column.name))
 }
 
 fn internal(utterance: &Utterance, what: &str) -> Problem {

@@ -46,7 +46,7 @@ use myxtts_run::lock::LockError;
 
 use crate::problem::Problem;
 
-pub use featurizer::{Features, Featurizer};
+pub use featurizer::{Features, Featurizer, Measured, Sounding};
 pub use fingerprint::Fingerprint;
 pub use prepare::{PrepareOptions, PrepareReport, prepare};
 pub use runtime::{Runtime, RuntimeOptions};

@@ -1,13 +1,16 @@
-//! Records without a store: computed when they are asked for, kept in memory within a bound.
+//! Records without a store: computed when they are asked for, of no more of their sound than that takes.
+//!
+//! Every file is read once when this opens, which is what `prepare` would refuse and how long the rest is. So the records,
+//! their numbers and their lengths are the store's, and so is every bit that is read of them.
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use myxtts_run::progress::Progress;
 
-use super::featurizer::{self, Features, Featurizer};
+use super::featurizer::{self, Featurizer, Measured};
 use super::fingerprint::{self, Fingerprint, Hash};
 use super::memory::{MemoryCache, MemoryUse};
 use super::names::SHARD_SIZE;
@@ -19,43 +22,49 @@ use crate::record::{Column, RecordError, RecordSource, note_computing};
 use crate::utterance::Utterance;
 
 /// How runtime mode works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RuntimeOptions {
-    /// Bytes of arrays kept in memory.
+    /// Bytes of arrays kept in memory: only of sound that cannot be read in pieces, and has to be decoded whole for
+    /// every piece. 0 keeps nothing.
     pub memory_bytes: usize,
-    /// Threads that ask for every utterance's length when it opens.
+    /// Threads that read every utterance when it opens.
     pub workers: usize,
+    /// Share of utterances that may fail before the work is given up.
+    pub failure_budget: f64,
+    /// Set to end the opening after the utterances at hand.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Default for RuntimeOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        RuntimeOptions { memory_bytes: 1 << 30, workers }
+        RuntimeOptions { memory_bytes: 1 << 30, workers, failure_budget: 0.05, stop: Arc::default() }
     }
 }
 
 /// A source of records that computes them. Records are numbered as a [`super::Store`] of the same
-/// utterances numbers them; lengths are upper bounds.
+/// utterances numbers them, and are as long.
 pub struct Runtime {
     featurizer: Arc<dyn Featurizer>,
     records: Vec<Record>,
     speakers: Vec<String>,
     languages: Vec<String>,
     problems: Vec<Problem>,
-    memory: MemoryCache<Result<Features, Problem>>,
+    /// Whole arrays, by record and column.
+    memory: MemoryCache<Result<Vec<u8>, Problem>>,
     fingerprint: Hash,
 }
 
 struct Record {
     utterance: Utterance,
-    bounds: Vec<u32>,
+    measured: Measured,
     speaker: u32,
     language: u32,
 }
 
 impl Runtime {
-    /// Asks for the length of every utterance. Those that have none are left out, see
-    /// [`Self::problems`].
+    /// Reads every utterance once. Those that cannot be used are left out, see [`Self::problems`]; an error where they
+    /// are more than the budget.
     pub fn open(
         utterances: &[Utterance],
         featurizer: Arc<dyn Featurizer>,
@@ -64,29 +73,36 @@ impl Runtime {
     ) -> Result<Runtime, CacheError> {
         let partition = Partition::natural(utterances, SHARD_SIZE);
         let ordered: Vec<&Utterance> = partition.shards.into_iter().flatten().collect();
-        let bounds = Bounds::ask(&ordered, featurizer.as_ref(), options.workers, progress)?;
-
         let mut problems = partition.duplicates;
+        let survey = Survey {
+            featurizer: featurizer.as_ref(),
+            options,
+            total: utterances.len() as u64,
+            failed: AtomicU64::new(problems.len() as u64),
+            progress,
+        };
+        let found = survey.all(&ordered)?;
+
         let mut kept = Vec::with_capacity(ordered.len());
-        for (utterance, bound) in ordered.into_iter().zip(bounds.0) {
-            match bound {
-                Ok(bounds) => kept.push((utterance.clone(), bounds)),
+        for (utterance, found) in ordered.into_iter().zip(found) {
+            match found {
+                Ok((measured, sound)) => kept.push((utterance.clone(), measured, sound)),
                 Err(problem) => problems.push(problem),
             }
         }
-        let speakers = names(kept.iter().map(|(utterance, _)| &utterance.speaker));
-        let languages = names(kept.iter().map(|(utterance, _)| &utterance.language));
+        let speakers = names(kept.iter().map(|(utterance, ..)| &utterance.speaker));
+        let languages = names(kept.iter().map(|(utterance, ..)| &utterance.language));
+        let fingerprint = identity(featurizer.as_ref(), &kept);
         let place = |names: &[String], name: &String| names.binary_search(name).unwrap_or_default() as u32;
         let records: Vec<Record> = kept
             .into_iter()
-            .map(|(utterance, bounds)| Record {
+            .map(|(utterance, measured, _)| Record {
                 speaker: place(&speakers, &utterance.speaker),
                 language: place(&languages, &utterance.language),
                 utterance,
-                bounds,
+                measured,
             })
             .collect();
-        let fingerprint = identity(featurizer.as_ref(), &records);
         let memory = MemoryCache::new(options.memory_bytes);
         Ok(Runtime { featurizer, records, speakers, languages, problems, memory, fingerprint })
     }
@@ -101,50 +117,78 @@ impl Runtime {
         self.memory.usage()
     }
 
-    fn features(&self, record: usize) -> Arc<Result<Features, Problem>> {
-        self.memory.get(record, || {
+    /// Records whose mels are made of the samples they need, and not of the whole file.
+    pub fn in_pieces(&self) -> usize {
+        self.records.iter().filter(|record| record.measured.sound.is_some()).count()
+    }
+
+    fn array(&self, record: usize, column: usize) -> Arc<Result<Vec<u8>, Problem>> {
+        self.memory.get(record * self.columns().len() + column, || {
             let utterance = &self.records[record].utterance;
-            let (bytes, _) = source::read(&utterance.audio);
+            let bytes = source::read_bytes(&utterance.audio);
             let began = Instant::now();
-            let features = match bytes {
-                Ok(bytes) => featurizer::compute(self.featurizer.as_ref(), utterance, &bytes),
+            let array = match bytes {
+                Ok(bytes) => featurizer::column(self.featurizer.as_ref(), utterance, &bytes, column),
                 Err(why) => Err(why.problem(utterance)),
             };
             note_computing(began.elapsed());
             // A failure is remembered too: it would only fail again.
-            let bytes = features.as_ref().map_or(256, Features::bytes);
-            (features, bytes)
+            let bytes = array.as_ref().map_or(256, Vec::len);
+            (array, bytes)
         })
     }
 }
 
-/// The lengths of all utterances, or why there are none.
-struct Bounds(Vec<Result<Vec<u32>, Problem>>);
+/// What is known of an utterance, and the identity of its sound.
+type Surveyed = Result<(Measured, Hash), Problem>;
 
-impl Bounds {
-    fn ask(
-        utterances: &[&Utterance],
-        featurizer: &dyn Featurizer,
-        workers: usize,
-        progress: &dyn Progress,
-    ) -> Result<Self, CacheError> {
+/// The one reading of everything.
+struct Survey<'a> {
+    featurizer: &'a dyn Featurizer,
+    options: &'a RuntimeOptions,
+    total: u64,
+    failed: AtomicU64,
+    progress: &'a dyn Progress,
+}
+
+impl Survey<'_> {
+    fn all(&self, utterances: &[&Utterance]) -> Result<Vec<Surveyed>, CacheError> {
         /// Utterances dealt to a worker at once.
         const CHUNK: usize = 64;
         let chunks: Vec<&[&Utterance]> = utterances.chunks(CHUNK).collect();
         let answers: Vec<Mutex<Vec<_>>> = chunks.iter().map(|_| Mutex::new(Vec::new())).collect();
-        progress.start("lengths", utterances.len() as u64);
-        workers::deal(workers, chunks.len(), &AtomicBool::new(false), |chunk| {
-            let mut found = Vec::with_capacity(CHUNK);
-            for utterance in chunks[chunk] {
-                found.push(featurizer::bound(featurizer, utterance));
-                progress.advance(1);
-            }
+        self.progress.start("lengths", utterances.len() as u64);
+        workers::deal(self.options.workers, chunks.len(), &AtomicBool::new(false), |chunk| {
+            let found = chunks[chunk].iter().map(|utterance| self.one(utterance));
+            let found = found.collect::<Result<Vec<_>, _>>()?;
             *answers[chunk].lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = found;
             Ok(())
         })?;
-        progress.finish();
+        self.progress.finish();
         let answers = answers.into_iter().map(|a| a.into_inner().unwrap_or_else(|p| p.into_inner()));
-        Ok(Bounds(answers.flatten().collect()))
+        Ok(answers.flatten().collect())
+    }
+
+    fn one(&self, utterance: &Utterance) -> Result<Surveyed, CacheError> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(CacheError::Stopped);
+        }
+        let (bytes, mark) = source::read(&utterance.audio);
+        let found = match bytes {
+            Ok(bytes) => featurizer::measure(self.featurizer, utterance, &bytes),
+            Err(why) => Err(why.problem(utterance)),
+        };
+        self.progress.advance(1);
+        if let Err(problem) = &found {
+            let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+            let (total, budget) = (self.total, self.options.failure_budget);
+            // No later success can undo this.
+            if failed as f64 > budget * total as f64 {
+                let problems = vec![problem.clone()];
+                return Err(CacheError::OverBudget { failed, total, budget, problems });
+            }
+        }
+        Ok(found.map(|measured| (measured, mark.hash)))
     }
 }
 
@@ -152,14 +196,14 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     all.collect::<std::collections::BTreeSet<_>>().into_iter().cloned().collect()
 }
 
-/// Which records, in which order, of which length. The sound itself is not read for it.
-fn identity(featurizer: &dyn Featurizer, records: &[Record]) -> Hash {
+/// Which records, in which order, of which sound.
+fn identity(featurizer: &dyn Featurizer, records: &[(Utterance, Measured, Hash)]) -> Hash {
     let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
     let mut print = Fingerprint::new("runtime").bytes("recipe", &recipe);
-    for record in records {
-        let Utterance { id, text, speaker, language, .. } = &record.utterance;
+    for (Utterance { id, text, speaker, language, .. }, measured, sound) in records {
         print = print.text("id", id).text("text", text).text("speaker", speaker).text("language", language);
-        print = record.bounds.iter().fold(print, |print, &rows| print.number("rows", u64::from(rows)));
+        print = print.bytes("sound", sound);
+        print = measured.rows.iter().fold(print, |print, &rows| print.number("rows", u64::from(rows)));
     }
     print.finish()
 }
@@ -174,7 +218,7 @@ impl RecordSource for Runtime {
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
-        self.records[record].bounds[column]
+        self.records[record].measured.rows[column]
     }
 
     fn speaker(&self, record: usize) -> u32 {
@@ -198,11 +242,13 @@ impl RecordSource for Runtime {
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        match self.features(record).as_ref() {
-            Ok(features) => {
-                let row_bytes = self.columns()[column].row_bytes();
-                Ok(copy_rows(&features.arrays[column], row_bytes, first_row, out))
-            }
+        let Record { utterance, measured, .. } = &self.records[record];
+        let rows = || self.featurizer.rows(utterance, measured, column, first_row, out);
+        if let Some(rows) = featurizer::caught(utterance, rows).map_err(RecordError::Bad)? {
+            return Ok(rows);
+        }
+        match self.array(record, column).as_ref() {
+            Ok(array) => Ok(copy_rows(array, self.columns()[column].row_bytes(), first_row, out)),
             Err(problem) => Err(RecordError::Bad(problem.clone())),
         }
     }

@@ -38,28 +38,31 @@ pub struct Sounds {
     columns: Vec<Column>,
     at: usize,
     utterances: Vec<Utterance>,
-    extractor: Extractor,
+    listener: Extractor,
     memory: MemoryCache<Result<Vec<f32>, Problem>>,
 }
 
 impl Sounds {
-    /// The sound of `utterances`, one for each record of `base`, as the extractor of that source hears it. None where the
+    /// The sound of `utterances`, one for each record of `base`, as a [`listener`](Self::listener) hears it. None where the
     /// records have no conditioning mels that it could stand for.
     pub fn new(
         base: Arc<dyn RecordSource>,
         utterances: Vec<Utterance>,
-        extractor: &Extractor,
-    ) -> Result<Option<Sounds>, TokenizerError> {
+        listener: Extractor,
+    ) -> Option<Sounds> {
         assert_eq!(base.len(), utterances.len(), "an utterance for every record");
         assert_eq!(FrontEnd::Conditioning.hop(), HOP, "rows are hops");
         let mut columns = base.columns().to_vec();
-        let Some(at) = columns.iter().position(|column| *column == CONDITIONING_MEL) else { return Ok(None) };
-        // No other column is made of this sound: resampling it for them would be in vain.
+        let at = columns.iter().position(|column| *column == CONDITIONING_MEL)?;
+        columns[at] = CONDITIONING_SOUND;
+        Some(Sounds { base, columns, at, utterances, listener, memory: MemoryCache::new(KEPT) })
+    }
+
+    /// Who hears as an extractor does, and nothing that conditioning is not made of.
+    pub fn listener(extractor: &Extractor) -> Result<Extractor, TokenizerError> {
         let recipe = Recipe { columns: vec![CONDITIONING_MEL], ..extractor.recipe().clone() };
         let tokenizer = Tokenizer::from_bytes(&extractor.tokenizer().to_json(), "the vocabulary".as_ref())?;
-        let extractor = Extractor::new(recipe, tokenizer);
-        columns[at] = CONDITIONING_SOUND;
-        Ok(Some(Sounds { base, columns, at, utterances, extractor, memory: MemoryCache::new(KEPT) }))
+        Ok(Extractor::new(recipe, tokenizer))
     }
 
     fn heard(&self, record: usize) -> Arc<Result<Vec<f32>, Problem>> {
@@ -68,7 +71,7 @@ impl Sounds {
             let (bytes, _) = source::read(&utterance.audio);
             let began = Instant::now();
             let heard = match bytes {
-                Ok(bytes) => self.extractor.heard(utterance, &bytes),
+                Ok(bytes) => self.listener.heard(utterance, &bytes),
                 Err(why) => Err(why.problem(utterance)),
             };
             note_computing(began.elapsed());

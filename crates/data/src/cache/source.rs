@@ -55,7 +55,8 @@ pub(super) fn read(path: &Path) -> (Result<Vec<u8>, Unreadable>, SourceMark) {
     }
 }
 
-fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
+/// The bytes alone, where nobody asks whose they are.
+pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unreadable {
             kind: ProblemKind::Missing,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::BatchInfo;
-use crate::loader::LoaderError;
+use crate::loader::{LoaderError, Notes};
 use crate::problem::Problem;
 
 /// Names in a message; the whole list is in the error.
@@ -39,12 +39,15 @@ impl Quarantine {
         Quarantine { budget, bad: 0, read: 0, records: BTreeMap::new() }
     }
 
-    /// Counts a batch; an error when the budget is spent.
-    pub(super) fn judge(&mut self, info: &BatchInfo) -> Result<(), LoaderError> {
+    /// Counts a batch, and tells of what was not known to be bad; an error when the budget is spent.
+    pub(super) fn judge(&mut self, info: &BatchInfo, notes: &Notes) -> Result<(), LoaderError> {
         self.read += info.records_read;
         self.bad += info.substitutions.len() as u64;
         for bad in &info.substitutions {
-            self.records.entry(bad.record).or_insert_with(|| bad.problem.clone());
+            self.records.entry(bad.record).or_insert_with(|| {
+                notes.tell(format!("{}; another clip stands in its place", bad.problem));
+                bad.problem.clone()
+            });
         }
         let spent = self.bad as f64 > self.budget.rate * self.read as f64;
         if spent && self.read >= self.budget.probation {

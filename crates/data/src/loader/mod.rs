@@ -8,6 +8,7 @@
 //! order, `workers` the threads, [`budget`] how many bad records are borne, [`stats`] what was measured.
 
 pub mod budget;
+mod notes;
 mod queue;
 mod reorder;
 pub mod slab;
@@ -15,9 +16,10 @@ pub mod stats;
 mod workers;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use budget::FailureBudget;
+pub use notes::Notes;
 pub use slab::{HostSlab, Slab};
 pub use stats::{Quantiles, Stats};
 
@@ -25,7 +27,7 @@ use crate::batch::{BatchError, BatchInfo, Collator, Plan, PlanError, State, Stat
 use crate::problem::Problem;
 use crate::record::RecordSource;
 use budget::Quarantine;
-use queue::Queue;
+use queue::{Queue, Taken};
 use workers::Workers;
 
 /// How a loader works. None of it changes what batches it gives.
@@ -43,8 +45,13 @@ pub struct Options {
     pub until: Option<u64>,
     /// How long to wait for one batch before giving up and saying who is stuck.
     pub stall: Duration,
+    /// How long a thread may be at one record before its batch is made again by another; twice that should be less than
+    /// `stall`.
+    pub hang: Duration,
     /// How many bad records are borne.
     pub budget: FailureBudget,
+    /// Where it says what it met and went on from.
+    pub notes: Notes,
 }
 
 impl Default for Options {
@@ -56,7 +63,10 @@ impl Default for Options {
             ranks: 1,
             until: None,
             stall: Duration::from_secs(60),
+            // No clip takes so long, unless its storage does not answer.
+            hang: Duration::from_secs(25),
             budget: FailureBudget::default(),
+            notes: Notes::default(),
         }
     }
 }
@@ -85,12 +95,14 @@ pub enum LoaderError {
         source: Box<BatchError>,
     },
     /// A worker panicked: a defect of ours.
-    #[error("{thread} panicked at step {step}: {message}")]
+    #[error("{thread} panicked at step {step}, at {clip}: {message}")]
     Panicked {
         /// The thread.
         thread: String,
         /// What it was making.
         step: u64,
+        /// The clip it was at.
+        clip: String,
         /// What it said.
         message: String,
     },
@@ -132,6 +144,7 @@ pub struct Loader<S: Slab> {
     workers: Workers<S>,
     quarantine: Quarantine,
     stall: Duration,
+    hang: Duration,
     next: u64,
     over: bool,
 }
@@ -167,10 +180,12 @@ impl<S: Slab> Loader<S> {
             Some(_) => {}
         }
         let end = options.until.unwrap_or(u64::MAX);
-        let queue = Arc::new(Queue::new(slabs, first, end, options.depth, options.workers));
+        let (source, notes) = (collator.source().clone(), options.notes);
+        let queue = Arc::new(Queue::new(slabs, (first, end), options.depth, options.workers, source, notes));
         let workers = Workers::start(&queue, &collator, options.workers)?;
         let quarantine = Quarantine::new(options.budget);
-        Ok(Loader { queue, plan, workers, quarantine, stall: options.stall, next: first, over: false })
+        let (stall, hang) = (options.stall, options.hang);
+        Ok(Loader { queue, plan, workers, quarantine, stall, hang, next: first, over: false })
     }
 
     /// What to save now to come back to the batch that [`next`](Iterator::next) gives.
@@ -207,14 +222,24 @@ impl<S: Slab> Iterator for Loader<S> {
         if self.over {
             return None;
         }
-        let made = match self.queue.take(self.stall) {
-            Ok(Some((slab, info))) => {
+        let began = Instant::now();
+        let taken = loop {
+            match self.queue.take(began, self.stall, self.hang) {
+                Ok(Taken::GaveUp(number)) => match self.workers.replace(number) {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
+                taken => break taken,
+            }
+        };
+        let made = match taken {
+            Ok(Taken::Batch(slab, info)) => {
                 // Owned before it is judged, so that the slab goes back in any case.
                 let batch = Batch { slab: Some(slab), info, queue: self.queue.clone() };
                 // In the order of steps: when the budget is spent does not depend on timing.
-                self.quarantine.judge(&batch.info).map(|()| batch)
+                self.quarantine.judge(&batch.info, &self.queue.notes).map(|()| batch)
             }
-            Ok(None) => {
+            Ok(Taken::End | Taken::GaveUp(_)) => {
                 self.over = true;
                 return None;
             }

@@ -42,6 +42,15 @@ impl<T> Reorder<T> {
         Some(value)
     }
 
+    /// Takes back the step furthest ahead that is `wanted` and lies behind `step`: to be made again later.
+    pub(super) fn take_back(&mut self, step: u64, wanted: impl Fn(&T) -> bool) -> Option<(u64, T)> {
+        let end = self.next + self.places.len() as u64;
+        let last =
+            (step + 1..end).rev().find(|&at| self.places[self.place(at)].as_ref().is_some_and(&wanted))?;
+        let place = self.place(last);
+        Some((last, self.places[place].take()?))
+    }
+
     /// Everything that waits, in no order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.places.iter_mut().filter_map(Option::take)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::batch::{BatchInfo, Collator};
 use crate::loader::LoaderError;
-use crate::loader::queue::Queue;
+use crate::loader::queue::{Queue, Worker};
 use crate::loader::slab::Slab;
 
 /// How long a stop waits for batches in hand. A thread that is stuck in the storage cannot be ended;
@@ -19,8 +19,12 @@ pub(super) fn name(worker: usize) -> String {
     format!("batch-{worker}")
 }
 
+/// A batch whose making panicked is tried so often again: what was a matter of chance passes, what is not says so twice.
+const AGAIN: u32 = 1;
+
 pub(super) struct Workers<S: Slab> {
     queue: Arc<Queue<S>>,
+    collator: Collator,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -30,23 +34,44 @@ impl<S: Slab> Workers<S> {
         collator: &Collator,
         count: usize,
     ) -> Result<Self, LoaderError> {
-        let mut workers = Workers { queue: queue.clone(), threads: Vec::with_capacity(count) };
-        for worker in 0..count {
-            let (queue, collator) = (queue.clone(), collator.clone());
-            let thread = std::thread::Builder::new().name(name(worker)).spawn(move || {
-                work(&queue, &collator, worker);
-                queue.leave();
-            });
-            match thread {
+        let threads = Vec::with_capacity(count);
+        let mut workers = Workers { queue: queue.clone(), collator: collator.clone(), threads };
+        for number in 0..count {
+            match workers.thread(number) {
                 Ok(thread) => workers.threads.push(thread),
                 Err(error) => {
                     // Those that never started have left; dropping `workers` stops the others.
-                    (worker..count).for_each(|_| workers.queue.leave());
+                    (number..count).for_each(|number| queue.leave(&queue.worker(number)));
                     return Err(LoaderError::Thread(error));
                 }
             }
         }
         Ok(workers)
+    }
+
+    /// Starts a thread in the place of one that was given up. That one is left behind: nothing can end it.
+    pub(super) fn replace(&mut self, number: usize) -> Result<(), LoaderError> {
+        match self.thread(number) {
+            Ok(thread) => {
+                self.threads[number] = thread;
+                Ok(())
+            }
+            Err(error) => {
+                // The loader ends with this error, and must not wait for the one that is stuck.
+                drop(self.threads.remove(number));
+                self.queue.leave(&self.queue.worker(number));
+                Err(LoaderError::Thread(error))
+            }
+        }
+    }
+
+    fn thread(&self, number: usize) -> std::io::Result<JoinHandle<()>> {
+        let (queue, collator, worker) =
+            (self.queue.clone(), self.collator.clone(), self.queue.worker(number));
+        std::thread::Builder::new().name(name(number)).spawn(move || {
+            work(&queue, &collator, &worker);
+            queue.leave(&worker);
+        })
     }
 
     /// Ends the threads.
@@ -68,14 +93,26 @@ impl<S: Slab> Drop for Workers<S> {
     }
 }
 
-fn work<S: Slab>(queue: &Queue<S>, collator: &Collator, worker: usize) {
+fn work<S: Slab>(queue: &Queue<S>, collator: &Collator, worker: &Worker) {
     while let Some((step, mut slab)) = queue.claim(worker) {
-        // Whatever state a panic leaves behind is only the slab's bytes, which the next batch overwrites.
-        let made = std::panic::catch_unwind(AssertUnwindSafe(|| collator.collate(step, slab.bytes())));
-        let result = match made {
-            Ok(Ok(info)) => Ok(BatchInfo { worker, ..info }),
-            Ok(Err(error)) => Err(LoaderError::Batch { thread: name(worker), source: Box::new(error) }),
-            Err(panic) => Err(LoaderError::Panicked { thread: name(worker), step, message: said(&*panic) }),
+        let mut panics = 0;
+        let result = loop {
+            // Whatever state a panic leaves behind is only the slab's bytes, which the next batch overwrites.
+            let make = || collator.collate_seen(step, slab.bytes(), &worker.beacon);
+            let thread = name(worker.number);
+            match std::panic::catch_unwind(AssertUnwindSafe(make)) {
+                Ok(Ok(info)) => break Ok(BatchInfo { worker: worker.number, ..info }),
+                Ok(Err(error)) => break Err(LoaderError::Batch { thread, source: Box::new(error) }),
+                Err(panic) => {
+                    let (clip, message) = (queue.clip(worker), said(&*panic));
+                    let error = LoaderError::Panicked { thread, step, clip, message };
+                    if panics == AGAIN {
+                        break Err(error);
+                    }
+                    panics += 1;
+                    queue.notes.tell(format!("{error}; the batch is made again"));
+                }
+            }
         };
         queue.finish(worker, step, result, slab);
     }

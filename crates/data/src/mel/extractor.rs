@@ -1,6 +1,7 @@
 //! From samples to log-mel frames: window, spectrum, filters, logarithm, frame by frame.
 
 use std::f64::consts::PI;
+use std::ops::Range;
 
 use super::filterbank::{Filterbank, LANES};
 use super::logarithm::ln;
@@ -61,17 +62,32 @@ impl MelExtractor {
     /// covers outside the clip is the clip mirrored at its first and last sample, and mirrored again
     /// where the clip is shorter than that (the reference refuses such clips).
     pub fn compute(&mut self, samples: &[f32], out: &mut Vec<f32>) -> usize {
-        let Parameters { hop, channels, .. } = self.front_end.parameters();
         let frames = self.front_end.frames(samples.len());
+        self.compute_frames(samples, (0, samples.len()), 0..frames, out);
+        frames
+    }
+
+    /// Replaces `out` by some frames of a clip of `whole` samples, of which `piece` are those from sample `first` on:
+    /// at least those that [`FrontEnd::samples_of`] names. The frames are those of the whole clip to the bit.
+    pub fn compute_frames(
+        &mut self,
+        piece: &[f32],
+        (first, whole): (usize, usize),
+        frames: Range<usize>,
+        out: &mut Vec<f32>,
+    ) {
+        let Parameters { hop, channels, .. } = self.front_end.parameters();
         if let Engine::Double { emphasized, .. } = &mut self.engine {
-            emphasize(samples, emphasized);
+            emphasize(piece, emphasized);
         }
         out.clear();
-        out.resize(frames * channels, 0.0);
-        for (number, mel) in out.chunks_exact_mut(channels).enumerate() {
+        out.resize(frames.len() * channels, 0.0);
+        for (number, mel) in frames.zip(out.chunks_exact_mut(channels)) {
             let power = match &mut self.engine {
-                Engine::Single(spectrum) => spectrum.power(samples, number * hop),
-                Engine::Double { spectrum, emphasized } => spectrum.power(emphasized, number * hop),
+                Engine::Single(spectrum) => spectrum.power(piece, (first, whole), number * hop),
+                Engine::Double { spectrum, emphasized } => {
+                    spectrum.power(emphasized, (first, whole), number * hop)
+                }
             };
             self.filters.apply(power, mel);
             match self.front_end {
@@ -81,7 +97,6 @@ impl MelExtractor {
                 FrontEnd::Speaker => mel.iter_mut().for_each(|value| *value = ln(*value + 1e-6)),
             }
         }
-        frames
     }
 }
 
@@ -171,6 +186,31 @@ mod tests {
                 for (at, (ours, exact)) in mel.iter().zip(reference(front_end, &samples)).enumerate() {
                     let difference = (f64::from(*ours) - exact).abs();
                     assert!(difference < 5e-5, "{front_end:?}, {length} samples, {at}: {ours} for {exact}");
+                }
+            }
+        }
+    }
+
+    /// At both ends, in the middle, one frame and all of them, of clips shorter and longer than a window.
+    #[test]
+    fn frames_of_a_piece_are_those_of_the_whole_clip_to_the_bit() {
+        for front_end in FrontEnd::ALL {
+            let mut extractor = MelExtractor::new(front_end);
+            let (mut whole, mut some) = (Vec::new(), Vec::new());
+            for length in [1, 700, 2100, 9000, 9216] {
+                let samples = noise(length);
+                let frames = extractor.compute(&samples, &mut whole);
+                for (first, last) in (0..frames).flat_map(|first| [(first, first + 1), (first, frames)]) {
+                    let last = last.max(first + 1);
+                    let needed = front_end.samples_of(first..last, length);
+                    let place = (needed.start, length);
+                    extractor.compute_frames(&samples[needed.clone()], place, first..last, &mut some);
+                    let bits = |mel: &[f32]| mel.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                    let expected = &whole[first * front_end.channels()..last * front_end.channels()];
+                    assert!(
+                        bits(&some) == bits(expected),
+                        "{front_end:?}: {first}..{last} of {length} samples, from {needed:?}"
+                    );
                 }
             }
         }

@@ -16,6 +16,8 @@ mod logarithm;
 pub mod picture;
 mod spectrum;
 
+use std::ops::Range;
+
 pub use extractor::MelExtractor;
 pub use invert::MelInverter;
 
@@ -74,6 +76,28 @@ impl FrontEnd {
     /// Frames of a clip: one more than whole hops, none for no samples.
     pub fn frames(self, samples: usize) -> usize {
         if samples == 0 { 0 } else { 1 + samples / self.hop() }
+    }
+
+    /// The samples that some frames of a clip of `whole` samples are computed of.
+    pub fn samples_of(self, frames: Range<usize>, whole: usize) -> Range<usize> {
+        let Parameters { window, hop, .. } = self.parameters();
+        let half = window / 2;
+        let (Some(last), false) = (frames.end.checked_sub(1), frames.is_empty()) else { return 0..0 };
+        // So short a clip may be mirrored more than once: all of it is needed.
+        if whole <= 2 * window {
+            return 0..whole;
+        }
+        // One sample earlier than the window: the speaker front-end weighs each against the one before.
+        let mut start = (frames.start * hop).saturating_sub(half + 1);
+        let mut end = (last * hop + half).min(whole);
+        // A window that reaches out of the clip sees it mirrored.
+        if frames.start * hop < half {
+            end = end.max(half + 1);
+        }
+        if last * hop + half > whole {
+            start = start.min(whole - 2 - half);
+        }
+        start..end
     }
 }
 

@@ -82,13 +82,16 @@ impl<T: Real> Spectrum<T> {
 
     /// The power of the window around sample `centre`: `n_fft / 2 + 1` bins and the padding. What the
     /// window covers outside the signal is the signal mirrored at its first and last sample.
-    pub(super) fn power(&mut self, signal: &[T], centre: usize) -> &[f32] {
+    ///
+    /// `piece` is what there is of a signal of `whole` samples, from sample `first` on: all that the window needs.
+    pub(super) fn power(&mut self, piece: &[T], (first, whole): (usize, usize), centre: usize) -> &[f32] {
         let half = self.window.len() / 2;
         // The window stands at the start of the frame and not in its middle: that turns phases, and the
         // power does not see phases.
         let (body, rest) = self.frame.split_at_mut(half);
         let window = self.window.as_chunks::<2>().0;
-        match centre.checked_sub(half).and_then(|start| signal.get(start..centre + half)) {
+        let inside = centre.checked_sub(half + first).and_then(|start| piece.get(start..start + 2 * half));
+        match inside {
             Some(inside) => {
                 for ((pair, sample), weight) in body.iter_mut().zip(inside.as_chunks::<2>().0).zip(window) {
                     *pair = Complex::new(sample[0] * weight[0], sample[1] * weight[1]);
@@ -96,7 +99,7 @@ impl<T: Real> Spectrum<T> {
             }
             None => {
                 let start = centre as i64 - half as i64;
-                let at = |n: usize| signal[mirrored(start + n as i64, signal.len())];
+                let at = |n: usize| piece[mirrored(start + n as i64, whole) - first];
                 for ((n, pair), weight) in body.iter_mut().enumerate().zip(window) {
                     *pair = Complex::new(at(2 * n) * weight[0], at(2 * n + 1) * weight[1]);
                 }
@@ -191,7 +194,7 @@ mod tests {
         for n_fft in [8, 24, 64, 100, 512] {
             let samples: Vec<f64> = (0..n_fft).map(|n| ((n * 37 % 101) as f64) / 50.0 - 1.0).collect();
             let mut spectrum = Spectrum::<f64>::new((0..n_fft).map(|_| 1.0), n_fft, 3);
-            let power = spectrum.power(&samples, n_fft / 2);
+            let power = spectrum.power(&samples, (0, n_fft), n_fft / 2);
             assert_eq!(power.len(), n_fft / 2 + 4);
             assert_eq!(power[n_fft / 2 + 1..], [0.0; 3]);
             for (bin, &ours) in power[..=n_fft / 2].iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use myxtts_data::cache::{Runtime, RuntimeOptions, Store};
+use myxtts_data::cache::{CacheError, Runtime, RuntimeOptions, Store};
 use myxtts_data::problem::ProblemKind;
 use myxtts_data::record::{RecordError, RecordSource};
 use myxtts_run::progress::Silent;
@@ -29,7 +29,7 @@ fn runtime_and_store_give_the_same_records_under_the_same_numbers() {
     };
     myxtts_data::cache::prepare(&dir, &utterances, &synthetic, &options, &Silent).unwrap();
     let store = Store::open(&dir).unwrap();
-    let options = RuntimeOptions { memory_bytes: 20_000, workers: 2 };
+    let options = RuntimeOptions { memory_bytes: 20_000, workers: 2, ..RuntimeOptions::default() };
     let runtime = Runtime::open(&utterances, Arc::new(Synthetic::new()), &options, &Silent).unwrap();
     assert_eq!(runtime.len(), store.len());
     assert_eq!(runtime.problems().len(), 4);
@@ -42,7 +42,7 @@ fn runtime_and_store_give_the_same_records_under_the_same_numbers() {
                     assert_eq!(runtime.speaker(record), store.speaker(record));
                     assert_eq!(runtime.language(record), store.language(record));
                     for column in 0..3 {
-                        assert!(runtime.rows(record, column) >= store.rows(record, column));
+                        assert_eq!(runtime.rows(record, column), store.rows(record, column));
                         assert_eq!(whole(&runtime, record, column), whole(&store, record, column));
                     }
                 }
@@ -54,19 +54,19 @@ fn runtime_and_store_give_the_same_records_under_the_same_numbers() {
 }
 
 #[test]
-fn a_record_is_computed_once_for_all_its_columns() {
+fn an_array_is_computed_once_where_nothing_less_can_be() {
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 10);
     let synthetic = Arc::new(Synthetic::new());
     let runtime =
         Runtime::open(&utterances, Arc::clone(&synthetic) as _, &RuntimeOptions::default(), &Silent).unwrap();
     let asked = synthetic.computed.swap(0, Ordering::Relaxed);
-    assert_eq!(asked, 10, "the default bound computes");
+    assert_eq!(asked, 10, "measuring computes where nobody says how to do it with less");
     for column in [0, 1, 2, 0, 1] {
         whole(&runtime, 4, column);
     }
-    assert_eq!(synthetic.computed.load(Ordering::Relaxed), 1);
-    assert_eq!(runtime.memory().hits, 4);
+    assert_eq!(synthetic.computed.load(Ordering::Relaxed), 3);
+    assert_eq!(runtime.memory().hits, 2);
 }
 
 #[test]
@@ -84,6 +84,19 @@ fn a_file_that_vanished_after_opening_is_bad_data() {
 }
 
 #[test]
+fn more_failures_than_the_budget_and_a_stop_end_the_opening() {
+    let root = scratch();
+    let utterances = corpus(&root.path().join("corpus"), 40);
+    let open =
+        |options| Runtime::open(&utterances, Arc::new(Synthetic::new()), &options, &Silent).err().unwrap();
+    let strict = RuntimeOptions { failure_budget: 0.01, ..RuntimeOptions::default() };
+    let error = open(strict);
+    assert!(matches!(error, CacheError::OverBudget { total: 40, .. }), "{error}");
+    let stopped = RuntimeOptions { stop: Arc::new(true.into()), ..RuntimeOptions::default() };
+    assert!(matches!(open(stopped), CacheError::Stopped));
+}
+
+#[test]
 fn the_identity_follows_the_content() {
     let root = scratch();
     let mut utterances = corpus(&root.path().join("corpus"), 6);
@@ -95,6 +108,10 @@ fn the_identity_follows_the_content() {
     assert_ne!(open(&utterances, 2), first);
     utterances.reverse();
     assert_eq!(open(&utterances, 1), first, "the order of declaration does not matter");
+    let (sound, kept) = (&utterances[3].audio, std::fs::read(&utterances[3].audio).unwrap());
+    std::fs::write(sound, [&kept[1..], &[7]].concat()).unwrap();
+    assert_ne!(open(&utterances, 1), first, "another sound of the same length");
+    std::fs::write(sound, kept).unwrap();
     utterances[0].text.push('x');
     assert_ne!(open(&utterances, 1), first);
     let dir = root.path().join("cache");

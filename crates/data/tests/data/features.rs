@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use myxtts_data::batch::{Plan, Rows, Settings};
+use myxtts_data::audio::{self, Clip, Resampler, wav};
+use myxtts_data::batch::{Collator, Plan, Rows, Settings};
 use myxtts_data::cache::{self, Featurizer, PrepareOptions, Runtime, RuntimeOptions, Store};
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
@@ -11,6 +12,7 @@ use myxtts_data::features::{Extractor, LISTENING_RATE, Recipe, SPEAKING_RATE};
 use myxtts_data::record::{COLUMNS, RecordSource};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{Tokenizer, TrainOptions, train};
+use myxtts_data::utterance::Utterance;
 use myxtts_run::config::keys;
 use myxtts_run::progress::Silent;
 use myxtts_run::seed::Seed;
@@ -30,33 +32,105 @@ fn everything() -> Recipe {
     Recipe { columns: COLUMNS.to_vec(), ..Recipe::default() }
 }
 
+/// The demo corpus as its files are, with clips that have to be decoded whole and clips that cannot be used.
+fn odd_corpus(folder: &std::path::Path) -> Corpus {
+    let mut corpus = corpus(folder);
+    let rewrite = |utterance: &Utterance, change: &dyn Fn(Clip) -> Vec<u8>| {
+        let clip = audio::decode(&utterance.audio).unwrap().clip;
+        std::fs::write(&utterance.audio, change(clip)).unwrap();
+    };
+    // Whatever rate the demo speaks at: some at the rate that is listened at, some at others.
+    for (n, utterance) in corpus.utterances.iter_mut().enumerate() {
+        let rate = [22_050, 22_050, 44_100, 16_000][n % 4];
+        rewrite(utterance, &|clip| {
+            wav::encode_pcm16(&Resampler::new(clip.sample_rate, rate).resample(&clip.samples), rate)
+        });
+    }
+    rewrite(&corpus.utterances[5], &|clip| wav::encode_pcm16(&vec![0.0; clip.samples.len()], 22_050));
+    corpus
+}
+
 #[test]
 fn the_cache_and_runtime_mode_hold_the_same_records() {
     let folder = tempfile::tempdir().unwrap();
-    let corpus = corpus(&folder.path().join("demo"));
-    let extractor = Arc::new(Extractor::new(everything(), tokenizer(&corpus)));
-    let dir = folder.path().join("cache");
-    let options = PrepareOptions { workers: 2, ..PrepareOptions::default() };
-    cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
-    let store = Store::open(&dir).unwrap();
-    let runtime =
-        Runtime::open(&corpus.utterances, extractor.clone(), &RuntimeOptions::default(), &Silent).unwrap();
-    assert_eq!((store.len(), runtime.len()), (8, 8));
-    let by_id =
-        |source: &dyn RecordSource, id: &str| (0..source.len()).find(|&r| source.id(r) == id).unwrap();
-    for utterance in &corpus.utterances {
-        let (kept, computed) = (by_id(&store, &utterance.id), by_id(&runtime, &utterance.id));
-        for (at, column) in COLUMNS.iter().enumerate() {
-            let rows = store.rows(kept, at);
-            let bound = runtime.rows(computed, at);
-            assert!(rows > 0 && rows <= bound, "{} of {}: {rows} of {bound}", column.name, utterance.id);
-            let mut from_store = vec![0; rows as usize * column.row_bytes()];
-            let mut from_runtime = vec![0; bound as usize * column.row_bytes()];
-            assert_eq!(store.read(kept, at, 0, &mut from_store).unwrap(), rows);
-            assert_eq!(runtime.read(computed, at, 0, &mut from_runtime).unwrap(), rows);
-            assert!(from_runtime.starts_with(&from_store), "{} of {}", column.name, utterance.id);
+    let corpus = odd_corpus(&folder.path().join("demo"));
+    for (n, loudness_lufs) in [None, Some(-20.0)].into_iter().enumerate() {
+        let recipe = Recipe { loudness_lufs, ..everything() };
+        let extractor = Arc::new(Extractor::new(recipe, tokenizer(&corpus)));
+        let dir = folder.path().join(format!("cache{n}"));
+        let options = PrepareOptions { workers: 2, failure_budget: 0.2, ..PrepareOptions::default() };
+        let prepared = cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
+        let store = Store::open(&dir).unwrap();
+        let options = RuntimeOptions { failure_budget: 0.2, ..RuntimeOptions::default() };
+        let runtime = Runtime::open(&corpus.utterances, extractor.clone(), &options, &Silent).unwrap();
+        assert_eq!((store.len(), runtime.len(), runtime.in_pieces()), (7, 7, 3));
+        assert_eq!(runtime.problems(), prepared.problems);
+        for record in 0..store.len() {
+            assert_eq!(store.id(record), runtime.id(record));
+            for (at, column) in COLUMNS.iter().enumerate() {
+                let rows = store.rows(record, at);
+                assert!(rows > 0);
+                assert_eq!(rows, runtime.rows(record, at), "{} of {}", column.name, store.id(record));
+                // All of it, its beginning, a piece from inside, its end, and what is not there.
+                for (first, count) in [(0, rows + 3), (0, 1), (rows / 3, 5), (rows - 2, 9), (rows, 4)] {
+                    let read = |source: &dyn RecordSource| {
+                        let mut out = vec![0xAA; count as usize * column.row_bytes()];
+                        let rows = source.read(record, at, first, &mut out).unwrap();
+                        (rows, out)
+                    };
+                    assert!(
+                        read(&store) == read(&runtime),
+                        "{count} from {first} of {rows}, {} of {}",
+                        column.name,
+                        store.id(record)
+                    );
+                }
+            }
         }
     }
+}
+
+#[test]
+fn batches_are_the_same_bytes_with_and_without_a_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = odd_corpus(&folder.path().join("demo"));
+    let extractor = Arc::new(Extractor::new(everything(), tokenizer(&corpus)));
+    let dir = folder.path().join("cache");
+    let options = PrepareOptions { failure_budget: 0.2, ..PrepareOptions::default() };
+    cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
+    let options = RuntimeOptions { failure_budget: 0.2, memory_bytes: 0, ..RuntimeOptions::default() };
+    let runtime = Runtime::open(&corpus.utterances, extractor, &options, &Silent).unwrap();
+    let batches = |source: Arc<dyn RecordSource>| -> Vec<Vec<u8>> {
+        let settings =
+            Settings { rows: Rows::Fixed(3), seed: Seed::new(5), buckets: 2, ..Settings::default() };
+        let plan = Arc::new(Plan::new(&*source, 0..source.len() as u32, settings).unwrap());
+        let collator = Collator::new(source, plan, 0, 1).unwrap();
+        let made = (0..12).map(|step| {
+            let mut slab = vec![0; collator.slab_bytes()];
+            let info = collator.collate(step, &mut slab).unwrap();
+            slab.truncate(info.layout.bytes());
+            slab
+        });
+        made.collect()
+    };
+    assert!(batches(Arc::new(Store::open(&dir).unwrap())) == batches(Arc::new(runtime)));
+}
+
+#[test]
+fn a_file_that_changed_after_opening_is_bad_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let corpus = odd_corpus(&folder.path().join("demo"));
+    let extractor = Arc::new(Extractor::new(everything(), tokenizer(&corpus)));
+    let options = RuntimeOptions { failure_budget: 0.2, ..RuntimeOptions::default() };
+    let runtime = Runtime::open(&corpus.utterances, extractor, &options, &Silent).unwrap();
+    let utterance = &corpus.utterances[0];
+    let record = (0..runtime.len()).find(|&record| runtime.id(record) == utterance.id).unwrap();
+    let read = || runtime.read(record, 2, 0, &mut [0; 640]);
+    assert_eq!(read().unwrap(), 2);
+    let bytes = std::fs::read(&utterance.audio).unwrap();
+    std::fs::write(&utterance.audio, &bytes[..bytes.len() / 2]).unwrap();
+    let error = read().unwrap_err().to_string();
+    assert!(error.contains(&utterance.id) && error.contains("changed"), "{error}");
 }
 
 /// Steps of a store as ids: the order that a model would see.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use myxtts_data::batch::{Plan, Settings, State, Tail};
 use myxtts_data::cache::{Features, Featurizer, Fingerprint, PrepareOptions, Store, prepare};
-use myxtts_data::loader::{Batch, FailureBudget, HostSlab, Loader, LoaderError, Options, Slab};
+use myxtts_data::loader::{Batch, FailureBudget, HostSlab, Loader, LoaderError, Notes, Options, Slab};
 use myxtts_data::problem::Problem;
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordSource, TOKENS};
 use myxtts_data::utterance::{Origin, Utterance};
@@ -186,8 +186,9 @@ fn a_panic_reaches_the_consumer_with_its_thread_and_step() {
         let options = Options { workers: 3, ..Options::default() };
         let mut loader = start(&source, &plan, &plan.state(0), options, 6);
         let error = loader.find_map(Result::err).unwrap();
-        let LoaderError::Panicked { thread, step, message } = &error else { panic!("{error}") };
+        let LoaderError::Panicked { thread, step, clip, message } = &error else { panic!("{error}") };
         assert!(thread.starts_with("batch-"), "{thread}");
+        assert_eq!(clip, "the clip clip-0011");
         assert!(message.contains("planted panic at record 11"), "{message}");
         // It is an own record or a companion of that step, and all steps before it were given.
         assert_eq!(loader.state().step, *step);
@@ -225,8 +226,91 @@ fn a_hanging_read_is_named_and_does_not_hang_the_program() {
         let error = loader.next().unwrap().err().unwrap();
         assert!(matches!(error, LoaderError::Stalled { step: 0, .. }), "{error}");
         assert!(error.to_string().contains("batch-0 has been making it"), "{error}");
+        assert!(error.to_string().contains("at the clip clip-000"), "{error}");
         source.release();
         drop(loader);
+    });
+}
+
+/// Faults that pass, in every room there can be: the batches are those of a loader that met none, in their order, and
+/// what happened was said.
+#[test]
+fn a_worker_that_panics_or_stands_still_is_replaced_and_the_order_is_unchanged() {
+    for (workers, depth, slabs) in [(1, 1, 2), (1, 4, 6), (2, 3, 3), (3, 4, 4), (3, 8, 10)] {
+        let (calm, plan) = planned(Synthetic::speech(40), settings(4));
+        let (source, _) = planned(
+            Synthetic::speech(40).with(|trouble| {
+                trouble.panics_once.extend([5, 31]);
+                trouble.hangs_once.extend([11, 24]);
+            }),
+            settings(4),
+        );
+        let room = format!("{workers} workers, {depth} ahead, {slabs} slabs");
+        let notes = ends(move || {
+            let until = Some(plan.epoch_start(2));
+            let options =
+                Options { workers, depth, until, hang: Duration::from_millis(100), ..Options::default() };
+            let notes = options.notes.clone();
+            let mut expected = start(
+                &calm,
+                &plan,
+                &plan.state(0),
+                Options { notes: Notes::default(), ..options.clone() },
+                4,
+            );
+            // One slab more for each thread that is stuck with one, and no fewer than can be waited for.
+            let mut loader = start(&source, &plan, &plan.state(0), options, slabs + 1);
+            for batch in expected.by_ref() {
+                let made = loader.next().unwrap_or_else(|| panic!("{room}: ended early"));
+                let mut made = made.unwrap_or_else(|error| panic!("{room}: {error}"));
+                assert!(seen(&mut made) == seen(&mut batch.unwrap()), "{room}: {}", made.info().step);
+            }
+            assert!(loader.next().is_none(), "{room}");
+            source.release();
+            // The threads that were left behind find that nobody needs them.
+            drop(loader);
+            notes.take()
+        });
+        let said = notes.join("\n");
+        for words in [
+            "panicked at step",
+            "the clip clip-0005",
+            "the clip clip-0031: planted",
+            "the clip clip-0011 for",
+            "the clip clip-0024",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_is_stuck_with_the_only_slab_is_named_when_nothing_comes() {
+    let source = Synthetic::speech(20).with(|trouble| trouble.hangs_once.extend(0..20));
+    let (source, plan) = planned(source, settings(4));
+    ends(move || {
+        let (stall, hang) = (Duration::from_millis(120), Duration::from_millis(30));
+        let options = Options { workers: 1, stall, hang, ..Options::default() };
+        let mut loader = start(&source, &plan, &plan.state(0), options, 1);
+        let error = loader.next().unwrap().err().unwrap().to_string();
+        assert!(error.contains("before that batch-0 has been at the clip clip-00"), "{error}");
+        source.release();
+        drop(loader);
+    });
+}
+
+#[test]
+fn a_bad_record_is_named_once() {
+    let source = Synthetic::speech(30).with(|trouble| trouble.bad.extend([7]));
+    let (source, plan) = planned(source, settings(4));
+    ends(move || {
+        let options = Options { until: Some(plan.epoch_start(3)), ..Options::default() };
+        let notes = options.notes.clone();
+        let loader = start(&source, &plan, &plan.state(0), options, 4);
+        assert!(loader.map(Result::unwrap).count() > 20);
+        let said = notes.take();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("clip-0007") && said[0].contains("another clip"), "{said:?}");
     });
 }
 

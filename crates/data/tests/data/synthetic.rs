@@ -46,6 +46,11 @@ pub struct Trouble {
     pub io: BTreeSet<usize>,
     pub panics: BTreeSet<usize>,
     pub hangs: BTreeSet<usize>,
+    /// Panics at the first read only.
+    pub panics_once: BTreeSet<usize>,
+    /// The first read does not come back until all are released; others pass.
+    pub hangs_once: BTreeSet<usize>,
+    pub released: bool,
     /// Every read takes as long as its record's number says, so that steps finish out of order.
     pub jitter: bool,
 }
@@ -118,7 +123,9 @@ impl Synthetic {
 
     /// Lets every read that hangs go on.
     pub fn release(&self) {
-        self.trouble.lock().unwrap().hangs.clear();
+        let mut trouble = self.trouble.lock().unwrap();
+        trouble.hangs.clear();
+        trouble.released = true;
     }
 
     pub fn length(&self, record: u32) -> Length {
@@ -138,8 +145,8 @@ impl Synthetic {
             origin: Origin { file: PathBuf::from("synthetic"), line: None },
             detail: "planted".into(),
         };
-        let (hangs, jitter) = {
-            let trouble = self.trouble.lock().unwrap();
+        let (hangs, once, jitter) = {
+            let mut trouble = self.trouble.lock().unwrap();
             if trouble.bad.contains(&record) || (column == 2 && trouble.bad_conditioning.contains(&record)) {
                 return Err(RecordError::Bad(problem()));
             }
@@ -147,12 +154,15 @@ impl Synthetic {
                 let source = io::Error::other("the disk is gone");
                 return Err(RecordError::Io { id: self.id(record), source });
             }
-            if trouble.panics.contains(&record) {
+            if trouble.panics.contains(&record) || trouble.panics_once.remove(&record) {
                 drop(trouble);
                 panic!("planted panic at record {record}");
             }
-            (trouble.hangs.contains(&record), trouble.jitter)
+            (trouble.hangs.contains(&record), trouble.hangs_once.remove(&record), trouble.jitter)
         };
+        while once && !self.trouble.lock().unwrap().released {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         if jitter {
             std::thread::sleep(Duration::from_micros(record as u64 * 7 % 120));
         }

@@ -105,7 +105,7 @@ pub static KEYS: &[Key] = &[
     Key::new("data.auto_tune_performance", Bool, "true",
         "choose batch size, workers and buffers for this machine where the file does not").flag("auto-tune-performance"),
     Key::new("data.native_loading", Bool, "true",
-        "make batches ahead on threads; off makes each on the thread that asks, to see what it buys")
+        "compute features once and keep them in a cache; off computes them for every batch anew, with the same result")
         .alias(&["use_tf_native_loading"]),
     Key::new("data.data_gpu", Gpu, "null",
         "GPU that computes features; null leaves them to the CPU, which is fast enough with a cache").flag("data-gpu"),

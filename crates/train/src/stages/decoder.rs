@@ -449,7 +449,8 @@ impl Stage for DecoderStage {
         let rows = self.share.rows(self.settings.rows as u32)?;
         let shape = [rows as usize, usize::from(judged), self.settings.window];
         let (rows, records) = (u64::from(rows), fed.what);
-        Ok(Submitted { ticket, rows, records, shape, waited: measured.last_wait, fed: measured })
+        let waited = measured.last_wait;
+        Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: Vec::new() })
     }
 
     fn replay(

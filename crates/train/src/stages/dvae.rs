@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::share::Share;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
-use myxtts_data::loader::Options as LoaderOptions;
+use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
@@ -76,6 +76,7 @@ pub struct DvaeStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<DvaeBatch>>,
+    notes: Notes,
     step: Ready,
     measure: Ready,
 }
@@ -186,6 +187,7 @@ impl DvaeStage {
             batches: plan,
             held_out,
             feed: None,
+            notes: Notes::default(),
             step,
             measure,
         };
@@ -300,6 +302,7 @@ impl DvaeStage {
             self.feed = None;
             let feeding = self.settings.feeding;
             let options = self.share.loading(feeding.loading());
+            let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let maker = self.maker(&self.step, &self.batches, step, options)?;
             let bytes = self.step.image.bytes();
             self.feed = Some(feeding.start("feed dvae", &self.engine, bytes, step, maker)?);
@@ -391,7 +394,8 @@ impl Stage for DvaeStage {
         let ticket = self.engine.submit(&mut self.step.program, control)?;
         let shape = [self.share.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
         let (rows, records) = (what.rows, what.records);
-        Ok(Submitted { ticket, rows, records, shape, waited: fed.last_wait, fed })
+        let (waited, notes) = (fed.last_wait, self.notes.take());
+        Ok(Submitted { ticket, rows, records, shape, waited, fed, notes })
     }
 
     fn replay(&mut self, _: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {

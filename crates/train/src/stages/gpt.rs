@@ -16,7 +16,7 @@ use crate::share::Share;
 use conditioner::{Conditioned, Kind as Heard, parts};
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Ladder, Order, Plan as Batches, Rows as BatchRows, Settings, Tail};
-use myxtts_data::loader::Options as LoaderOptions;
+use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{RecordSource, TOKENS};
 use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
 use myxtts_run::plan::Recipe;
@@ -97,6 +97,7 @@ pub struct GptStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<GptBatch>>,
+    notes: Notes,
     programs: HashMap<(GptShape, Phase), (Program, Shares)>,
     recomputed: usize,
     memory: String,
@@ -206,6 +207,7 @@ impl GptStage {
             batches: Arc::new(plan),
             held_out,
             feed: None,
+            notes: Notes::default(),
             programs: HashMap::new(),
             recomputed: 0,
             memory: String::new(),
@@ -348,7 +350,8 @@ impl GptStage {
         let GptShape { batch, text, mel, .. } = shape;
         let (waited, measured) = (Duration::ZERO, Measured::default());
         let shape = [batch, text, mel];
-        Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured })
+        let notes = self.notes.take();
+        Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
     /// Bytes of the inputs of the largest batch of a plan.
@@ -365,6 +368,7 @@ impl GptStage {
             self.feed = None;
             let (feeding, source) = (self.settings.feeding, self.conditioned.fed.clone());
             let options = self.share.loading(feeding.loading());
+            let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
             filler.kind = self.conditioned.heard;
             let maker = filler.maker(source, &self.batches, number, options)?;
@@ -484,8 +488,9 @@ impl Stage for GptStage {
                 None => now,
                 Some(mut before) => {
                     before.records.extend(now.records);
-                    let (rows, records) = (before.rows + now.rows, before.records);
-                    Submitted { rows, records, waited: before.waited + now.waited, ..now }
+                    before.notes.extend(now.notes);
+                    let (rows, records, notes) = (before.rows + now.rows, before.records, before.notes);
+                    Submitted { rows, records, notes, waited: before.waited + now.waited, ..now }
                 }
             });
         }

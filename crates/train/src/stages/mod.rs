@@ -35,6 +35,8 @@ pub struct Submitted {
     pub waited: Duration,
     /// What its feed measured when it was taken.
     pub fed: Measured,
+    /// What those who make batches have to say: a bad clip, a thread that was replaced. Usually empty.
+    pub notes: Vec<String>,
 }
 
 /// What a pass over held-out records found.

@@ -188,7 +188,8 @@ fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
     let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
     let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
     let extractor = Extractor::new(features, tokenizer);
-    let sounds = Arc::new(Sounds::new(source.clone(), utterances, &extractor).unwrap().unwrap());
+    let sounds =
+        Arc::new(Sounds::new(source.clone(), utterances, Sounds::listener(&extractor).unwrap()).unwrap());
     for masks in [Masks::Corrected, Masks::Coqui] {
         let fed = learnt(source.clone(), Conditioning::Fed, masks);
         let sound = Conditioning::Sound { device: Device::Cpu, sounds: sounds.clone() };

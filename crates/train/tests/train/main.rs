@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod chart;
 mod conditioning;
 mod diagnose;
 mod evaluate;
