@@ -72,7 +72,12 @@ struct Report {
 }
 
 fn ways(workers: usize) -> Vec<Way> {
-    let feeding = |upload, depth: Option<usize>| Feeding { workers, upload, depth: depth.map(Depth::of) };
+    let feeding = |upload, depth: Option<usize>| Feeding {
+        workers,
+        upload,
+        depth: depth.map(Depth::of),
+        planted: None,
+    };
     let way =
         |name: &str, what, feeding, mode, ahead| Way { name: name.to_owned(), what, feeding, mode, ahead };
     let mut ways = vec![

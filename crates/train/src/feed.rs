@@ -8,6 +8,7 @@
 //! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
 //! the plan allows in number and bytes.
 
+use crate::diagnose::plant::Fault;
 use crate::error::TrainError;
 use myxtts_data::batch::{BatchInfo, Plan};
 use myxtts_data::loader::{HostSlab, Loader, Options};
@@ -44,6 +45,8 @@ pub struct Made {
     pub blocked: Duration,
     /// Sending it on its way: queueing the copy where that is page-locked, all of the copy where it is not.
     pub sending: Duration,
+    /// Whether that started in memory that is not page-locked.
+    pub pageable: bool,
     /// Its bytes.
     pub bytes: usize,
 }
@@ -111,6 +114,8 @@ pub struct Feeding {
     pub upload: Upload,
     /// How far ahead they are made; none makes each when it is asked for.
     pub depth: Option<Depth>,
+    /// What is wrong with it, where something shall be.
+    pub planted: Option<&'static Fault>,
 }
 
 /// Bytes of batches that may wait on a device: a share nobody misses.
@@ -118,7 +123,7 @@ const WAITING: usize = 1 << 30;
 
 impl Default for Feeding {
     fn default() -> Self {
-        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)) }
+        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)), planted: None }
     }
 }
 
@@ -149,6 +154,10 @@ impl Feeding {
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let uploader = engine.uploader(self.upload)?;
+        let maker = match self.planted {
+            Some(fault) => fault.maker(engine, maker),
+            None => maker,
+        };
         match self.depth {
             Some(depth) => Feed::start(name, uploader, slot_bytes, depth, first, maker),
             None => Feed::blocking(uploader, slot_bytes, first, maker),
@@ -181,7 +190,8 @@ impl<T> Fed<T> {
         let (length, what) = maker(number, bytes, &mut made)?;
         let began = Instant::now();
         uploader.send(&mut slot, length)?;
-        (made.sending, made.bytes) = (began.elapsed(), length);
+        made.sending += began.elapsed();
+        made.bytes = length;
         Ok(Fed { slot, what, made })
     }
 }

@@ -14,7 +14,7 @@ use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
-use crate::stages::gpt::{GptSettings, GptStage};
+use crate::stages::gpt::{GptSettings, GptStage, Lengths};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
 use crate::strategy::split;
@@ -158,6 +158,8 @@ pub struct Ground<'a> {
     pub codes: PathBuf,
     /// How batches come to the device.
     pub feeding: Feeding,
+    /// Lengths that the GPT's batches are padded to.
+    pub lengths: Lengths,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// Who is told how far codes and latents are.
@@ -181,6 +183,7 @@ impl<'a> Ground<'a> {
             machines: &[],
             codes: folder.join(CODES_FILE),
             feeding: feeding(plan),
+            lengths: lengths(plan),
             mode: if recorded { Mode::Captured } else { Mode::Eager },
             progress,
         }
@@ -193,7 +196,7 @@ impl<'a> Ground<'a> {
         recipe: &Recipe,
         model: &mut Model,
     ) -> Result<Box<dyn Stage>, TrainError> {
-        let Ground { plan, corpus, machine, feeding, mode, progress, .. } = *self;
+        let Ground { plan, corpus, machine, feeding, lengths, mode, progress, .. } = *self;
         let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
         let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
@@ -215,7 +218,7 @@ impl<'a> Ground<'a> {
                 })
             }
             Kind::Gpt => {
-                let settings = GptSettings { feeding, mode, ..gpt_settings(plan, &sizes) };
+                let settings = GptSettings { feeding, lengths, mode, ..gpt_settings(plan, &sizes) };
                 let source = self.with_codes(model)?;
                 self.placed(plan.data.batch_size, model, move |machine, share, model| {
                     let (settings, source, sides) =
@@ -333,6 +336,7 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         accumulate: plan.training.gradient_accumulation_steps as u64,
         mode: Mode::default(),
         feeding: feeding(plan),
+        lengths: lengths(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
@@ -348,5 +352,10 @@ fn feeding(plan: &Plan) -> Feeding {
         workers: data.num_workers,
         upload: if ahead { Upload::Ahead } else { Upload::InTurn },
         depth: data.native_loading.then(|| Depth::of(data.prefetch_buffer_size)),
+        planted: None,
     }
+}
+
+fn lengths(plan: &Plan) -> Lengths {
+    Lengths { buckets: plan.data.buckets as u32, ..Lengths::default() }
 }

@@ -4,18 +4,21 @@
 //! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> rules::Diagnosis ──report──> text, HTML
 //! ```
 //!
-//! Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
+//! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
 //! fault is known.
 
 mod facts;
+mod processor;
 pub mod rules;
 pub mod statistics;
 pub mod trace;
 
 pub mod collect;
 pub mod html;
+pub mod plant;
 pub mod text;
 
-pub use collect::{Amount, collect};
+pub use collect::{Amount, Beside, Nobody, Seen, collect};
+pub use plant::{Fault, Plant};
 pub use rules::{Culprit, Diagnosis, Finding, diagnose};
 pub use trace::Trace;

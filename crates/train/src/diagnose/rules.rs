@@ -6,7 +6,7 @@
 
 use super::facts::Facts;
 use super::statistics::{Period, Spread, mean, median};
-use super::trace::Trace;
+use super::trace::{Gpu, Trace};
 use serde::Serialize;
 
 /// Of the step: a loop that waits longer for batches is starved.
@@ -25,6 +25,10 @@ pub(super) const SLOW_WORKER: f64 = 2.5;
 const FULL: f64 = 0.90;
 /// Of all cores: what other programs have to take before they are the cause.
 const OTHERS: f64 = 0.35;
+/// Of the time a thread ran or would have: one that stands in line longer is held up.
+const IN_LINE: f64 = 0.25;
+/// Of what was waited for batches: where standing in line explains so much, it is why.
+const EXPLAINS: f64 = 0.30;
 /// Of the samples: a GPU that is held back longer is limited.
 const HELD_BACK: f64 = 0.20;
 
@@ -119,6 +123,51 @@ pub struct Oscillation {
     pub busy_high: f64,
 }
 
+/// Batches as they were trained, beside the same ones from a cache on the device, in seconds for each.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// Batches whose shape was also replayed.
+    pub batches: usize,
+    /// From the end of one step to the end of the next, as the pipeline fed them.
+    pub trained: f64,
+    /// The same with every batch on the device already and steps queued ahead.
+    pub replayed: f64,
+    /// The step by itself.
+    pub alone: f64,
+}
+
+impl Compared {
+    /// Steps per second more with every batch on the device already.
+    pub fn headroom(&self) -> f64 {
+        (self.trained / self.replayed.max(1e-12) - 1.0).max(0.0)
+    }
+}
+
+/// The GPU over a trace, where the driver tells.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// Samples.
+    pub samples: usize,
+    /// Share of the time a kernel ran, on average.
+    pub busy: f64,
+    /// In the worst twentieth of the samples.
+    pub busy_low: f64,
+    /// In the best.
+    pub busy_high: f64,
+    /// The highest, in degrees Celsius.
+    pub temperature: Option<f64>,
+    /// Mean, in watts.
+    pub power: Option<f64>,
+    /// Mean, in megahertz.
+    pub clock: Option<f64>,
+    /// The most it can have.
+    pub clock_most: Option<f64>,
+    /// Share of the samples with its clock held back by heat.
+    pub held_by_heat: f64,
+    /// The same by its power limit.
+    pub held_by_power: f64,
+}
+
 /// What a trace says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
@@ -132,6 +181,10 @@ pub struct Diagnosis {
     pub waiting: f64,
     /// Steps per second more with every batch on the device already; none where that was not measured.
     pub headroom: Option<f64>,
+    /// What that was taken from.
+    pub compared: Option<Compared>,
+    /// The GPU, where it was looked at.
+    pub device: Option<Device>,
 }
 
 impl Diagnosis {
@@ -149,10 +202,11 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
     findings.extend(facts.shapes());
     let outside = facts.processor();
     let disturbed = outside.is_some() || !findings.is_empty();
-    match outside {
-        Some(found) => findings.push(found),
-        None => findings.extend(facts.starved()),
+    // Batches are late because the cores are taken, or for a reason of their own.
+    if outside.is_none() || !facts.late_by_others() {
+        findings.extend(facts.starved());
     }
+    findings.extend(outside);
     // What comes from outside makes steps slow and uneven too: it is named once.
     if !disturbed {
         findings.extend(facts.steps());
@@ -166,20 +220,42 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
         oscillation: facts.oscillation(),
         busy: facts.busy(),
         waiting: facts.waiting(),
-        headroom: facts.headroom(),
+        headroom: facts.compared().map(|compared| compared.headroom()),
+        compared: facts.compared(),
+        device: facts.device(),
     }
 }
 
 impl Facts<'_> {
-    /// The GPU's own limits.
-    fn limits(&self) -> Option<Finding> {
+    /// The GPU, over all samples.
+    fn device(&self) -> Option<Device> {
         let gpu = &self.trace.gpu;
-        let share = |held: &dyn Fn(&super::trace::Gpu) -> bool| {
+        let all = |of: fn(&Gpu) -> Option<f64>| gpu.iter().filter_map(of).collect::<Vec<f64>>();
+        let mean_of = |of| Some(all(of)).filter(|all| !all.is_empty()).map(|all| mean(&all));
+        let share = |held: fn(&Gpu) -> bool| {
             gpu.iter().filter(|sample| held(sample)).count() as f64 / gpu.len().max(1) as f64
         };
-        let (heat, power) = (share(&|sample| sample.thermal_limit), share(&|sample| sample.power_limit));
-        let hottest = gpu.iter().map(|sample| sample.temperature).fold(0.0, f64::max);
-        let watts = mean(&gpu.iter().map(|sample| sample.power).collect::<Vec<_>>());
+        let busy = all(|sample| sample.busy);
+        let (busy_low, busy_high) = edges(busy.clone());
+        (!gpu.is_empty()).then(|| Device {
+            samples: gpu.len(),
+            busy: mean(&busy),
+            busy_low,
+            busy_high,
+            temperature: all(|sample| sample.temperature).into_iter().reduce(f64::max),
+            power: mean_of(|sample| sample.power),
+            clock: mean_of(|sample| sample.clock),
+            clock_most: mean_of(|sample| sample.clock_most),
+            held_by_heat: share(|sample| sample.thermal_limit),
+            held_by_power: share(|sample| sample.power_limit),
+        })
+    }
+
+    /// The GPU's own limits.
+    fn limits(&self) -> Option<Finding> {
+        let device = self.device()?;
+        let (heat, power) = (device.held_by_heat, device.held_by_power);
+        let (hottest, watts) = (device.temperature.unwrap_or(0.0), device.power.unwrap_or(0.0));
         if heat > HELD_BACK {
             return Some(Finding {
                 culprit: Culprit::Heat,
@@ -233,20 +309,39 @@ impl Facts<'_> {
     fn processor(&self) -> Option<Finding> {
         let processor = self.trace.processor?;
         let others = processor.all - processor.own;
-        let suffers = self.waiting() > WORTH || self.slowed().is_some_and(|ratio| ratio > SLOWED);
-        if processor.all < FULL || others < OTHERS || !suffers {
+        let slowed = self.slowed().unwrap_or(1.0);
+        let waits = if self.late_by_others() { self.starving } else { 0.0 };
+        let steps = match processor.delayed {
+            // What is on the processor takes longer by as much as it stands in line.
+            Some(delayed) if delayed.stepping > IN_LINE && !self.trace.setup.on_gpu => {
+                delayed.stepping * (self.total - self.idle)
+            }
+            // A GPU stands still when nobody queues its next step.
+            Some(delayed) if delayed.stepping > IN_LINE => (self.idle - self.starving).max(0.0),
+            Some(_) => 0.0,
+            None if slowed > SLOWED => (1.0 - 1.0 / slowed) * self.total,
+            None => 0.0,
+        };
+        if processor.all < FULL || others < OTHERS || waits + steps < WORTH * self.total {
             return None;
         }
-        let slowed = self.slowed().map_or(0.0, |ratio| ratio - 1.0);
-        let gain = self.gain(self.starving).map(|gain| gain.max(slowed));
+        let gain = self.gain(waits + steps);
+        let line = processor.delayed.map(|delayed| {
+            format!(
+                "; its threads stood in line for a core {} of the time, and batches came {} later by it",
+                percent(delayed.stepping),
+                ms(delayed.feeding / self.trace.batches.len().max(1) as f64)
+            )
+        });
         Some(Finding {
             culprit: Culprit::Processor,
             evidence: format!(
-                "all {} cores together were {} busy, of which this program had {} and others {}",
+                "all {} cores together were {} busy, of which this program had {} and others {}{}",
                 self.trace.setup.cores,
                 percent(processor.all),
                 percent(processor.own),
-                percent(others)
+                percent(others),
+                line.unwrap_or_default()
             ),
             recommendation: format!(
                 "end or move the other programs; until then data.num_workers={} leaves the launching thread a core",
@@ -254,6 +349,12 @@ impl Facts<'_> {
             ),
             gain,
         })
+    }
+
+    /// Whether batches are late because those who make them stand in line for a core, as far as the system tells.
+    fn late_by_others(&self) -> bool {
+        let delayed = self.trace.processor.and_then(|processor| processor.delayed);
+        self.waiting() > WORTH && delayed.is_none_or(|delayed| delayed.feeding > EXPLAINS * self.starving)
     }
 
     /// The loop waits for batches: one cause of it.
@@ -466,17 +567,22 @@ impl Facts<'_> {
     fn oscillation(&self) -> Option<Oscillation> {
         let periods: Vec<f64> = self.trace.batches.iter().map(|batch| batch.period).collect();
         let spread = Spread::of(&periods);
-        let mut busy: Vec<f64> =
-            self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0)).collect();
-        busy.sort_by(f64::total_cmp);
-        let edge = (busy.len() / 20).max(1).min(busy.len());
+        let busy = self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0));
+        let (busy_low, busy_high) = edges(busy.collect());
         (spread.variation > STEADY).then(|| Oscillation {
             variation: spread.variation,
             period: super::statistics::period(&periods),
-            busy_low: median(&busy[..edge]),
-            busy_high: median(&busy[busy.len() - edge..]),
+            busy_low,
+            busy_high,
         })
     }
+}
+
+/// The middle of the worst twentieth, and of the best.
+fn edges(mut shares: Vec<f64>) -> (f64, f64) {
+    shares.sort_by(f64::total_cmp);
+    let edge = (shares.len() / 20).max(1).min(shares.len());
+    (median(&shares[..edge]), median(&shares[shares.len() - edge..]))
 }
 
 /// `12.3 %`
