@@ -4,7 +4,7 @@
 #   bench/diagnose/run.sh DEVICE [FILE [ARGUMENT...]]
 #
 # DEVICE is cpu, cuda or cuda:N. Writes to FILE (default: bench/results/diagnose_DEVICE_DATE.jsonl); further arguments go to
-# `diagnose` (default: --preset small --batch-size 16 --num-batches 60 --set data.vocab_size=120).
+# `diagnose` (default: --preset small --batch-size 16 --num-batches 200 --set data.vocab_size=120).
 #
 # CORPUS names a corpus; without it 800 clips with LJSpeech's lengths are made (PYTHON names an interpreter with numpy,
 # default: python3). PLANTS names the faults to try (default: all). MYXTTS_BUILT names a folder with a myxtts that was
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 device=${1:?usage: bench/diagnose/run.sh DEVICE [FILE [ARGUMENT...]]}
 out=${2:-bench/results/diagnose_${device/:/}_$(date +%Y%m%d).jsonl}
 shift $(($# < 2 ? $# : 2))
-[ $# -gt 0 ] || set -- --preset small --batch-size 16 --num-batches 60 --set data.vocab_size=120
+[ $# -gt 0 ] || set -- --preset small --batch-size 16 --num-batches 200 --set data.vocab_size=120
 plants=${PLANTS:-"healthy slow-disk slow-decode slow-worker tiny-buffer upload-lock pageable-upload shape-churn periodic-stall cpu-hog slow-step noisy-step"}
 [ -n "${MYXTTS_BUILT:-}" ] || cargo build --quiet --release -p myxtts
 myxtts=${MYXTTS_BUILT:-target/release}/myxtts

@@ -1,4 +1,4 @@
-//! What `diagnose` sees of the machine while a stage runs: NVML and `/proc`, every tenth of a second.
+//! What `diagnose` sees of the machine while a stage runs: NVML and `/proc`, every twentieth of a second.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use myxtts_train::diagnose::plant::Hog;
 use myxtts_train::diagnose::trace::{Cores, Gpu as Traced};
 use myxtts_train::diagnose::{Beside, Seen};
 
-/// From one sample to the next. The driver renews its figure of the busy share about as often.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// From one sample to the next. The driver renews its figure of the busy share somewhat less often.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Who looks.
 pub struct Looking {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn samples_come_in_order_between_two_moments_and_end_with_the_sampler() {
-    let mut probe = Simulated::new(1.0, |time| Some(time));
+    let mut probe = Simulated::new(1.0, Some);
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = asked.clone();
     let began = Instant::now();

@@ -154,8 +154,8 @@ impl<'a> Facts<'a> {
         // All it makes has to be slow: a few batches may be large by chance.
         let mut loads = workers[&worker].clone();
         loads.sort_by(f64::total_cmp);
-        let quarter = loads[loads.len() / 4];
-        (quarter > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
+        let least = loads[loads.len() / 8];
+        (least > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
     }
 
     /// Something that comes back and costs more than a word.

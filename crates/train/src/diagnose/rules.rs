@@ -29,6 +29,10 @@ const OTHERS: f64 = 0.35;
 const IN_LINE: f64 = 0.25;
 /// Of what was waited for batches: where standing in line explains so much, it is why.
 const EXPLAINS: f64 = 0.30;
+/// Batches ready: with no more than these a buffer hides nothing.
+const FEW: usize = 3;
+/// How alike a rhythm has to be to itself where there are so few.
+const STRICT: f64 = 0.75;
 /// Of the samples: a GPU that is held back longer is limited.
 const HELD_BACK: f64 = 0.20;
 
@@ -414,8 +418,11 @@ impl Facts<'_> {
         // Threads that are too slow bring batches as many at a time as they are: that is a rhythm, but not a stall.
         let workers = setup.workers.max(1) as f64;
         let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
+        // With hardly a batch ready every late one shows, and a few of them may look like a rhythm.
+        let least = if setup.slots <= FEW { STRICT } else { 0.0 };
         if usually < 0.95 * step
             && let Some(period) = self.stalls(|batch| batch.period - batch.step)
+            && period.strength >= least
         {
             return finding(
                 Culprit::PeriodicStall,

@@ -47,7 +47,7 @@ pub enum Plant {
     PageableUpload,
     /// A shape for nearly every batch.
     ShapeChurn,
-    /// Every eighth batch is late.
+    /// Every sixth batch is late.
     PeriodicStall,
     /// All cores are taken.
     CpuHog,
@@ -123,7 +123,7 @@ const THREADS: usize = 4;
 /// The thread that is slow.
 const SLOW_THREAD: usize = 1;
 /// A stall comes back after so many batches.
-const EVERY: u64 = 8;
+const EVERY: u64 = 6;
 /// Of the steps, those that are computed several times: fewer than would make them slow altogether.
 const NOISY: f64 = 0.35;
 
