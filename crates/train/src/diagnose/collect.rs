@@ -93,7 +93,10 @@ pub fn collect(
             (slots, bytes) = (queued.fed.slots, made.bytes.max(bytes));
             pinned &= !made.pageable;
             if clock.done <= amount.warm {
-                began = Counted::now(beside.foreign());
+                // Once: it asks for every thread, and that takes a while.
+                if clock.done == amount.warm {
+                    began = Counted::now(beside.foreign());
+                }
                 continue;
             }
             batches.push(batch(&queued, *met <= recorded, step, period));

@@ -1,6 +1,7 @@
 //! What rules ask of a trace: sums and medians, with steps measured against others of their own shape.
 
-use super::rules::{Compared, SLOW_WORKER, WORTH};
+use super::diagnosis::Compared;
+use super::rules::{SLOW_WORKER, WORTH};
 use super::statistics::{Period, mean, median, period, variation};
 use super::trace::{Batch, Trace};
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! A diagnosis as one page that needs nothing beside itself: no script, no font, no picture from elsewhere.
 
-use super::rules::{Device, Diagnosis, ms, percent};
+use super::diagnosis::{Device, Diagnosis};
+use super::rules::{ms, percent};
 use super::text::{PARTS, gain, spreads, summary};
 use super::trace::Trace;
 use std::fmt::Write;

@@ -1,12 +1,13 @@
 //! Why a device stands still, and what to set.
 //!
 //! ```text
-//! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> rules::Diagnosis ──report──> text, HTML
+//! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> diagnosis::Diagnosis ──report──> text, HTML
 //! ```
 //!
 //! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
 //! fault is known.
 
+pub mod diagnosis;
 mod facts;
 mod processor;
 pub mod rules;
@@ -19,6 +20,7 @@ pub mod plant;
 pub mod text;
 
 pub use collect::{Amount, Beside, Nobody, Seen, collect};
+pub use diagnosis::{Culprit, Diagnosis, Finding};
 pub use plant::{Fault, Plant};
-pub use rules::{Culprit, Diagnosis, Finding, diagnose};
+pub use rules::diagnose;
 pub use trace::Trace;

@@ -1,6 +1,7 @@
 //! A diagnosis for people: where batches spend their time, who holds them up, what to set.
 
-use super::rules::{Device, Diagnosis, ms, percent};
+use super::diagnosis::{Device, Diagnosis};
+use super::rules::{ms, percent};
 use super::statistics::{Spread, mean};
 use super::trace::{Batch, Trace};
 use std::fmt::Write;

@@ -8,26 +8,28 @@
 //! a fault is as bad at 3 ms a step as at 300.
 
 mod hog;
+mod records;
+mod steps;
 
-use super::rules::Culprit;
+use super::diagnosis::Culprit;
 use super::statistics::median;
 use super::trace::Trace;
 use crate::error::TrainError;
 use crate::feed::{Depth, Feeding, Made, Maker};
-use crate::model::Model;
+use crate::stages::Stage;
 use crate::stages::gpt::Lengths;
-use crate::stages::{Kind, Stage, Submitted, Validation};
 pub use hog::Hog;
-use myxtts_data::record::{Column, RecordError, RecordSource, TOKENS, note_computing};
+use myxtts_data::record::{RecordSource, note_computing};
+use myxtts_tensor::Engine;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::cuda::memory::DeviceMemory;
-use myxtts_tensor::engine::Ticket;
-use myxtts_tensor::{Control, Engine, Report};
+use records::Records;
 use serde::Serialize;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use steps::Steps;
 
 /// What can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -354,67 +356,6 @@ fn owe(time: Duration, computing: bool) {
     }
 }
 
-/// The number of the loader's thread this is; none where it is another.
-fn loader_thread() -> Option<usize> {
-    std::thread::current().name()?.strip_prefix("batch-")?.parse().ok()
-}
-
-/// Records that are late.
-struct Records {
-    base: Arc<dyn RecordSource>,
-    fault: &'static Fault,
-}
-
-impl RecordSource for Records {
-    fn columns(&self) -> &[Column] {
-        self.base.columns()
-    }
-
-    fn len(&self) -> usize {
-        self.base.len()
-    }
-
-    fn rows(&self, record: usize, column: usize) -> u32 {
-        self.base.rows(record, column)
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
-    }
-
-    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        let read = self.base.read(record, column, first_row, out);
-        // Of every row one array counts. What other threads read (codes, held-out records) is not of the pipeline.
-        if self.fault.is_armed()
-            && self.columns()[column] != TOKENS
-            && let Some(worker) = loader_thread()
-        {
-            self.fault.reading(worker);
-        }
-        read
-    }
-
-    fn fingerprint(&self) -> [u8; 32] {
-        self.base.fingerprint()
-    }
-}
-
 /// Copies to a device from memory that is not page-locked.
 struct Copies {
     cuda: Option<Arc<Cuda>>,
@@ -438,90 +379,6 @@ impl Copies {
             place.write(&self.bytes[..bytes])?;
         }
         Ok(began.elapsed())
-    }
-}
-
-/// A stage whose steps are not what they could be.
-struct Steps<'a> {
-    stage: Box<dyn Stage + 'a>,
-    fault: &'static Fault,
-}
-
-impl Stage for Steps<'_> {
-    fn kind(&self) -> Kind {
-        self.stage.kind()
-    }
-
-    fn described(&self) -> Vec<String> {
-        self.stage.described()
-    }
-
-    fn engine(&self) -> &Engine {
-        self.stage.engine()
-    }
-
-    fn engine_mut(&mut self) -> &mut Engine {
-        self.stage.engine_mut()
-    }
-
-    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let mut queued = self.stage.submit(step, control)?;
-        for _ in 0..self.fault.more(step) {
-            // The step is over when the last of its runs is.
-            if let Some(ticket) = self.stage.replay(queued.shape, control)? {
-                queued.ticket = ticket;
-            }
-        }
-        if self.fault.plant == Plant::UploadLock && self.fault.is_armed() {
-            self.stage.engine().synchronize()?;
-            *self.fault.over.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            self.fault.over.1.notify_all();
-        }
-        Ok(queued)
-    }
-
-    fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        self.stage.replay(shape, control)
-    }
-
-    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
-        self.stage.wait(ticket)
-    }
-
-    fn restored(&mut self) -> Result<(), TrainError> {
-        self.stage.restored()
-    }
-
-    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        self.stage.numbers(report)
-    }
-
-    fn between(&mut self, step: u64) -> Result<(), TrainError> {
-        self.stage.between(step)
-    }
-
-    fn due(&self, step: u64) -> bool {
-        self.stage.due(step)
-    }
-
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        self.stage.validate()
-    }
-
-    fn epoch_steps(&self) -> u64 {
-        self.stage.epoch_steps()
-    }
-
-    fn clip(&self, record: u32) -> String {
-        self.stage.clip(record)
-    }
-
-    fn position(&self, step: u64) -> serde_json::Value {
-        self.stage.position(step)
-    }
-
-    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        self.stage.finish(model, average)
     }
 }
 
