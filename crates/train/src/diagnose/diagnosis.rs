@@ -155,7 +155,7 @@ pub struct Diagnosis {
     /// What that was taken from.
     pub compared: Option<Compared>,
     /// The GPU, where it was looked at.
-    pub device: Option<Device>,
+    pub gpu: Option<Device>,
 }
 
 impl Diagnosis {

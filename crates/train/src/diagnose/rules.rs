@@ -64,7 +64,7 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
         waiting: facts.waiting(),
         headroom: facts.compared().map(|compared| compared.headroom()),
         compared: facts.compared(),
-        device: facts.device(),
+        gpu: facts.device(),
     }
 }
 

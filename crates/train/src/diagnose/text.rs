@@ -72,7 +72,7 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
             percent(processor.own)
         ));
     }
-    if let Some(device) = &diagnosis.device {
+    if let Some(device) = &diagnosis.gpu {
         lines.push(gpu(device));
     }
     if let Some(why) = &trace.no_gpu {
