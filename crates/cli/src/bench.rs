@@ -99,7 +99,8 @@ struct Report {
 
 /// Every way that is measured, from what training was to what it is. `records` is where those of training come from.
 fn ways(workers: usize, records: Records) -> Vec<Way> {
-    let feeding = |slots| Feeding { workers, upload: Upload::Ahead, depth: Some(Depth::of(slots)) };
+    let feeding =
+        |slots| Feeding { workers, upload: Upload::Ahead, depth: Some(Depth::of(slots)), planted: None };
     let buffered = |slots| Way {
         name: format!("buffered {slots}"),
         what: "batches made and copied ahead, steps queued ahead: how training runs where conditioning does not fit the GPU",
@@ -115,7 +116,7 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
             name: "per sample".into(),
             what: "every clip decoded and computed when its step is due, on one thread, nothing beside it",
             records: computed,
-            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None },
+            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, planted: None },
             ahead: 0,
             ..buffered(12)
         },

@@ -1,6 +1,7 @@
 //! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
 
 mod bench;
+mod beside;
 mod caveats;
 mod check;
 mod config;

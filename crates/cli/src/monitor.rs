@@ -207,13 +207,21 @@ fn run_words(run: &Run, now: f64) -> String {
     let percent = |share: Option<f64>| number(share.map(|share| share * 100.0), "%");
     let rate = run.clips_per_second.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
     let mut words = format!("{stage} {}/{}", count(run.step), count(run.steps));
-    words += &format!(
-        ", {rate} clips/s, {} on the GPU, {} waiting for batches",
-        percent(run.busy),
-        percent(run.wait)
-    );
+    if let Some(steps) = run.steps_per_second {
+        words += &format!(", {steps:.1} steps/s");
+    }
+    words += &format!(", {rate} clips/s");
+    // A run on the processor has no such share.
+    if run.busy.is_some() {
+        words += &format!(", {} on the GPU", percent(run.busy));
+    }
+    words += &format!(", {} waiting for batches", percent(run.wait));
     match (&run.unreadable, &run.ended, run.told) {
         (Some(reason), ..) => words += &format!(" (its events cannot be read: {reason})"),
+        // Its next stage may take a while to begin: codes or states of every clip are made first.
+        (None, Some(ended), _) if run.pid.is_some() => {
+            words += &format!(" (this stage is over: {ended}; the run goes on)");
+        }
         (None, Some(ended), _) => words += &format!(" (over: {ended})"),
         (None, None, Some(told)) => words += &format!(" ({:.0} s ago)", (now - told).max(0.0)),
         (None, None, None) => {}

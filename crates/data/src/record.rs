@@ -119,7 +119,7 @@ thread_local! {
 }
 
 /// For a source that computes records when they are read: so much of the reading was that.
-pub(crate) fn note_computing(time: Duration) {
+pub fn note_computing(time: Duration) {
     COMPUTED.set(COMPUTED.get() + time);
 }
 

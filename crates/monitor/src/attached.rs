@@ -21,6 +21,8 @@ pub struct Attached {
     proc: PathBuf,
     events: EventReader,
     run: Run,
+    /// The last step it told of, and when.
+    stepped: Option<(u64, f64)>,
 }
 
 impl Attached {
@@ -39,7 +41,8 @@ impl Attached {
 
     fn at(path: &Path) -> Attached {
         let events = EventReader::new(&path.join(EVENTS));
-        Attached { path: path.to_owned(), proc: PathBuf::from("/proc"), events, run: Run::default() }
+        let proc = PathBuf::from("/proc");
+        Attached { path: path.to_owned(), proc, events, run: Run::default(), stepped: None }
     }
 
     /// Its folder.
@@ -50,8 +53,8 @@ impl Attached {
     /// What it said last. A line that is being written is read when it is whole; where the events cannot be read, what was
     /// known stays, with the reason.
     pub fn read(&mut self) -> Run {
-        let run = &mut self.run;
-        let read = self.events.read_with(|event| take(run, &event));
+        let (run, stepped) = (&mut self.run, &mut self.stepped);
+        let read = self.events.read_with(|event| take(run, stepped, &event));
         self.run.unreadable = read.err().map(|error| error.to_string());
         let mut run = Run { pid: self.pid(), ..self.run.clone() };
         // Whoever stops cleanly empties the lock file, and says nothing in the events.
@@ -72,7 +75,7 @@ impl Attached {
     }
 }
 
-fn take(run: &mut Run, event: &Event) {
+fn take(run: &mut Run, stepped: &mut Option<(u64, f64)>, event: &Event) {
     let field = |name: &str| event.fields.get(name);
     let number = |name: &str| field(name)?.as_f64();
     let stage = || field("stage").and_then(|stage| stage.as_str()).map(str::to_owned);
@@ -81,11 +84,17 @@ fn take(run: &mut Run, event: &Event) {
         "stage" => {
             let step = field("from").and_then(|from| from.as_u64());
             let steps = field("steps").and_then(|steps| steps.as_u64());
+            *stepped = None;
             *run = Run { stage: stage(), step, steps, told: run.told, ..Run::default() };
         }
         "step" => {
             run.stage = stage().or(run.stage.take());
             run.step = field("step").and_then(|step| step.as_u64()).or(run.step);
+            run.steps_per_second = run.step.zip(*stepped).and_then(|(step, (before, time))| {
+                let (steps, seconds) = (step.checked_sub(before)?, event.time - time);
+                (steps > 0 && seconds > 0.0).then(|| steps as f64 / seconds)
+            });
+            *stepped = run.step.map(|step| (step, event.time));
             run.clips_per_second = number("clips_per_second");
             (run.busy, run.wait) = (number("busy"), number("wait"));
             run.ended = None;

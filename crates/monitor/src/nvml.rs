@@ -3,7 +3,7 @@
 //! The library is the one that the engine's search has found. Whatever NVML answers but success is "not known": a GPU of
 //! which a figure cannot be had is normal, and so is one that is lost while it is watched.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use myxtts_tensor::cuda::library::{self, Library};
 
@@ -25,6 +25,7 @@ const PCIE_OUT: c_uint = 0;
 const PCIE_IN: c_uint = 1;
 
 type Handle = *mut c_void;
+type ByBus = unsafe extern "C" fn(*const c_char, *mut Handle) -> c_int;
 type ToText = unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> c_int;
 type ToNumber = unsafe extern "C" fn(Handle, *mut c_uint) -> c_int;
 type ToNumberOf = unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> c_int;
@@ -74,6 +75,8 @@ unsafe impl Sync for Device {}
 
 /// What the library has; an older one lacks some.
 struct Functions {
+    by_bus: Option<ByBus>,
+    index: Option<ToNumber>,
     name: Option<ToText>,
     utilisation: Option<ToUtilisation>,
     memory: Option<ToMemory>,
@@ -128,6 +131,25 @@ impl Nvml {
         self.devices.len()
     }
 
+    /// The number of the GPU that is plugged in there, such as `0000:3b:00.0`.
+    pub fn at(&self, pci_bus_id: &str) -> Option<usize> {
+        let bus = CString::new(pci_bus_id).ok()?;
+        let (mut handle, mut index): (Handle, c_uint) = (std::ptr::null_mut(), 0);
+        // SAFETY: a text with its end and places for the answers; the second is asked of what the first gave.
+        let found = unsafe {
+            self.functions.by_bus?(bus.as_ptr(), &mut handle) == SUCCESS
+                && !handle.is_null()
+                && self.functions.index?(handle, &mut index) == SUCCESS
+        };
+        Some(index as usize).filter(|index| found && *index < self.devices.len())
+    }
+
+    /// One GPU without what takes the driver long: no throughput of PCIe, no processes.
+    pub fn brief(&self, index: usize) -> Gpu {
+        let handle = self.devices.get(index).and_then(|device| device.0);
+        handle.map(|handle| self.functions.brief(handle)).unwrap_or_default()
+    }
+
     /// All GPUs as they are now. Throughput of PCIe is measured by the driver over 20 ms each way, so they are asked side
     /// by side.
     pub fn sample(&self) -> Vec<Gpu> {
@@ -150,6 +172,8 @@ impl Functions {
         // SAFETY: each type is that of the function in NVIDIA's header.
         unsafe {
             Functions {
+                by_bus: function(library, &["nvmlDeviceGetHandleByPciBusId_v2"]),
+                index: function(library, &["nvmlDeviceGetIndex"]),
                 name: function(library, &["nvmlDeviceGetName"]),
                 utilisation: function(library, &["nvmlDeviceGetUtilizationRates"]),
                 memory: function(library, &["nvmlDeviceGetMemoryInfo"]),
@@ -185,6 +209,21 @@ impl Functions {
     }
 
     fn gpu(&self, handle: Handle) -> Gpu {
+        let pcie = |which| {
+            let mut kilobytes = 0;
+            // SAFETY: a handle of NVML's and a place for the answer.
+            let told = unsafe { self.pcie?(handle, which, &mut kilobytes) } == SUCCESS;
+            told.then_some(f64::from(kilobytes) * 1e3)
+        };
+        Gpu {
+            pcie_in: pcie(PCIE_IN),
+            pcie_out: pcie(PCIE_OUT),
+            processes: self.processes(handle),
+            ..self.brief(handle)
+        }
+    }
+
+    fn brief(&self, handle: Handle) -> Gpu {
         let number = |get: Option<ToNumber>| {
             let mut value = 0;
             // SAFETY: a handle of NVML's and a place for the answer.
@@ -222,10 +261,8 @@ impl Functions {
             sm_clock: number_of(self.clock, CLOCK_SM),
             sm_clock_most: number_of(self.most_clock, CLOCK_SM),
             memory_clock: number_of(self.clock, CLOCK_MEMORY),
-            pcie_in: number_of(self.pcie, PCIE_IN).map(|kilobytes| kilobytes * 1e3),
-            pcie_out: number_of(self.pcie, PCIE_OUT).map(|kilobytes| kilobytes * 1e3),
             limits,
-            processes: self.processes(handle),
+            ..Gpu::default()
         }
     }
 

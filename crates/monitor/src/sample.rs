@@ -148,6 +148,8 @@ pub struct Run {
     pub step: Option<u64>,
     /// Steps that the stage has.
     pub steps: Option<u64>,
+    /// Steps per second, between the last two steps it has told of.
+    pub steps_per_second: Option<f64>,
     /// Clips per second, over its last seconds.
     pub clips_per_second: Option<f64>,
     /// Share of the time in which steps were on the GPU.

@@ -9,5 +9,7 @@ mod attached;
 mod host;
 #[path = "monitor/log.rs"]
 mod log;
+#[path = "monitor/sampler.rs"]
+mod sampler;
 #[path = "monitor/statistics.rs"]
 mod statistics;

@@ -9,6 +9,7 @@
 //! the plan allows in number and bytes.
 
 use crate::asked::maker_when_asked;
+use crate::diagnose::plant::Fault;
 use crate::error::TrainError;
 use myxtts_data::batch::{BatchInfo, Plan};
 use myxtts_data::loader::{HostSlab, Loader, Options};
@@ -48,6 +49,8 @@ pub struct Made {
     pub blocked: Duration,
     /// Sending it on its way: queueing the copy where that is page-locked, all of the copy where it is not.
     pub sending: Duration,
+    /// Whether that started in memory that is not page-locked.
+    pub pageable: bool,
     /// Its bytes.
     pub bytes: usize,
 }
@@ -128,6 +131,8 @@ pub struct Feeding {
     pub upload: Upload,
     /// How far ahead they are made; none makes each when it is asked for.
     pub depth: Option<Depth>,
+    /// What is wrong with it, where something shall be.
+    pub planted: Option<&'static Fault>,
 }
 
 /// Bytes of batches that may wait on a device: a share nobody misses.
@@ -135,7 +140,7 @@ const WAITING: usize = 1 << 30;
 
 impl Default for Feeding {
     fn default() -> Self {
-        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)) }
+        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)), planted: None }
     }
 }
 
@@ -179,6 +184,10 @@ impl Feeding {
         maker: Maker<T>,
         finisher: Option<Finisher<T>>,
     ) -> Result<Feed<T>, TrainError> {
+        let maker = match self.planted {
+            Some(fault) => fault.maker(engine, maker),
+            None => maker,
+        };
         let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher });
         match self.depth {
             Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),
@@ -219,7 +228,8 @@ impl<T> Fed<T> {
             None => uploader.send(&mut slot, length)?,
             Some(finish) => finish(uploader, &mut slot, length, &mut what)?,
         }
-        (made.sending, made.bytes) = (began.elapsed(), length);
+        made.sending += began.elapsed();
+        made.bytes = length;
         Ok(Fed { slot, what, made })
     }
 }

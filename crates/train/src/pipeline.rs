@@ -14,7 +14,7 @@ use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
-use crate::stages::gpt::{Conditioning, GptSettings, GptStage};
+use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, Kind, Stage};
 use crate::strategy::split;
@@ -179,6 +179,8 @@ pub struct Ground<'a> {
     pub feeding: Feeding,
     /// Where the conditioning of the GPT's batches comes from.
     pub conditioning: Conditioning,
+    /// Lengths that the GPT's batches are padded to.
+    pub lengths: Lengths,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// Who is told how far codes and latents are.
@@ -215,6 +217,7 @@ impl<'a> Ground<'a> {
                 }
                 None => Conditioning::Fed,
             },
+            lengths: lengths(plan),
             mode: if recorded { Mode::Captured } else { Mode::Eager },
             progress,
         }
@@ -227,7 +230,7 @@ impl<'a> Ground<'a> {
         recipe: &Recipe,
         model: &mut Model,
     ) -> Result<Box<dyn Stage>, TrainError> {
-        let &Ground { plan, corpus, machine, feeding, mode, progress, .. } = self;
+        let &Ground { plan, corpus, machine, feeding, lengths, mode, progress, .. } = self;
         let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
         let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
@@ -251,6 +254,7 @@ impl<'a> Ground<'a> {
             Kind::Gpt => {
                 let mut settings = GptSettings {
                     feeding,
+                    lengths,
                     mode,
                     conditioning: self.conditioning.clone(),
                     ..gpt_settings(plan, &sizes)
@@ -384,6 +388,7 @@ fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         feeding: feeding(plan),
         conditioning: Conditioning::Fed,
         start_delay: None,
+        lengths: lengths(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
@@ -399,5 +404,10 @@ fn feeding(plan: &Plan) -> Feeding {
         workers: data.num_workers,
         upload: if ahead { Upload::Ahead } else { Upload::InTurn },
         depth: Some(Depth::of(data.prefetch_buffer_size)),
+        planted: None,
     }
+}
+
+fn lengths(plan: &Plan) -> Lengths {
+    Lengths { buckets: plan.data.buckets as u32, ..Lengths::default() }
 }

@@ -28,13 +28,35 @@ fn a_real_stage_is_diagnosed_as_text_json_and_page() {
         assert!(time("wait") + time("step") <= time("period") + 1e-6, "{batch}");
     }
     assert!(!report["trace"]["alone"].as_array().unwrap().is_empty(), "the step was not replayed alone");
+    for part in ["trained", "replayed", "alone"] {
+        assert!(report["compared"][part].as_f64().unwrap() > 0.0, "{part} of {}", report["compared"]);
+    }
+    assert!(report["headroom"].as_f64().unwrap() >= 0.0);
+    assert_eq!(report["trace"]["no_gpu"].as_str(), Some("the stage runs on the processor"));
+    assert!(report["planted"].is_null() && report["found"].is_null());
     assert!(report["seconds"]["step"]["p99"].as_f64() >= report["seconds"]["step"]["p50"].as_f64());
     let page = std::fs::read_to_string(folder.join("page.html")).unwrap();
     assert_eq!(page.matches("<title>batch ").count(), 6);
+    assert!(page.contains("replayed from the device"), "{page}");
 
-    let words = with(&[]);
+    let words = with(&["--plant", "slow-decode"]);
+    let told = ["planted      slow-decode", "replayed from the device", "features computed as they are read"];
+    assert!(told.iter().all(|part| words.contains(part)), "{words}");
     for part in ["dvae on cpu: tiny", "p99", "1. ", "seen: ", "do: ", "gain: "] {
         assert!(words.contains(part), "{part} in {words}");
+    }
+}
+
+#[test]
+fn a_fault_that_is_none_or_has_no_place_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (["--plant", "slow-cat", "--stage", "gpt"], "slow-disk"),
+        (["--plant", "shape-churn", "--stage", "dvae"], "take --stage gpt"),
+    ] {
+        let output = myxtts(folder.path(), &["diagnose"]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{arguments:?}");
     }
 }
 

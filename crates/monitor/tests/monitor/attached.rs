@@ -44,6 +44,7 @@ fn a_torn_last_line_is_read_when_it_is_whole() {
         (whole.step, whole.clips_per_second, whole.busy, whole.pid),
         (Some(120), Some(81.0), None, None)
     );
+    assert_eq!((torn.steps_per_second, whole.steps_per_second), (None, Some(10.0)));
     assert!(whole.is_live(13.0) && !whole.is_live(1000.0));
 
     write("{\"time\":13.0,\"kind\":\"stage_end\",\"stage\":\"gpt\",\"ended\":\"Finished\"}\n");

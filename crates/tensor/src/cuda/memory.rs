@@ -31,6 +31,13 @@ impl DeviceMemory {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Copies from any memory of the host, and waits for it.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        assert!(bytes.len() <= self.bytes, "{} bytes into {}", bytes.len(), self.bytes);
+        // SAFETY: the place is ours and large enough; the call returns when the host's bytes are no longer needed.
+        unsafe { result::memcpy_htod_sync(self.address, bytes) }.map_err(|e| Error::driver("copy", e))
+    }
 }
 
 impl Drop for DeviceMemory {

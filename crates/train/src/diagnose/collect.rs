@@ -1,12 +1,13 @@
 //! A trace of a stage on its own feed: its steps as training queues them, then the same shapes with nothing fed.
 
-use super::trace::{Batch, Gpu, Processor, Setup, Trace};
-use crate::bench::processor_seconds;
+use super::processor::Counted;
+use super::trace::{Batch, Cores, Gpu, Setup, Trace};
 use crate::error::TrainError;
 use crate::stages::{Stage, Submitted};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::Control;
+use myxtts_tensor::engine::Ticket;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
@@ -21,18 +22,47 @@ pub struct Amount {
     pub ahead: usize,
 }
 
+/// What was seen of the machine from outside, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// The processor.
+    pub cores: Vec<Cores>,
+    /// The GPU.
+    pub gpu: Vec<Gpu>,
+    /// Why there is nothing of it.
+    pub no_gpu: Option<String>,
+}
+
+/// Who looks at the machine while a stage runs.
+pub trait Beside {
+    /// What was seen between two moments; times count from the first of them.
+    fn seen(&mut self, _from: Instant, _to: Instant) -> Seen {
+        Seen::default()
+    }
+
+    /// Processor time of this program that is to count as that of others, in seconds of one core.
+    fn foreign(&self) -> f64 {
+        0.0
+    }
+}
+
+/// Nobody looks.
+pub struct Nobody;
+
+impl Beside for Nobody {}
+
 /// Batches that are replayed at most.
 const REPLAYED: usize = 30;
 
-/// Runs a stage and notes where every batch spends its time; `look` is asked after each for the GPU as it is. The stage's
-/// weights are not what they were.
+/// Runs a stage and notes where every batch spends its time, and what was seen beside it. The stage's weights are not what
+/// they were.
 pub fn collect(
     stage: &mut dyn Stage,
     recipe: &Recipe,
     seed: u64,
     amount: Amount,
     (workers, batch_size): (usize, usize),
-    look: &mut dyn FnMut() -> Option<Gpu>,
+    beside: &mut dyn Beside,
 ) -> Result<Trace, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let seed = Seed::new(seed).derive("diagnose");
@@ -48,9 +78,9 @@ pub fn collect(
     // On a GPU a shape's first run measures and its second records.
     let recorded = if on_gpu { 2 } else { 1 };
     let mut runs: BTreeMap<[usize; 3], u64> = BTreeMap::new();
-    let (mut batches, mut gpu): (Vec<Batch>, Vec<Gpu>) = (Vec::new(), Vec::new());
-    let (mut slots, mut bytes) = (0, 0);
-    let mut began = Machine::now();
+    let mut batches: Vec<Batch> = Vec::new();
+    let (mut slots, mut bytes, mut pinned) = (0, 0, true);
+    let mut began = Counted::now(beside.foreign());
     let first = recipe.steps / 2;
     for step in first..first + amount.warm + amount.batches {
         let queued = stage.submit(step, &control(step))?;
@@ -59,31 +89,46 @@ pub fn collect(
         for (queued, step, period) in clock.ended(stage, last)? {
             let met = runs.entry(queued.shape).or_default();
             *met += 1;
-            (slots, bytes) = (queued.fed.slots, queued.fed.last_made.bytes.max(bytes));
+            let made = &queued.fed.last_made;
+            (slots, bytes) = (queued.fed.slots, made.bytes.max(bytes));
+            pinned &= !made.pageable;
             if clock.done <= amount.warm {
-                began = Machine::now();
+                // Once: it asks for every thread, and that takes a while.
+                if clock.done == amount.warm {
+                    began = Counted::now(beside.foreign());
+                }
                 continue;
             }
             batches.push(batch(&queued, *met <= recorded, step, period));
-            gpu.extend(look());
         }
     }
-    let processor = began.until(&Machine::now());
+    let ended = Counted::now(beside.foreign());
+    let processor = began.until(&ended, workers);
+    let seen = beside.seen(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
-    let mut alone = Vec::new();
+    let (mut alone, mut replayed) = (Vec::new(), Vec::new());
     let mut clock = Clock::start(stage, 0);
-    for (number, shape) in shapes.into_iter().enumerate() {
-        let Some(ticket) = stage.replay(shape, &control(number as u64))? else { continue };
-        stage.wait(ticket)?;
-        let (step, period) = clock.tick(stage, Duration::ZERO);
-        // The first may have waited for whatever was under way.
-        if number > 0 {
-            alone.push((shape, if on_gpu { step } else { period }));
+    let mut flying: VecDeque<([usize; 3], Ticket)> = VecDeque::new();
+    for (number, shape) in shapes.iter().copied().enumerate() {
+        flying.extend(stage.replay(shape, &control(number as u64))?.map(|ticket| (shape, ticket)));
+        let left = if on_gpu && number + 1 < shapes.len() { amount.ahead } else { 0 };
+        while flying.len() > left
+            && let Some((shape, ticket)) = flying.pop_front()
+        {
+            stage.wait(ticket)?;
+            let (step, period) = clock.tick(stage, Duration::ZERO);
+            clock.done += 1;
+            // The first may have waited for whatever was under way.
+            if clock.done > 1 {
+                alone.push((shape, if on_gpu { step } else { period }));
+                replayed.push((shape, period));
+            }
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let setup = Setup { workers, slots, batch_size, cores, batch_bytes: bytes, pinned: true };
-    Ok(Trace { setup, batches, processor, gpu, alone })
+    let setup = Setup { workers, slots, batch_size, cores, batch_bytes: bytes, pinned, on_gpu };
+    let Seen { cores, gpu, no_gpu } = seen;
+    Ok(Trace { setup, batches, processor, cores, gpu, no_gpu, alone, replayed })
 }
 
 fn batch(queued: &Submitted, compiled: bool, step: f64, period: f64) -> Batch {
@@ -150,51 +195,5 @@ impl Clock {
             _ => period.saturating_sub(waited),
         };
         (step.as_secs_f64(), period.as_secs_f64())
-    }
-}
-
-/// Processor time, in seconds of one core.
-struct Machine {
-    own: f64,
-    /// Busy and in all; none where the system does not tell.
-    all: Option<(f64, f64)>,
-}
-
-impl Machine {
-    fn now() -> Machine {
-        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-        Machine { own: processor_seconds(), all: counted(&stat) }
-    }
-
-    fn until(&self, later: &Machine) -> Option<Processor> {
-        let ((busy, all), (later_busy, later_all)) = (self.all?, later.all?);
-        let time = later_all - all;
-        (time > 0.0)
-            .then(|| Processor { own: (later.own - self.own) / time, all: (later_busy - busy) / time })
-    }
-}
-
-/// Seconds that all cores together were busy, and seconds in all, of the system's statistics.
-fn counted(stat: &str) -> Option<(f64, f64)> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // user, nice, system, idle, waiting for a disk, ...; what guests use is counted in user already.
-    let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
-    let (all, idle) = (ticks.iter().sum::<f64>(), ticks.get(3)? + ticks.get(4)?);
-    Some(((all - idle) / 100.0, all / 100.0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_of_the_processor_are_of_all_cores() {
-        let at = |own, text: &str| Machine { own, all: counted(text) };
-        let before = at(1.0, "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 1 1 1\n");
-        let after = at(2.0, "cpu  400 0 200 1300 100 0 0 0 7 0\n");
-        let found = before.until(&after).unwrap();
-        assert_eq!((found.own, found.all), (0.1, 0.4));
-        assert_eq!(counted("nothing"), None);
-        assert_eq!(after.until(&after), None);
     }
 }

@@ -1,5 +1,6 @@
 //! What rules ask of a trace: sums and medians, with steps measured against others of their own shape.
 
+use super::diagnosis::Compared;
 use super::rules::{SLOW_WORKER, WORTH};
 use super::statistics::{Period, mean, median, period, variation};
 use super::trace::{Batch, Trace};
@@ -27,6 +28,7 @@ pub(super) struct Facts<'a> {
     pub starving: f64,
     of_shape: BTreeMap<[usize; 3], f64>,
     alone: BTreeMap<[usize; 3], f64>,
+    replayed: BTreeMap<[usize; 3], f64>,
 }
 
 impl<'a> Facts<'a> {
@@ -46,6 +48,7 @@ impl<'a> Facts<'a> {
             starving,
             of_shape: medians(steady.iter().map(|batch| (batch.shape, batch.step))),
             alone: medians(trace.alone.iter().copied().filter(|(_, step)| *step > 0.0)),
+            replayed: medians(trace.replayed.iter().copied().filter(|(_, period)| *period > 0.0)),
             steady,
         }
     }
@@ -114,10 +117,24 @@ impl<'a> Facts<'a> {
         Some(if quarter > 1.1 { median(&ratios) } else { 1.0 })
     }
 
-    /// Steps per second more if every batch lay on the device and nothing else ran.
-    pub fn headroom(&self) -> Option<f64> {
-        let slowed = self.slowed()?.max(1.0);
-        (self.busy() > 0.0).then(|| slowed / self.busy() - 1.0)
+    /// The same batches as they were trained, replayed and alone, where all of it was measured.
+    pub fn compared(&self) -> Option<Compared> {
+        let (mut trained, mut replayed, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in &self.steady {
+            let (Some(again), Some(step)) = (self.replayed.get(&batch.shape), self.alone.get(&batch.shape))
+            else {
+                continue;
+            };
+            trained.push(batch.period);
+            replayed.push(*again);
+            alone.push(*step);
+        }
+        (!trained.is_empty()).then(|| Compared {
+            batches: trained.len(),
+            trained: mean(&trained),
+            replayed: mean(&replayed),
+            alone: mean(&alone),
+        })
     }
 
     /// The one thread that takes far longer than the others, and how many times as long.
@@ -138,8 +155,8 @@ impl<'a> Facts<'a> {
         // All it makes has to be slow: a few batches may be large by chance.
         let mut loads = workers[&worker].clone();
         loads.sort_by(f64::total_cmp);
-        let quarter = loads[loads.len() / 4];
-        (quarter > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
+        let least = loads[loads.len() / 8];
+        (least > SLOW_WORKER * usual && slowest > 1.5 * second).then_some((worker, slowest / usual))
     }
 
     /// Something that comes back and costs more than a word.

@@ -1,6 +1,7 @@
 //! A diagnosis as one page that needs nothing beside itself: no script, no font, no picture from elsewhere.
 
-use super::rules::{Diagnosis, ms, percent};
+use super::diagnosis::{Device, Diagnosis};
+use super::rules::{ms, percent};
 use super::text::{PARTS, gain, spreads, summary};
 use super::trace::Trace;
 use std::fmt::Write;
@@ -10,7 +11,8 @@ background:#fff}h1,h2{line-height:1.2}table{border-collapse:collapse}td,th{paddi
 td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f4f4}svg{width:100%;height:auto}\
 .finding{border-left:.3rem solid #c33;padding-left:1rem;margin:1rem 0}.finding.healthy{border-color:#2a7}\
 .step{fill:#2b6cb0}.wait{fill:#d9480f}.new{fill:#805ad5}.busy{fill:none;stroke:#2a7;stroke-width:1.5}\
-.gpu{fill:none;stroke:#d69e2e;stroke-width:1.5}.bar{fill:#4a5568}text{font:11px system-ui,sans-serif;fill:#555}";
+.gpu{fill:none;stroke:#d69e2e;stroke-width:1.5}.cores{fill:none;stroke:#a0aec0;stroke-width:1}\
+.level{stroke:#d69e2e;stroke-dasharray:4 4}.bar{fill:#4a5568}text{font:11px system-ui,sans-serif;fill:#555}";
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 180.0;
@@ -39,8 +41,8 @@ pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     }
     out.push_str("<h2>Batch by batch</h2>\n<p>Blue: the step. Purple: a step whose shape was new. Red: waiting for the batch.</p>\n");
     out.push_str(&timeline(trace));
-    out.push_str("<p>Green: the share of the time in which a step ran. Yellow: the GPU's own figure, where there is one.</p>\n");
-    out.push_str(&shares(trace));
+    out.push_str("<p>Over time. Green: the share in which a step ran. Yellow: the GPU's own figure, where there is one. Grey: the processor, all cores.</p>\n");
+    out.push_str(&shares(trace, diagnosis.gpu.as_ref()));
     out.push_str("<h2>Where the time goes</h2>\n<table><tr><th></th><th>p50</th><th>p95</th><th>p99</th><th>varies</th></tr>\n");
     for (name, spread) in spreads(trace) {
         let [p50, p95, p99] = [spread.p50, spread.p95, spread.p99].map(ms);
@@ -93,22 +95,45 @@ fn timeline(trace: &Trace) -> String {
     svg(&body, HEIGHT)
 }
 
-/// The share of the time in which a step ran, and the GPU's own word.
-fn shares(trace: &Trace) -> String {
+/// The share of the time in which a step ran, the GPU's own word with its low and high, and the processor.
+fn shares(trace: &Trace, device: Option<&Device>) -> String {
     let height = 100.0;
-    let line = |class: &str, shares: Vec<f64>| {
-        let width = WIDTH / shares.len().max(1) as f64;
+    let total = trace.batches.iter().map(|batch| batch.period).sum::<f64>().max(1e-9);
+    let line = |class: &str, shares: Vec<(f64, f64)>| {
         let mut points = String::new();
-        for (number, share) in shares.into_iter().enumerate() {
+        for (at, share) in shares {
+            let x = (at / total).clamp(0.0, 1.0) * WIDTH;
             let y = height - share.clamp(0.0, 1.0) * (height - 4.0) - 2.0;
-            let _ = write!(points, "{:.1},{y:.1} ", (number as f64 + 0.5) * width);
+            let _ = write!(points, "{x:.1},{y:.1} ");
         }
         format!("<polyline class=\"{class}\" points=\"{}\"/>", points.trim_end())
     };
-    let ran = trace.batches.iter().map(|batch| batch.step / batch.period.max(1e-9)).collect();
-    let own = trace.gpu.iter().map(|sample| sample.busy).collect();
-    let words = "<text x=\"2\" y=\"12\">100 %</text>";
-    svg(&format!("{}{}{words}", line("busy", ran), line("gpu", own)), height)
+    let mut ended = 0.0;
+    let ran = trace.batches.iter().map(|batch| {
+        ended += batch.period;
+        (ended - batch.period / 2.0, batch.step / batch.period.max(1e-9))
+    });
+    let ran = line("busy", ran.collect());
+    let own = line("gpu", trace.gpu.iter().filter_map(|sample| Some((sample.at, sample.busy?))).collect());
+    let cores = line("cores", trace.cores.iter().map(|sample| (sample.at, sample.busy)).collect());
+    let mut words = format!(
+        "<text x=\"2\" y=\"12\">100 %</text><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+        WIDTH - 2.0,
+        height - 3.0,
+        ms(total)
+    );
+    if let Some(device) = device {
+        let level = |share: f64, name: &str| {
+            let y = height - share.clamp(0.0, 1.0) * (height - 4.0) - 2.0;
+            format!(
+                "<line class=\"level\" x1=\"0\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"><title>GPU, {name}: {}</title></line>",
+                percent(share)
+            )
+        };
+        words += &level(device.busy_low, "low");
+        words += &level(device.busy_high, "high");
+    }
+    svg(&format!("{cores}{ran}{own}{words}"), height)
 }
 
 /// How often which time.

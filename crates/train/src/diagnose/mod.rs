@@ -1,21 +1,26 @@
 //! Why a device stands still, and what to set.
 //!
 //! ```text
-//! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> rules::Diagnosis ──report──> text, HTML
+//! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> diagnosis::Diagnosis ──report──> text, HTML
 //! ```
 //!
-//! Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
+//! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
 //! fault is known.
 
+pub mod diagnosis;
 mod facts;
+mod processor;
 pub mod rules;
 pub mod statistics;
 pub mod trace;
 
 pub mod collect;
 pub mod html;
+pub mod plant;
 pub mod text;
 
-pub use collect::{Amount, collect};
-pub use rules::{Culprit, Diagnosis, Finding, diagnose};
+pub use collect::{Amount, Beside, Nobody, Seen, collect};
+pub use diagnosis::{Culprit, Diagnosis, Finding};
+pub use plant::{Fault, Plant};
+pub use rules::diagnose;
 pub use trace::Trace;

@@ -4,10 +4,10 @@
 //! longer than they are. Then the sign that only one cause leaves is looked for; what many leave comes last. Each cause is
 //! named with the numbers it was found by, and with the setting that removes it.
 
+use super::diagnosis::{Culprit, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
-use super::statistics::{Period, Spread, mean, median};
-use super::trace::Trace;
-use serde::Serialize;
+use super::statistics::{Spread, mean, median};
+use super::trace::{Gpu, Trace};
 
 /// Of the step: a loop that waits longer for batches is starved.
 const LOAD: f64 = 0.20;
@@ -25,121 +25,16 @@ pub(super) const SLOW_WORKER: f64 = 2.5;
 const FULL: f64 = 0.90;
 /// Of all cores: what other programs have to take before they are the cause.
 const OTHERS: f64 = 0.35;
+/// Of the time a thread ran or would have: one that stands in line longer is held up.
+const IN_LINE: f64 = 0.25;
+/// Of what was waited for batches: where standing in line explains so much, it is why.
+const EXPLAINS: f64 = 0.30;
+/// Batches ready: with no more than these a buffer hides nothing.
+const FEW: usize = 3;
+/// How alike a rhythm has to be to itself where there are so few.
+const STRICT: f64 = 0.75;
 /// Of the samples: a GPU that is held back longer is limited.
 const HELD_BACK: f64 = 0.20;
-
-/// Who holds training up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Culprit {
-    /// Nobody: steps follow each other.
-    Healthy,
-    /// Records come slowly from where they lie.
-    Disk,
-    /// Sound is decoded and its features computed while training waits.
-    Decode,
-    /// Putting batches together.
-    Collate,
-    /// Making batches a program's inputs.
-    Inputs,
-    /// One of the loader's threads is far slower than the others.
-    SlowWorker,
-    /// Enough batches are made, but too few lie ready when one comes late.
-    TinyBuffer,
-    /// Copies wait for steps, and steps for copies.
-    UploadLock,
-    /// Copies from memory that is not page-locked.
-    PageableUploads,
-    /// Copies take long though they start in page-locked memory.
-    Transfer,
-    /// New shapes keep coming, and each has to be recorded.
-    ShapeChurn,
-    /// Something comes back every so many batches.
-    PeriodicStall,
-    /// Other programs have the processor.
-    Processor,
-    /// Steps take longer than they do alone.
-    SlowStep,
-    /// Steps of one shape take one time and then another.
-    NoisyStep,
-    /// The GPU is too hot.
-    Heat,
-    /// The GPU may not draw more power.
-    Power,
-}
-
-impl Culprit {
-    /// In words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Culprit::Healthy => "healthy: the step is what takes the time",
-            Culprit::Disk => "slow disk",
-            Culprit::Decode => "slow decoding and features",
-            Culprit::Collate => "slow collation",
-            Culprit::Inputs => "slow making of inputs",
-            Culprit::SlowWorker => "one slow loader thread",
-            Culprit::TinyBuffer => "too small a buffer",
-            Culprit::UploadLock => "uploads and steps wait for each other",
-            Culprit::PageableUploads => "uploads from pageable memory",
-            Culprit::Transfer => "slow uploads",
-            Culprit::ShapeChurn => "new shapes compiled again and again",
-            Culprit::PeriodicStall => "a stall that comes back",
-            Culprit::Processor => "the processor is taken by other programs",
-            Culprit::SlowStep => "the step is slower than it has to be",
-            Culprit::NoisyStep => "the step's time varies",
-            Culprit::Heat => "the GPU is held back by heat",
-            Culprit::Power => "the GPU is held back by its power limit",
-        }
-    }
-}
-
-/// A culprit, and what speaks against it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    /// Who.
-    pub culprit: Culprit,
-    /// The numbers it was found by, in words.
-    pub evidence: String,
-    /// What to set, or to do.
-    pub recommendation: String,
-    /// Steps per second more if it were gone, at most: 0.25 is a quarter more. None where a trace cannot tell.
-    pub gain: Option<f64>,
-}
-
-/// Times between the ends of steps that go up and down.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Oscillation {
-    /// Standard deviation over mean.
-    pub variation: f64,
-    /// Whether, and how, it comes back.
-    pub period: Option<Period>,
-    /// Share of the time a step ran, in the worst twentieth of the batches.
-    pub busy_low: f64,
-    /// The same in the best.
-    pub busy_high: f64,
-}
-
-/// What a trace says.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Diagnosis {
-    /// What costs most, first. Never empty.
-    pub findings: Vec<Finding>,
-    /// Only where the times vary too much.
-    pub oscillation: Option<Oscillation>,
-    /// Share of the time in which a step ran.
-    pub busy: f64,
-    /// What waits add to the steps, of 1.
-    pub waiting: f64,
-    /// Steps per second more with every batch on the device already; none where that was not measured.
-    pub headroom: Option<f64>,
-}
-
-impl Diagnosis {
-    /// Who costs most.
-    pub fn culprit(&self) -> Culprit {
-        self.findings.first().map_or(Culprit::Healthy, |finding| finding.culprit)
-    }
-}
 
 /// Names what holds a run up.
 pub fn diagnose(trace: &Trace) -> Diagnosis {
@@ -149,10 +44,11 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
     findings.extend(facts.shapes());
     let outside = facts.processor();
     let disturbed = outside.is_some() || !findings.is_empty();
-    match outside {
-        Some(found) => findings.push(found),
-        None => findings.extend(facts.starved()),
+    // Batches are late because the cores are taken, or for a reason of their own.
+    if outside.is_none() || !facts.late_by_others() {
+        findings.extend(facts.starved());
     }
+    findings.extend(outside);
     // What comes from outside makes steps slow and uneven too: it is named once.
     if !disturbed {
         findings.extend(facts.steps());
@@ -166,20 +62,42 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
         oscillation: facts.oscillation(),
         busy: facts.busy(),
         waiting: facts.waiting(),
-        headroom: facts.headroom(),
+        headroom: facts.compared().map(|compared| compared.headroom()),
+        compared: facts.compared(),
+        gpu: facts.device(),
     }
 }
 
 impl Facts<'_> {
-    /// The GPU's own limits.
-    fn limits(&self) -> Option<Finding> {
+    /// The GPU, over all samples.
+    fn device(&self) -> Option<Device> {
         let gpu = &self.trace.gpu;
-        let share = |held: &dyn Fn(&super::trace::Gpu) -> bool| {
+        let all = |of: fn(&Gpu) -> Option<f64>| gpu.iter().filter_map(of).collect::<Vec<f64>>();
+        let mean_of = |of| Some(all(of)).filter(|all| !all.is_empty()).map(|all| mean(&all));
+        let share = |held: fn(&Gpu) -> bool| {
             gpu.iter().filter(|sample| held(sample)).count() as f64 / gpu.len().max(1) as f64
         };
-        let (heat, power) = (share(&|sample| sample.thermal_limit), share(&|sample| sample.power_limit));
-        let hottest = gpu.iter().map(|sample| sample.temperature).fold(0.0, f64::max);
-        let watts = mean(&gpu.iter().map(|sample| sample.power).collect::<Vec<_>>());
+        let busy = all(|sample| sample.busy);
+        let (busy_low, busy_high) = edges(busy.clone());
+        (!gpu.is_empty()).then(|| Device {
+            samples: gpu.len(),
+            busy: mean(&busy),
+            busy_low,
+            busy_high,
+            temperature: all(|sample| sample.temperature).into_iter().reduce(f64::max),
+            power: mean_of(|sample| sample.power),
+            clock: mean_of(|sample| sample.clock),
+            clock_most: mean_of(|sample| sample.clock_most),
+            held_by_heat: share(|sample| sample.thermal_limit),
+            held_by_power: share(|sample| sample.power_limit),
+        })
+    }
+
+    /// The GPU's own limits.
+    fn limits(&self) -> Option<Finding> {
+        let device = self.device()?;
+        let (heat, power) = (device.held_by_heat, device.held_by_power);
+        let (hottest, watts) = (device.temperature.unwrap_or(0.0), device.power.unwrap_or(0.0));
         if heat > HELD_BACK {
             return Some(Finding {
                 culprit: Culprit::Heat,
@@ -233,20 +151,39 @@ impl Facts<'_> {
     fn processor(&self) -> Option<Finding> {
         let processor = self.trace.processor?;
         let others = processor.all - processor.own;
-        let suffers = self.waiting() > WORTH || self.slowed().is_some_and(|ratio| ratio > SLOWED);
-        if processor.all < FULL || others < OTHERS || !suffers {
+        let slowed = self.slowed().unwrap_or(1.0);
+        let waits = if self.late_by_others() { self.starving } else { 0.0 };
+        let steps = match processor.delayed {
+            // What is on the processor takes longer by as much as it stands in line.
+            Some(delayed) if delayed.stepping > IN_LINE && !self.trace.setup.on_gpu => {
+                delayed.stepping * (self.total - self.idle)
+            }
+            // A GPU stands still when nobody queues its next step.
+            Some(delayed) if delayed.stepping > IN_LINE => (self.idle - self.starving).max(0.0),
+            Some(_) => 0.0,
+            None if slowed > SLOWED => (1.0 - 1.0 / slowed) * self.total,
+            None => 0.0,
+        };
+        if processor.all < FULL || others < OTHERS || waits + steps < WORTH * self.total {
             return None;
         }
-        let slowed = self.slowed().map_or(0.0, |ratio| ratio - 1.0);
-        let gain = self.gain(self.starving).map(|gain| gain.max(slowed));
+        let gain = self.gain(waits + steps);
+        let line = processor.delayed.map(|delayed| {
+            format!(
+                "; its threads stood in line for a core {} of the time, and batches came {} later by it",
+                percent(delayed.stepping),
+                ms(delayed.feeding / self.trace.batches.len().max(1) as f64)
+            )
+        });
         Some(Finding {
             culprit: Culprit::Processor,
             evidence: format!(
-                "all {} cores together were {} busy, of which this program had {} and others {}",
+                "all {} cores together were {} busy, of which this program had {} and others {}{}",
                 self.trace.setup.cores,
                 percent(processor.all),
                 percent(processor.own),
-                percent(others)
+                percent(others),
+                line.unwrap_or_default()
             ),
             recommendation: format!(
                 "end or move the other programs; until then data.num_workers={} leaves the launching thread a core",
@@ -254,6 +191,12 @@ impl Facts<'_> {
             ),
             gain,
         })
+    }
+
+    /// Whether batches are late because those who make them stand in line for a core, as far as the system tells.
+    fn late_by_others(&self) -> bool {
+        let delayed = self.trace.processor.and_then(|processor| processor.delayed);
+        self.waiting() > WORTH && delayed.is_none_or(|delayed| delayed.feeding > EXPLAINS * self.starving)
     }
 
     /// The loop waits for batches: one cause of it.
@@ -313,8 +256,11 @@ impl Facts<'_> {
         // Threads that are too slow bring batches as many at a time as they are: that is a rhythm, but not a stall.
         let workers = setup.workers.max(1) as f64;
         let usually = (self.median(|b| b.load()) / workers).max(self.median(|b| b.feed()));
+        // With hardly a batch ready every late one shows, and a few of them may look like a rhythm.
+        let least = if setup.slots <= FEW { STRICT } else { 0.0 };
         if usually < 0.95 * step
             && let Some(period) = self.stalls(|batch| batch.period - batch.step)
+            && period.strength >= least
         {
             return finding(
                 Culprit::PeriodicStall,
@@ -466,17 +412,22 @@ impl Facts<'_> {
     fn oscillation(&self) -> Option<Oscillation> {
         let periods: Vec<f64> = self.trace.batches.iter().map(|batch| batch.period).collect();
         let spread = Spread::of(&periods);
-        let mut busy: Vec<f64> =
-            self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0)).collect();
-        busy.sort_by(f64::total_cmp);
-        let edge = (busy.len() / 20).max(1).min(busy.len());
+        let busy = self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0));
+        let (busy_low, busy_high) = edges(busy.collect());
         (spread.variation > STEADY).then(|| Oscillation {
             variation: spread.variation,
             period: super::statistics::period(&periods),
-            busy_low: median(&busy[..edge]),
-            busy_high: median(&busy[busy.len() - edge..]),
+            busy_low,
+            busy_high,
         })
     }
+}
+
+/// The middle of the worst twentieth, and of the best.
+fn edges(mut shares: Vec<f64>) -> (f64, f64) {
+    shares.sort_by(f64::total_cmp);
+    let edge = (shares.len() / 20).max(1).min(shares.len());
+    (median(&shares[..edge]), median(&shares[shares.len() - edge..]))
 }
 
 /// `12.3 %`

@@ -70,6 +70,8 @@ pub struct Period {
 
 /// Of something that came back five times but once, half is left.
 const ALIKE: f64 = 0.5;
+/// What comes by chance comes at any place of a period; a rhythm has nearly all of it at one.
+const IN_PHASE: f64 = 0.8;
 
 /// After how many batches a series comes back; none where it does not at least four times.
 ///
@@ -91,7 +93,20 @@ pub fn period(series: &[f64]) -> Option<Period> {
     let in_time = rises.windows(2).filter(|pair| late(pair[1] - pair[0]) <= every / 8).count();
     let regular =
         rises.len() >= 3.max(series.len() * 3 / (5 * every)) && 4 * in_time >= 3 * (rises.len() - 1);
-    (strength >= ALIKE && !drifts && regular).then_some(Period { every, strength })
+    let in_phase = in_phase(series, every) >= IN_PHASE;
+    (strength >= ALIKE && !drifts && regular && in_phase).then_some(Period { every, strength })
+}
+
+/// The share of all that lies above the median which comes at one place of the period.
+fn in_phase(series: &[f64], every: usize) -> f64 {
+    let usual = median(series);
+    let mut at = vec![0.0; every];
+    series.iter().enumerate().for_each(|(i, x)| at[i % every] += (x - usual).max(0.0));
+    // What is late may be a batch late or early.
+    let near = every / 8;
+    let around = |place: usize| (0..=2 * near).map(|k| at[(place + every + k - near) % every]).sum::<f64>();
+    let all: f64 = at.iter().sum();
+    if all > 0.0 { (0..every).map(around).fold(0.0, f64::max) / all } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A diagnosis for people: where batches spend their time, who holds them up, what to set.
 
-use super::rules::{Diagnosis, ms, percent};
-use super::statistics::Spread;
+use super::diagnosis::{Device, Diagnosis};
+use super::rules::{ms, percent};
+use super::statistics::{Spread, mean};
 use super::trace::{Batch, Trace};
 use std::fmt::Write;
 
@@ -44,16 +45,38 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
         percent(diagnosis.busy),
         percent(diagnosis.waiting)
     ));
-    if let Some(headroom) = diagnosis.headroom {
-        lines
-            .push(format!("with every batch on the device already it would be {} faster", percent(headroom)));
+    let mean_of = |part: fn(&Batch) -> f64| mean(&trace.batches.iter().map(part).collect::<Vec<_>>());
+    let (read, computed) = (mean_of(|batch| batch.read), mean_of(|batch| batch.decode + batch.features));
+    if computed > 0.0 {
+        lines.push(format!(
+            "records are decoded and their features computed as they are read: {} for a batch, beside {} of reading",
+            ms(computed),
+            ms(read)
+        ));
     }
+    lines.push(match diagnosis.compared {
+        Some(compared) => format!(
+            "a batch as it was trained {}, replayed from the device {}, its step alone {}: with every batch there already it \
+             would be {} faster",
+            ms(compared.trained),
+            ms(compared.replayed),
+            ms(compared.alone),
+            percent(compared.headroom())
+        ),
+        None => "no batch was replayed: this stage, or a step of several batches, cannot".to_owned(),
+    });
     if let Some(processor) = trace.processor {
         lines.push(format!(
             "processor: {} busy, {} by this program",
             percent(processor.all),
             percent(processor.own)
         ));
+    }
+    if let Some(device) = &diagnosis.gpu {
+        lines.push(gpu(device));
+    }
+    if let Some(why) = &trace.no_gpu {
+        lines.push(format!("GPU: not watched: {why}"));
     }
     if let Some(oscillation) = &diagnosis.oscillation {
         let period = match oscillation.period {
@@ -68,6 +91,32 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// `GPU: 97.0 % busy (from 91.0 % to 99.0 %), up to 64 °C, 612 W, 1755 of 1980 MHz`
+fn gpu(device: &Device) -> String {
+    let mut words = format!(
+        "GPU: {} busy (from {} to {}, {} samples)",
+        percent(device.busy),
+        percent(device.busy_low),
+        percent(device.busy_high),
+        device.samples
+    );
+    let mut add = |value: Option<f64>, before: &str, unit: &str| {
+        if let Some(value) = value {
+            let _ = write!(words, "{before}{value:.0}{unit}");
+        }
+    };
+    add(device.temperature, ", up to ", " °C");
+    add(device.power, ", ", " W");
+    add(device.clock, ", ", " MHz");
+    add(device.clock_most, " of ", " MHz");
+    for (share, by) in [(device.held_by_heat, "heat"), (device.held_by_power, "its power limit")] {
+        if share > 0.0 {
+            let _ = write!(words, ", held back by {by} {} of the time", percent(share));
+        }
+    }
+    words
 }
 
 /// What a gain is called.

@@ -21,9 +21,9 @@ pub struct Batch {
     pub worker: usize,
     /// Reading its records.
     pub read: f64,
-    /// Decoding sound.
+    /// Decoding sound, where records are computed as they are read.
     pub decode: f64,
-    /// Computing features of it.
+    /// Computing features of it; nothing where that is counted with decoding because both are done in one go.
     pub features: f64,
     /// Putting rows beside each other.
     pub collate: f64,
@@ -68,6 +68,8 @@ pub struct Setup {
     pub batch_bytes: usize,
     /// Whether copies start in page-locked memory; without a device there are none.
     pub pinned: bool,
+    /// Whether steps run on a GPU, or on the cores that everything else runs on.
+    pub on_gpu: bool,
 }
 
 /// How busy the processor was, as shares of all its cores.
@@ -77,6 +79,26 @@ pub struct Processor {
     pub own: f64,
     /// Every process.
     pub all: f64,
+    /// How this program's threads stood in line for a core, where the system tells.
+    pub delayed: Option<Delayed>,
+}
+
+/// Time in which a thread could have run and no core was free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Delayed {
+    /// Seconds that batches were later by it: of the feed's thread, and of the loader's threads on average.
+    pub feeding: f64,
+    /// Share of the time that all other threads ran or would have.
+    pub stepping: f64,
+}
+
+/// All cores at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Cores {
+    /// Seconds since the trace began.
+    pub at: f64,
+    /// Share of them that was busy, since the sample before.
+    pub busy: f64,
 }
 
 /// The GPU at a moment, as NVML tells it.
@@ -84,12 +106,16 @@ pub struct Processor {
 pub struct Gpu {
     /// Seconds since the trace began.
     pub at: f64,
-    /// Share of the last moments in which a kernel ran.
-    pub busy: f64,
+    /// Share of the last moments in which a kernel ran, where it is told.
+    pub busy: Option<f64>,
     /// Degrees Celsius.
-    pub temperature: f64,
+    pub temperature: Option<f64>,
     /// Watts.
-    pub power: f64,
+    pub power: Option<f64>,
+    /// Megahertz.
+    pub clock: Option<f64>,
+    /// The most it can have.
+    pub clock_most: Option<f64>,
     /// Its clock is held back because it is too hot.
     pub thermal_limit: bool,
     /// Its clock is held back because it may not draw more power.
@@ -105,8 +131,14 @@ pub struct Trace {
     pub batches: Vec<Batch>,
     /// The processor, meanwhile.
     pub processor: Option<Processor>,
+    /// The same moment by moment.
+    pub cores: Vec<Cores>,
     /// The GPU, meanwhile.
     pub gpu: Vec<Gpu>,
+    /// Why there is nothing of the GPU, where there is nothing.
+    pub no_gpu: Option<String>,
     /// Shapes and steps with nothing fed: batches that already lay on the device.
     pub alone: Vec<([usize; 3], f64)>,
+    /// The same, from the end of one step to the end of the next, queued ahead as in training: what the loop itself adds.
+    pub replayed: Vec<([usize; 3], f64)>,
 }

@@ -55,6 +55,8 @@ pub struct GptSettings {
     pub conditioning: Conditioning,
     /// The model begins not before so long after its feed, and not before the feed is full.
     pub start_delay: Option<Duration>,
+    /// Lengths that batches are padded to.
+    pub lengths: Lengths,
     /// Every draw comes from it.
     pub seed: u64,
     /// Device memory that may be used.
@@ -63,6 +65,21 @@ pub struct GptSettings {
     pub freeze_layers: usize,
     /// The rank of adapters that are trained instead of the weights.
     pub lora_rank: Option<usize>,
+}
+
+/// Lengths that batches are padded to: each is a shape, and each shape is recorded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// At most so many.
+    pub buckets: u32,
+    /// Multiples of so many codes, and of so many tokens.
+    pub unit: u32,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Lengths { buckets: 8, unit: 16 }
+    }
 }
 
 /// What a program is for.
@@ -161,7 +178,9 @@ impl GptStage {
         let batches = Settings {
             seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
             rows: settings.rows,
-            frame_unit: 16,
+            buckets: settings.lengths.buckets,
+            frame_unit: settings.lengths.unit,
+            token_unit: settings.lengths.unit,
             length: CODES,
             max_frames: Some(settings.sizes.max_audio as u32),
             max_tokens: Some(settings.sizes.max_text as u32),

@@ -44,6 +44,7 @@ fn learnt(
         feeding: Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() },
         conditioning,
         start_delay: Some(Duration::from_millis(1)),
+        lengths: Default::default(),
         balance: 1.0,
         seed: 7,
         memory_limit: None,

@@ -25,12 +25,12 @@ fn planted(seed: u64) -> [(Fault, Culprit); 12] {
     ]
 }
 
-#[test]
-fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
+/// Those that are called by another name.
+fn wrong(seeds: std::ops::Range<u64>) -> Vec<String> {
     let mut wrong = Vec::new();
-    for seed in 0..40 {
+    for seed in seeds {
         for (fault, culprit) in planted(seed) {
-            for noise in [0.02, 0.10, 0.20] {
+            for noise in NOISES {
                 let diagnosis = diagnose(&trace(fault, seed, BATCHES, noise));
                 if diagnosis.culprit() != culprit {
                     let found = &diagnosis.findings[0];
@@ -42,7 +42,24 @@ fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * 3, wrong.join("\n"));
+    wrong
+}
+
+const NOISES: [f64; 3] = [0.02, 0.10, 0.20];
+
+#[test]
+fn twelve_planted_faults_are_named_under_many_seeds_and_noise() {
+    let wrong = wrong(0..40);
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), 40 * 12 * NOISES.len(), wrong.join("\n"));
+}
+
+/// For whoever changes a rule: rules may be fitted to the first range, and are judged by another, `FROM` of one's choice.
+#[test]
+#[ignore = "a measurement, not a promise: cargo test -p myxtts-train --test train -- --ignored seeds --nocapture"]
+fn how_often_the_name_is_right_on_seeds_the_rules_were_not_made_with() {
+    let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(0);
+    let wrong = wrong(from..from + 400);
+    println!("{}\n{} of {} wrong", wrong.join("\n"), wrong.len(), 400 * 12 * NOISES.len());
 }
 
 #[test]
@@ -90,7 +107,7 @@ fn oscillation_is_told_with_its_period() {
 #[test]
 fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
     let samples = |heat: bool, power: bool| -> Vec<Gpu> {
-        let sample = Gpu { busy: 0.99, temperature: 91.0, power: 690.0, ..Gpu::default() };
+        let sample = Gpu { busy: Some(0.99), temperature: Some(91.0), power: Some(690.0), ..Gpu::default() };
         (0..20).map(|i| Gpu { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample }).collect()
     };
     let slow = trace(Fault::SlowStep, 1, BATCHES, 0.05);

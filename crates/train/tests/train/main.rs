@@ -16,6 +16,7 @@ mod feed;
 mod guards;
 mod kills;
 mod mirrored;
+mod plants;
 mod portable;
 mod prompts;
 mod resume;

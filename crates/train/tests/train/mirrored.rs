@@ -54,6 +54,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         accumulate,
         mode: Mode::Captured,
         feeding: Feeding::default(),
+        lengths: Default::default(),
         balance: 1.0,
         conditioning: Default::default(),
         start_delay: None,

@@ -2,7 +2,7 @@
 //!
 //! Nothing sleeps and nothing is measured; a trace is a pure function of the fault and a seed.
 
-use myxtts_train::diagnose::trace::{Batch, Processor, Setup, Trace};
+use myxtts_train::diagnose::trace::{Batch, Delayed, Processor, Setup, Trace};
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,23 +157,32 @@ pub fn trace(fault: Fault, seed: u64, batches: usize, noise: f64) -> Trace {
         let bucket = (batch.shape[1] - 32) / 16;
         (batch.shape, STEP * (0.9 + 0.06 * bucket as f64) * draws.around(noise.min(0.08)))
     });
+    // Three of four seconds of those who make batches, shared by all of them.
+    let feeding = 0.75 * done.iter().map(|batch| batch.load() / WORKERS as f64 + batch.fill).sum::<f64>();
+    let of = |own, all, feeding| Processor { own, all, delayed: Some(Delayed { feeding, stepping: 0.02 }) };
     let processor = match fault {
-        Fault::ProcessorHog => Processor { own: 0.25, all: 0.99 },
-        Fault::SlowDecode => Processor { own: 0.90, all: 0.93 },
-        _ => Processor { own: 0.30, all: 0.35 },
+        Fault::ProcessorHog => of(0.25, 0.99, feeding),
+        Fault::SlowDecode => of(0.90, 0.93, 0.05 * feeding),
+        _ => of(0.30, 0.35, 0.01),
     };
+    let alone: Vec<([usize; 3], f64)> = alone.collect();
     Trace {
-        alone: alone.collect(),
+        // Nothing but the step takes time here.
+        replayed: alone.clone(),
+        alone,
         setup: Setup {
             workers: WORKERS,
             slots,
             batch_size: 16,
             cores: 8,
             batch_bytes: 12_000_000,
+            on_gpu: true,
             pinned: fault != Fault::PageableUploads,
         },
         batches: done,
         processor: Some(processor),
+        cores: Vec::new(),
         gpu: Vec::new(),
+        no_gpu: None,
     }
 }

@@ -156,6 +156,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 accumulate,
                 mode: Mode::Captured,
                 feeding: Default::default(),
+                lengths: Default::default(),
                 balance: 1.0,
                 conditioning: Default::default(),
                 start_delay: None,

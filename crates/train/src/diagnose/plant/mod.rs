@@ -1,0 +1,416 @@
+//! A fault that is put into the real pipeline on purpose, to see that the doctor finds it.
+//!
+//! ```text
+//! Fault::source (records) ──> Fault::feeding (threads, slots, maker) ──> Fault::lengths (shapes) ──> Fault::stage (step)
+//! ```
+//!
+//! Nothing is wrong until [`Fault::arm`] is told how long a healthy step takes: every amount is counted in those, so that
+//! a fault is as bad at 3 ms a step as at 300.
+
+mod hog;
+mod records;
+mod steps;
+
+use super::diagnosis::Culprit;
+use super::statistics::median;
+use super::trace::Trace;
+use crate::error::TrainError;
+use crate::feed::{Depth, Feeding, Made, Maker};
+use crate::stages::Stage;
+use crate::stages::gpt::Lengths;
+pub use hog::Hog;
+use myxtts_data::record::{RecordSource, note_computing};
+use myxtts_tensor::Engine;
+use myxtts_tensor::cuda::Cuda;
+use myxtts_tensor::cuda::memory::DeviceMemory;
+use records::Records;
+use serde::Serialize;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use steps::Steps;
+
+/// What can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plant {
+    /// Every record is late.
+    SlowDisk,
+    /// Every record takes long to compute.
+    SlowDecode,
+    /// One thread of four is slow.
+    SlowWorker,
+    /// Two slots, and batches that come unevenly.
+    TinyBuffer,
+    /// No copy while a step runs, and no step while one is copied.
+    UploadLock,
+    /// Copies from memory that is not page-locked.
+    PageableUpload,
+    /// A shape for nearly every batch.
+    ShapeChurn,
+    /// Every sixth batch is late.
+    PeriodicStall,
+    /// All cores are taken.
+    CpuHog,
+    /// Every step is computed twice.
+    SlowStep,
+    /// Some steps are computed several times.
+    NoisyStep,
+    /// Nothing.
+    Healthy,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Plant; 12] = [
+        Plant::SlowDisk,
+        Plant::SlowDecode,
+        Plant::SlowWorker,
+        Plant::TinyBuffer,
+        Plant::UploadLock,
+        Plant::PageableUpload,
+        Plant::ShapeChurn,
+        Plant::PeriodicStall,
+        Plant::CpuHog,
+        Plant::SlowStep,
+        Plant::NoisyStep,
+        Plant::Healthy,
+    ];
+
+    /// On the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Plant::SlowDisk => "slow-disk",
+            Plant::SlowDecode => "slow-decode",
+            Plant::SlowWorker => "slow-worker",
+            Plant::TinyBuffer => "tiny-buffer",
+            Plant::UploadLock => "upload-lock",
+            Plant::PageableUpload => "pageable-upload",
+            Plant::ShapeChurn => "shape-churn",
+            Plant::PeriodicStall => "periodic-stall",
+            Plant::CpuHog => "cpu-hog",
+            Plant::SlowStep => "slow-step",
+            Plant::NoisyStep => "noisy-step",
+            Plant::Healthy => "healthy",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Plant> {
+        Plant::ALL.into_iter().find(|plant| plant.name() == name)
+    }
+
+    /// Who is to be named.
+    pub fn culprit(self) -> Culprit {
+        match self {
+            Plant::SlowDisk => Culprit::Disk,
+            Plant::SlowDecode => Culprit::Decode,
+            Plant::SlowWorker => Culprit::SlowWorker,
+            Plant::TinyBuffer => Culprit::TinyBuffer,
+            Plant::UploadLock => Culprit::UploadLock,
+            Plant::PageableUpload => Culprit::PageableUploads,
+            Plant::ShapeChurn => Culprit::ShapeChurn,
+            Plant::PeriodicStall => Culprit::PeriodicStall,
+            Plant::CpuHog => Culprit::Processor,
+            Plant::SlowStep => Culprit::SlowStep,
+            Plant::NoisyStep => Culprit::NoisyStep,
+            Plant::Healthy => Culprit::Healthy,
+        }
+    }
+}
+
+/// The loader's threads where one is slow, or where batches come unevenly: few enough that each is met in a short trace.
+const THREADS: usize = 4;
+/// The thread that is slow.
+const SLOW_THREAD: usize = 1;
+/// A stall comes back after so many batches.
+const EVERY: u64 = 6;
+/// Of the steps, those that are computed several times: fewer than would make them slow altogether.
+const NOISY: f64 = 0.35;
+
+/// A fault in its place.
+#[derive(Debug)]
+pub struct Fault {
+    plant: Plant,
+    /// Nanoseconds of a healthy step; nothing is wrong at zero.
+    step: AtomicU64,
+    rows: AtomicUsize,
+    workers: AtomicUsize,
+    slots: AtomicUsize,
+    draws: AtomicU64,
+    made: AtomicU64,
+    over: (Mutex<u64>, Condvar),
+}
+
+/// There is one of each.
+impl PartialEq for Fault {
+    fn eq(&self, other: &Fault) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Fault {}
+
+impl Fault {
+    /// Not yet wrong. It lives as long as the program, for threads that may outlive whoever planted it.
+    pub fn new(plant: Plant) -> &'static Fault {
+        Box::leak(Box::new(Fault {
+            plant,
+            step: AtomicU64::new(0),
+            rows: AtomicUsize::new(1),
+            workers: AtomicUsize::new(1),
+            slots: AtomicUsize::new(2),
+            draws: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+            over: (Mutex::new(0), Condvar::new()),
+        }))
+    }
+
+    /// What it is.
+    pub fn plant(&self) -> Plant {
+        self.plant
+    }
+
+    /// From now on it is wrong, by what was measured of a run in which it was not.
+    pub fn arm(&self, healthy: &Trace) {
+        let rows = healthy.batches.iter().map(|batch| batch.shape[0]).max().unwrap_or(1);
+        self.arm_by(usual_step(healthy), rows);
+    }
+
+    /// The same, of a step of so many seconds and rows.
+    pub fn arm_by(&self, step: f64, rows: usize) {
+        self.rows.store(rows.max(1), Relaxed);
+        self.made.store(0, Relaxed);
+        *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        // Shorter than this nobody can sleep.
+        self.step.store((step.max(50e-6) * 1e9) as u64, Relaxed);
+    }
+
+    /// Whether it takes the processor away, and from where: held as long as it shall.
+    pub fn hog(&self) -> Option<Hog> {
+        (self.plant == Plant::CpuHog).then(Hog::start)
+    }
+
+    /// So many healthy steps; nothing before it is armed.
+    fn steps(&self, count: f64) -> Duration {
+        Duration::from_nanos((self.step.load(Relaxed) as f64 * count) as u64)
+    }
+
+    fn is_armed(&self) -> bool {
+        self.step.load(Relaxed) > 0
+    }
+
+    /// The next of a series from 0 to 1.
+    fn draw(&self) -> f64 {
+        drawn(self.draws.fetch_add(1, Relaxed))
+    }
+
+    /// Records as this fault has them.
+    pub fn source(&'static self, base: Arc<dyn RecordSource>) -> Arc<dyn RecordSource> {
+        Arc::new(Records { base, fault: self })
+    }
+
+    /// A feed as this fault has it.
+    pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
+        let (mut workers, mut depth) = (feeding.workers, feeding.depth);
+        if matches!(self.plant, Plant::SlowWorker | Plant::TinyBuffer) {
+            workers = THREADS;
+        }
+        match self.plant {
+            Plant::TinyBuffer => depth = Some(Depth::of(2)),
+            // A larger one takes longer to run dry than anybody wants to look on.
+            Plant::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
+            _ => {}
+        }
+        self.workers.store(workers.max(1), Relaxed);
+        self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
+        Feeding { workers, depth, planted: Some(self), ..feeding }
+    }
+
+    /// Lengths that batches are padded to, as this fault has them.
+    pub fn lengths(&self, lengths: Lengths) -> Lengths {
+        match self.plant {
+            // As many as a plan allows, and no two of them rounded to one.
+            Plant::ShapeChurn => Lengths { buckets: 64, unit: 1 },
+            _ => lengths,
+        }
+    }
+
+    /// A maker as this fault has it, for a device.
+    pub(crate) fn maker<T: 'static>(&'static self, engine: &Engine, mut maker: Maker<T>) -> Maker<T> {
+        let mut copies = Copies { cuda: engine.cuda().cloned(), place: None, bytes: Vec::new() };
+        Box::new(move |number, into, made| {
+            let whole = maker(number, into, made)?;
+            if self.is_armed() {
+                self.between(&mut copies, whole.0, made)?;
+            }
+            Ok(whole)
+        })
+    }
+
+    /// What happens on the feed's thread after a batch is filled and before it is sent.
+    fn between(&self, copies: &mut Copies, bytes: usize, made: &mut Made) -> Result<(), TrainError> {
+        let number = self.made.fetch_add(1, Relaxed);
+        match self.plant {
+            Plant::PeriodicStall if number % EVERY == EVERY - 1 => {
+                // Longer than all that lies ready lasts.
+                made.filling += pause(self.steps(EVERY as f64 + 4.0));
+            }
+            Plant::UploadLock => {
+                made.blocked += self.until_over(number);
+                made.sending += pause(self.steps(0.4));
+            }
+            Plant::PageableUpload => {
+                made.pageable = true;
+                made.sending += copies.pageable(bytes, self.steps(1.6))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits until so many steps are over, and says how long that was.
+    fn until_over(&self, count: u64) -> Duration {
+        let began = Instant::now();
+        let over = self.over.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A step of several batches does not end before all of them are there.
+        let _ = self.over.1.wait_timeout_while(over, self.steps(5.0), |over| *over < count);
+        began.elapsed()
+    }
+
+    /// What happens when one of the loader's threads has read an array.
+    fn reading(&self, worker: usize) {
+        let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
+        let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
+        match self.plant {
+            Plant::SlowDisk => owe(self.steps(2.0 * workers / rows), false),
+            Plant::SlowDecode => owe(self.steps(2.0 * workers / rows), true),
+            // Longer than what lies ready lasts, or nobody would notice.
+            Plant::SlowWorker if worker == SLOW_THREAD => owe(self.steps(1.25 * ahead / rows), false),
+            Plant::TinyBuffer => {
+                // Longer than what lies ready lasts, and so rarely that half the time is enough on average.
+                let late = 1.5 * ahead + 2.0;
+                if self.draw() < 0.5 * workers / late / rows {
+                    owe(self.steps(late), false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Runs of a step beside its own.
+    fn more(&self, step: u64) -> u64 {
+        match self.plant {
+            _ if !self.is_armed() => 0,
+            Plant::SlowStep => 1,
+            Plant::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
+            _ => 0,
+        }
+    }
+
+    /// A stage as this fault has it.
+    pub fn stage<'a>(&'static self, stage: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        Box::new(Steps { stage, fault: self })
+    }
+}
+
+/// The usual time from one step's end to the next one's.
+fn usual_step(trace: &Trace) -> f64 {
+    let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.compiled).map(|b| b.period).collect();
+    match steady.len() {
+        0..3 => median(&trace.batches.iter().map(|batch| batch.period).collect::<Vec<_>>()),
+        _ => median(&steady),
+    }
+}
+
+/// A number from 0 to 1 for every index (SplitMix64).
+fn drawn(index: u64) -> f64 {
+    let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Sleeps, and says how long that was.
+fn pause(time: Duration) -> Duration {
+    let began = Instant::now();
+    std::thread::sleep(time);
+    began.elapsed()
+}
+
+thread_local! {
+    static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Sleeps for what this thread owes, as soon as it is enough that a sleep is about as long as it is asked to be.
+fn owe(time: Duration, computing: bool) {
+    let owed = OWED.get() + time;
+    if owed < Duration::from_millis(1) {
+        return OWED.set(owed);
+    }
+    let slept = pause(owed);
+    OWED.set(Duration::ZERO);
+    if computing {
+        note_computing(slept);
+    }
+}
+
+/// Copies to a device from memory that is not page-locked.
+struct Copies {
+    cuda: Option<Arc<Cuda>>,
+    place: Option<DeviceMemory>,
+    bytes: Vec<u8>,
+}
+
+impl Copies {
+    /// Copies so many bytes again and again for so long; without a device there is nothing to copy to, and it sleeps.
+    fn pageable(&mut self, bytes: usize, time: Duration) -> Result<Duration, TrainError> {
+        let Some(cuda) = &self.cuda else { return Ok(pause(time)) };
+        cuda.bind()?;
+        if self.bytes.len() < bytes {
+            self.bytes = vec![0; bytes];
+            self.place = Some(DeviceMemory::new(bytes)?);
+        }
+        let began = Instant::now();
+        while began.elapsed() < time
+            && let Some(place) = &mut self.place
+        {
+            place.write(&self.bytes[..bytes])?;
+        }
+        Ok(began.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_what_they_name_and_every_culprit_is_another() {
+        for plant in Plant::ALL {
+            assert_eq!(Plant::named(plant.name()), Some(plant));
+            assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
+        }
+        let culprits: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::culprit).into();
+        assert_eq!(culprits.len(), Plant::ALL.len());
+    }
+
+    #[test]
+    fn nothing_is_wrong_before_it_is_armed_and_amounts_follow_the_step() {
+        let fault = Fault::new(Plant::SlowStep);
+        assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
+        fault.arm_by(0.2, 4);
+        assert_eq!((fault.steps(1.5), fault.more(1)), (Duration::from_millis(300), 1));
+    }
+
+    #[test]
+    fn some_steps_are_noisy_and_most_are_not() {
+        let fault = Fault::new(Plant::NoisyStep);
+        fault.arm_by(0.1, 1);
+        let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();
+        let noisy = more.iter().filter(|more| **more > 0).count();
+        assert!((300..400).contains(&noisy), "{noisy}");
+        assert_eq!(more.iter().max(), Some(&3));
+    }
+}

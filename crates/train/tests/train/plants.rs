@@ -1,0 +1,99 @@
+//! Faults in the real pipeline: a stage on the processor whose batches are late on purpose.
+
+use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
+use myxtts_data::batch::Rows;
+use myxtts_model::{GptSizes, Masks};
+use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_tensor::Mode;
+use myxtts_train::beside::WithCodes;
+use myxtts_train::diagnose::{Amount, Fault, Nobody, Plant, Trace, collect, diagnose};
+use myxtts_train::feed::Feeding;
+use myxtts_train::stages::Stage;
+use myxtts_train::stages::gpt::{GptSettings, GptStage, Lengths};
+use myxtts_train::{Machine, Model};
+use std::sync::Arc;
+
+const ROWS: usize = 4;
+
+fn trace_of(plant: Plant) -> Trace {
+    let fault = Fault::new(plant);
+    let plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+    let recipe = plan.recipe(Kind::Gpt, false);
+    let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
+    (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
+    (sizes.max_text, sizes.max_audio) = (40, 40);
+    (sizes.start_text, sizes.stop_text) = (1, 2);
+    let feeding = fault.feeding(Feeding { workers: 2, ..Feeding::default() });
+    let settings = GptSettings {
+        sizes,
+        rows: Rows::Fixed(ROWS as u32),
+        frames: 8,
+        masks: Masks::Corrected,
+        accumulate: 1,
+        mode: Mode::Captured,
+        feeding,
+        lengths: fault.lengths(Lengths { buckets: 2, unit: 16 }),
+        balance: 1.0,
+        conditioning: Default::default(),
+        start_delay: None,
+        seed: 7,
+        memory_limit: None,
+        freeze_layers: 0,
+        lora_rank: None,
+    };
+    let source = fault.source(Arc::new(Voices { broken: None }));
+    let source = Arc::new(WithCodes::new(source, (0..COUNT).map(codes).collect()));
+    let train: Vec<u32> = (0..COUNT as u32).collect();
+    let stage =
+        GptStage::new(settings, recipe, Machine::CPU, source, (&train, &[]), &Model::default()).unwrap();
+    let mut stage: Box<dyn Stage> = fault.stage(Box::new(stage));
+    let run = |stage: &mut dyn Stage, batches| {
+        let amount = Amount { batches, warm: 4, ahead: 0 };
+        collect(stage, &recipe, 1, amount, (feeding.workers, ROWS), &mut Nobody).unwrap()
+    };
+    let healthy = run(&mut *stage, 6);
+    let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
+    // So slow that whatever else this machine does now is little beside it.
+    fault.arm_by(step.max(0.004), ROWS);
+    // Who else uses the machine that runs the tests is not what is asked.
+    Trace { processor: None, ..run(&mut *stage, 12) }
+}
+
+fn is_named(plant: Plant) -> Trace {
+    let trace = trace_of(plant);
+    let findings = diagnose(&trace).findings;
+    assert!(findings.iter().any(|finding| finding.culprit == plant.culprit()), "{plant:?}: {findings:#?}");
+    trace
+}
+
+#[test]
+fn records_that_come_late_are_told_from_records_that_are_computed() {
+    let disk = is_named(Plant::SlowDisk);
+    assert!(disk.batches.iter().all(|batch| batch.decode == 0.0 && batch.read > 0.0));
+    let decode = is_named(Plant::SlowDecode);
+    let sum =
+        |of: fn(&myxtts_train::diagnose::trace::Batch) -> f64| decode.batches.iter().map(of).sum::<f64>();
+    assert!(sum(|batch| batch.decode) > sum(|batch| batch.read), "what is computed is not read");
+}
+
+#[test]
+fn copies_from_pageable_memory_are_named_by_what_the_feed_notes() {
+    let trace = is_named(Plant::PageableUpload);
+    assert!(!trace.setup.pinned);
+}
+
+#[test]
+fn many_lengths_are_many_shapes() {
+    let shapes = |trace: &Trace| {
+        trace.batches.iter().map(|b| b.shape).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let (few, many) = (trace_of(Plant::Healthy), trace_of(Plant::ShapeChurn));
+    assert!(
+        few.setup.pinned && shapes(&few) <= 2 && shapes(&many) > 4,
+        "{} and {}",
+        shapes(&few),
+        shapes(&many)
+    );
+    assert!(!few.replayed.is_empty() && diagnose(&few).compared.is_some(), "nothing was replayed");
+}
