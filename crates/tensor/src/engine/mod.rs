@@ -4,6 +4,7 @@ mod arena;
 mod buffer;
 mod cpu;
 mod cuda;
+mod forecast;
 mod image;
 mod program;
 mod ring;
@@ -11,6 +12,7 @@ mod staging;
 mod upload;
 
 pub use arena::{Arena, State};
+pub use forecast::Forecast;
 pub use image::Image;
 pub use program::{OpTime, Program};
 pub use ring::Ticket;
