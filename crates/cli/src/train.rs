@@ -180,7 +180,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         watcher: &mut watch,
     };
     session.events.append_durably("strategy", place.event())?;
-    session.events.append_durably("tuning", serde_json::to_value(&plan.tuning)?)?;
+    if let Some(tuning) = &plan.tuning {
+        session.events.append_durably("tuning", serde_json::to_value(tuning)?)?;
+    }
     match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);

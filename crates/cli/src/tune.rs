@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{Key, Section, Tuned};
 use myxtts_run::exit::Exit;
-use myxtts_run::plan::{Plan, Stage, TUNABLE};
+use myxtts_run::plan::{Plan, Stage, TUNABLE, Tuning};
 use myxtts_run::progress::Progress;
 use myxtts_train::bench::{Amount, Figures, measure};
 use myxtts_train::pipeline::{Corpus, Ground};
 use myxtts_train::session::AHEAD;
 use myxtts_train::tune::facts::Facts;
-use myxtts_train::tune::sweep::{self, Cell, NEAR, Row};
+use myxtts_train::tune::sweep::{self, Cell, NEAR, Part, Row};
 use myxtts_train::tune::{rules, with_forecast};
 use myxtts_train::{Machine, Model};
 use serde::Serialize;
@@ -127,7 +127,7 @@ impl Sweeper<'_> {
         let rule = self.rule(&left_alone)?;
         let gpt = self.asked.0 == Stage::Gpt;
         let (batches, too_large) = match gpt && free("data.batch_size") {
-            true => self.fitting(sweep::batches(&self.facts))?,
+            true => self.fitting(sweep::batches(&self.facts, self.corpus.train.len()))?,
             false => (vec![self.plan.data.batch_size], Vec::new()),
         };
         let threads = match free("data.num_workers") {
@@ -147,17 +147,18 @@ impl Sweeper<'_> {
                     depths.iter().map(move |&prefetch| Cell { batch, workers, prefetch })
                 })
             });
-            rows = self.measure(cells.collect())?;
+            rows = self.measure(Part::Grid, cells.collect())?;
             chosen = fastest_small(&rows).unwrap_or(rule);
         } else {
-            rows = self.measure(batches.iter().map(|&batch| Cell { batch, ..rule }).collect())?;
+            rows =
+                self.measure(Part::Batches, batches.iter().map(|&batch| Cell { batch, ..rule }).collect())?;
             let batch = sweep::smallest_near_best(rows.iter().map(|row| (row.cell.batch, row.rate)));
             let at = Cell { batch: batch.unwrap_or(rule.batch), ..rule };
             let others = threads.iter().filter(|&&workers| workers != rule.workers);
             let cells: Vec<Cell> = others.map(|&workers| Cell { workers, ..at }).collect();
             // In the same rounds as the others: a machine is not equally fast at all times.
             let again = if cells.is_empty() { Vec::new() } else { [vec![at], cells].concat() };
-            let more = self.measure(again)?;
+            let more = self.measure(Part::Threads, again)?;
             let workers = sweep::smallest_near_best(more.iter().map(|row| (row.cell.workers, row.rate)));
             chosen = Cell { workers: workers.unwrap_or(rule.workers), ..at };
             rows.extend(more);
@@ -169,8 +170,7 @@ impl Sweeper<'_> {
             true => sweep::accumulate(first, chosen.batch),
             false => self.plan.training.gradient_accumulation_steps,
         };
-        let best = rows.iter().map(|row| row.rate).fold(0.0, f64::max);
-        let settings = self.settings(chosen, accumulate, (first, best), &free)?;
+        let settings = self.settings(&rows, (chosen, accumulate), first, &free)?;
         for row in &mut rows {
             row.figures.raw.clear();
         }
@@ -211,12 +211,9 @@ impl Sweeper<'_> {
 
     fn rules(&self, left_alone: &[&str]) -> anyhow::Result<Vec<Tuned>> {
         let mut plan = self.plan.clone();
-        plan.begin_tuning();
-        if let Some(tuning) = &mut plan.tuning {
-            // What a command prefers, as the demonstration does, may be tried in other values here.
-            tuning.open =
-                TUNABLE.into_iter().filter(|path| !left_alone.contains(path)).map(str::to_owned).collect();
-        }
+        // What a command prefers, as the demonstration does, may be tried in other values here.
+        let open = TUNABLE.into_iter().filter(|path| !left_alone.contains(path)).map(str::to_owned).collect();
+        plan.tuning = Some(Tuning { open, changed: Vec::new() });
         if self.asked.0 != Stage::Gpt {
             return Ok(rules::choose(&self.facts, &plan, None)?);
         }
@@ -244,7 +241,7 @@ impl Sweeper<'_> {
     }
 
     /// Measures every cell, on a processor in two rounds of which the better counts: there others compute as well.
-    fn measure(&mut self, cells: Vec<Cell>) -> anyhow::Result<Vec<Row>> {
+    fn measure(&mut self, part: Part, cells: Vec<Cell>) -> anyhow::Result<Vec<Row>> {
         let rounds: u64 = if self.facts.gpu.is_some() { 1 } else { 2 };
         let mut rows: Vec<Row> = Vec::new();
         self.progress.start("tuning", rounds * cells.len() as u64);
@@ -255,7 +252,7 @@ impl Sweeper<'_> {
                 match rows.iter_mut().find(|row| row.cell == cell) {
                     Some(row) if row.figures.samples_per_second >= rate => {}
                     Some(row) => row.figures = figures,
-                    None => rows.push(Row { cell, rate, figures }),
+                    None => rows.push(Row { part, cell, rate, figures }),
                 }
                 self.progress.advance(1);
             }
@@ -285,24 +282,33 @@ impl Sweeper<'_> {
     /// What was chosen as settings with their reasons, the user's left out.
     fn settings(
         &self,
-        chosen: Cell,
-        accumulate: usize,
-        (first, best): (usize, f64),
+        rows: &[Row],
+        (chosen, accumulate): (Cell, usize),
+        first: usize,
         free: &dyn Fn(&str) -> bool,
     ) -> anyhow::Result<Vec<Setting>> {
         let left_alone: Vec<&str> = TUNABLE.into_iter().filter(|path| !free(path)).collect();
-        let near = format!("within {:.0} % of the fastest measured, {best:.1} clips/s", NEAR * 100.0);
+        let near = |part: Part, how: &str| {
+            let tried = rows.iter().filter(|row| row.part == part || row.part == Part::Grid);
+            match tried.map(|row| row.rate).reduce(f64::max) {
+                Some(best) => {
+                    let share = NEAR * 100.0;
+                    format!("the {how} within {share:.0} % of the fastest measured, {best:.1} clips/s")
+                }
+                None => "there was no other to try".to_owned(),
+            }
+        };
         let gpt = self.asked.0 == Stage::Gpt;
         let mut settings = Vec::new();
         for (setting, value, reason, said) in [
-            ("data.batch_size", chosen.batch, format!("the smallest {near}"), gpt),
+            ("data.batch_size", chosen.batch, near(Part::Batches, "smallest"), gpt),
             (
                 "training.gradient_accumulation_steps",
                 accumulate,
                 format!("{} clips in a step; {first} are thought of first here", accumulate * chosen.batch),
                 gpt && free("data.batch_size"),
             ),
-            ("data.num_workers", chosen.workers, format!("the fewest {near}"), true),
+            ("data.num_workers", chosen.workers, near(Part::Threads, "fewest"), true),
             ("data.prefetch_buffer_size", chosen.prefetch, "as the rules have it".to_owned(), gpt),
         ] {
             if free(setting) && said {
@@ -366,7 +372,7 @@ fn text(report: &Report, written: Option<&Path>) -> String {
         "waits",
         "busy"
     );
-    for Row { cell, rate, figures } in &report.rows {
+    for Row { cell, rate, figures, .. } in &report.rows {
         let mark = if *cell == report.chosen { "  <" } else { "" };
         let share = |share: f64| format!("{:.1} %", share * 100.0);
         text.push_str(&format!(

@@ -12,8 +12,8 @@
 
 use super::facts::Facts;
 use crate::error::TrainError;
-use myxtts_run::config::Tuned;
 use myxtts_run::config::tune::{cores_reason, first_batch, loader_threads};
+use myxtts_run::config::{Key, Tuned, Value};
 use myxtts_run::plan::Plan;
 
 /// What a batch takes of a device.
@@ -95,7 +95,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
 
     let bytes = memory.waiting(rows)?.max(1);
     let (ready, under_way) = match facts.gpu {
-        Some(_) => (plan.data.prefetch_buffer_size, plan.data.buffer_size),
+        Some(_) => (default_of("data.prefetch_buffer_size"), default_of("data.buffer_size")),
         None => (READY_ON_PROCESSOR, UNDER_WAY_ON_PROCESSOR),
     };
     let of_ram = |share: u64| facts.ram_free.map(|free| free / share);
@@ -107,14 +107,25 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
     // Buffers only ever shrink: the defaults are deep enough, and deeper ones only delay a stop.
     let why = |held: &str| match facts.gpu {
         Some(_) => format!("a batch has {}, {held}", size(bytes)),
-        None => "the processor trains, and its steps are long".to_owned(),
+        None => "the processor trains".to_owned(),
     };
-    let ready = fitting(ready, [of_gpu, of_ram(16)]);
+    let ready = match plan.is_open("data.prefetch_buffer_size") {
+        true => fitting(ready, [of_gpu, of_ram(16)]),
+        false => plan.data.prefetch_buffer_size,
+    };
     say("data.prefetch_buffer_size", ready, why("on the GPU and again in RAM"));
     // With a GPU of their own, finished batches wait beside the model.
     let beside = plan.data.data_gpu.and(of_gpu);
     say("data.buffer_size", fitting(under_way, [beside, of_ram(8)]).max(ready), why("in RAM"));
     Ok(chosen)
+}
+
+/// The default of a setting that is a whole number.
+fn default_of(path: &str) -> usize {
+    match Key::find(path).map(Key::default_value) {
+        Some(Value::Int(number)) => number as usize,
+        other => unreachable!("{path} is a whole number in the table, not {other:?}"),
+    }
 }
 
 /// A batch and its reason.
@@ -135,7 +146,7 @@ fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -
     });
     let what = match facts.gpu {
         Some(gpu) => format!("a GPU with {:.0} GB", gpu.total as f64 / 1e9),
-        None => "the processor trains, which gains nothing by more".to_owned(),
+        None => "the processor trains".to_owned(),
     };
     let mut tried: Option<(usize, u64)> = None;
     for part in parts {

@@ -22,9 +22,23 @@ pub struct Cell {
     pub prefetch: usize,
 }
 
+/// What a measurement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// To choose the batch.
+    Batches,
+    /// To choose the threads, at that batch.
+    Threads,
+    /// Every combination.
+    Grid,
+}
+
 /// What was measured of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
+    /// What for.
+    pub part: Part,
     /// What was set.
     #[serde(flatten)]
     pub cell: Cell,
@@ -34,13 +48,15 @@ pub struct Row {
     pub figures: Figures,
 }
 
-/// Batches that are tried. A processor computes as fast on few rows as on many.
-pub fn batches(facts: &Facts) -> Vec<usize> {
+/// Batches that are tried, on so many clips. A processor computes as fast on few rows as on many.
+pub fn batches(facts: &Facts, clips: usize) -> Vec<usize> {
     let each: &[usize] = match facts.gpu {
         Some(_) => &[8, 16, 24, 32, 48, 64, 96, 128],
         None => &[4, 8, 16, 24, 32],
     };
-    each.iter().copied().filter(|rows| rows.is_multiple_of(facts.replicas)).collect()
+    // Past the clips there are, a batch only has some of them twice.
+    let most = clips.max(each[0]);
+    each.iter().copied().filter(|&rows| rows <= most && rows.is_multiple_of(facts.replicas)).collect()
 }
 
 /// Numbers of threads that are tried.

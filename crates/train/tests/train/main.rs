@@ -19,5 +19,6 @@ mod prompts;
 mod resume;
 mod samples;
 mod strategy;
+mod tune;
 mod vocabulary;
 mod voice;
