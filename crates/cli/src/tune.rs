@@ -64,9 +64,12 @@ struct Report {
     /// Settings the user made: they were not tried in other values.
     left_alone: Vec<&'static str>,
     /// Batches that are planned not to fit, with the bytes they would take.
-    too_large: Vec<(usize, u64)>,
+    too_large: Vec<Planned>,
     rows: Vec<Row>,
 }
+
+/// A batch and the bytes it is planned to take.
+type Planned = (usize, u64);
 
 #[derive(Serialize)]
 struct Setting {
@@ -223,9 +226,9 @@ impl Sweeper<'_> {
     }
 
     /// Batches that are planned to fit, and those that are not.
-    fn fitting(&self, batches: Vec<usize>) -> anyhow::Result<(Vec<usize>, Vec<(usize, u64)>)> {
+    fn fitting(&self, batches: Vec<usize>) -> anyhow::Result<(Vec<usize>, Vec<Planned>)> {
         let budget = rules::budget(&self.facts, self.plan.training.memory_limit).unwrap_or(u64::MAX);
-        let planned: Vec<(usize, u64)> =
+        let planned: Vec<Planned> =
             with_forecast(&self.plan, self.corpus, &[self.machine], &self.model, false, |memory| {
                 batches.into_iter().map(|batch| Ok((batch, memory.planned(batch, 1)?))).collect()
             })?;
@@ -275,7 +278,8 @@ impl Sweeper<'_> {
         let rows = if kind == Stage::Gpt { cell.batch as u64 } else { 16 };
         let least = steps.clamp(2, 6);
         let steps = (clips / rounds / rows).max(least);
-        let amount = Amount { steps, warm: least, ahead: AHEAD, watched: (steps / 3).min(20) };
+        let warm = if self.facts.gpu.is_some() { least } else { 2 };
+        let amount = Amount { steps, warm, ahead: AHEAD, watched: (steps / 3).min(20) };
         Ok(measure(&mut *stage, &recipe, plan.training.seed, amount)?)
     }
 

@@ -146,8 +146,8 @@ pub fn measure(
     let first = recipe.steps / 2;
     let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: first, ahead };
     // A shape's first run measures, its second records: a shape met for the first time later would be timed with that. On
-    // a processor the first takes its memory, and there is nothing else to wait for.
-    let settled = if on_gpu { 3 } else { 2 };
+    // a processor there is nothing to record, and what a first run takes longer is little beside its step.
+    let settled = if on_gpu { 3 } else { 1 };
     let mut seen: BTreeMap<[usize; 3], u64> = BTreeMap::new();
     while runner.next - first < amount.warm || seen.values().any(|&runs| runs < settled) {
         for timed in runner.run(amount.warm.clamp(1, 10))? {
