@@ -25,6 +25,7 @@ mod signal;
 mod speak;
 mod tokenizer;
 mod train;
+mod tune;
 mod verify;
 mod watch;
 
@@ -64,6 +65,8 @@ enum Command {
     Train(train::Args),
     /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
     Bench(bench::Args),
+    /// Measure which batch size, threads and buffers suit this machine, and write them as settings
+    Tune(tune::Args),
     /// Watch GPUs, processor, memory and a run while it trains; log, mean, spread and oscillation
     Monitor(monitor::Args),
     /// Find what keeps training from being faster, and what to set against it
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Tune(args) => tune::run(args),
         Command::Monitor(args) => monitor::run(args),
         Command::Diagnose(args) => diagnose::run(args),
         Command::Evaluate(args) => evaluate::run(args),

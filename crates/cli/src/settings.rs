@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
-use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Sources};
+use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Origin, Sources};
 use myxtts_run::plan::Plan;
 
 use crate::UsageError;
@@ -21,6 +21,8 @@ pub struct Settings {
 /// Ids of the two arguments that are not settings. No setting's path is without a dot.
 const CONFIG: &str = "config";
 const SET: &str = "set";
+/// Where a value that a command prefers is said to come from.
+const PREFERRED: &str = "train";
 const HEADING: &str = "Settings (all of them: `myxtts config keys`)";
 
 impl Settings {
@@ -57,7 +59,12 @@ impl Settings {
     /// Where there is no such setting: the name is written in the code of a command.
     pub fn prefer(&mut self, setting: &str, value: &str) {
         let key = Key::find(setting).expect("the path of a setting of the table");
-        self.flags.insert(0, Flag::Own { name: "train".to_owned(), key, value: value.to_owned() });
+        self.flags.insert(0, Flag::Own { name: PREFERRED.to_owned(), key, value: value.to_owned() });
+    }
+
+    /// Whether the user set a value, and not the table, the tuning or a command's own preference.
+    pub fn is_users(origin: &Origin) -> bool {
+        origin.is_written() && !matches!(origin, Origin::CommandLine { flag } if flag == PREFERRED)
     }
 
     /// The plan on this machine. Its notes go to stderr.

@@ -22,7 +22,7 @@ use myxtts_train::pipeline::{self, Corpus, DataSide, MODEL_FOLDER, Request};
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
 use myxtts_train::strategy::split;
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{Machine, TrainError, tune};
 use serde::{Deserialize, Serialize};
 
 use crate::caveats::caveats;
@@ -144,7 +144,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let (folder, plan, asked, place) = begin(&args)?;
+    let (folder, mut plan, asked, place) = begin(&args)?;
     let progress = Terminal::new();
     let base = base_of(&folder)?;
     let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
@@ -164,6 +164,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         corpus.validation.len()
     ));
     place.lines().iter().for_each(|line| progress.say(line));
+    let request = Request { only: asked.stage, from: asked.from };
+    settle(&mut plan, &folder, &request, &corpus, &place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let resumed = args.resume.is_some();
     let mut watch = Watch::new();
@@ -180,7 +182,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         watcher: &mut watch,
     };
     session.events.append_durably("strategy", place.event())?;
-    let request = Request { only: asked.stage, from: asked.from };
+    if let Some(tuning) = &plan.tuning {
+        session.events.append_durably("tuning", serde_json::to_value(tuning)?)?;
+    }
     match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
@@ -226,8 +230,10 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
-    if args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt)) {
-        // Before anything is begun; the other stages split what they can.
+    plan.begin_tuning();
+    let gpt = args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt));
+    if gpt && !plan.is_open("data.batch_size") {
+        // Before anything is begun; the other stages split what they can, and a tuned batch can be split.
         split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
     }
     plan.strategy = Some(place.sentence());
@@ -243,6 +249,31 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     }
     myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
     Ok((folder, plan, asked, place))
+}
+
+/// Settings that nobody made and that depend on machine and corpus: chosen once, kept in the run's folder, and said.
+fn settle(
+    plan: &mut Plan,
+    folder: &RunFolder,
+    request: &Request,
+    corpus: &Corpus,
+    place: &Place,
+    progress: &Terminal,
+) -> anyhow::Result<()> {
+    if plan.tuning.as_ref().is_some_and(|tuning| !tuning.open.is_empty()) {
+        let chosen = tune::tuned(plan, request, corpus, &place.machines).unwrap_or_else(|error| {
+            // What cannot be planned fails where it is used, in its own words.
+            progress.say(&format!("note: nothing is tuned: {error}"));
+            Vec::new()
+        });
+        plan.finish_tuning(&chosen);
+        folder.settle(plan)?;
+    }
+    let changes = plan.tuning.as_ref().map(|tuning| &tuning.changed[..]).unwrap_or_default();
+    if let Some(line) = tune::line(changes) {
+        progress.say(&line);
+    }
+    Ok(())
 }
 
 /// `--stage tokenizer`: the vocabulary alone.

@@ -39,5 +39,7 @@ mod tiny;
 mod tokenizer;
 #[path = "cli/train.rs"]
 mod train;
+#[path = "cli/tune.rs"]
+mod tune;
 #[path = "cli/weights.rs"]
 mod weights;

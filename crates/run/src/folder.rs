@@ -236,6 +236,13 @@ impl RunFolder {
         Plan::from_json(&text).map_err(|source| FolderError::Plan { path, source })
     }
 
+    /// Puts another plan in the place of the one it was begun with: before its first step, when all is known that the
+    /// settings depend on.
+    pub fn settle(&self, plan: &Plan) -> Result<(), FolderError> {
+        self.assert_writing();
+        Ok(durable::write_with(&*self.disk, &self.path.join(PLAN), plan.to_json().as_bytes())?)
+    }
+
     /// Its checkpoints, to be read.
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints::at(&self.path.join(CHECKPOINTS))

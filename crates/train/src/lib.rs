@@ -27,6 +27,7 @@ pub mod pipeline;
 
 pub mod bench;
 pub mod diagnose;
+pub mod tune;
 
 pub mod voice;
 

@@ -373,7 +373,7 @@ fn run_stage(
     stage.finish(model, recipe.ema_decay.is_some())
 }
 
-fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
+pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     GptSettings {
         sizes: sizes.gpt.clone(),
         rows: Rows::Fixed(plan.data.batch_size as u32),

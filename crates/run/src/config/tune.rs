@@ -1,4 +1,5 @@
-//! What suits a machine: batch size from GPU memory, workers from cores, buffers from RAM.
+//! What suits a machine as far as it is known before a corpus is read and a device opened: workers from cores, buffers from
+//! RAM, and the first guess at a batch. `train::tune` decides once the memory a batch takes is planned.
 
 use std::fs;
 
@@ -50,11 +51,47 @@ impl Machine {
 
 /// `MemTotal:       16314340 kB`
 fn mem_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    counted(meminfo, "MemTotal:")
+}
+
+fn counted(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// RAM that could be taken now without anything being moved out; `None` where the system does not say.
+pub fn free_memory() -> Option<u64> {
+    let available = fs::read_to_string("/proc/meminfo").ok().and_then(|text| counted(&text, "MemAvailable:"));
+    let number = |name: &str| -> Option<u64> {
+        fs::read_to_string(format!("/sys/fs/cgroup/memory.{name}")).ok()?.trim().parse().ok()
+    };
+    // What a container may still take; files it has read count as taken, so this errs on the safe side.
+    let allowed = number("max").zip(number("current")).map(|(max, current)| max.saturating_sub(current));
+    [available, allowed].into_iter().flatten().min()
+}
+
 const GB: u64 = 1_000_000_000;
+
+/// Utterances of a batch that a GPU with so much memory is first thought to hold.
+pub fn first_batch(memory_bytes: u64) -> u64 {
+    match memory_bytes {
+        // Powers of ten: a card sold as 24 GB reports between 22.5 and 24 GiB.
+        bytes if bytes >= 24 * GB => 64,
+        bytes if bytes >= 12 * GB => 48,
+        _ => 32,
+    }
+}
+
+/// Threads that make batches. One core is kept for the thread that launches steps; it must never wait for a loader.
+pub fn loader_threads(cores: usize) -> u64 {
+    (cores.saturating_sub(1).max(1) as u64).min(default_of("data.num_workers"))
+}
+
+/// Why there are so many threads.
+pub fn cores_reason(cores: usize) -> String {
+    let kept = if cores > 1 { ", one kept free" } else { "" };
+    format!("{cores} core{}{kept}", if cores == 1 { "" } else { "s" })
+}
 
 /// Settings that suit the machine better than the defaults. Pure: the same machine, the same answer.
 pub fn tune(machine: &Machine) -> Vec<Tuned> {
@@ -70,12 +107,7 @@ pub fn tune(machine: &Machine) -> Vec<Tuned> {
         let (size, reason) = match smallest {
             None => (8, "no GPU found".to_owned()),
             Some(gpu) => {
-                let size = match gpu.memory_bytes {
-                    // Powers of ten: a card sold as 24 GB reports between 22.5 and 24 GiB.
-                    bytes if bytes >= 24 * GB => 64,
-                    bytes if bytes >= 12 * GB => 48,
-                    _ => 32,
-                };
+                let size = first_batch(gpu.memory_bytes);
                 (size, format!("{} with {:.0} GB", gpu.name, gpu.memory_bytes as f64 / GB as f64))
             }
         };
@@ -83,13 +115,9 @@ pub fn tune(machine: &Machine) -> Vec<Tuned> {
         say("data.batch_size", size, reason);
     }
 
-    // One core is kept for the thread that launches steps; it must never wait for a loader.
-    let most = default_of("data.num_workers");
-    let workers = (machine.cores.saturating_sub(1).max(1) as u64).min(most);
-    if workers < most {
-        let cores = machine.cores;
-        let kept = if cores > 1 { ", one kept free" } else { "" };
-        say("data.num_workers", workers, format!("{cores} core{}{kept}", if cores == 1 { "" } else { "s" }));
+    let workers = loader_threads(machine.cores);
+    if workers < default_of("data.num_workers") {
+        say("data.num_workers", workers, cores_reason(machine.cores));
     }
 
     // Buffers only ever shrink: the defaults are deep enough, and deeper ones only delay a stop.

@@ -5,6 +5,7 @@ mod checks;
 mod recipe;
 mod sections;
 mod stored;
+mod tuning;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub use recipe::{Recipe, Stage};
 pub use sections::{
     DataPlan, Masks, ModelPlan, OptimizationLevel, PreprocessingMode, Preset, ScheduleKind, TrainingPlan,
 };
+pub use tuning::{Change, TUNABLE, Tuning};
 
 /// Every setting with its final value, typed, and how each of them came about.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,6 +31,9 @@ pub struct Plan {
     /// What the run was begun on, and why, once that is known: `mirrored on GPUs 0 and 1: ...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
+    /// What was chosen for the machine a run was begun on, and what still may be; none where nothing may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Tuning>,
     /// Every value with its origin, in the order of the table; empty in a plan read from a run's folder.
     #[serde(skip)]
     pub values: Vec<Resolved>,
@@ -75,6 +80,7 @@ impl Plan {
             model: section(Section::Model, &values),
             training: section(Section::Training, &values),
             strategy: None,
+            tuning: None,
             values,
             notes: Vec::new(),
         };

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use myxtts_run::config::{Flag, Machine, Sources};
+use myxtts_run::config::{Flag, Machine, Sources, Tuned};
 use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
 use myxtts_run::folder::{FolderError, RunFolder};
 use myxtts_run::lock::LockError;
-use myxtts_run::plan::Plan;
+use myxtts_run::plan::{Plan, TUNABLE};
 use serde_json::json;
 
 fn plan(set: &[&str]) -> Plan {
@@ -139,4 +139,56 @@ fn the_plan_of_an_older_version_loads_and_says_what_is_new() {
     for text in ["", "[]", "{\"data\": {\"batch_size\": \"x\"}}", "{\"data\": 5}"] {
         assert!(Plan::from_json(text).is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_run_is_tuned_once_and_what_was_chosen_stands_in_its_folder_with_the_reason() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut mine = plan(&["data.num_workers=3"]);
+    mine.begin_tuning();
+    assert!(mine.is_open("data.batch_size") && !mine.is_open("data.num_workers"), "{:?}", mine.tuning);
+    let run = RunFolder::create(runs.path(), Some("mira"), &mine).unwrap();
+    drop(run);
+
+    // Stopped before it was tuned: what is open still is.
+    let chosen = |path, value: &str| Tuned { path, value: value.to_owned(), reason: "a test".to_owned() };
+    let rules = [
+        chosen("data.batch_size", "24"),
+        chosen("data.num_workers", "9"),
+        chosen("data.prefetch_buffer_size", "12"),
+        chosen("training.gradient_accumulation_steps", "2"),
+    ];
+    let (run, mut plan) = RunFolder::resume(runs.path(), "mira").unwrap();
+    plan.finish_tuning(&rules);
+    run.settle(&plan).unwrap();
+    drop(run);
+    let (_run, mut plan) = RunFolder::resume(runs.path(), "mira").unwrap();
+    assert_eq!((plan.data.batch_size, plan.training.gradient_accumulation_steps), (24, 2));
+    assert_eq!(plan.data.num_workers, 3, "a person set it");
+    let changed = &plan.tuning.as_ref().unwrap().changed;
+    let said: Vec<_> =
+        changed.iter().map(|c| (c.setting.as_str(), c.instead_of, c.value, c.reason.as_str())).collect();
+    let expected =
+        [("data.batch_size", 56, 24, "a test"), ("training.gradient_accumulation_steps", 1, 2, "a test")];
+    assert_eq!(said, expected, "and what stays as it is is no change");
+
+    // Tuned once: nothing is open any more.
+    plan.finish_tuning(&[chosen("data.batch_size", "7")]);
+    assert_eq!(plan.data.batch_size, 24);
+}
+
+#[test]
+fn tuning_leaves_what_is_set_anywhere_and_can_be_switched_off() {
+    let open = |set: &[&str]| {
+        let mut plan = plan(set);
+        plan.begin_tuning();
+        plan.tuning.map(|tuning| tuning.open)
+    };
+    assert_eq!(open(&["data.auto_tune_performance=false"]), None);
+    assert_eq!(open(&[]).unwrap().len(), TUNABLE.len());
+    for setting in TUNABLE {
+        let left = open(&[&format!("{setting}=3")]).unwrap();
+        assert!(left.len() == TUNABLE.len() - 1 && !left.iter().any(|open| open == setting), "{left:?}");
+    }
+    assert!(!open(&["data.frame_budget=9000"]).unwrap().contains(&"data.batch_size".to_owned()));
 }

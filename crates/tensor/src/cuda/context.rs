@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 
 /// What cuBLASLt may use for its own purposes, for each stream.
 const WORKSPACE: usize = 32 << 20;
+/// Bytes the libraries hold beside the plan, on every device.
+pub const LIBRARY_BYTES: usize = 2 * WORKSPACE;
 
 /// Events of a kind; they are used in turn, and none is used again before what waits for it was queued.
 const MARKS: usize = 64;
@@ -164,7 +166,7 @@ impl Cuda {
 
     /// Bytes the libraries hold beside the plan.
     pub fn library_bytes(&self) -> usize {
-        2 * WORKSPACE
+        LIBRARY_BYTES
     }
 
     /// Makes this device the one the calling thread speaks to.

@@ -4,6 +4,7 @@ mod arena;
 mod buffer;
 mod cpu;
 mod cuda;
+mod forecast;
 mod image;
 mod program;
 mod ring;
@@ -11,6 +12,7 @@ mod staging;
 mod upload;
 
 pub use arena::{Arena, State};
+pub use forecast::Forecast;
 pub use image::Image;
 pub use program::{OpTime, Program};
 pub use ring::Ticket;
@@ -224,11 +226,13 @@ impl Engine {
 
     /// The memory that is held now, by purpose.
     pub fn memory(&self) -> MemoryNeed {
+        let arenas = self.arenas.need();
         MemoryNeed {
             scratch: self.scratch.bytes(),
-            inputs: self.inputs,
+            // Beside those of programs, the few numbers every step is told and tells.
+            inputs: self.inputs + arenas.inputs,
             libraries: self.cuda().map_or(0, |c| c.library_bytes()),
-            ..self.arenas.need()
+            ..arenas
         }
     }
 

@@ -63,6 +63,15 @@ impl Program {
     }
 }
 
+/// The order a tape runs in on a GPU, or on the processor.
+pub(super) fn schedule_on(gpu: bool, streams: Streams, tape: &Tape) -> Schedule {
+    match (gpu, streams) {
+        (true, Streams::One) => Schedule::of(tape, Aside::Reductions),
+        (true, Streams::Two) => Schedule::of(tape, Aside::Gradients),
+        (false, _) => Schedule::serial(tape),
+    }
+}
+
 impl Engine {
     /// What the engine would hold with a program of this plan.
     pub fn need_with(&self, plan: &MemoryPlan) -> MemoryNeed {
@@ -88,11 +97,7 @@ impl Engine {
     }
 
     fn schedule_of(&self, tape: &Tape) -> Schedule {
-        match (&self.backend, self.streams) {
-            (Backend::Cuda(_), Streams::One) => Schedule::of(tape, Aside::Reductions),
-            (Backend::Cuda(_), Streams::Two) => Schedule::of(tape, Aside::Gradients),
-            _ => Schedule::serial(tape),
-        }
+        schedule_on(matches!(self.backend, Backend::Cuda(_)), self.streams, tape)
     }
 
     /// The memory a tape will take here.

@@ -3,31 +3,30 @@
 mod conditioner;
 mod fill;
 mod places;
+mod sketch;
 
 pub use conditioner::Conditioning;
 
 use super::{Kind, Stage, Submitted, Validation, left_out};
-use crate::beside::{CODES, WithCodes};
+use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
-use conditioner::{Conditioned, Kind as Heard, parts};
+use conditioner::Conditioned;
 use fill::{Filler, GptBatch};
-use myxtts_data::batch::{Ladder, Order, Plan as Batches, Rows as BatchRows, Settings, Tail};
+use myxtts_data::batch::{Plan as Batches, Rows as BatchRows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
-use myxtts_data::record::{RecordSource, TOKENS};
-use myxtts_model::{Declare, Gpt, GptOptions, GptShape, GptSizes, LossWeights, Masks, Released};
+use myxtts_data::record::RecordSource;
+use myxtts_model::{Gpt, GptShape, GptSizes, Masks, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
-use myxtts_tensor::ops::adamw::AdamW;
-use myxtts_tensor::{
-    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Recompute, Report, Tape, Training,
-    Value as Node,
-};
+use myxtts_tensor::{Control, Engine, Mode, Program, Report, Value as Node};
 use serde_json::{Value, json};
+pub use sketch::GptForecast;
+use sketch::Sketch;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -144,24 +143,8 @@ impl GptStage {
         (train, validation): (&[u32], &[u32]),
         model: &Model,
     ) -> Result<GptStage, TrainError> {
-        let frozen = settings.freeze_layers;
-        let lora = settings.lora_rank;
-        let trained = move |name: &str| match lora {
-            Some(_) => myxtts_model::lora::is_adapter(name),
-            None => frozen == 0 || !is_frozen(name, frozen),
-        };
-        let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
-        let mut gpt = Gpt::declare(&mut declare, settings.sizes.clone());
-        if let Some(rank) = lora {
-            gpt.add_lora(&mut declare, &myxtts_model::LoraSizes { rank, ..Default::default() });
-        }
-        let (layout, released) = declare.finish();
-        let training = match recipe.ema_decay {
-            Some(_) => Training::AdamWithAverage,
-            None => Training::Adam,
-        };
-        let options =
-            EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
+        let (gpt, layout, released) = sketch::network(&settings, &recipe);
+        let options = sketch::options(&settings, &recipe);
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
@@ -175,39 +158,8 @@ impl GptStage {
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let conditioned = Conditioned::of(&settings, &engine, &source, &stats)?;
-        let batches = Settings {
-            seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
-            rows: settings.rows,
-            buckets: settings.lengths.buckets,
-            frame_unit: settings.lengths.unit,
-            token_unit: settings.lengths.unit,
-            length: CODES,
-            max_frames: Some(settings.sizes.max_audio as u32),
-            max_tokens: Some(settings.sizes.max_text as u32),
-            balance: settings.balance,
-            parts: parts(settings.frames, Heard::Mels),
-            ..Settings::default()
-        };
-        let own = Settings { parts: parts(settings.frames, conditioned.heard), ..batches.clone() };
-        let plan = Batches::new(&*conditioned.fed, train.iter().copied(), own)?;
-        let held_out = match validation {
-            [] => None,
-            records => {
-                let settings = Settings {
-                    tail: Tail::Short,
-                    order: Order::Fixed,
-                    ladder: Some(ladder(&plan, &source, records)),
-                    balance: 1.0,
-                    ..batches
-                };
-                match Batches::new(&*source, records.iter().copied(), settings) {
-                    Ok(batches) => Some(Arc::new(batches)),
-                    // All of them longer than the model takes: there is nothing to validate on.
-                    Err(myxtts_data::batch::PlanError::NoRecords { .. }) => None,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        };
+        let fed = (&*conditioned.fed, conditioned.heard);
+        let (plan, held_out) = sketch::batches(&settings, &*source, fed, (train, validation))?;
         let filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),
@@ -224,7 +176,7 @@ impl GptStage {
             conditioned,
             source,
             batches: Arc::new(plan),
-            held_out,
+            held_out: held_out.map(Arc::new),
             feed: None,
             notes: Notes::default(),
             programs: HashMap::new(),
@@ -268,79 +220,31 @@ impl GptStage {
         Ok(())
     }
 
-    /// Bytes of the device in all: weights and what follows them, every shape's inputs, the largest shape's activations,
-    /// batches that wait, and what the driver holds itself.
+    /// Bytes of the device in all, what the driver holds itself with them, and the plans of all programs.
     fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
-        let shapes = |batches: &Batches, ranks| -> Result<Vec<GptShape>, TrainError> {
-            let layouts = batches.layouts(ranks)?;
-            Ok(layouts.iter().map(|layout| self.filler.shape(layout.rows(), layout.rung())).collect())
-        };
-        let phases: &[Phase] = match self.settings.accumulate {
-            0 | 1 => &[Phase::Step],
-            2 => &[Phase::First, Phase::Last],
-            _ => &[Phase::First, Phase::Middle, Phase::Last],
-        };
-        let mut plans = Vec::new();
-        for shape in shapes(&self.batches, self.share.world())? {
-            plans.extend(phases.iter().map(|&phase| self.engine.plan_of(&self.tape(shape, phase).0)));
-        }
-        if let Some(held_out) = &self.held_out {
-            for shape in shapes(held_out, 1)? {
-                plans.push(self.engine.plan_of(&self.tape(shape, Phase::Validate).0));
-            }
-        }
-        let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
-        let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
-        let slot = self.slot_bytes(&self.batches, self.share.world())?;
-        let waiting = match (self.engine.cuda(), self.settings.feeding.depth) {
-            (Some(_), Some(depth)) => depth.slots(slot) * slot,
-            _ => 0,
-        };
-        let own = self.engine.memory().total() + inputs + scratch + waiting;
+        let (own, plans) =
+            self.sketch().need(self.engine.memory().total(), self.engine.cuda().is_some(), &|tape| {
+                self.engine.plan_of(tape)
+            })?;
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
-    fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, Shares) {
-        let (mut tape, inputs, targets) = self.filler.tape(shape);
-        self.share.begin(&mut tape);
-        let options = match phase {
-            Phase::Validate => GptOptions::default(),
-            _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
-        };
-        let outputs = self.gpt.forward(&mut tape, &inputs, &options);
-        let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
-        let weights = LossWeights { smoothing, ..Default::default() };
-        let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
-        let mut shares = None;
-        if phase != Phase::Validate && self.share.world() > 1 {
-            // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
-            // part of the mean over the whole batch.
-            let own = [(); 2].map(|()| tape.input([1], DType::F32));
-            losses.text = tape.multiply(losses.text, own[0]);
-            losses.mel = tape.multiply(losses.mel, own[1]);
-            losses.total = tape.weighted_sum(&[(losses.text, weights.text), (losses.mel, weights.mel)]);
-            shares = Some(own);
+    fn sketch(&self) -> Sketch<'_> {
+        Sketch {
+            settings: &self.settings,
+            share: &self.share,
+            recipe: &self.recipe,
+            gpt: &self.gpt,
+            filler: &self.filler,
+            batches: &self.batches,
+            held_out: self.held_out.as_deref(),
+            recomputed: self.recomputed,
         }
-        losses.note(&mut tape, 0);
-        if phase != Phase::Validate {
-            let accumulate = matches!(phase, Phase::Middle | Phase::Last);
-            tape.backward(losses.total, Backward { recompute: Recompute::Norms, accumulate });
-        }
-        match phase {
-            Phase::Step | Phase::Last => {
-                self.share.reduce(&mut tape);
-                let average = self.recipe.ema_decay.is_some();
-                // Coqui's second beta: gradients of speech are noisier than those of text.
-                tape.update(losses.total, AdamW { beta2: 0.96, average, ..AdamW::default() })
-            }
-            Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
-        }
-        (tape, shares)
     }
 
     fn ready(&mut self, shape: GptShape, phase: Phase) -> Result<(), TrainError> {
         if !self.programs.contains_key(&(shape, phase)) {
-            let (tape, shares) = self.tape(shape, phase);
+            let (tape, shares) = self.sketch().tape(shape, phase);
             let program = self.engine.load(tape)?;
             self.programs.insert((shape, phase), (program, shares));
         }
@@ -373,13 +277,6 @@ impl GptStage {
         Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
-    /// Bytes of the inputs of the largest batch of a plan.
-    fn slot_bytes(&self, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
-        let layouts = batches.layouts(ranks)?;
-        let bytes = layouts.iter().map(|l| self.filler.bytes(self.filler.shape(l.rows(), l.rung())));
-        Ok(bytes.max().unwrap_or(0))
-    }
-
     /// The feed, standing before batch `number`.
     fn feed(&mut self, number: u64) -> Result<&mut Feed<GptBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
@@ -391,7 +288,7 @@ impl GptStage {
             let mut filler = self.filler.clone();
             filler.kind = self.conditioned.heard;
             let maker = filler.maker(source, &self.batches, number, options)?;
-            let bytes = self.slot_bytes(&self.batches, self.share.world())?;
+            let bytes = sketch::slot_bytes(&self.filler, &self.batches, self.share.world())?;
             let (finisher, began) = (self.conditioned.finisher(), Instant::now());
             let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
             if let Some(delay) = self.settings.start_delay {
@@ -404,33 +301,6 @@ impl GptStage {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// Training's shapes, and a larger one where a held-out record needs it.
-fn ladder(plan: &Batches, source: &WithCodes, records: &[u32]) -> Ladder {
-    let mut rungs = plan.ladder().rungs().to_vec();
-    let (tokens, codes) = (crate::beside::position(source, TOKENS), crate::beside::position(source, CODES));
-    let longest = |column| records.iter().map(|&r| source.rows(r as usize, column)).max().unwrap_or(1);
-    if let Some(last) = rungs.last().copied() {
-        let (frames, text) = (longest(codes).max(last.frames), longest(tokens).max(last.tokens));
-        if frames > last.frames || text > last.tokens {
-            let rung = myxtts_data::batch::Rung {
-                frames: frames.next_multiple_of(16),
-                tokens: text.next_multiple_of(16),
-            };
-            rungs.pop_if(|last| last.frames >= rung.frames);
-            rungs.push(rung);
-        }
-    }
-    Ladder::new(rungs).unwrap_or_else(|| plan.ladder().clone())
-}
-
-/// Whether a parameter belongs to the embeddings or the first blocks.
-fn is_frozen(name: &str, layers: usize) -> bool {
-    match name.strip_prefix("gpt.gpt.h.") {
-        Some(rest) => rest.split('.').next().and_then(|i| i.parse().ok()).is_some_and(|i: usize| i < layers),
-        None => name.contains("embedding"),
-    }
-}
 
 impl Stage for GptStage {
     fn kind(&self) -> Kind {
@@ -466,7 +336,7 @@ impl Stage for GptStage {
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches wait, after {:.1} s at the earliest",
-                self.slot_bytes(&self.batches, self.share.world())
+                sketch::slot_bytes(&self.filler, &self.batches, self.share.world())
                     .map_or(depth.most, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));
@@ -536,7 +406,8 @@ impl Stage for GptStage {
         let count = batches.batches_per_epoch();
         let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
         let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
-        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.slot_bytes(&batches, 1)?);
+        let (uploader, bytes) =
+            (self.engine.uploader(Upload::InTurn)?, sketch::slot_bytes(&self.filler, &batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
         for _ in 0..count {

@@ -22,5 +22,6 @@ mod prompts;
 mod resume;
 mod samples;
 mod strategy;
+mod tune;
 mod vocabulary;
 mod voice;

@@ -125,6 +125,29 @@ pub fn plan(kind: Kind, steps: u64) -> Plan {
     plan
 }
 
+/// The GPT of these clips.
+pub fn gpt_settings(accumulate: u64) -> GptSettings {
+    let mut sizes = GptSizes::of(1, 32, 2, 24, 8);
+    (sizes.max_text, sizes.max_audio, sizes.start_text) = (30, 20, 23);
+    GptSettings {
+        sizes,
+        rows: Rows::Fixed(2),
+        frames: 24,
+        masks: Masks::Corrected,
+        accumulate,
+        mode: Mode::Captured,
+        feeding: Default::default(),
+        balance: 1.0,
+        lengths: Default::default(),
+        conditioning: Default::default(),
+        start_delay: None,
+        seed: 3,
+        memory_limit: None,
+        freeze_layers: 0,
+        lora_rank: None,
+    }
+}
+
 /// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
 pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
@@ -146,25 +169,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
         }
         Kind::Gpt => {
-            let mut sizes = GptSizes::of(1, 32, 2, 24, 8);
-            (sizes.max_text, sizes.max_audio, sizes.start_text) = (30, 20, 23);
-            let settings = GptSettings {
-                sizes,
-                rows: Rows::Fixed(2),
-                frames: 24,
-                masks: Masks::Corrected,
-                accumulate,
-                mode: Mode::Captured,
-                feeding: Default::default(),
-                lengths: Default::default(),
-                balance: 1.0,
-                conditioning: Default::default(),
-                start_delay: None,
-                seed: 3,
-                memory_limit: None,
-                freeze_layers: 0,
-                lora_rank: None,
-            };
+            let settings = gpt_settings(accumulate);
             let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
             let source = Arc::new(WithCodes::new(source, codes));
             model.set("mel_stats", &[80], &[5.0; 80]);

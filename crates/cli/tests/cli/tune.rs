@@ -1,0 +1,78 @@
+//! Tuning as a user meets it: a short sweep that writes settings, and a run that says what it chose and keeps it.
+
+use std::fs;
+
+use crate::train::{corpus, done, myxtts, resume};
+use serde_json::Value;
+
+#[test]
+fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
+    let folder = corpus();
+    let folder = folder.path();
+    let mut arguments =
+        vec!["tune", "corpus", "--device", "cpu", "--preset", "tiny", "--steps", "1", "--json"];
+    arguments.extend(["--write", "tuned.yaml", "--num-workers", "1"]);
+    let output = myxtts(folder, &arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let batches: Vec<u64> = rows.iter().map(|row| row["batch"].as_u64().unwrap()).collect();
+    assert_eq!(batches, [4, 8], "there are fifteen clips");
+    assert!(rows.iter().all(|row| row["rate"].as_f64().unwrap() > 0.0 && row["workers"] == 1), "{rows:?}");
+    assert_eq!(report["left_alone"], serde_json::json!(["data.num_workers"]));
+    let batch = report["chosen"]["batch"].as_u64().unwrap();
+    let steps = report["accumulate"].as_u64().unwrap();
+    assert!(batches.contains(&batch) && batch * steps == 16, "{batch} x {steps}");
+
+    // The file is one that every command reads, and has nothing of what the user set.
+    let shown = myxtts(folder, &["config", "show", "--json", "--config", "tuned.yaml"]).output().unwrap();
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(shown["plan"]["data"]["batch_size"], batch);
+    assert_eq!(shown["plan"]["training"]["gradient_accumulation_steps"], steps);
+    assert!(!fs::read_to_string(folder.join("tuned.yaml")).unwrap().contains("num_workers:"));
+    let again = myxtts(folder, &arguments).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "a file was written over");
+}
+
+#[test]
+fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
+    let folder = corpus();
+    let folder = folder.path();
+    let mut arguments = vec!["train", "corpus", "--name", "tuned", "--device", "cpu", "--preset", "tiny"];
+    for setting in [
+        "data.prefetch_buffer_size=3",
+        "data.val_fraction=0",
+        "training.dvae_steps=1",
+        "training.gpt_steps=1",
+        "training.decoder_steps=0",
+    ] {
+        arguments.extend(["--set", setting]);
+    }
+    let path = folder.join("runs/tuned/plan.json");
+    let plan = || serde_json::from_slice::<Value>(&fs::read(&path).unwrap()).unwrap();
+    let said = done(&mut myxtts(folder, &arguments));
+    assert!(said.contains("tuned for this machine: ") && said.contains("data.batch_size = 16 ("), "{said}");
+    let kept = plan();
+    assert_eq!((&kept["data"]["batch_size"], &kept["data"]["prefetch_buffer_size"]), (&16.into(), &3.into()));
+    let changed = kept["tuning"]["changed"].as_array().unwrap();
+    let batch = changed.iter().find(|change| change["setting"] == "data.batch_size").unwrap();
+    assert_eq!((&batch["instead_of"], &batch["value"]), (&56.into(), &16.into()));
+    assert!(changed.iter().all(|change| change["setting"] != "data.prefetch_buffer_size"), "{changed:?}");
+
+    // A run that was tuned elsewhere goes on as it was.
+    let with = |batch: u64, open: Option<&str>| {
+        let mut plan = plan();
+        plan["data"]["batch_size"] = batch.into();
+        if let Some(open) = open {
+            plan["tuning"]["open"] = vec![open].into();
+        }
+        fs::write(&path, plan.to_string()).unwrap();
+    };
+    with(8, None);
+    done(&mut resume(folder, "tuned"));
+    assert_eq!(plan()["data"]["batch_size"], 8);
+    // One that was stopped before it could be tuned is tuned now.
+    with(8, Some("data.batch_size"));
+    done(&mut resume(folder, "tuned"));
+    assert_eq!((&plan()["data"]["batch_size"], &plan()["tuning"]["open"]), (&16.into(), &Value::Null));
+}

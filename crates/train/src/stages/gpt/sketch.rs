@@ -1,0 +1,279 @@
+//! A GPT stage before it has a device: its network, its batches, the tapes of its steps, and so the memory it will take.
+
+use super::conditioner::{Kind, parts};
+use super::fill::Filler;
+use super::{GptSettings, Phase, Shares};
+use crate::beside::CODES;
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::share::Share;
+use myxtts_data::batch::{Ladder, Order, Plan as Batches, PlanError, Rows, Settings, Tail};
+use myxtts_data::record::{RecordSource, TOKENS};
+use myxtts_model::{Declare, Gpt, GptOptions, GptShape, LossWeights, Released};
+use myxtts_run::plan::Recipe;
+use myxtts_tensor::collective::Replica;
+use myxtts_tensor::engine::Forecast;
+use myxtts_tensor::memory::MemoryPlan;
+use myxtts_tensor::ops::adamw::AdamW;
+use myxtts_tensor::parameters::Layout;
+use myxtts_tensor::{Backward, DType, EngineOptions, Recompute, Tape, Training};
+use std::sync::Arc;
+
+/// The network, its parameters, and their names in released files.
+pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layout>, Vec<Released>) {
+    let frozen = settings.freeze_layers;
+    let lora = settings.lora_rank;
+    let trained = move |name: &str| match lora {
+        Some(_) => myxtts_model::lora::is_adapter(name),
+        None => frozen == 0 || !is_frozen(name, frozen),
+    };
+    let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
+    let mut gpt = Gpt::declare(&mut declare, settings.sizes.clone());
+    if let Some(rank) = lora {
+        gpt.add_lora(&mut declare, &myxtts_model::LoraSizes { rank, ..Default::default() });
+    }
+    let (layout, released) = declare.finish();
+    (gpt, layout, released)
+}
+
+/// How its engine is made.
+pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions {
+    let training = match recipe.ema_decay {
+        Some(_) => Training::AdamWithAverage,
+        None => Training::Adam,
+    };
+    EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() }
+}
+
+/// The batches that are learnt from, of records as they are fed, and those that are only measured on.
+pub(super) fn batches(
+    settings: &GptSettings,
+    source: &dyn RecordSource,
+    (fed, heard): (&dyn RecordSource, Kind),
+    (train, validation): (&[u32], &[u32]),
+) -> Result<(Batches, Option<Batches>), TrainError> {
+    let batches = Settings {
+        seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
+        rows: settings.rows,
+        buckets: settings.lengths.buckets,
+        frame_unit: settings.lengths.unit,
+        token_unit: settings.lengths.unit,
+        length: CODES,
+        max_frames: Some(settings.sizes.max_audio as u32),
+        max_tokens: Some(settings.sizes.max_text as u32),
+        balance: settings.balance,
+        parts: parts(settings.frames, Kind::Mels),
+        ..Settings::default()
+    };
+    let own = Settings { parts: parts(settings.frames, heard), ..batches.clone() };
+    let plan = Batches::new(fed, train.iter().copied(), own)?;
+    if validation.is_empty() {
+        return Ok((plan, None));
+    }
+    let held_out = Settings {
+        tail: Tail::Short,
+        order: Order::Fixed,
+        ladder: Some(ladder(&plan, source, validation)),
+        balance: 1.0,
+        ..batches
+    };
+    match Batches::new(source, validation.iter().copied(), held_out) {
+        Ok(held_out) => Ok((plan, Some(held_out))),
+        // All of them longer than the model takes: there is nothing to validate on.
+        Err(PlanError::NoRecords { .. }) => Ok((plan, None)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Bytes of the inputs of the largest batch of a plan.
+pub(super) fn slot_bytes(filler: &Filler, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
+    let layouts = batches.layouts(ranks)?;
+    let bytes = layouts.iter().map(|l| filler.bytes(filler.shape(l.rows(), l.rung())));
+    Ok(bytes.max().unwrap_or(0))
+}
+
+/// What the tapes of a stage are made of.
+pub(super) struct Sketch<'a> {
+    pub settings: &'a GptSettings,
+    pub share: &'a Share,
+    pub recipe: &'a Recipe,
+    pub gpt: &'a Gpt,
+    pub filler: &'a Filler,
+    pub batches: &'a Batches,
+    pub held_out: Option<&'a Batches>,
+    pub recomputed: usize,
+}
+
+impl Sketch<'_> {
+    /// Bytes in all: `held` for weights and what follows them, every shape's inputs, the largest shape's activations and,
+    /// on a GPU, batches that wait.
+    pub fn need(
+        &self,
+        held: usize,
+        gpu: bool,
+        plan_of: &dyn Fn(&Tape) -> MemoryPlan,
+    ) -> Result<(usize, Vec<MemoryPlan>), TrainError> {
+        let shapes = |batches: &Batches, ranks| -> Result<Vec<GptShape>, TrainError> {
+            let layouts = batches.layouts(ranks)?;
+            Ok(layouts.iter().map(|layout| self.filler.shape(layout.rows(), layout.rung())).collect())
+        };
+        let phases: &[Phase] = match self.settings.accumulate {
+            0 | 1 => &[Phase::Step],
+            2 => &[Phase::First, Phase::Last],
+            _ => &[Phase::First, Phase::Middle, Phase::Last],
+        };
+        let mut plans = Vec::new();
+        for shape in shapes(self.batches, self.share.world())? {
+            plans.extend(phases.iter().map(|&phase| plan_of(&self.tape(shape, phase).0)));
+        }
+        if let Some(held_out) = self.held_out {
+            for shape in shapes(held_out, 1)? {
+                plans.push(plan_of(&self.tape(shape, Phase::Validate).0));
+            }
+        }
+        let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
+        let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
+        let slot = slot_bytes(self.filler, self.batches, self.share.world())?;
+        let waiting = match (gpu, self.settings.feeding.depth) {
+            (true, Some(depth)) => depth.slots(slot) * slot,
+            _ => 0,
+        };
+        Ok((held + inputs + scratch + waiting, plans))
+    }
+
+    /// The tape of a program.
+    pub fn tape(&self, shape: GptShape, phase: Phase) -> (Tape, Shares) {
+        let (mut tape, inputs, targets) = self.filler.tape(shape);
+        self.share.begin(&mut tape);
+        let options = match phase {
+            Phase::Validate => GptOptions::default(),
+            _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
+        };
+        let outputs = self.gpt.forward(&mut tape, &inputs, &options);
+        let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
+        let weights = LossWeights { smoothing, ..Default::default() };
+        let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
+        let mut shares = None;
+        if phase != Phase::Validate && self.share.world() > 1 {
+            // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
+            // part of the mean over the whole batch.
+            let own = [(); 2].map(|()| tape.input([1], DType::F32));
+            losses.text = tape.multiply(losses.text, own[0]);
+            losses.mel = tape.multiply(losses.mel, own[1]);
+            losses.total = tape.weighted_sum(&[(losses.text, weights.text), (losses.mel, weights.mel)]);
+            shares = Some(own);
+        }
+        losses.note(&mut tape, 0);
+        if phase != Phase::Validate {
+            let accumulate = matches!(phase, Phase::Middle | Phase::Last);
+            tape.backward(losses.total, Backward { recompute: Recompute::Norms, accumulate });
+        }
+        match phase {
+            Phase::Step | Phase::Last => {
+                self.share.reduce(&mut tape);
+                let average = self.recipe.ema_decay.is_some();
+                // Coqui's second beta: gradients of speech are noisier than those of text.
+                tape.update(losses.total, AdamW { beta2: 0.96, average, ..AdamW::default() })
+            }
+            Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
+        }
+        (tape, shares)
+    }
+}
+
+/// What a GPT stage would take of each of its devices, for any batch, before there is a stage: no device is opened.
+pub struct GptForecast<'a> {
+    settings: GptSettings,
+    recipe: Recipe,
+    share: Share,
+    gpt: Gpt,
+    filler: Filler,
+    forecast: Forecast,
+    source: &'a dyn RecordSource,
+    sides: (&'a [u32], &'a [u32]),
+}
+
+impl<'a> GptForecast<'a> {
+    /// Of a stage with so many replicas, on records of which only the lengths are asked.
+    pub fn new(
+        settings: GptSettings,
+        recipe: Recipe,
+        (machine, replicas): (Machine, usize),
+        source: &'a dyn RecordSource,
+        sides: (&'a [u32], &'a [u32]),
+    ) -> GptForecast<'a> {
+        let (gpt, layout, _) = network(&settings, &recipe);
+        let forecast =
+            Forecast::new(machine.device, &layout, machine.precision, &options(&settings, &recipe));
+        let stats = vec![1.0; settings.sizes.conditioning.mels];
+        let filler = Filler::new(
+            settings.sizes.clone(),
+            (settings.masks, settings.frames, stats),
+            (layout, machine.precision),
+        );
+        let share = match replicas {
+            0 | 1 => Share::WHOLE,
+            // Nobody will meet the others: they are counted only.
+            n => Share::of(Arc::new(Replica::group(n).swap_remove(0))),
+        };
+        GptForecast { settings, recipe, share, gpt, filler, forecast, source, sides }
+    }
+
+    /// Bytes of a device, with batches of so many rows in all, and steps of so many batches: all but the batches that wait.
+    pub fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
+        let mut settings = self.settings_of(rows);
+        settings.accumulate = accumulate as u64;
+        settings.feeding.depth = None;
+        let (batches, held_out) = batches(&settings, self.source, (self.source, Kind::Mels), self.sides)?;
+        let sketch = Sketch {
+            settings: &settings,
+            share: &self.share,
+            recipe: &self.recipe,
+            gpt: &self.gpt,
+            filler: &self.filler,
+            batches: &batches,
+            held_out: held_out.as_ref(),
+            recomputed: 0,
+        };
+        let held = self.forecast.memory().total();
+        Ok(sketch.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
+    }
+
+    /// Bytes of one batch that waits on a device.
+    pub fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
+        let (batches, _) =
+            batches(&self.settings_of(rows), self.source, (self.source, Kind::Mels), (self.sides.0, &[]))?;
+        Ok(slot_bytes(&self.filler, &batches, self.share.world())? as u64)
+    }
+
+    fn settings_of(&self, rows: usize) -> GptSettings {
+        GptSettings { rows: Rows::Fixed(rows as u32), ..self.settings.clone() }
+    }
+}
+
+/// Training's shapes, and a larger one where a held-out record needs it.
+fn ladder(plan: &Batches, source: &dyn RecordSource, records: &[u32]) -> Ladder {
+    let mut rungs = plan.ladder().rungs().to_vec();
+    let (tokens, codes) = (crate::beside::position(source, TOKENS), crate::beside::position(source, CODES));
+    let longest = |column| records.iter().map(|&r| source.rows(r as usize, column)).max().unwrap_or(1);
+    if let Some(last) = rungs.last().copied() {
+        let (frames, text) = (longest(codes).max(last.frames), longest(tokens).max(last.tokens));
+        if frames > last.frames || text > last.tokens {
+            let rung = myxtts_data::batch::Rung {
+                frames: frames.next_multiple_of(16),
+                tokens: text.next_multiple_of(16),
+            };
+            rungs.pop_if(|last| last.frames >= rung.frames);
+            rungs.push(rung);
+        }
+    }
+    Ladder::new(rungs).unwrap_or_else(|| plan.ladder().clone())
+}
+
+/// Whether a parameter belongs to the embeddings or the first blocks.
+fn is_frozen(name: &str, layers: usize) -> bool {
+    match name.strip_prefix("gpt.gpt.h.") {
+        Some(rest) => rest.split('.').next().and_then(|i| i.parse().ok()).is_some_and(|i: usize| i < layers),
+        None => name.contains("embedding"),
+    }
+}

@@ -1,0 +1,73 @@
+//! Records as long as they will be once they have codes, for whoever plans batches before there is a DVAE.
+
+use crate::beside::{CODES, position};
+use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource};
+use myxtts_model::dvae::DvaeSizes;
+
+/// Records with a column of codes that has its lengths and nothing else.
+pub struct Lengths<'a> {
+    base: &'a dyn RecordSource,
+    columns: Vec<Column>,
+    mel: usize,
+    dvae: DvaeSizes,
+}
+
+impl<'a> Lengths<'a> {
+    /// What a DVAE of these sizes will make of the records.
+    pub fn new(base: &'a dyn RecordSource, dvae: DvaeSizes) -> Lengths<'a> {
+        let mut columns = base.columns().to_vec();
+        columns.push(CODES);
+        Lengths { base, columns, mel: position(base, DVAE_MEL), dvae }
+    }
+}
+
+impl RecordSource for Lengths<'_> {
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn len(&self) -> usize {
+        self.base.len()
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        if column == self.columns.len() - 1 {
+            self.dvae.codes_of(self.base.rows(record, self.mel) as usize) as u32
+        } else {
+            self.base.rows(record, column)
+        }
+    }
+
+    fn speaker(&self, record: usize) -> u32 {
+        self.base.speaker(record)
+    }
+
+    fn language(&self, record: usize) -> u32 {
+        self.base.language(record)
+    }
+
+    fn speakers(&self) -> &[String] {
+        self.base.speakers()
+    }
+
+    fn languages(&self) -> &[String] {
+        self.base.languages()
+    }
+
+    fn id(&self, record: usize) -> String {
+        self.base.id(record)
+    }
+
+    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if column == self.columns.len() - 1 {
+            out.fill(0);
+            let left = self.rows(record, column).saturating_sub(first_row);
+            return Ok(left.min((out.len() / CODES.row_bytes()) as u32));
+        }
+        self.base.read(record, column, first_row, out)
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        self.base.fingerprint()
+    }
+}

@@ -1,0 +1,85 @@
+//! What suits this machine, corpus and network: rules that need no step to be taken, and a sweep that measures.
+//!
+//! [`facts`] (what there is) and [`lengths`] (what clips will be, before their codes are made) -> [`rules`] (settings with
+//! their reasons, pure) for every run; [`sweep`] (what is measured, and which of it is chosen) for `myxtts tune`.
+
+pub mod facts;
+pub mod lengths;
+pub mod rules;
+pub mod sweep;
+
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::pipeline::{Corpus, Request, gpt_settings};
+use crate::sizes::Sizes;
+use crate::stages::Kind;
+use crate::stages::gpt::GptForecast;
+use facts::Facts;
+use lengths::Lengths;
+use myxtts_run::config::Tuned;
+use myxtts_run::plan::{Change, Plan};
+use rules::Memory;
+
+/// What the rules choose for a run, of its settings that are open. No step is taken and nothing is loaded.
+pub fn tuned(
+    plan: &Plan,
+    request: &Request,
+    corpus: &Corpus,
+    machines: &[Machine],
+) -> Result<Vec<Tuned>, TrainError> {
+    let facts = Facts::of(machines)?;
+    let recipe = plan.recipe(Kind::Gpt, request.from.is_some());
+    if request.only.is_some_and(|only| only != Kind::Gpt) || recipe.steps == 0 {
+        // The batches of the other stages are of the size their presets have.
+        return rules::choose(&facts, plan, None);
+    }
+    let model = match &request.from {
+        Some(from) => Model::open(from)?,
+        None => Model::default(),
+    };
+    with_forecast(plan, corpus, machines, &model, request.from.is_some(), |memory| {
+        rules::choose(&facts, plan, Some(memory))
+    })
+}
+
+/// Asks what a GPT stage would take of its devices, before there is one.
+pub fn with_forecast<T>(
+    plan: &Plan,
+    corpus: &Corpus,
+    machines: &[Machine],
+    model: &Model,
+    fine_tune: bool,
+    ask: impl FnOnce(&dyn Memory) -> Result<T, TrainError>,
+) -> Result<T, TrainError> {
+    let machine = machines.first().copied().unwrap_or(Machine::CPU);
+    let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
+    let source = Lengths::new(&*corpus.source, sizes.dvae.clone());
+    let forecast = GptForecast::new(
+        gpt_settings(plan, &sizes),
+        plan.recipe(Kind::Gpt, fine_tune),
+        (machine, machines.len()),
+        &source,
+        (&corpus.train, &corpus.validation),
+    );
+    ask(&forecast)
+}
+
+impl Memory for GptForecast<'_> {
+    fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
+        GptForecast::planned(self, rows, accumulate)
+    }
+
+    fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
+        GptForecast::waiting(self, rows)
+    }
+}
+
+/// What was tuned, for whoever begins a run; nothing where nothing was.
+pub fn line(changes: &[Change]) -> Option<String> {
+    let words: Vec<String> = changes
+        .iter()
+        .map(|change| format!("{} = {} ({})", change.setting, change.value, change.reason))
+        .collect();
+    (!words.is_empty()).then(|| format!("tuned for this machine: {}", words.join("; ")))
+}

@@ -1,0 +1,238 @@
+//! The rules over many machines, the forecast beside a real stage, and how a sweep chooses.
+
+use crate::small::{CLIPS, Clips, gpt_settings, plan as small_plan, stage};
+use myxtts_model::dvae::DvaeSizes;
+use myxtts_run::config::{Flag, Machine as Host, Sources, Tuned};
+use myxtts_run::plan::{Plan, Stage as Kind, TUNABLE};
+use myxtts_tensor::Control;
+use myxtts_train::stages::gpt::GptForecast;
+use myxtts_train::tune::facts::{Facts, GpuMemory};
+use myxtts_train::tune::lengths::Lengths;
+use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
+use myxtts_train::tune::sweep;
+use myxtts_train::{Machine, TrainError, tune};
+
+const GB: u64 = 1_000_000_000;
+
+/// A network of so many bytes, and as many for every row.
+struct Made {
+    held: u64,
+    row: u64,
+}
+
+impl Memory for Made {
+    fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
+        // The programs of a step of several batches have inputs of their own.
+        Ok(self.held + rows as u64 * self.row + accumulate.min(3) as u64 * 1_000_000)
+    }
+
+    fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
+        Ok(rows as u64 * 170_000)
+    }
+}
+
+/// About what XTTS-v2's GPT takes for clips of 11 s, and about what a small one does.
+const LARGE: Made = Made { held: 9 * GB, row: 350_000_000 };
+const SMALL: Made = Made { held: GB, row: 40_000_000 };
+
+fn gpu(total: u64, cores: usize) -> Facts {
+    // A tenth of a gigabyte of somebody else's, and what a driver takes.
+    let free = total - total.min(700_000_000);
+    Facts { gpu: Some(GpuMemory { total, free }), replicas: 1, cores, ram_free: Some(64 * GB) }
+}
+
+fn processor(cores: usize) -> Facts {
+    Facts { gpu: None, replicas: 1, cores, ram_free: Some(16 * GB) }
+}
+
+/// A plan in which these are set, and the rest is to be tuned.
+fn plan(set: &[&str]) -> Plan {
+    let host = Host { cores: 64, memory_bytes: None, gpus: None };
+    let command_line = set.iter().map(|said| Flag::Set((*said).to_owned())).collect();
+    let mut plan = Plan::resolve(&Sources { command_line, ..Sources::of(host) }).unwrap();
+    plan.begin_tuning();
+    plan
+}
+
+fn value(chosen: &[Tuned], path: &str) -> Option<usize> {
+    chosen.iter().find(|tuned| tuned.path == path).map(|tuned| tuned.value.parse().unwrap())
+}
+
+/// Batch and batches in a step.
+fn batch(facts: &Facts, set: &[&str], memory: &Made) -> (usize, usize) {
+    let chosen = choose(facts, &plan(set), Some(memory)).unwrap();
+    let of = |path, otherwise| value(&chosen, path).unwrap_or(otherwise);
+    (of("data.batch_size", 0), of("training.gradient_accumulation_steps", 1))
+}
+
+#[test]
+fn machines_get_what_they_hold_and_a_step_stays_as_large() {
+    // (machine, large network, small network): batch and batches in a step.
+    for (facts, large, small) in [
+        (gpu(141 * GB, 16), (64, 1), (64, 1)),
+        (gpu(25 * GB, 16), (32, 2), (64, 1)),
+        (gpu(16 * GB, 8), (12, 4), (48, 1)),
+        (gpu(12 * GB, 8), (3, 16), (48, 1)),
+        (gpu(8 * GB, 8), (1, 32), (32, 1)),
+        (processor(2), (1, 16), (16, 1)),
+        (processor(16), (1, 16), (16, 1)),
+    ] {
+        assert_eq!(batch(&facts, &[], &LARGE), large, "{facts:?}");
+        assert_eq!(batch(&facts, &[], &SMALL), small, "{facts:?}");
+        let (rows, parts) = batch(&facts, &[], &LARGE);
+        assert_eq!(rows * parts, first_rows(&facts), "{facts:?}");
+    }
+}
+
+#[test]
+fn what_is_chosen_is_bounded_and_grows_with_memory() {
+    for memory in [&SMALL, &LARGE] {
+        let mut last = 0;
+        for free in (10..24).map(|n| n * GB) {
+            let total = 24 * GB;
+            let facts = Facts { gpu: Some(GpuMemory { total, free }), ..gpu(total, 16) };
+            let chosen = choose(&facts, &plan(&[]), Some(memory)).unwrap();
+            let rows = value(&chosen, "data.batch_size").unwrap();
+            assert!(rows >= last, "{rows} rows with {free} bytes, {last} with less");
+            last = rows;
+            let parts = value(&chosen, "training.gradient_accumulation_steps").unwrap_or(1);
+            let most = budget(&facts, None).unwrap();
+            assert!(most < free, "nothing is left to chance");
+            let planned = memory.planned(rows, parts).unwrap() + 4 * memory.waiting(rows).unwrap();
+            assert!(planned <= most || rows == 1, "{planned} bytes planned of {most}");
+            let ready = value(&chosen, "data.prefetch_buffer_size").unwrap() as u64;
+            assert!((2..=12).contains(&ready), "{ready}");
+            assert!(ready == 2 || ready * memory.waiting(rows).unwrap() <= total / 32);
+        }
+    }
+    // What a step learns from grows with the GPU as well.
+    let steps = [8, 12, 24, 80, 141].map(|n| first_rows(&gpu(n * GB, 16)));
+    assert_eq!(steps, [32, 48, 64, 64, 64]);
+    // Little RAM: buffers shrink, and there are two all the same.
+    for ram in [100_000_000, GB, 8 * GB] {
+        let facts = Facts { ram_free: Some(ram), ..gpu(141 * GB, 16) };
+        let chosen = choose(&facts, &plan(&[]), Some(&SMALL)).unwrap();
+        let (ready, all) = (
+            value(&chosen, "data.prefetch_buffer_size").unwrap(),
+            value(&chosen, "data.buffer_size").unwrap(),
+        );
+        let bytes = SMALL.waiting(64).unwrap();
+        assert!(ready >= 2 && all >= ready && all <= 50, "{ready} of {all}");
+        assert!(ready == 2 || ready as u64 * bytes <= ram / 16, "{ready} with {ram} bytes");
+        assert!(all == ready || all as u64 * bytes <= ram / 8, "{all} with {ram} bytes");
+    }
+}
+
+#[test]
+fn the_thread_that_launches_keeps_its_core_and_a_processor_that_trains_all_but_one() {
+    for (facts, expected) in [
+        (gpu(24 * GB, 1), 1),
+        (gpu(24 * GB, 2), 1),
+        (gpu(24 * GB, 16), 15),
+        (gpu(24 * GB, 128), 18),
+        (processor(2), 1),
+        (processor(16), 2),
+    ] {
+        let chosen = choose(&facts, &plan(&[]), None).unwrap();
+        assert_eq!(value(&chosen, "data.num_workers"), Some(expected), "{facts:?}");
+        assert_eq!(value(&chosen, "data.batch_size"), None, "a batch nobody planned is nobody's to choose");
+    }
+    let chosen = choose(&processor(2), &plan(&[]), Some(&SMALL)).unwrap();
+    assert_eq!(value(&chosen, "data.prefetch_buffer_size"), Some(4));
+    assert_eq!(value(&chosen, "data.buffer_size"), Some(8));
+}
+
+#[test]
+fn what_somebody_set_is_left_alone_and_the_rest_fitted_around_it() {
+    for setting in TUNABLE {
+        for facts in [gpu(12 * GB, 8), processor(2)] {
+            let chosen = choose(&facts, &plan(&[&format!("{setting}=5")]), Some(&LARGE)).unwrap();
+            assert_eq!(value(&chosen, setting), None, "{setting} was set");
+            // Nobody is to undo by accumulation what a person chose as a batch.
+            if setting == "data.batch_size" {
+                assert_eq!(value(&chosen, "training.gradient_accumulation_steps"), None);
+            }
+        }
+    }
+    // More are ready than the rules would have: as many have to be under way.
+    let deep = choose(&processor(2), &plan(&["data.prefetch_buffer_size=40"]), Some(&SMALL)).unwrap();
+    assert_eq!(value(&deep, "data.buffer_size"), Some(40));
+    // Steps of five batches are the user's word: the batch alone follows the memory.
+    let facts = gpu(25 * GB, 16);
+    assert_eq!(batch(&facts, &["training.gradient_accumulation_steps=5"], &LARGE), (32, 1));
+    assert_eq!(batch(&gpu(141 * GB, 16), &["training.memory_limit=12GiB"], &LARGE), (8, 8));
+    let mut off = plan(&["data.auto_tune_performance=false"]);
+    assert_eq!(choose(&facts, &off, Some(&LARGE)).unwrap(), []);
+    off.finish_tuning(&choose(&facts, &off, Some(&LARGE)).unwrap());
+    assert_eq!(off.data.batch_size, 56);
+}
+
+#[test]
+fn replicas_share_a_batch_evenly() {
+    for (replicas, expected) in [(1, 64), (2, 64), (3, 72), (4, 64), (5, 80), (7, 84), (8, 64)] {
+        let facts = Facts { replicas, ..gpu(141 * GB, 16) };
+        let (rows, parts) = batch(&facts, &[], &SMALL);
+        assert_eq!((rows, parts), (expected, 1), "{replicas} replicas");
+        let (rows, parts) = batch(&Facts { replicas, ..gpu(24 * GB, 16) }, &[], &LARGE);
+        assert!(rows.is_multiple_of(replicas) && rows * parts == expected, "{rows} x {parts}");
+    }
+}
+
+#[test]
+fn reasons_are_said() {
+    let mut tuned = plan(&["data.num_workers=3"]);
+    tuned.finish_tuning(&choose(&gpu(25 * GB, 16), &tuned, Some(&LARGE)).unwrap());
+    let line = tune::line(&tuned.tuning.as_ref().unwrap().changed).unwrap();
+    for part in
+        ["data.batch_size = 32 (64 would take 31.4 GB of 21.9 GB, this 20.2 GB)", "learns from 64 clips"]
+    {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(!line.contains("num_workers") && !line.contains("prefetch"), "{line}");
+    assert_eq!(tune::line(&[]), None);
+}
+
+/// The forecast is of the stage as it will be: weights, every program's inputs, the largest one's activations.
+#[test]
+fn a_forecast_is_what_a_stage_then_holds() {
+    let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
+    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let source = Clips::default();
+    // As long as the codes that the stage is given.
+    let lengths = Lengths::new(&source, DvaeSizes::v2());
+    for accumulate in [1, 2, 3] {
+        let plan = small_plan(Kind::Gpt, 4);
+        let recipe = plan.recipe(Kind::Gpt, false);
+        let forecast = GptForecast::new(gpt_settings(accumulate), recipe, (Machine::CPU, 1), &lengths, sides);
+        let mut stage = stage(Kind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
+        let queued = stage.submit(0, &Control::default()).unwrap();
+        stage.wait(queued.ticket).unwrap();
+        stage.validate().unwrap().unwrap();
+        let planned = forecast.planned(2, accumulate as usize).unwrap();
+        assert_eq!(planned, stage.engine().memory().total() as u64, "{accumulate} batches in a step");
+        assert!(forecast.planned(4, accumulate as usize).unwrap() > planned);
+    }
+    // Two replicas hold half the rows each.
+    let recipe = small_plan(Kind::Gpt, 4).recipe(Kind::Gpt, false);
+    let of = |replicas, rows| {
+        let forecast =
+            GptForecast::new(gpt_settings(1), recipe, (Machine::CPU, replicas), &lengths, (&records, &[]));
+        (forecast.planned(rows, 1).unwrap(), forecast.waiting(rows).unwrap())
+    };
+    assert_eq!(of(2, 4).1, of(1, 2).1);
+    assert!(of(2, 4).0 < of(1, 4).0);
+}
+
+#[test]
+fn a_sweep_chooses_the_smallest_that_is_fast_enough() {
+    let choose = |rates: &[(usize, f64)]| sweep::smallest_near_best(rates.iter().copied());
+    assert_eq!(choose(&[(8, 50.0), (16, 98.0), (32, 100.0), (64, 99.0)]), Some(16));
+    assert_eq!(choose(&[(8, 96.9), (16, 100.0)]), Some(16));
+    assert_eq!(choose(&[(32, 97.1), (8, 100.0), (16, 90.0)]), Some(8));
+    assert_eq!(choose(&[]), None);
+    assert_eq!([4, 16, 24, 48, 64, 128].map(|batch| sweep::accumulate(64, batch)), [16, 4, 3, 1, 1, 1]);
+    assert_eq!(sweep::workers(&gpu(24 * GB, 16)), [1, 2, 4, 8, 15]);
+    assert_eq!(sweep::workers(&processor(2)), [1, 2]);
+    assert_eq!(sweep::batches(&processor(2), 20), [4, 8, 16]);
+    assert_eq!(sweep::batches(&gpu(24 * GB, 16), 1000).last(), Some(&128));
+}
