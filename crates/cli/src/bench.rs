@@ -99,8 +99,13 @@ struct Report {
 
 /// Every way that is measured, from what training was to what it is. `records` is where those of training come from.
 fn ways(workers: usize, records: Records) -> Vec<Way> {
-    let feeding =
-        |slots| Feeding { workers, upload: Upload::Ahead, depth: Some(Depth::of(slots)), planted: None };
+    let feeding = |slots| Feeding {
+        workers,
+        upload: Upload::Ahead,
+        depth: Some(Depth::of(slots)),
+        under_way: 0,
+        planted: None,
+    };
     let buffered = |slots| Way {
         name: format!("buffered {slots}"),
         what: "batches made and copied ahead, steps queued ahead: how training runs where conditioning does not fit the GPU",
@@ -116,7 +121,7 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
             name: "per sample".into(),
             what: "every clip decoded and computed when its step is due, on one thread, nothing beside it",
             records: computed,
-            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, planted: None },
+            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, under_way: 0, planted: None },
             ahead: 0,
             ..buffered(12)
         },

@@ -79,7 +79,10 @@ pub fn maker_of<T: 'static>(
     if options.depth == 0 {
         return maker_when_asked(source, batches, &options, fill);
     }
-    let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(options.ranks)?);
+    let bytes = batches.slab_bytes(options.ranks)?;
+    let options =
+        Options { depth: options.depth.min(IN_RAM / bytes.max(1)).max(2 * options.workers), ..options };
+    let slabs = HostSlab::pool(options.depth + 2, bytes);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {
         let mut batch = match loader.next() {
@@ -131,16 +134,28 @@ pub struct Feeding {
     pub upload: Upload,
     /// How far ahead they are made; none makes each when it is asked for.
     pub depth: Option<Depth>,
+    /// Batches under way at once, from the plan to the step: those beyond the slots wait in RAM. There are always two for
+    /// each thread, or it would stand still.
+    pub under_way: usize,
     /// What is wrong with it, where something shall be.
     pub planted: Option<&'static Fault>,
 }
+
+/// Bytes of batches that may wait in RAM before they are copied.
+const IN_RAM: usize = 2 << 30;
 
 /// Bytes of batches that may wait on a device: a share nobody misses.
 const WAITING: usize = 1 << 30;
 
 impl Default for Feeding {
     fn default() -> Self {
-        Feeding { workers: 1, upload: Upload::Ahead, depth: Some(Depth::of(DEFAULT_SLOTS)), planted: None }
+        Feeding {
+            workers: 1,
+            upload: Upload::Ahead,
+            depth: Some(Depth::of(DEFAULT_SLOTS)),
+            under_way: 0,
+            planted: None,
+        }
     }
 }
 
@@ -158,7 +173,7 @@ impl Feeding {
     /// How records are read. Where batches are made when they are asked for, no thread may be ahead with them either.
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
-        let depth = if self.depth.is_some() { 2 * workers } else { 0 };
+        let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));
         Options { workers, depth, ..Options::default() }
     }
 

@@ -404,6 +404,7 @@ fn feeding(plan: &Plan) -> Feeding {
         workers: data.num_workers,
         upload: if ahead { Upload::Ahead } else { Upload::InTurn },
         depth: Some(Depth::of(data.prefetch_buffer_size)),
+        under_way: data.buffer_size,
         planted: None,
     }
 }

@@ -225,7 +225,8 @@ impl Fault {
         }
         self.workers.store(workers.max(1), Relaxed);
         self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
-        Feeding { workers, depth, planted: Some(self), ..feeding }
+        // What waits in RAM would hide a fault behind it.
+        Feeding { workers, depth, under_way: 0, planted: Some(self), ..feeding }
     }
 
     /// Lengths that batches are padded to, as this fault has them.
