@@ -152,7 +152,7 @@ fn misshapen(columns: &[Column], features: &Features) -> Option<String> {
 
 fn ragged(column: &Column, array: &[u8]) -> Option<String> {
     let row = column.row_bytes();
-    (row == 0 || array.len() % row != 0 || array.len() / row > u32::MAX as usize)
+    (row == 0 || !array.len().is_multiple_of(row) || array.len() / row > u32::MAX as usize)
         .then(|| format!("{} bytes of {} in rows of {row}", array.len(), column.name))
 }
 
