@@ -261,7 +261,7 @@ impl Sweeper<'_> {
             }
         }
         self.progress.finish();
-        sweep::even(&mut rows);
+        sweep::even(&mut rows, &self.facts);
         Ok(rows)
     }
 

@@ -81,14 +81,27 @@ pub fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
     depths
 }
 
-/// Puts rates on the same length of clips: rows of different batches met different clips, and longer ones take longer.
-pub fn even(rows: &mut [Row]) {
+/// Puts rates on the same length of clips: rows of different batches met different clips, and longer ones take longer. On
+/// a processor by the median step, for there other programs take their time out of some of them.
+pub fn even(rows: &mut [Row], facts: &Facts) {
     let places = |row: &Row| row.figures.mean_shape[1] + row.figures.mean_shape[2];
     let mean = rows.iter().map(places).sum::<f64>() / rows.len().max(1) as f64;
     for row in rows {
+        let mut each: Vec<f64> = row.figures.raw.iter().map(per_place).collect();
+        each.sort_by(f64::total_cmp);
+        let median = each.get(each.len() / 2).copied().unwrap_or(0.0);
         let own = places(row);
-        row.rate = row.figures.samples_per_second * if mean > 0.0 { own / mean } else { 1.0 };
+        row.rate = match facts.gpu {
+            None if median > 0.0 && mean > 0.0 => 1e3 / (median * mean),
+            _ => row.figures.samples_per_second * if mean > 0.0 { own / mean } else { 1.0 },
+        };
     }
+}
+
+/// Milliseconds of a step for every place of its batch.
+fn per_place(step: &(usize, usize, usize, f64, f64, Option<f64>)) -> f64 {
+    let (rows, text, sound, milliseconds, ..) = *step;
+    milliseconds / (rows * (text + sound)).max(1) as f64
 }
 
 /// The smallest of what was tried whose rate is within [`NEAR`] of the best.
