@@ -172,7 +172,7 @@ pub fn measure(
         true => {
             let again = amount.watched.min(timed.len() as u64 - 1);
             runner.next -= again;
-            let alone: f64 = timed[timed.len() - again as usize..].iter().map(|step| step.seconds).sum();
+            let alone = undisturbed(&timed, again as usize, wall);
             match watch(&mut runner, again) {
                 Ok((share, kernels)) => (Some((share, kernels, kernels / alone, again)), None),
                 Err(why) => (None, Some(why)),
@@ -186,12 +186,24 @@ pub fn measure(
     figures.planned_bytes = engine.memory().total() as u64;
     figures.used_bytes = used;
     if let Some((share, kernels, alone, steps)) = watched {
-        figures.busy = Some(alone);
+        // Kernels on two streams that hinder each other more while they are watched say nothing of the time nobody looks.
+        figures.busy = Some(alone).filter(|busy| *busy <= 1.005);
         figures.busy_watched = Some(share);
         figures.kernel_ms = Some(kernels * 1e3 / steps as f64);
     }
     figures.no_busy = no_busy;
     Ok(figures)
+}
+
+/// The time the last steps took with nobody looking on: their part, by the device's clock, of the time of all. The host sees
+/// single steps end late while it queues others; it is the beginning and the end of all of them that it sees well.
+fn undisturbed(timed: &[Timed], last: usize, wall: f64) -> f64 {
+    let spans = |steps: &[Timed]| steps.iter().map(|step| step.spanned).sum::<Option<f64>>();
+    let own = &timed[timed.len() - last..];
+    match (spans(own), spans(timed)) {
+        (Some(own), Some(all)) if all > 0.0 => wall * own / all,
+        _ => own.iter().map(|step| step.seconds).sum(),
+    }
 }
 
 /// The share of the time kernels ran, and the seconds of that.

@@ -332,7 +332,9 @@ impl Line {
     }
 
     fn pieces(&self) -> Vec<Places> {
-        let count = (PIECE / (self.stride * self.channels)).max(LEAST_ROWS);
+        // Enough of them for every thread, also where a batch has few items.
+        let each = self.output.div_ceil((2 * MANY).div_ceil(self.batch.max(1)));
+        let count = (PIECE / (self.stride * self.channels)).min(each).max(LEAST_ROWS);
         let starts = |item| (0..self.output).step_by(count).map(move |from| (item, from));
         let pieces = (0..self.batch).flat_map(starts);
         pieces.map(|(item, from)| Places { item, from, count: count.min(self.output - from) }).collect()

@@ -170,6 +170,14 @@ impl Uploader {
 }
 
 impl Slot {
+    /// How many bytes it holds.
+    pub fn room(&self) -> usize {
+        match &self.memory {
+            Memory::Host(bytes) => bytes.len(),
+            Memory::Device(device) => device.pinned.as_slice().len(),
+        }
+    }
+
     /// Its bytes on the host, as soon as they may be written again.
     pub fn bytes(&mut self) -> Result<&mut [u8], Error> {
         match &mut self.memory {

@@ -173,8 +173,25 @@ impl Function {
     }
 }
 
+/// A leaky ReLU as a type of its own: a loop over it need not ask which function it is.
+#[derive(Clone, Copy)]
+struct Leaky(f32);
+
+impl Leaky {
+    #[inline(always)]
+    fn value(self, x: f32) -> f32 {
+        Function::LeakyRelu(self.0).value(x)
+    }
+
+    #[inline(always)]
+    fn slope_at(self, x: f32) -> f32 {
+        Function::LeakyRelu(self.0).slope_at(x)
+    }
+}
+
 /// Runs the body once for each function, with `$f` standing for that one alone: only a loop in which the compiler knows
-/// the function becomes vector code.
+/// the function becomes vector code. It has to be a constant or a type: what a variable holds is forgotten on the way
+/// through the threads.
 macro_rules! with_known {
     ($function:expr, $f:ident => $body:expr) => {
         with_known!($function, $f => $body; GeluTanh, GeluErf, Relu, Tanh, Sigmoid, Silu, Sqrt, Square, Abs)
@@ -182,20 +199,16 @@ macro_rules! with_known {
     ($function:expr, $f:ident => $body:expr; $($name:ident),*) => {
         match $function {
             $(Function::$name => {
-                let $f = Function::$name;
+                #[allow(non_upper_case_globals)]
+                const $f: Function = Function::$name;
                 $body
             })*
-            // The slope stays a variable, the function does not.
             Function::LeakyRelu(slope) => {
-                let $f = Function::LeakyRelu(slope);
+                let $f = Leaky(slope);
                 $body
             }
-            Function::ClampMin(least) => {
-                let $f = Function::ClampMin(least);
-                $body
-            }
-            // A call of the library each: nothing to be made vector code of.
-            $f @ (Function::Log | Function::Exp) => $body,
+            // A call of the library each, or rare: nothing to be made vector code of.
+            $f @ (Function::Log | Function::Exp | Function::ClampMin(_)) => $body,
         }
     };
 }

@@ -126,11 +126,14 @@ impl Facts<'_> {
         let later = &batches[batches.len() / 2..];
         let still = later.iter().filter(|batch| batch.compiled).count();
         let extra = self.compiling();
-        // Every run records its few shapes once, at its beginning.
-        if still < 2 || (still as f64) < 0.1 * later.len() as f64 || extra < WORTH * self.total {
+        let new = batches.iter().filter(|batch| batch.compiled).count();
+        // Every run records its few shapes once, at its beginning. Those of a small corpus are all met in an epoch: there it
+        // is too many of them that took most of the time.
+        let go_on = still >= 2 && still as f64 >= 0.1 * later.len() as f64;
+        let too_many = new as f64 >= 0.2 * batches.len() as f64 && extra >= 0.5 * self.total;
+        if !(go_on || too_many) || extra < WORTH * self.total {
             return None;
         }
-        let new = batches.iter().filter(|batch| batch.compiled).count();
         let shapes = self.shapes_met();
         Some(Finding {
             culprit: Culprit::ShapeChurn,
@@ -225,7 +228,8 @@ impl Facts<'_> {
         }
         let step = self.step;
         let (blocked, upload) = (self.mean(|b| b.blocked), self.mean(|b| b.upload));
-        if blocked > TRANSFER * step {
+        // With a slot or two the feed stands still whoever is to blame: whether there are too few is asked below.
+        if blocked > TRANSFER * step && setup.slots > FEW {
             return finding(
                 Culprit::UploadLock,
                 format!("the feed stood still for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),

@@ -11,7 +11,7 @@ use crate::feed::Finisher;
 use myxtts_data::batch::Part;
 use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
 use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
-use myxtts_tensor::engine::{Slot, Upload, Uploader};
+use myxtts_tensor::engine::{Image, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -19,7 +19,7 @@ use myxtts_tensor::parameters::{LayoutBuilder, Role};
 use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Init, ParameterId, Precision, Program, Tape, Value,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the conditioning of a batch comes from.
@@ -176,6 +176,9 @@ pub(super) struct Conditioner {
     bands: usize,
     /// By rows of a batch.
     programs: HashMap<usize, Ready>,
+    uploader: Uploader,
+    /// What batches bring goes through these, one after another.
+    slots: VecDeque<Slot>,
 }
 
 enum How {
@@ -185,10 +188,15 @@ enum How {
 
 struct Ready {
     program: Program,
+    /// Where the inputs that change lie; constants follow them.
+    image: Image,
     places: Value,
     sound: Option<Value>,
     made: Value,
 }
+
+/// One is filled while another is on its way and a third is used.
+const SLOTS: usize = 3;
 
 /// The mel front-end of conditioning, as [`myxtts_data::mel`] has it.
 fn front_end() -> Mel {
@@ -240,7 +248,7 @@ impl Conditioner {
         let mut engine =
             Engine::new(device, Arc::new(layout.finish()), Precision::F32, EngineOptions::default())?;
         engine.write_parameter(table, &mels)?;
-        let own = Conditioner { engine, how: How::Table(table), frames, bands, programs: HashMap::new() };
+        let own = Conditioner::on(engine, How::Table(table), frames, bands)?;
         Ok((own, Places::new(source, at, found, all as i32)))
     }
 
@@ -248,21 +256,30 @@ impl Conditioner {
     pub fn of_sound(device: Device, frames: usize, stats: &[f32]) -> Result<Conditioner, TrainError> {
         let layout = Arc::new(LayoutBuilder::new().finish());
         let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        let how = How::Mels { mel: front_end(), stats: stats.to_vec() };
-        Ok(Conditioner { engine, how, frames, bands: stats.len(), programs: HashMap::new() })
+        Conditioner::on(engine, How::Mels { mel: front_end(), stats: stats.to_vec() }, frames, stats.len())
+    }
+
+    fn on(engine: Engine, how: How, frames: usize, bands: usize) -> Result<Conditioner, TrainError> {
+        let uploader = engine.uploader(Upload::Ahead)?;
+        let (programs, slots) = (HashMap::new(), VecDeque::new());
+        Ok(Conditioner { engine, how, frames, bands, programs, uploader, slots })
     }
 
     fn ready(&mut self, rows: usize) -> Result<&mut Ready, TrainError> {
         if !self.programs.contains_key(&rows) {
             let mut tape = Tape::new(self.engine.layout().clone(), Precision::F32);
             let places = tape.input([rows, self.frames], DType::I32);
-            let (mut sound, mut constants) = (None, Vec::new());
+            let hops = self.frames + SOUND_OVERLAP as usize;
+            let sound = match &self.how {
+                How::Table(_) => None,
+                How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
+            };
+            let (image, mut constants) = (Image::of(&tape), Vec::new());
             let table = match &self.how {
                 How::Table(table) => tape.parameter(*table),
                 How::Mels { mel, stats } => {
-                    let hops = self.frames + SOUND_OVERLAP as usize;
                     let Stft { length, hop, .. } = mel.stft;
-                    let wave = tape.input([rows + 1, hops * hop], DType::F32);
+                    let wave = sound.expect("made above for this way");
                     let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
                     let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
                     let scales = tape.input([mel.channels, mel.channels], DType::F32);
@@ -278,7 +295,6 @@ impl Conditioner {
                     };
                     let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
                     constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
-                    sound = Some(wave);
                     tape.reshape(mels, [(rows + 1) * self.frames, self.bands])
                 }
             };
@@ -288,7 +304,7 @@ impl Conditioner {
             for (value, data) in constants {
                 self.engine.write(&program, value, &data)?;
             }
-            self.programs.insert(rows, Ready { program, places, sound, made });
+            self.programs.insert(rows, Ready { program, image, places, sound, made });
         }
         Ok(self.programs.get_mut(&rows).expect("made above"))
     }
@@ -302,16 +318,25 @@ impl Conditioner {
         given: Given,
     ) -> Result<(), TrainError> {
         self.ready(given.rows)?;
-        let Conditioner { engine, programs, .. } = self;
+        let Conditioner { engine, programs, uploader: own, slots, .. } = self;
         let ready = programs.get_mut(&given.rows).expect("made above");
-        engine.write_i32(&ready.program, ready.places, &given.places)?;
+        let bytes = ready.image.bytes();
+        let used = if slots.len() == SLOTS { slots.pop_front() } else { None };
+        let mut brought = match used.filter(|slot| slot.room() >= bytes) {
+            Some(slot) => slot,
+            None => own.slot(bytes)?,
+        };
+        let into = brought.bytes()?;
+        ready.image.write_i32(into, ready.places, &given.places);
         if let Some(sound) = ready.sound {
-            engine.write(&ready.program, sound, &given.sound)?;
+            ready.image.write(into, sound, &given.sound);
         }
-        let ticket = engine.submit(&mut ready.program, &Control::default())?;
+        own.send(&mut brought, bytes)?;
+        engine.take(&ready.program, &mut brought)?;
+        slots.push_back(brought);
+        // Nobody waits for it: all that follows stands behind it on the same stream.
+        engine.submit(&mut ready.program, &Control::default())?;
         uploader.send_with(slot, length, given.range, (engine, &ready.program, ready.made))?;
-        // What comes next is written over it.
-        engine.wait(ticket)?;
         Ok(())
     }
 
