@@ -203,6 +203,36 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
 }
 
 #[test]
+fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
+    let folder = corpus();
+    let folder = folder.path();
+    let mut arguments =
+        vec!["train", "corpus", "--name", "apart", "--preset", "tiny", "--simulate-gpus", "2"];
+    arguments.extend([
+        "--data-gpu",
+        "0",
+        "--model-gpu",
+        "1",
+        "--buffer-size",
+        "5",
+        "--model-start-delay",
+        "0.1",
+    ]);
+    arguments.extend(["--batch-size", "4", "--num-workers", "1", "--set", "training.dvae_steps=2"]);
+    arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=0"]);
+    let said = done(&mut myxtts(folder, &arguments));
+    for words in [
+        "trains on one device, GPU 1 (simulated)",
+        "GPU 0 prepares batches and 1 trains; up to 5 wait between them",
+        "conditioning is computed on cpu, of sound that is sent there",
+        "the model starts when 5 batches wait, after 0.1 s at the earliest",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(folder.join("runs/apart/model/gpt.safetensors").is_file());
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = |arguments: &[&str]| {

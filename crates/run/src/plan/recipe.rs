@@ -128,7 +128,7 @@ fn clip(stage: Stage, preset: Preset) -> f64 {
 /// Steps at the default batch size.
 fn steps(stage: Stage, preset: Preset, fine_tune: bool) -> u64 {
     let (dvae, gpt, decoder) = match preset {
-        Preset::Tiny => (900, 600, 1_250),
+        Preset::Tiny => (900, 700, 700),
         Preset::Small => (10_000, 30_000, 30_000),
         Preset::Normal => (30_000, 100_000, 100_000),
         Preset::Big => (50_000, 200_000, 200_000),
