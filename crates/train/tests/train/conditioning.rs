@@ -103,7 +103,7 @@ impl Sung {
             let tone = |i: usize| {
                 let t = i as f32 / 22_050.0;
                 let pitch = 90.0 + 11.0 * clip as f32;
-                (0.4 * (6.283 * pitch * t).sin() + 0.2 * (40.0 * pitch * t * t).sin())
+                (0.4 * (std::f32::consts::TAU * pitch * t).sin() + 0.2 * (40.0 * pitch * t * t).sin())
                     * (0.3 + 0.7 * (9.0 * t).cos())
             };
             // Multiples of what 16 bits can say: the file holds the same numbers.
