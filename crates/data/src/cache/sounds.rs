@@ -147,7 +147,10 @@ impl RecordSource for Sounds {
 
 /// The sample that stands at a place before, in or behind a clip that is mirrored at its ends.
 fn mirrored(at: isize, samples: usize) -> usize {
-    let turn = 2 * (samples as isize - 1).max(1);
+    if samples == 1 {
+        return 0;
+    }
+    let turn = 2 * (samples as isize - 1);
     let at = at.rem_euclid(turn);
     (if at < samples as isize { at } else { turn - at }) as usize
 }
