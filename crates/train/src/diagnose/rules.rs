@@ -130,7 +130,7 @@ impl Facts<'_> {
         // Every run records its few shapes once, at its beginning. Those of a small corpus are all met in an epoch: there it
         // is too many of them that took most of the time.
         let go_on = still >= 2 && still as f64 >= 0.1 * later.len() as f64;
-        let too_many = new as f64 >= 0.2 * batches.len() as f64 && extra >= 0.5 * self.total;
+        let too_many = new >= 8 && new as f64 >= 0.2 * batches.len() as f64 && extra >= 0.5 * self.total;
         if !(go_on || too_many) || extra < WORTH * self.total {
             return None;
         }
