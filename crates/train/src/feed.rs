@@ -267,7 +267,7 @@ struct Ahead<T> {
     thread: Option<JoinHandle<()>>,
     /// The number of the batch that is made next.
     made_until: Arc<AtomicU64>,
-    /// Slots nobody fills now. All were made at the start: taking page-locked memory later would hold up the device.
+    /// Slots nobody fills now. All were made at the start, so that no memory is taken while steps run.
     spare: Vec<Slot>,
     slot_bytes: usize,
     slots: usize,
