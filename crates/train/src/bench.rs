@@ -5,6 +5,7 @@
 //! looking on widens the gaps, so both shares are told, of the watched time and of the time nobody looked on.
 
 pub mod chart;
+pub mod course;
 
 use crate::error::TrainError;
 use crate::stages::Stage;

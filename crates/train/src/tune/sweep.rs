@@ -1,6 +1,6 @@
 //! What `myxtts tune` measures, and which of it it chooses.
 //!
-//! The rule: of all that is within 3 % of the fastest, the smallest. A larger batch that is no faster takes memory and
+//! The rule: of all that is within 2 % of the fastest, the smallest. A larger batch that is no faster takes memory and
 //! fewer, coarser steps; more threads that bring nothing take cores from others.
 
 use super::facts::Facts;
@@ -9,7 +9,7 @@ use myxtts_run::config::tune::loader_threads;
 use serde::Serialize;
 
 /// How far behind the fastest something smaller may be and still be chosen.
-pub const NEAR: f64 = 0.03;
+pub const NEAR: f64 = 0.02;
 
 /// One way to run a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -42,9 +42,10 @@ pub struct Row {
     /// What was set.
     #[serde(flatten)]
     pub cell: Cell,
-    /// Clips a second, as if all rows had met clips of the same length; see [`even`].
+    /// Clips a second, as if all rows had met clips of the same length, and on a processor the same times; see [`even`] and
+    /// [`rates`](super::race::rates).
     pub rate: f64,
-    /// Everything that was measured, in the round that went best.
+    /// Everything that was measured.
     pub figures: Figures,
 }
 
@@ -81,27 +82,13 @@ pub fn depths(facts: &Facts, rule: usize) -> Vec<usize> {
     depths
 }
 
-/// Puts rates on the same length of clips: rows of different batches met different clips, and longer ones take longer. On
-/// a processor by the median step, for there other programs take their time out of some of them.
-pub fn even(rows: &mut [Row], facts: &Facts) {
+/// Puts rates on the same length of clips: rows of different batches met different clips, and longer ones take longer.
+pub fn even(rows: &mut [Row]) {
     let places = |row: &Row| row.figures.mean_shape[1] + row.figures.mean_shape[2];
     let mean = rows.iter().map(places).sum::<f64>() / rows.len().max(1) as f64;
     for row in rows {
-        let mut each: Vec<f64> = row.figures.raw.iter().map(per_place).collect();
-        each.sort_by(f64::total_cmp);
-        let median = each.get(each.len() / 2).copied().unwrap_or(0.0);
-        let own = places(row);
-        row.rate = match facts.gpu {
-            None if median > 0.0 && mean > 0.0 => 1e3 / (median * mean),
-            _ => row.figures.samples_per_second * if mean > 0.0 { own / mean } else { 1.0 },
-        };
+        row.rate = row.figures.samples_per_second * if mean > 0.0 { places(row) / mean } else { 1.0 };
     }
-}
-
-/// Milliseconds of a step for every place of its batch.
-fn per_place(step: &(usize, usize, usize, f64, f64, Option<f64>)) -> f64 {
-    let (rows, text, sound, milliseconds, ..) = *step;
-    milliseconds / (rows * (text + sound)).max(1) as f64
 }
 
 /// The smallest of what was tried whose rate is within [`NEAR`] of the best.

@@ -8,6 +8,7 @@ use myxtts_tensor::Control;
 use myxtts_train::stages::gpt::GptForecast;
 use myxtts_train::tune::facts::{Facts, GpuMemory};
 use myxtts_train::tune::lengths::Lengths;
+use myxtts_train::tune::race::{self, Step};
 use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
 use myxtts_train::tune::sweep;
 use myxtts_train::{Machine, TrainError, tune};
@@ -226,13 +227,67 @@ fn a_forecast_is_what_a_stage_then_holds() {
 #[test]
 fn a_sweep_chooses_the_smallest_that_is_fast_enough() {
     let choose = |rates: &[(usize, f64)]| sweep::smallest_near_best(rates.iter().copied());
-    assert_eq!(choose(&[(8, 50.0), (16, 98.0), (32, 100.0), (64, 99.0)]), Some(16));
-    assert_eq!(choose(&[(8, 96.9), (16, 100.0)]), Some(16));
-    assert_eq!(choose(&[(32, 97.1), (8, 100.0), (16, 90.0)]), Some(8));
+    assert_eq!(choose(&[(8, 50.0), (16, 98.1), (32, 100.0), (64, 99.0)]), Some(16));
+    assert_eq!(choose(&[(8, 97.9), (16, 100.0)]), Some(16));
+    assert_eq!(choose(&[(32, 98.1), (8, 100.0), (16, 90.0)]), Some(8));
     assert_eq!(choose(&[]), None);
     assert_eq!([4, 16, 24, 48, 64, 128].map(|batch| sweep::accumulate(64, batch)), [16, 4, 3, 1, 1, 1]);
     assert_eq!(sweep::workers(&gpu(24 * GB, 16)), [1, 2, 4, 8, 15]);
     assert_eq!(sweep::workers(&processor(2)), [1, 2]);
     assert_eq!(sweep::batches(&processor(2), 20), [4, 8, 16]);
     assert_eq!(sweep::batches(&gpu(24 * GB, 16), 1000).last(), Some(&128));
+}
+
+/// Ways that differ by a known share, on a machine that is up to twice as slow from one round to the next, with rows of many
+/// lengths and now and then a lap that something else ran into.
+fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
+    let mut state = seed;
+    let mut chance = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / (1u64 << 24) as f64
+    };
+    let rounds: Vec<Vec<Vec<Step>>> = (0..rounds)
+        .map(|_| {
+            let machine = 1.0 + chance();
+            let lap = |(way, cost): (usize, &f64)| {
+                let rows = 4 << way;
+                let hit = if chance() < 0.1 { 3.0 } else { 1.0 };
+                let steps = (0..32 / rows).map(|_| {
+                    let places = 40.0 + 200.0 * chance();
+                    let seconds = rows as f64 * (2.0 + 0.01 * places) * cost * machine * hit;
+                    Step { rows: rows as f64, places, seconds: seconds * (0.95 + 0.1 * chance()) }
+                });
+                steps.collect()
+            };
+            costs.iter().enumerate().map(lap).collect()
+        })
+        .collect();
+    race::rates(&rounds)
+}
+
+#[test]
+fn a_race_finds_the_fastest_on_a_machine_that_is_never_equally_fast() {
+    for seed in 0..200 {
+        let costs = [1.0, 0.92, 0.97, 1.05];
+        let rates = raced(&costs, 30, seed);
+        for (cost, rate) in costs.iter().zip(&rates) {
+            let relative = rate / rates[1] * cost / costs[1];
+            assert!((relative - 1.0).abs() < 0.08, "seed {seed}: {relative} of {rates:?}");
+        }
+        assert!(rates[1] == rates.iter().copied().fold(0.0, f64::max), "seed {seed}: {rates:?}");
+    }
+    // Clips a second, of a machine that is 1.5 times as slow as at its best in the middle.
+    let rate = raced(&[1.0], 300, 1)[0];
+    assert!((1.0 / rate / (2.0 + 0.01 * 140.0) - 1.5).abs() < 0.1, "{rate}");
+}
+
+#[test]
+fn a_race_has_as_many_at_once_as_memory_holds() {
+    let heats = |at_most| race::heats(&[1, 2, 4, 8, 16], |&way| way as u64, at_most);
+    assert_eq!(heats(31), [vec![1, 2, 4, 8, 16]]);
+    assert_eq!(heats(17), [vec![1, 2, 4, 8], vec![1, 16]]);
+    // Two at a time where not even they fit: alone there would be nothing to compare with.
+    assert_eq!(heats(0), [[1, 2], [1, 4], [1, 8], [1, 16]]);
+    assert_eq!(race::heats(&[] as &[u64], |&way| way, 10), Vec::<Vec<u64>>::new());
+    assert_eq!(race::heats(&[7], |_| 100, 10), [[7]]);
 }
