@@ -2,8 +2,8 @@
 
 use myxtts_run::checkpoint::{Checkpoint, Checkpoints};
 use myxtts_run::plan::Stage as Kind;
-use myxtts_tensor::Device;
 use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Device, Precision};
 use myxtts_train::{Machine, TrainError};
 use std::path::Path;
 
@@ -69,6 +69,8 @@ fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
         }
     };
     for kind in KINDS {
+        // The heads of this GPT are of 16 channels, which kernels of bf16 do not serve.
+        let gpu = if kind == Kind::Gpt { Machine { precision: Precision::F32, ..gpu } } else { gpu };
         for order in [[Machine::CPU, gpu, Machine::CPU, gpu], [gpu, Machine::CPU, gpu, Machine::CPU]] {
             let runs = tempfile::tempdir().unwrap();
             let mut before = 0;
