@@ -1,4 +1,4 @@
-"""attention.py KERNELS_FOLDER: attention.cu against float64, then timed beside torch. Exit 0 when all is right."""
+"""attention.py KERNELS_FOLDER: the attention kernels against float64, then timed beside torch. Exit 0 when all is right."""
 import concurrent.futures, ctypes, functools, glob, math, os, subprocess, sys, tempfile, time, traceback
 
 import torch
@@ -427,7 +427,8 @@ def timing(modules):
 def main():
     torch.zeros(1, device="cuda")
     arch = "sm_%d%d" % torch.cuda.get_device_capability()
-    text = open(FOLDER + "/prelude.cuh").read() + "\n" + open(FOLDER + "/attention.cu").read()
+    files = ["prelude.cuh", "attention.cuh", "attention_tiles.cuh", "attention_bf16.cu", "attention_f32.cu"]
+    text = "\n".join(open(FOLDER + "/" + name).read() for name in files)
     options = {"base": ["-DATTENTION_VARIANTS"], "head group 32": ["-DHEAD_GROUP=32"], "head group all": ["-DHEAD_GROUP=100000"]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         images = dict(zip(options, pool.map(lambda o: compile_text(text, o, arch), options.values())))

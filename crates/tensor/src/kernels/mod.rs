@@ -2,11 +2,15 @@
 //! toolkit is needed.
 
 /// One line for every `.cu` file in this folder; a test compares. A file that compiles slowly is compiled in parts, side
-/// by side: each names the tiles that are its own.
+/// by side: each names the tiles that are its own. What several files have in common stands in `.cuh` files before them.
 macro_rules! sources {
-    ($($name:literal $([$tiles:literal])?),* $(,)?) => {
+    ($($name:literal $([$tiles:literal])? $(after $($header:literal)+)?),* $(,)?) => {
         &[$(($name, concat!(
             $("#define TILES ", $tiles, "\n#line 1\n",)?
+            $(
+                $("#line 1 \"", $header, ".cuh\"\n", include_str!(concat!($header, ".cuh")),)+
+                "#line 1 \"", $name, ".cu\"\n",
+            )?
             include_str!(concat!($name, ".cu"))
         ))),*]
     };
@@ -18,7 +22,8 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "adamw",
     "addends",
     "arithmetic",
-    "attention",
+    "attention_bf16" after "attention" "attention_tiles",
+    "attention_f32" after "attention",
     "cached_attention",
     "cast",
     "channel_norm",

@@ -1,0 +1,45 @@
+// What attention_bf16.cu and attention_f32.cu have in common. Flash attention, forward and backward: no query x key
+// matrix is ever in memory.
+//
+//   forward      o = softmax(scale q kT) v, and lse, the log of each row's sum of exponentials (natural log)
+//   backward_q   delta = rowsum(do * o), written for backward_kv, and dq; a block owns queries and walks keys
+//   backward_kv  dk and dv; a block owns keys and walks queries
+//
+// The scores are computed a second time in backward_kv rather than shared with backward_q: sharing them would need
+// dq summed across blocks (atomics, or partial sums through memory), and here each result has one writer and one
+// order of addition. The rows a warp owns stay its own from the first product to the last, so no warp waits for
+// another except for the streamed tiles.
+//
+// A row that sees no key has output 0, gradients 0 and lse = +INF: its exponentials are then 0 in the backward
+// passes without a test. `scale` must be positive. Queries are aligned to the last keys: query i sees
+// keys <= i + tk - tq when causal. Keys at or past key_lengths[batch] and keys whose key_mask is 0 are hidden;
+// hidden values must still be finite where only key_mask or causality hides them (0 x inf is NaN).
+
+#ifndef HEAD_GROUP
+#define HEAD_GROUP 128
+#endif
+
+// One operand: element (batch b, time t, head h, channel c) is base[b * batch + t * time + h * head + c].
+template <class T> struct View {
+  T* base;
+  i64 batch;
+  int time, head;
+  __device__ __forceinline__ T* at(int b, int h) const { return base + b * batch + (i64)h * head; }
+};
+
+// What part of the work this block has. Heads go in groups small enough that their keys and values stay in the L2
+// cache between blocks; inside a group the longest rows of a causal mask start first, so that the last blocks to
+// run are short.
+struct Place { int tile, head, batch; };
+__device__ __forceinline__ Place find_place(int tiles, int heads, int batches, bool last_first) {
+  int id = blockIdx.x, group = id / (HEAD_GROUP * tiles);
+  id -= group * HEAD_GROUP * tiles;
+  int members = min(HEAD_GROUP, heads * batches - group * HEAD_GROUP), tile = id / members;
+  int pair = group * HEAD_GROUP + id - tile * members;
+  return {last_first ? tiles - 1 - tile : tile, pair % heads, pair / heads};
+}
+__device__ __forceinline__ int count_keys(const int* key_lengths, int batch, int tk) {
+  return key_lengths ? max(0, min(tk, key_lengths[batch])) : tk;
+}
+
+extern __shared__ __align__(128) unsigned char shared_memory[];
