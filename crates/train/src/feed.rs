@@ -68,13 +68,15 @@ struct Making<T> {
 }
 
 /// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is: ahead of
-/// time on threads, or each when it is asked for where `options` have a depth of 0.
+/// time on threads, or each when it is asked for where `options` have a depth of 0. `fill` notes where it stood still.
 pub fn maker_of<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
     first: u64,
     options: Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    + Send
+    + 'static,
 ) -> Result<Maker<T>, TrainError> {
     if options.depth == 0 {
         return maker_when_asked(source, batches, &options, fill);
@@ -90,13 +92,13 @@ pub fn maker_of<T: 'static>(
             None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
         };
         let info = batch.info().clone();
-        let began = Instant::now();
-        let filled = fill(batch.bytes(), &info, into);
+        let (began, blocked) = (Instant::now(), made.blocked);
+        let filled = fill(batch.bytes(), &info, into, made);
+        made.filling = began.elapsed().saturating_sub(made.blocked - blocked);
         made.worker = info.worker;
         made.reading = info.reading.saturating_sub(info.computing);
         made.computing = info.computing;
         made.collating = info.took.saturating_sub(info.reading);
-        made.filling = began.elapsed();
         filled
     }))
 }

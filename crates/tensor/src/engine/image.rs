@@ -65,6 +65,28 @@ impl Image {
         }
     }
 
+    /// Writes a float input, each row of it divided by `by`, number by number, and rounded to its type.
+    pub fn write_divided(&self, into: &mut [u8], value: Value, data: &[f32], by: &[f32]) {
+        let place = self.place(value);
+        assert_eq!(place.shape.len(), data.len(), "the input holds {}", describe(place.shape));
+        assert!(!by.is_empty() && data.len().is_multiple_of(by.len()), "rows of {} numbers", by.len());
+        let into = &mut into[self.range(value)];
+        for (to, row) in into.chunks_exact_mut(place.dtype.size() * by.len()).zip(data.chunks_exact(by.len()))
+        {
+            let divided = row.iter().zip(by).map(|(x, by)| x / by);
+            match place.dtype {
+                DType::F32 => {
+                    to.as_chunks_mut().0.iter_mut().zip(divided).for_each(|(to, x)| *to = x.to_le_bytes());
+                }
+                DType::Bf16 => {
+                    let rounded = divided.map(|x| bf16::from_f32(x).to_le_bytes());
+                    to.as_chunks_mut().0.iter_mut().zip(rounded).for_each(|(to, x)| *to = x);
+                }
+                DType::I32 => panic!("the input holds integers"),
+            }
+        }
+    }
+
     /// Writes an integer input.
     pub fn write_i32(&self, into: &mut [u8], value: Value, data: &[i32]) {
         let place = self.place(value);

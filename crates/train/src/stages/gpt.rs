@@ -2,6 +2,7 @@
 
 mod conditioner;
 mod fill;
+mod given;
 mod places;
 mod sketch;
 
@@ -286,7 +287,7 @@ impl GptStage {
             let options = self.share.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            filler.kind = self.conditioned.heard;
+            (filler.kind, filler.conditioner) = (self.conditioned.heard, self.conditioned.maker.clone());
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = sketch::slot_bytes(&self.filler, &self.batches, self.share.world())?;
             let (finisher, began) = (self.conditioned.finisher(), Instant::now());

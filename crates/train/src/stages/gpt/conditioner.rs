@@ -3,6 +3,7 @@
 //! waits.
 
 use super::fill::GptBatch;
+use super::given::Given;
 use super::places::{PLACE, Places};
 use super::{GIB, GptSettings};
 use crate::beside::{CODES, WithCodes};
@@ -20,6 +21,7 @@ use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Init, ParameterId, Precision, Program, Tape, Value,
 };
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the conditioning of a batch comes from.
@@ -52,18 +54,6 @@ impl std::fmt::Debug for Conditioning {
     }
 }
 
-/// What a batch brings for its conditioning where that is made on a device.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    /// For every frame of every row the number of its mel: in the table, or among those made of the sound.
-    pub places: Vec<i32>,
-    /// `[rows + 1, hops, 256]`, the last row silent; nothing where mels lie in a table.
-    pub sound: Vec<f32>,
-    pub rows: usize,
-    /// Where the inputs of the batch have it.
-    pub range: std::ops::Range<usize>,
-}
-
 /// What the records of a batch are read from, and what stands for a conditioning mel in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -93,9 +83,13 @@ pub(super) fn parts(frames: u32, heard: Kind) -> Vec<Part> {
     vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
 }
 
+/// A conditioner that whoever fills batches and whoever finishes them ask in turn.
+pub(super) type Shared = Arc<Mutex<Conditioner>>;
+
 /// How conditioning comes to batches.
 pub(super) struct Conditioned {
-    maker: Option<Arc<Mutex<Conditioner>>>,
+    /// Who makes it; none where batches bring it.
+    pub maker: Option<Shared>,
     /// What batches are made of: the source, or the same with something else for conditioning mels.
     pub fed: Arc<dyn RecordSource>,
     /// What that is.
@@ -195,7 +189,8 @@ struct Ready {
     made: Value,
 }
 
-/// One is filled while another is on its way and a third is used.
+/// One is filled while another is on its way and a third is used. Whoever fills stands still only where the device is
+/// further behind than that, and more of them would not make it faster.
 const SLOTS: usize = 3;
 
 /// The mel front-end of conditioning, as [`myxtts_data::mel`] has it.
@@ -309,6 +304,19 @@ impl Conditioner {
         Ok(self.programs.get_mut(&rows).expect("made above"))
     }
 
+    /// Where a batch of so many rows puts what its conditioning is made of; `made` is where its inputs have the latter.
+    pub fn place(&mut self, rows: usize, made: Range<usize>) -> Result<Given, TrainError> {
+        let ready = self.ready(rows)?;
+        let (bytes, places) = (ready.image.bytes(), ready.image.range(ready.places));
+        let sound = ready.sound.map(|sound| ready.image.range(sound));
+        let used = if self.slots.len() == SLOTS { self.slots.pop_front() } else { None };
+        let slot = match used.filter(|slot| slot.room() >= bytes) {
+            Some(slot) => slot,
+            None => self.uploader.slot(bytes)?,
+        };
+        Ok(Given { slot, rows, places, sound, made })
+    }
+
     /// Makes the conditioning of a batch, moves it to the batch's place in a slot and sends the rest after it.
     fn finish(
         &mut self,
@@ -320,27 +328,17 @@ impl Conditioner {
         self.ready(given.rows)?;
         let Conditioner { engine, programs, uploader: own, slots, .. } = self;
         let ready = programs.get_mut(&given.rows).expect("made above");
-        let bytes = ready.image.bytes();
-        let used = if slots.len() == SLOTS { slots.pop_front() } else { None };
-        let mut brought = match used.filter(|slot| slot.room() >= bytes) {
-            Some(slot) => slot,
-            None => own.slot(bytes)?,
-        };
-        let into = brought.bytes()?;
-        ready.image.write_i32(into, ready.places, &given.places);
-        if let Some(sound) = ready.sound {
-            ready.image.write(into, sound, &given.sound);
-        }
-        own.send(&mut brought, bytes)?;
+        let mut brought = given.slot;
+        own.send(&mut brought, ready.image.bytes())?;
         engine.take(&ready.program, &mut brought)?;
         slots.push_back(brought);
         // Nobody waits for it: all that follows stands behind it on the same stream.
         engine.submit(&mut ready.program, &Control::default())?;
-        uploader.send_with(slot, length, given.range, (engine, &ready.program, ready.made))?;
+        uploader.send_with(slot, length, given.made, (engine, &ready.program, ready.made))?;
         Ok(())
     }
 
-    fn finisher(own: &Arc<Mutex<Conditioner>>) -> Finisher<GptBatch> {
+    fn finisher(own: &Shared) -> Finisher<GptBatch> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
