@@ -1,7 +1,7 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
 mod conditioner;
-mod fill;
+pub(super) mod fill;
 mod given;
 mod places;
 mod sketch;
@@ -289,7 +289,7 @@ impl GptStage {
             let mut filler = self.filler.clone();
             (filler.kind, filler.conditioner) = (self.conditioned.heard, self.conditioned.maker.clone());
             let maker = filler.maker(source, &self.batches, number, options)?;
-            let bytes = sketch::slot_bytes(&self.filler, &self.batches, self.share.world())?;
+            let bytes = self.filler.slot_bytes(&self.batches, self.share.world())?;
             let (finisher, began) = (self.conditioned.finisher(), Instant::now());
             let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
             if let Some(delay) = self.settings.start_delay {
@@ -337,7 +337,8 @@ impl Stage for GptStage {
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches wait, after {:.1} s at the earliest",
-                sketch::slot_bytes(&self.filler, &self.batches, self.share.world())
+                self.filler
+                    .slot_bytes(&self.batches, self.share.world())
                     .map_or(depth.most, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));
@@ -407,8 +408,7 @@ impl Stage for GptStage {
         let count = batches.batches_per_epoch();
         let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
         let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
-        let (uploader, bytes) =
-            (self.engine.uploader(Upload::InTurn)?, sketch::slot_bytes(&self.filler, &batches, 1)?);
+        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(&batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
         for _ in 0..count {

@@ -1,4 +1,5 @@
-//! A batch of records made what the GPT's inputs hold, byte for byte, away from the loop that trains.
+//! A batch of records made what the GPT's inputs hold, byte for byte: ahead of the loop that trains, and for whoever asks a
+//! trained one.
 
 use super::conditioner::{Kind, Shared};
 use super::given::Given;
@@ -20,19 +21,19 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// What the loop has to know of a batch that was made.
-pub(super) struct GptBatch {
+pub(in crate::stages) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
     pub records: Vec<u32>,
     /// Targets of text and of codes that count.
     pub targets: [f32; 2],
     /// What its conditioning is made of where a device makes it.
-    pub given: Option<Given>,
+    pub(super) given: Option<Given>,
 }
 
 /// Makes batches of records inputs of the GPT.
 #[derive(Clone)]
-pub(super) struct Filler {
+pub(in crate::stages) struct Filler {
     pub sizes: GptSizes,
     pub masks: Masks,
     pub frames: u32,
@@ -41,9 +42,9 @@ pub(super) struct Filler {
     pub layout: Arc<Layout>,
     pub precision: Precision,
     /// What the records hold in the place of conditioning mels.
-    pub kind: Kind,
+    pub(super) kind: Kind,
     /// Who makes conditioning of it, where they hold something else.
-    pub conditioner: Option<Shared>,
+    pub(super) conditioner: Option<Shared>,
     images: HashMap<GptShape, (Image, GptInputs, GptTargets)>,
 }
 
@@ -76,8 +77,15 @@ impl Filler {
         Image::of(&self.tape(shape).0).bytes()
     }
 
+    /// Bytes of the inputs of the largest batch of a plan.
+    pub fn slot_bytes(&self, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
+        let layouts = batches.layouts(ranks)?;
+        let bytes = layouts.iter().map(|layout| self.bytes(self.shape(layout.rows(), layout.rung())));
+        Ok(bytes.max().unwrap_or(0))
+    }
+
     /// Writes the inputs of a batch, and says how many bytes they are.
-    fn fill(
+    pub fn fill(
         &mut self,
         bytes: &[u8],
         info: &BatchInfo,

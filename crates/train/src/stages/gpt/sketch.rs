@@ -85,13 +85,6 @@ pub(super) fn batches(
     }
 }
 
-/// Bytes of the inputs of the largest batch of a plan.
-pub(super) fn slot_bytes(filler: &Filler, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
-    let layouts = batches.layouts(ranks)?;
-    let bytes = layouts.iter().map(|l| filler.bytes(filler.shape(l.rows(), l.rung())));
-    Ok(bytes.max().unwrap_or(0))
-}
-
 /// What the tapes of a stage are made of.
 pub(super) struct Sketch<'a> {
     pub settings: &'a GptSettings,
@@ -133,7 +126,7 @@ impl Sketch<'_> {
         }
         let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
         let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
-        let slot = slot_bytes(self.filler, self.batches, self.share.world())?;
+        let slot = self.filler.slot_bytes(self.batches, self.share.world())?;
         let waiting = match (gpu, self.settings.feeding.depth) {
             (true, Some(depth)) => depth.slots(slot) * slot,
             _ => 0,
@@ -243,7 +236,7 @@ impl<'a> GptForecast<'a> {
     pub fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
         let (batches, _) =
             batches(&self.settings_of(rows), self.source, (self.source, Kind::Mels), (self.sides.0, &[]))?;
-        Ok(slot_bytes(&self.filler, &batches, self.share.world())? as u64)
+        Ok(self.filler.slot_bytes(&batches, self.share.world())? as u64)
     }
 
     fn settings_of(&self, rows: usize) -> GptSettings {
