@@ -230,6 +230,11 @@ impl GptStage {
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
+    /// Bytes it holds now: its engine's, and those of the device that makes its conditioning, which may be the same.
+    pub fn held(&self) -> u64 {
+        (self.engine.memory().total() + self.conditioned.held()) as u64
+    }
+
     fn sketch(&self) -> Sketch<'_> {
         Sketch {
             settings: &self.settings,

@@ -12,15 +12,15 @@ use crate::feed::Finisher;
 use myxtts_data::batch::Part;
 use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
 use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
-use myxtts_tensor::engine::{Image, Slot, Upload, Uploader};
+use myxtts_tensor::engine::{Forecast, Image, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
-use myxtts_tensor::parameters::{LayoutBuilder, Role};
+use myxtts_tensor::parameters::{Layout, LayoutBuilder, Role};
 use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Init, ParameterId, Precision, Program, Tape, Value,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -115,21 +115,17 @@ impl Conditioned {
         }
         match &settings.conditioning {
             Conditioning::Fed => plain(None),
-            Conditioning::Resident { at_most } => {
+            Conditioning::Resident { .. } => {
                 let (device, memory) = match engine.cuda() {
                     Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
                     None => (Device::Cpu, u64::MAX),
                 };
-                let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
-                let at = crate::beside::position(&**source, CONDITIONING_MEL);
-                let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
-                let bytes = (all + 1) * 4 * stats.len() as u64;
-                // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
-                if bytes as f64 > at_most * memory as f64 || bytes / 4 > i32::MAX as u64 {
+                let Some(mels) = resident_mels(settings, &*fed, stats.len(), memory) else {
                     return plain(None);
-                }
+                };
                 let (own, places) = Conditioner::resident(device, fed, frames, stats)?;
-                let told = format!("{:.2} GiB of conditioning lie on the device", bytes as f64 / GIB);
+                let bytes = (4 * mels * stats.len()) as f64;
+                let told = format!("{:.2} GiB of conditioning lie on the device", bytes / GIB);
                 let heard = Kind::Places { silence: places.silence };
                 Ok(Conditioned {
                     maker: Some(Arc::new(Mutex::new(own))),
@@ -156,10 +152,67 @@ impl Conditioned {
         }
     }
 
+    /// Bytes of the device that makes it; none where batches bring it.
+    pub fn held(&self) -> usize {
+        self.maker.as_ref().map_or(0, |own| own.lock().unwrap_or_else(PoisonError::into_inner).held())
+    }
+
     /// For a feed: the device adds the conditioning.
     pub fn finisher(&self) -> Option<Finisher<GptBatch>> {
         self.maker.as_ref().map(Conditioner::finisher)
     }
+}
+
+/// How many mels would lie on a device of so much memory, the silent one among them: all of a source's. None where they are
+/// not to, or are too many.
+fn resident_mels(
+    settings: &GptSettings,
+    source: &dyn RecordSource,
+    bands: usize,
+    memory: u64,
+) -> Option<usize> {
+    let Conditioning::Resident { at_most } = settings.conditioning else { return None };
+    let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
+    let at = crate::beside::position(source, CONDITIONING_MEL);
+    let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
+    let numbers = (all + 1) * bands as u64;
+    // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
+    let fit = (4 * numbers) as f64 <= at_most * memory as f64 && numbers <= i32::MAX as u64;
+    fit.then_some(all as usize + 1)
+}
+
+/// Bytes that conditioning will take of a model's device, with so much memory, beside the model: what lies there, and what
+/// makes batches of these numbers of rows of it.
+pub(super) fn planned(
+    settings: &GptSettings,
+    source: &dyn RecordSource,
+    (device, memory): (Device, u64),
+    rows: &BTreeSet<usize>,
+) -> usize {
+    let (bands, frames) = (settings.sizes.conditioning.mels, settings.frames as usize);
+    let gpu = device != Device::Cpu;
+    if gpu && settings.feeding.upload == Upload::InTurn {
+        return 0;
+    }
+    let (layout, how) = match &settings.conditioning {
+        Conditioning::Fed => return 0,
+        Conditioning::Resident { .. } => match resident_mels(settings, source, bands, memory) {
+            Some(mels) => table(mels, bands),
+            None => return 0,
+        },
+        Conditioning::Sound { device: own, .. } if *own == device => of_sound(&vec![1.0; bands]),
+        Conditioning::Sound { .. } => return 0,
+    };
+    let forecast = Forecast::new(device, &layout, Precision::F32, &EngineOptions::default());
+    let (mut inputs, mut scratch, mut slot) = (0, 0, 0);
+    for &rows in rows {
+        let sketch = how.sketch(&layout, rows, (frames, bands));
+        let plan = forecast.plan_of(&sketch.tape);
+        inputs += plan.input_bytes;
+        scratch = scratch.max(plan.scratch_bytes);
+        slot = slot.max(sketch.image.bytes());
+    }
+    forecast.memory().total() + inputs + scratch + if gpu { SLOTS * slot } else { 0 }
 }
 
 /// Makes conditioning on a device.
@@ -178,6 +231,17 @@ pub(super) struct Conditioner {
 enum How {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
+}
+
+/// What a program is made of.
+struct Sketch {
+    tape: Tape,
+    image: Image,
+    places: Value,
+    sound: Option<Value>,
+    made: Value,
+    /// What is written to the inputs behind those that change, once.
+    constants: Vec<(Value, Vec<f32>)>,
 }
 
 struct Ready {
@@ -204,6 +268,59 @@ fn front_end() -> Mel {
         scale: Scale::Htk,
         area: true,
         log: Log::Floor(1e-5),
+    }
+}
+
+/// All mels as one table.
+fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
+    let mut layout = LayoutBuilder::new();
+    let table = layout.add("mels", [mels, bands], Role::Frozen, Init::Zeros);
+    (Arc::new(layout.finish()), How::Table(table))
+}
+
+/// Mels of sound, divided by `stats`.
+fn of_sound(stats: &[f32]) -> (Arc<Layout>, How) {
+    let how = How::Mels { mel: front_end(), stats: stats.to_vec() };
+    (Arc::new(LayoutBuilder::new().finish()), how)
+}
+
+impl How {
+    /// The program for batches of so many rows.
+    fn sketch(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> Sketch {
+        let mut tape = Tape::new(layout.clone(), Precision::F32);
+        let places = tape.input([rows, frames], DType::I32);
+        let hops = frames + SOUND_OVERLAP as usize;
+        let sound = match self {
+            How::Table(_) => None,
+            How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
+        };
+        let (image, mut constants) = (Image::of(&tape), Vec::new());
+        let table = match self {
+            How::Table(table) => tape.parameter(*table),
+            How::Mels { mel, stats } => {
+                let Stft { length, hop, .. } = mel.stft;
+                let wave = sound.expect("made above for this way");
+                let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
+                let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
+                let scales = tape.input([mel.channels, mel.channels], DType::F32);
+                let framed = tape.frames(wave, Framing { size: length, hop, pad: 0 });
+                let bins = tape.fourier(framed, &mel.stft, basis);
+                let power = tape.spectrum(bins, mel.spectrum);
+                let filtered = tape.transform(power, filters);
+                let mels = tape.mel_log(filtered, mel.log);
+                let mels = tape.transform(mels, scales);
+                let diagonal = |i: usize| match (i / stats.len(), i % stats.len()) {
+                    (row, column) if row == column => 1.0 / stats[row],
+                    _ => 0.0,
+                };
+                let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
+                constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
+                tape.reshape(mels, [(rows + 1) * frames, bands])
+            }
+        };
+        let made = tape.embedding(table, places);
+        tape.keep(made);
+        Sketch { tape, image, places, sound, made, constants }
     }
 }
 
@@ -238,20 +355,20 @@ impl Conditioner {
         for frame in mels.chunks_exact_mut(bands) {
             frame.iter_mut().zip(stats).for_each(|(x, s)| *x /= s);
         }
-        let mut layout = LayoutBuilder::new();
-        let table = layout.add("mels", [all + 1, bands], Role::Frozen, Init::Zeros);
-        let mut engine =
-            Engine::new(device, Arc::new(layout.finish()), Precision::F32, EngineOptions::default())?;
-        engine.write_parameter(table, &mels)?;
-        let own = Conditioner::on(engine, How::Table(table), frames, bands)?;
+        let (layout, how) = table(all + 1, bands);
+        let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
+        if let How::Table(table) = how {
+            engine.write_parameter(table, &mels)?;
+        }
+        let own = Conditioner::on(engine, how, frames, bands)?;
         Ok((own, Places::new(source, at, found, all as i32)))
     }
 
     /// Makes mels of sound on a device.
     pub fn of_sound(device: Device, frames: usize, stats: &[f32]) -> Result<Conditioner, TrainError> {
-        let layout = Arc::new(LayoutBuilder::new().finish());
+        let (layout, how) = of_sound(stats);
         let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        Conditioner::on(engine, How::Mels { mel: front_end(), stats: stats.to_vec() }, frames, stats.len())
+        Conditioner::on(engine, how, frames, stats.len())
     }
 
     fn on(engine: Engine, how: How, frames: usize, bands: usize) -> Result<Conditioner, TrainError> {
@@ -262,39 +379,8 @@ impl Conditioner {
 
     fn ready(&mut self, rows: usize) -> Result<&mut Ready, TrainError> {
         if !self.programs.contains_key(&rows) {
-            let mut tape = Tape::new(self.engine.layout().clone(), Precision::F32);
-            let places = tape.input([rows, self.frames], DType::I32);
-            let hops = self.frames + SOUND_OVERLAP as usize;
-            let sound = match &self.how {
-                How::Table(_) => None,
-                How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
-            };
-            let (image, mut constants) = (Image::of(&tape), Vec::new());
-            let table = match &self.how {
-                How::Table(table) => tape.parameter(*table),
-                How::Mels { mel, stats } => {
-                    let Stft { length, hop, .. } = mel.stft;
-                    let wave = sound.expect("made above for this way");
-                    let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
-                    let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
-                    let scales = tape.input([mel.channels, mel.channels], DType::F32);
-                    let frames = tape.frames(wave, Framing { size: length, hop, pad: 0 });
-                    let bins = tape.fourier(frames, &mel.stft, basis);
-                    let power = tape.spectrum(bins, mel.spectrum);
-                    let filtered = tape.transform(power, filters);
-                    let mels = tape.mel_log(filtered, mel.log);
-                    let mels = tape.transform(mels, scales);
-                    let diagonal = |i: usize| match (i / stats.len(), i % stats.len()) {
-                        (row, column) if row == column => 1.0 / stats[row],
-                        _ => 0.0,
-                    };
-                    let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
-                    constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
-                    tape.reshape(mels, [(rows + 1) * self.frames, self.bands])
-                }
-            };
-            let made = tape.embedding(table, places);
-            tape.keep(made);
+            let Sketch { tape, image, places, sound, made, constants } =
+                self.how.sketch(self.engine.layout(), rows, (self.frames, self.bands));
             let program = self.engine.load(tape)?;
             for (value, data) in constants {
                 self.engine.write(&program, value, &data)?;
@@ -302,6 +388,15 @@ impl Conditioner {
             self.programs.insert(rows, Ready { program, image, places, sound, made });
         }
         Ok(self.programs.get_mut(&rows).expect("made above"))
+    }
+
+    /// Bytes of its device.
+    fn held(&self) -> usize {
+        let waiting: usize = match self.engine.cuda() {
+            Some(_) => self.slots.iter().map(Slot::room).sum(),
+            None => 0,
+        };
+        self.engine.memory().total() + waiting
     }
 
     /// Where a batch of so many rows puts what its conditioning is made of; `made` is where its inputs have the latter.
