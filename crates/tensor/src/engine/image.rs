@@ -95,3 +95,26 @@ impl Image {
         into[self.range(value)].copy_from_slice(bytemuck::cast_slice(data));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::LayoutBuilder;
+    use crate::tape::Precision;
+    use std::sync::Arc;
+
+    #[test]
+    fn rows_are_divided_as_if_before() {
+        for dtype in [DType::F32, DType::Bf16] {
+            let mut tape = Tape::new(Arc::new(LayoutBuilder::new().finish()), Precision::F32);
+            let (_, value) = (tape.input([3], DType::I32), tape.input([5, 3], dtype));
+            let image = Image::of(&tape);
+            let (data, by) = ((0..15).map(|x| x as f32 - 7.3).collect::<Vec<_>>(), [0.7, 3.0, -1.1]);
+            let divided: Vec<f32> = data.iter().zip(by.iter().cycle()).map(|(x, by)| x / by).collect();
+            let [mut one, mut other] = [(); 2].map(|()| vec![9u8; image.bytes()]);
+            image.write_divided(&mut one, value, &data, &by);
+            image.write(&mut other, value, &divided);
+            assert_eq!(one, other, "{dtype:?}");
+        }
+    }
+}
