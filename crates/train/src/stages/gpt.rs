@@ -1,12 +1,13 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
+mod conditioned;
 mod conditioner;
 pub(super) mod fill;
 mod given;
 mod places;
 mod sketch;
 
-pub use conditioner::Conditioning;
+pub use conditioned::Conditioning;
 
 use super::{Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::WithCodes;
@@ -15,7 +16,7 @@ use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
-use conditioner::Conditioned;
+use conditioned::Conditioned;
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Plan as Batches, Rows as BatchRows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};

@@ -1,7 +1,8 @@
 //! A batch of records made what the GPT's inputs hold, byte for byte: ahead of the loop that trains, and for whoever asks a
 //! trained one.
 
-use super::conditioner::{Kind, Shared};
+use super::conditioned::Kind;
+use super::conditioner::Shared;
 use super::given::Given;
 use crate::error::TrainError;
 use crate::feed::{Made, Maker, field, maker_of};

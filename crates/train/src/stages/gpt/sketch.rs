@@ -1,6 +1,6 @@
 //! A GPT stage before it has a device: its network, its batches, the tapes of its steps, and so the memory it will take.
 
-use super::conditioner::{Kind, parts};
+use super::conditioned::{Kind, parts};
 use super::fill::Filler;
 use super::{GptSettings, Phase, Shares};
 use crate::beside::CODES;
@@ -242,7 +242,7 @@ impl<'a> GptForecast<'a> {
         let rows = batches.layouts(self.share.world())?.iter().map(|layout| layout.rows() as usize).collect();
         let device = (self.device, self.memory);
         let held = self.forecast.memory().total()
-            + super::conditioner::planned(&settings, self.source, device, &rows);
+            + super::conditioned::planned(&settings, self.source, device, &rows);
         Ok(sketch.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
     }
 
