@@ -1,7 +1,7 @@
 //! Batches made by the thread that asks for them, one at a time: what loading was before it had threads of its own.
 
 use crate::error::TrainError;
-use crate::feed::Maker;
+use crate::feed::{Made, Maker};
 use myxtts_data::batch::{BatchInfo, Collator, Plan};
 use myxtts_data::loader::{HostSlab, LoaderError, Options, Slab};
 use myxtts_data::record::RecordSource;
@@ -14,7 +14,9 @@ pub fn maker_when_asked<T: 'static>(
     source: Arc<dyn RecordSource>,
     batches: &Arc<Plan>,
     options: &Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    + Send
+    + 'static,
 ) -> Result<Maker<T>, TrainError> {
     let collator = Collator::new(source, batches.clone(), options.rank, options.ranks)?;
     let mut slab = HostSlab::new(collator.slab_bytes());
@@ -23,12 +25,12 @@ pub fn maker_when_asked<T: 'static>(
             thread: "the thread that asked".to_owned(),
             source: Box::new(error),
         })?;
-        let began = Instant::now();
-        let filled = fill(&slab.bytes()[..info.layout.bytes()], &info, into);
+        let (began, blocked) = (Instant::now(), made.blocked);
+        let filled = fill(&slab.bytes()[..info.layout.bytes()], &info, into, made);
+        made.filling = began.elapsed().saturating_sub(made.blocked - blocked);
         made.reading = info.reading.saturating_sub(info.computing);
         made.computing = info.computing;
         made.collating = info.took.saturating_sub(info.reading);
-        made.filling = began.elapsed();
         filled
     }))
 }

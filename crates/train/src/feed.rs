@@ -8,14 +8,14 @@
 //! Batches come in their order whatever the timing. There are as many slots as the measured waits ask for, within what
 //! the plan allows in number and bytes.
 
-use crate::asked::maker_when_asked;
-use crate::diagnose::plant::Fault;
+mod feeding;
+mod maker;
+
+pub use feeding::{Depth, Feeding};
+pub use maker::{Finisher, Made, Maker, field, maker_of};
+
 use crate::error::TrainError;
-use myxtts_data::batch::{BatchInfo, Plan};
-use myxtts_data::loader::{HostSlab, Loader, Options};
-use myxtts_data::record::RecordSource;
-use myxtts_tensor::Engine;
-use myxtts_tensor::engine::{Slot, Upload, Uploader};
+use myxtts_tensor::engine::{Slot, Uploader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,187 +32,10 @@ const SETTLED: u64 = 500;
 /// How long nothing may come before the maker is called stuck. The loader behind it names its own stuck threads sooner.
 const STALL: Duration = Duration::from_secs(90);
 
-/// What went into a batch, for whoever looks for a bottleneck. Nobody else reads it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Made {
-    /// The loader's thread that put it together.
-    pub worker: usize,
-    /// Reading its records, on that thread.
-    pub reading: Duration,
-    /// Decoding and features, where records are computed as they are read, on that thread.
-    pub computing: Duration,
-    /// The rest of putting it together, on that thread.
-    pub collating: Duration,
-    /// Making it a program's inputs, on the feed's thread.
-    pub filling: Duration,
-    /// The feed's thread stood still for a copy that was still under way.
-    pub blocked: Duration,
-    /// Sending it on its way: queueing the copy where that is page-locked, all of the copy where it is not.
-    pub sending: Duration,
-    /// Whether that started in memory that is not page-locked.
-    pub pageable: bool,
-    /// Its bytes.
-    pub bytes: usize,
-}
-
-/// Makes batch `number` into bytes: how many, and what the loop has to know of it. It notes what it took where it knows.
-pub type Maker<T> = Box<dyn FnMut(u64, &mut [u8], &mut Made) -> Result<(usize, T), TrainError> + Send>;
-
-/// Adds to a batch what another device makes of it, and sends it on its way, of so many bytes.
-pub type Finisher<T> = Box<dyn FnMut(&Uploader, &mut Slot, usize, &mut T) -> Result<(), TrainError> + Send>;
-
 /// How a batch is made: its bytes, and then perhaps the rest.
 struct Making<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
-}
-
-/// Makes the batches of a plan in their order, from batch `first` on, each by `fill` of its bytes and what it is: ahead of
-/// time on threads, or each when it is asked for where `options` have a depth of 0.
-pub fn maker_of<T: 'static>(
-    source: Arc<dyn RecordSource>,
-    batches: &Arc<Plan>,
-    first: u64,
-    options: Options,
-    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8]) -> Result<(usize, T), TrainError> + Send + 'static,
-) -> Result<Maker<T>, TrainError> {
-    if options.depth == 0 {
-        return maker_when_asked(source, batches, &options, fill);
-    }
-    let bytes = batches.slab_bytes(options.ranks)?;
-    let options =
-        Options { depth: options.depth.min(IN_RAM / bytes.max(1)).max(2 * options.workers), ..options };
-    let slabs = HostSlab::pool(options.depth + 2, bytes);
-    let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
-    Ok(Box::new(move |_, into, made| {
-        let mut batch = match loader.next() {
-            Some(batch) => batch?,
-            None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
-        };
-        let info = batch.info().clone();
-        let began = Instant::now();
-        let filled = fill(batch.bytes(), &info, into);
-        made.worker = info.worker;
-        made.reading = info.reading.saturating_sub(info.computing);
-        made.computing = info.computing;
-        made.collating = info.took.saturating_sub(info.reading);
-        made.filling = began.elapsed();
-        filled
-    }))
-}
-
-/// The bytes of a field of a batch; a stage asks for none that its own settings did not make.
-pub fn field<'a>(bytes: &'a [u8], info: &BatchInfo, name: &str) -> &'a [u8] {
-    let field = info.layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
-    &bytes[field.offset..field.offset + field.bytes]
-}
-
-/// How far ahead batches are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Depth {
-    /// Slots to begin with.
-    pub least: usize,
-    /// Slots at most.
-    pub most: usize,
-    /// Bytes of all slots at most.
-    pub bytes: usize,
-}
-
-impl Depth {
-    /// Slots at most, of so many bytes each. One is in use while another is filled: fewer than two would take turns.
-    pub fn slots(&self, bytes: usize) -> usize {
-        self.most.min(self.bytes / bytes.max(1)).max(2)
-    }
-}
-
-/// How batches come to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Feeding {
-    /// Threads that read records.
-    pub workers: usize,
-    /// When batches are copied.
-    pub upload: Upload,
-    /// How far ahead they are made; none makes each when it is asked for.
-    pub depth: Option<Depth>,
-    /// Batches under way at once, from the plan to the step: those beyond the slots wait in RAM. There are always two for
-    /// each thread, or it would stand still.
-    pub under_way: usize,
-    /// What is wrong with it, where something shall be.
-    pub planted: Option<&'static Fault>,
-}
-
-/// Bytes of batches that may wait in RAM before they are copied.
-const IN_RAM: usize = 2 << 30;
-
-/// Bytes of batches that may wait on a device: a share nobody misses.
-const WAITING: usize = 1 << 30;
-
-impl Default for Feeding {
-    fn default() -> Self {
-        Feeding {
-            workers: 1,
-            upload: Upload::Ahead,
-            depth: Some(Depth::of(DEFAULT_SLOTS)),
-            under_way: 0,
-            planted: None,
-        }
-    }
-}
-
-impl Depth {
-    /// At most so many slots, and a few of them to begin with.
-    pub fn of(most: usize) -> Depth {
-        Depth { least: most.min(4), most: most.max(2), bytes: WAITING }
-    }
-}
-
-/// As many as `data.prefetch_buffer_size` has by default.
-const DEFAULT_SLOTS: usize = 12;
-
-impl Feeding {
-    /// How records are read. Where batches are made when they are asked for, no thread may be ahead with them either.
-    pub fn loading(&self) -> Options {
-        let workers = self.workers.max(1);
-        let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));
-        Options { workers, depth, ..Options::default() }
-    }
-
-    /// Starts a feed for an engine.
-    pub fn start<T: Send + 'static>(
-        &self,
-        name: &str,
-        engine: &Engine,
-        slot_bytes: usize,
-        first: u64,
-        maker: Maker<T>,
-    ) -> Result<Feed<T>, TrainError> {
-        self.start_with(name, engine, slot_bytes, first, maker, None)
-    }
-
-    /// As `start`, with batches that are finished on another device.
-    pub fn start_with<T: Send + 'static>(
-        &self,
-        name: &str,
-        engine: &Engine,
-        slot_bytes: usize,
-        first: u64,
-        maker: Maker<T>,
-        finisher: Option<Finisher<T>>,
-    ) -> Result<Feed<T>, TrainError> {
-        let maker = match self.planted {
-            Some(fault) => fault.maker(engine, maker),
-            None => maker,
-        };
-        let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher });
-        match self.depth {
-            Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),
-            None => {
-                let slot = Some(uploader.slot(slot_bytes)?);
-                let way = Way::Blocking { making, uploader, slot };
-                Ok(Feed { way, next: first, meter: Meter::new() })
-            }
-        }
-    }
 }
 
 /// A batch that lies ready.

@@ -204,19 +204,7 @@ impl<'a> Ground<'a> {
             machines: &[],
             codes: folder.join(CODES_FILE),
             feeding: feeding(plan),
-            conditioning: match &corpus.data_side {
-                Some(DataSide { device, sounds, .. }) => {
-                    Conditioning::Sound { device: *device, sounds: sounds.clone() }
-                }
-                // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
-                None if plan.data.keep_on_device
-                    && plan.data.native_loading
-                    && machine.device != Device::Cpu =>
-                {
-                    Conditioning::Resident { at_most: RESIDENT_SHARE }
-                }
-                None => Conditioning::Fed,
-            },
+            conditioning: conditioning(plan, corpus, machine),
             lengths: lengths(plan),
             mode: if recorded { Mode::Captured } else { Mode::Eager },
             progress,
@@ -393,6 +381,20 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
         lora_rank: plan.training.lora_rank,
+    }
+}
+
+/// Where the conditioning of the GPT's batches comes from, on a device.
+pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: Machine) -> Conditioning {
+    match &corpus.data_side {
+        Some(DataSide { device, sounds, .. }) => {
+            Conditioning::Sound { device: *device, sounds: sounds.clone() }
+        }
+        // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
+        None if plan.data.keep_on_device && plan.data.native_loading && machine.device != Device::Cpu => {
+            Conditioning::Resident { at_most: RESIDENT_SHARE }
+        }
+        None => Conditioning::Fed,
     }
 }
 

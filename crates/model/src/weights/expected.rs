@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sizes::{DecoderSizes, DvaeSizes, GptSizes, Shapes, Sizes, SpeakerSizes};
+use super::sizes::{FoundDecoder, FoundDvae, FoundGpt, FoundSpeaker, Shapes, Sizes};
 
 /// Name and shape of a tensor that must be there.
 pub type Expected = (String, Vec<usize>);
@@ -132,7 +132,7 @@ impl List {
     }
 }
 
-fn gpt(list: &mut List, s: &GptSizes) {
+fn gpt(list: &mut List, s: &FoundGpt) {
     let dim = s.dim;
     list.affine("gpt.conditioning_encoder.init", &[dim, s.mels, 1], dim);
     for i in 0..s.conditioning_layers {
@@ -170,7 +170,7 @@ fn gpt(list: &mut List, s: &GptSizes) {
     list.add("gpt.conditioning_perceiver.norm.gamma", &[dim]);
 }
 
-fn decoder(list: &mut List, s: &DecoderSizes) {
+fn decoder(list: &mut List, s: &FoundDecoder) {
     let at = |name: &str| format!("hifigan_decoder.waveform_decoder.{name}");
     list.affine(&at("conv_pre"), &[s.channels, s.input, 7], s.channels);
     let after = |stage: usize| s.channels.checked_shr(stage as u32 + 1).unwrap_or(0);
@@ -201,7 +201,7 @@ fn decoder(list: &mut List, s: &DecoderSizes) {
     }
 }
 
-fn speaker(list: &mut List, s: &SpeakerSizes) {
+fn speaker(list: &mut List, s: &FoundSpeaker) {
     let at = |name: &str| format!("hifigan_decoder.speaker_encoder.{name}");
     let first = s.filters.first().copied().unwrap_or(0);
     list.affine(&at("conv1"), &[first, 1, 3, 3], first);
@@ -234,7 +234,7 @@ fn speaker(list: &mut List, s: &SpeakerSizes) {
     list.add(&at("torch_spec.1.mel_scale.fb"), &[s.bins, s.mels]);
 }
 
-fn dvae(list: &mut List, s: &DvaeSizes) {
+fn dvae(list: &mut List, s: &FoundDvae) {
     let channels =
         |layer: usize| s.hidden.saturating_mul(1usize.checked_shl(layer as u32).unwrap_or(usize::MAX));
     let inner = channels(s.layers.saturating_sub(1));

@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 /// Names and shapes, as a file has them.
 pub type Shapes = BTreeMap<String, Vec<usize>>;
 
-/// Sizes of all parts.
+/// All parts of a model, as found in a file or expected of one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// The language model with its conditioning.
-    pub gpt: GptSizes,
+    pub gpt: FoundGpt,
     /// The waveform decoder.
-    pub decoder: DecoderSizes,
+    pub decoder: FoundDecoder,
     /// The speaker encoder.
-    pub speaker: SpeakerSizes,
+    pub speaker: FoundSpeaker,
     /// The audio tokeniser, where there is one: a release has it in a file of its own, and speaking does not need it.
-    pub dvae: Option<DvaeSizes>,
+    pub dvae: Option<FoundDvae>,
 }
 
-/// Sizes of the language model.
+/// The language model as the shapes in a file tell it: what every tensor of it should be. They do not tell all that
+/// [`GptSizes`](crate::GptSizes), by which one is made, has to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GptSizes {
+pub struct FoundGpt {
     /// Blocks.
     pub layers: usize,
     /// Channels.
@@ -53,9 +54,9 @@ pub struct GptSizes {
     pub resampler_hidden: usize,
 }
 
-/// Sizes of the waveform decoder.
+/// The waveform decoder, as shapes tell it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DecoderSizes {
+pub struct FoundDecoder {
     /// Channels it is given.
     pub input: usize,
     /// Channels before the first upsampling; halved by each.
@@ -70,9 +71,9 @@ pub struct DecoderSizes {
     pub dilations: usize,
 }
 
-/// Sizes of the speaker encoder.
+/// The speaker encoder, as shapes tell it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpeakerSizes {
+pub struct FoundSpeaker {
     /// Channels of each layer.
     pub filters: Vec<usize>,
     /// Blocks of each layer.
@@ -93,9 +94,9 @@ pub struct SpeakerSizes {
     pub window: usize,
 }
 
-/// Sizes of the audio tokeniser.
+/// The audio tokeniser, as shapes tell it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DvaeSizes {
+pub struct FoundDvae {
     /// Bands of its mels.
     pub mels: usize,
     /// Channels after its first layer; each further one doubles them.
@@ -116,7 +117,7 @@ impl Sizes {
     /// The released XTTS-v2 (2.0.3).
     pub fn v2() -> Sizes {
         Sizes {
-            gpt: GptSizes {
+            gpt: FoundGpt {
                 layers: 30,
                 dim: 1024,
                 heads: 16,
@@ -132,7 +133,7 @@ impl Sizes {
                 resampler_inner: 512,
                 resampler_hidden: 2730,
             },
-            decoder: DecoderSizes {
+            decoder: FoundDecoder {
                 input: 1024,
                 channels: 512,
                 speaker: 512,
@@ -140,7 +141,7 @@ impl Sizes {
                 block_kernels: vec![3, 7, 11],
                 dilations: 3,
             },
-            speaker: SpeakerSizes {
+            speaker: FoundSpeaker {
                 filters: vec![32, 64, 128, 256],
                 blocks: vec![3, 4, 6, 3],
                 reduction: 8,
@@ -151,7 +152,7 @@ impl Sizes {
                 bins: 257,
                 window: 400,
             },
-            dvae: Some(DvaeSizes {
+            dvae: Some(FoundDvae {
                 mels: 80,
                 hidden: 512,
                 layers: 2,
@@ -170,7 +171,7 @@ impl Sizes {
         let v2 = Sizes::v2();
         let look = Look { shapes };
         let dim = look.size(&[("gpt.text_embedding.weight", 1), ("gpt.mel_embedding.weight", 1)], v2.gpt.dim);
-        let gpt = GptSizes {
+        let gpt = FoundGpt {
             layers: look.count("gpt.gpt.h.", ".ln_1.weight").unwrap_or(v2.gpt.layers),
             dim,
             heads: heads.unwrap_or((dim / 64).max(1)),
@@ -210,7 +211,7 @@ impl Sizes {
     }
 }
 
-fn decoder(look: &Look, v2: &DecoderSizes, dim: usize) -> DecoderSizes {
+fn decoder(look: &Look, v2: &FoundDecoder, dim: usize) -> FoundDecoder {
     let at = |name: &str| format!("hifigan_decoder.waveform_decoder.{name}");
     let weight = |name: String| format!("{name}.parametrizations.weight.original1");
     let ups = look.count(&at("ups."), ".parametrizations.weight.original1");
@@ -218,7 +219,7 @@ fn decoder(look: &Look, v2: &DecoderSizes, dim: usize) -> DecoderSizes {
     let blocks = look.count(&at("resblocks."), ".convs1.0.parametrizations.weight.original1");
     let each = blocks.map_or(v2.block_kernels.len(), |blocks| blocks.div_ceil(ups.max(1)));
     let or = |list: &[usize], i: usize| list.get(i).or(list.last()).copied().unwrap_or(1);
-    DecoderSizes {
+    FoundDecoder {
         input: look.size(&[(&at("conv_pre.weight"), 1)], dim),
         channels: look.size(&[(&at("conv_pre.weight"), 0), (&at("cond_layer.weight"), 0)], v2.channels),
         speaker: look.size(
@@ -239,7 +240,7 @@ fn decoder(look: &Look, v2: &DecoderSizes, dim: usize) -> DecoderSizes {
     }
 }
 
-fn speaker(look: &Look, v2: &SpeakerSizes) -> SpeakerSizes {
+fn speaker(look: &Look, v2: &FoundSpeaker) -> FoundSpeaker {
     let at = |name: &str| format!("hifigan_decoder.speaker_encoder.{name}");
     let mut filters = Vec::new();
     let mut blocks = Vec::new();
@@ -249,7 +250,7 @@ fn speaker(look: &Look, v2: &SpeakerSizes) -> SpeakerSizes {
         blocks.push(look.count(&at(&layer), ".conv1.weight").unwrap_or(count));
     }
     let squeezed = look.size(&[(&at("layer1.0.se.fc.0.weight"), 0)], filters[0] / v2.reduction);
-    SpeakerSizes {
+    FoundSpeaker {
         reduction: filters[0].checked_div(squeezed).unwrap_or(1).max(1),
         attention: look.size(&[(&at("attention.0.weight"), 0)], v2.attention),
         pooled: look.size(&[(&at("attention.0.weight"), 1), (&at("attention.3.weight"), 0)], v2.pooled),
@@ -262,8 +263,8 @@ fn speaker(look: &Look, v2: &SpeakerSizes) -> SpeakerSizes {
     }
 }
 
-fn dvae(look: &Look, v2: &DvaeSizes) -> DvaeSizes {
-    DvaeSizes {
+fn dvae(look: &Look, v2: &FoundDvae) -> FoundDvae {
+    FoundDvae {
         mels: look.size(&[("dvae.encoder.0.0.weight", 1), ("dvae.decoder.6.weight", 0)], v2.mels),
         hidden: look.size(&[("dvae.encoder.0.0.weight", 0), ("dvae.encoder.0.0.bias", 0)], v2.hidden),
         layers: look.count("dvae.encoder.", ".0.weight").unwrap_or(v2.layers),

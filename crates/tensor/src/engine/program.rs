@@ -215,10 +215,15 @@ impl Engine {
     }
 
     fn read_bytes(&self, program: &Program, value: Value) -> Result<Vec<u8>, Error> {
-        let (buffer, range) = self.location(program, value);
-        let mut bytes = vec![0; range.len()];
-        buffer.read(range, &mut bytes)?;
+        let mut bytes = vec![0; self.location(program, value).1.len()];
+        self.read_into(program, value, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Reads a kept value as it lies there, into as many bytes as it has.
+    pub(super) fn read_into(&self, program: &Program, value: Value, into: &mut [u8]) -> Result<(), Error> {
+        let (buffer, range) = self.location(program, value);
+        buffer.read(range, into)
     }
 
     /// Where a kept value lies on the device after a run, and how many bytes it has.

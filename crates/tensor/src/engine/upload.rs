@@ -141,19 +141,14 @@ impl Uploader {
     ) -> Result<(), Error> {
         slot.length = length;
         match (&mut slot.memory, &maker.backend) {
-            (Memory::Host(bytes), _) => {
-                let made = maker.read(program, value)?;
-                bytes[place].copy_from_slice(bytemuck::cast_slice(&made));
-                Ok(())
-            }
+            (Memory::Host(bytes), _) => maker.read_into(program, value, &mut bytes[place]),
             (Memory::Device(device), Backend::Cuda(cuda)) => {
                 let (from, bytes) = maker.result_address(program, value);
                 assert_eq!(bytes, place.len(), "what was made is as long as its place");
                 device.send_with(length, place, cuda, from)
             }
             (Memory::Device(device), Backend::Cpu) => {
-                let made = maker.read(program, value)?;
-                device.bytes()?[place].copy_from_slice(bytemuck::cast_slice(&made));
+                maker.read_into(program, value, &mut device.bytes()?[place])?;
                 device.send(length)
             }
         }

@@ -1,7 +1,10 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
 //! into shape; judges that are trained along pull it towards being real.
 
-use super::clips::{Clips, Row};
+mod fill;
+mod step;
+
+use super::clips::Clips;
 use super::latents::Latents;
 use super::{Kind, Stage, Submitted, Validation};
 use crate::beside::position;
@@ -12,23 +15,16 @@ use crate::model::{DECODER, Model, SPEAKER};
 use crate::share::Share;
 use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
-use myxtts_model::discriminator::{
-    DiscriminatorSizes, Discriminators, deception_loss, feature_loss, judges_loss,
-};
-use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes, Statistics};
+use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
+use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::{Image, Ticket, Upload};
-use myxtts_tensor::ops::adamw::AdamW;
-use myxtts_tensor::ops::mel::{Log, Mel, Scale};
-use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
-use myxtts_tensor::{
-    Backward, Control, DType, Engine, EngineOptions, Init, Mode, ParameterId, Program, Recompute, Report,
-    Tape, Training, Value as Node,
-};
+use myxtts_tensor::engine::{Ticket, Upload};
+use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
+use step::{Parts, Ready, What};
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -55,39 +51,6 @@ pub struct DecoderSettings {
     pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
-}
-
-/// HiFi-GAN's weights of the two losses beside the judges'.
-const MEL_WEIGHT: f32 = 45.0;
-const FEATURE_WEIGHT: f32 = 1.0;
-/// What cosines are multiplied with: between -1 and 1 they could not say what is certain.
-const SHARPNESS: f32 = 16.0;
-/// How much nearer than all others the right speaker has to be. Without it the answer is certain long before voices are
-/// far apart, and then a vocoder's own sound moves a vector more than another speaker does.
-const MARGIN: f32 = 0.5;
-
-struct Ready {
-    program: Program,
-    inputs: Inputs,
-}
-
-/// The inputs every program has, at the same places in all of them.
-#[derive(Clone)]
-struct Inputs {
-    image: Image,
-    latents: Node,
-    speaker: Node,
-    wave: Node,
-    /// Where the speaker encoder is to learn who speaks.
-    who: Option<Asked>,
-}
-
-/// Whose each window is, and what is taken from the cosine of the right answer.
-#[derive(Clone, Copy)]
-struct Asked {
-    targets: Node,
-    margins: Node,
-    people: usize,
 }
 
 /// The decoder being trained.
@@ -159,7 +122,7 @@ impl DecoderStage {
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let mut make = |what| {
             let parts = Parts { decoder: &decoder, speakers: &speaker, judges: &judges, who, known_speaker };
-            ready(&mut engine, &settings, &recipe, parts, what, &share)
+            step::ready(&mut engine, &settings, &recipe, parts, what, &share)
         };
         let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
         Ok(DecoderStage {
@@ -203,198 +166,6 @@ impl DecoderStage {
     fn is_judged(&self, step: u64) -> bool {
         step as f64 >= self.settings.judged_from * self.recipe.steps as f64
     }
-}
-
-impl Inputs {
-    fn fill(&self, settings: &DecoderSettings, rows: &[Row<'_>], into: &mut [u8]) {
-        let DecoderSettings { decoder, window, heard, .. } = settings;
-        let count = decoder.samples_of(*window);
-        let (mut latents, mut wave, mut speaker) = (Vec::new(), Vec::new(), Vec::new());
-        for &(clip, start, other, draw) in rows {
-            let from = &clip.latents[start * decoder.latent..][..window * decoder.latent];
-            latents.extend(from.iter().map(|x| x.to_f32()));
-            // Where the latents begin, at the rate of the waveform.
-            let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
-            wave.extend((first..first + count).map(|i| clip.wave.get(i).copied().unwrap_or(0.0)));
-            speaker.extend(window_of(&other.heard, settings.speaker.mels, *heard, draw));
-        }
-        self.image.write(into, self.latents, &latents);
-        self.image.write(into, self.wave, &wave);
-        self.image.write(into, self.speaker, &speaker);
-        if let Some(Asked { targets, margins, people }) = self.who {
-            let speakers: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
-            self.image.write_i32(into, targets, &speakers);
-            let taken = speakers.iter().flat_map(|&own| {
-                (0..people).map(move |other| if other as i32 == own { -MARGIN * SHARPNESS } else { 0.0 })
-            });
-            self.image.write(into, margins, &taken.collect::<Vec<f32>>());
-        }
-    }
-}
-
-/// A window of features, repeated where the clip is shorter, each band made mean 0 and deviation 1 over it.
-pub fn window_of(features: &[f32], bands: usize, frames: usize, draw: u64) -> Vec<f32> {
-    let there = (features.len() / bands).max(1);
-    let start = if there > frames { (draw % (there - frames + 1) as u64) as usize } else { 0 };
-    let mut window = Vec::with_capacity(frames * bands);
-    for i in 0..frames {
-        let at = (start + i) % there;
-        window.extend((0..bands).map(|b| features.get(at * bands + b).copied().unwrap_or(0.0)));
-    }
-    for band in 0..bands {
-        let values = || window.iter().skip(band).step_by(bands).map(|&x| f64::from(x));
-        let mean = values().sum::<f64>() / frames as f64;
-        let variance = values().map(|x| (x - mean).powi(2)).sum::<f64>() / frames as f64;
-        let scale = 1.0 / (variance + 1e-5).sqrt();
-        for x in window.iter_mut().skip(band).step_by(bands) {
-            *x = ((f64::from(*x) - mean) * scale) as f32;
-        }
-    }
-    window
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum What {
-    Plain,
-    Judged,
-    Measured,
-}
-
-struct Parts<'a> {
-    decoder: &'a Decoder,
-    speakers: &'a SpeakerEncoder,
-    judges: &'a Discriminators,
-    who: Option<ParameterId>,
-    known_speaker: bool,
-}
-
-fn ready(
-    engine: &mut Engine,
-    settings: &DecoderSettings,
-    recipe: &Recipe,
-    Parts { decoder, speakers, judges, who, known_speaker }: Parts<'_>,
-    what: What,
-    share: &Share,
-) -> Result<Ready, TrainError> {
-    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let share = if what == What::Measured { &Share::WHOLE } else { share };
-    share.begin(&mut tape);
-    let rows = share.rows(settings.rows as u32)? as usize;
-    let count = settings.decoder.samples_of(settings.window);
-    let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
-    let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
-    let wave = tape.input([rows, count, 1], DType::F32);
-    let asked = who.map(|table| {
-        let people = engine.layout().get(table).shape.dim(0);
-        let targets = tape.input([rows], DType::I32);
-        let margins = tape.input([rows, people], DType::F32);
-        Asked { targets, margins, people }
-    });
-    let inputs = Inputs { image: Image::of(&tape), latents, speaker, wave, who: asked };
-    let dtype = tape.dtype();
-    let [given, features, real] = [latents, speaker, wave]
-        .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
-    let note = |tape: &mut Tape, slot, value| {
-        let part = share.part(tape, value);
-        tape.note(slot, part);
-    };
-    let statistics = match known_speaker || what == What::Measured {
-        true => Statistics::Running,
-        false => Statistics::Batch,
-    };
-    let voice = speakers.hear(&mut tape, features, statistics).vector;
-    let z = decoder.stretch(&mut tape, given);
-    // An encoder that is asked who speaks learns that alone, as those of the releases did: what sound asks of it as well
-    // would draw voices together that the decoder cannot tell apart yet.
-    let heard = if who.is_some() { tape.detach(voice) } else { voice };
-    let made = decoder.wave(&mut tape, z, heard);
-    let (distance, written) = mel_distance(&mut tape, made, wave, settings.decoder.wave_rate);
-    note(&mut tape, 0, distance);
-    let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
-        let table = tape.master(table);
-        let Asked { targets, margins, people } = asked;
-        // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
-        let table = tape.l2_normalize(table);
-        let table = tape.reshape(table, [1, people, settings.speaker.result]);
-        let vectors = if dtype == DType::F32 { voice } else { tape.cast(voice, DType::F32) };
-        let vectors = tape.reshape(vectors, [1, rows, settings.speaker.result]);
-        let cosines = tape.matmul(vectors, table, (false, true));
-        let logits = tape.scale(cosines, SHARPNESS);
-        let logits = tape.reshape(logits, [rows, people]);
-        let logits = tape.add(logits, margins);
-        let told = tape.cross_entropy(logits, targets, 0.0);
-        note(&mut tape, 4, told.loss);
-        told.loss
-    });
-    if what == What::Measured {
-        tape.tell(distance);
-    } else {
-        let mut parts = vec![(distance, MEL_WEIGHT)];
-        parts.extend(told.map(|told| (told, 1.0)));
-        if what == What::Judged {
-            let weights = judges.weights(&mut tape);
-            let fixed = weights.fixed(&mut tape);
-            let copied = tape.detach(made);
-            let of_real = judges.judge(&mut tape, &weights, real);
-            let of_copied = judges.judge(&mut tape, &weights, copied);
-            let judged = judges_loss(&mut tape, &of_real, &of_copied);
-            let of_made = judges.judge(&mut tape, &fixed, made);
-            let deceived = deception_loss(&mut tape, &of_made);
-            let features = feature_loss(&mut tape, &of_real, &of_made);
-            note(&mut tape, 1, judged);
-            note(&mut tape, 2, deceived);
-            note(&mut tape, 3, features);
-            // Two sums: one takes four at most.
-            let game = tape.weighted_sum(&[(judged, 1.0), (deceived, 1.0), (features, FEATURE_WEIGHT)]);
-            parts.push((game, 1.0));
-        }
-        let loss = tape.weighted_sum(&parts);
-        let loss = share.part(&mut tape, loss);
-        tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
-        share.reduce(&mut tape);
-        let average = recipe.ema_decay.is_some();
-        // HiFi-GAN's betas: a game has no use for a long memory.
-        tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
-    }
-    let program = engine.load(tape)?;
-    for (value, data) in written {
-        engine.write(&program, value, &data)?;
-    }
-    Ok(Ready { program, inputs })
-}
-
-/// Points, hop and bands of the mels that sound is compared by: with one length of window alone, clicks or hum would go
-/// unheard. The longest has bands of 21 Hz, narrow enough to see the harmonics of a low voice: with wider ones any pitch is
-/// as good as the right one.
-const RESOLUTIONS: [(usize, usize, usize); 3] = [(512, 128, 40), (1024, 256, 80), (2048, 512, 160)];
-
-/// The mean distance of log-mels of waveforms `[rows, samples, 1]`, and what has to be written to the inputs it needs.
-fn mel_distance(tape: &mut Tape, made: Node, real: Node, rate: usize) -> (Node, Vec<(Node, Vec<f32>)>) {
-    let shape = tape.shape(made);
-    let [made, real] = [made, real].map(|wave| {
-        let wave = if tape.info(wave).dtype == DType::F32 { wave } else { tape.cast(wave, DType::F32) };
-        tape.reshape(wave, [shape.dim(0), shape.dim(1)])
-    });
-    let (mut parts, mut written) = (Vec::new(), Vec::new());
-    for (points, hop, channels) in RESOLUTIONS {
-        let mel = Mel {
-            stft: Stft { points, length: points, window: Window::Hann, hop },
-            spectrum: Spectrum::Magnitude { epsilon: 1e-9 },
-            rate: rate as f64,
-            channels,
-            range: (0.0, rate as f64 / 2.0),
-            scale: Scale::Slaney,
-            area: true,
-            log: Log::Floor(1e-5),
-        };
-        let basis = tape.input([2 * mel.stft.bins(), points], DType::F32);
-        let filters = tape.input([channels, mel.stft.bins()], DType::F32);
-        written.push((basis, mel.stft.basis()));
-        written.push((filters, mel.filters()));
-        let [a, b] = [made, real].map(|wave| tape.mel(wave, &mel, basis, filters));
-        parts.push((tape.l1_loss(a, b), 1.0 / RESOLUTIONS.len() as f32));
-    }
-    (tape.weighted_sum(&parts), written)
 }
 
 impl Stage for DecoderStage {

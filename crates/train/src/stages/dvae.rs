@@ -284,12 +284,8 @@ impl DvaeStage {
         options: LoaderOptions,
     ) -> Result<Maker<DvaeBatch>, TrainError> {
         let (image, mel, stats) = (ready.image.clone(), ready.mel, self.stats.clone());
-        maker_of(self.source.clone(), batches, first, options, move |bytes, info, into| {
-            let mut mels: Vec<f32> = bytemuck::cast_slice(field(bytes, info, "dvae_mel")).to_vec();
-            for frame in mels.chunks_exact_mut(stats.len()) {
-                frame.iter_mut().zip(&stats).for_each(|(x, s)| *x /= s);
-            }
-            image.write(into, mel, &mels);
+        maker_of(self.source.clone(), batches, first, options, move |bytes, info, into, _| {
+            image.write_divided(into, mel, bytemuck::cast_slice(field(bytes, info, "dvae_mel")), &stats);
             let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
             let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
             Ok((image.bytes(), DvaeBatch { rows: u64::from(info.rows_valid), records }))

@@ -1,11 +1,13 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
+mod conditioned;
 mod conditioner;
-mod fill;
+pub(super) mod fill;
+mod given;
 mod places;
 mod sketch;
 
-pub use conditioner::Conditioning;
+pub use conditioned::Conditioning;
 
 use super::{Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::WithCodes;
@@ -14,7 +16,7 @@ use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model};
 use crate::share::Share;
-use conditioner::Conditioned;
+use conditioned::Conditioned;
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Plan as Batches, Rows as BatchRows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
@@ -229,6 +231,11 @@ impl GptStage {
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
     }
 
+    /// Bytes it holds now: its engine's, and those of the device that makes its conditioning, which may be the same.
+    pub fn held(&self) -> u64 {
+        (self.engine.memory().total() + self.conditioned.held()) as u64
+    }
+
     fn sketch(&self) -> Sketch<'_> {
         Sketch {
             settings: &self.settings,
@@ -286,9 +293,9 @@ impl GptStage {
             let options = self.share.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            filler.kind = self.conditioned.heard;
+            (filler.kind, filler.conditioner) = (self.conditioned.heard, self.conditioned.maker.clone());
             let maker = filler.maker(source, &self.batches, number, options)?;
-            let bytes = sketch::slot_bytes(&self.filler, &self.batches, self.share.world())?;
+            let bytes = self.filler.slot_bytes(&self.batches, self.share.world())?;
             let (finisher, began) = (self.conditioned.finisher(), Instant::now());
             let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
             if let Some(delay) = self.settings.start_delay {
@@ -336,7 +343,8 @@ impl Stage for GptStage {
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches wait, after {:.1} s at the earliest",
-                sketch::slot_bytes(&self.filler, &self.batches, self.share.world())
+                self.filler
+                    .slot_bytes(&self.batches, self.share.world())
                     .map_or(depth.most, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));
@@ -406,8 +414,7 @@ impl Stage for GptStage {
         let count = batches.batches_per_epoch();
         let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
         let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
-        let (uploader, bytes) =
-            (self.engine.uploader(Upload::InTurn)?, sketch::slot_bytes(&self.filler, &batches, 1)?);
+        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(&batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
         for _ in 0..count {

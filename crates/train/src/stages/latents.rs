@@ -1,7 +1,9 @@
 //! The states of the trained GPT over every record's own codes: what the decoder learns to make sound of.
 
+use super::gpt::fill::{Filler, GptBatch};
 use crate::beside::{CODES, WithCodes};
 use crate::error::TrainError;
+use crate::feed::{Made, field};
 use crate::machine::Machine;
 use crate::model::Model;
 use half::bf16;
@@ -9,11 +11,12 @@ use myxtts_data::batch::{Order, Part, Plan as Batches, Rows as BatchRows, Settin
 use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_model::sequence::{frame_lengths, repeat_frames};
-use myxtts_model::{Condition, Declare, Gpt, GptInputs, GptShape, Masks, Rows};
+use myxtts_model::{Declare, Gpt, GptShape, Masks};
 use myxtts_run::progress::Progress;
-use myxtts_tensor::{Control, Engine, EngineOptions, Program, Tape, Training, Value};
+use myxtts_tensor::engine::Upload;
+use myxtts_tensor::{Control, Engine, EngineOptions, Program, Training, Value};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// States of one record `[codes + 1, width]`: row i is the one that predicted code i, the last the one that predicted the end.
@@ -56,69 +59,46 @@ pub fn latents_of(
     let options = LoaderOptions { until: Some(batches.batches_per_epoch()), ..LoaderOptions::default() };
     let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(1)?);
     let loader = Loader::start(records, batches.clone(), &batches.state(0), options, slabs)?;
-    let mut programs: HashMap<GptShape, (Program, GptInputs, Value)> = HashMap::new();
+    let masks = Masks::Corrected;
+    let mut filler =
+        Filler::new(sizes.clone(), (masks, frames, stats), (engine.layout().clone(), engine.precision()));
+    let uploader = engine.uploader(Upload::InTurn)?;
+    let mut slot = uploader.slot(filler.slot_bytes(&batches, 1)?)?;
+    let mut programs: HashMap<GptShape, (Program, Value)> = HashMap::new();
     let mut all = vec![Latents::new(); source.len()];
     let width = sizes.width;
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
         let mut batch = batch?;
-        let layout = batch.info().layout.clone();
-        let rung = layout.rung();
-        let (text, mel) = Masks::Corrected.places(rung.tokens as usize, rung.frames as usize);
-        let shape = GptShape { batch: layout.rows() as usize, frames: frames as usize, text, mel };
-        let (program, inputs, made) = match programs.entry(shape) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-                let inputs = GptInputs::new(&mut tape, &sizes, shape, Masks::Corrected);
+        let info = batch.info().clone();
+        let (length, GptBatch { shape, .. }) =
+            filler.fill(batch.bytes(), &info, slot.bytes()?, &mut Made::default())?;
+        let (program, made) = match programs.entry(shape) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let (mut tape, inputs, _) = filler.tape(shape);
                 let made = gpt.latents(&mut tape, &inputs);
                 tape.keep(made);
-                entry.insert((engine.load(tape)?, inputs, made))
+                entry.insert((engine.load(tape)?, made))
             }
         };
-        let bytes = batch.bytes();
-        let field = |name: &str| {
-            let field = layout.field(name).unwrap_or_else(|| panic!("a batch has no field {name}"));
-            &bytes[field.offset..field.offset + field.bytes]
-        };
-        let ints = |name: &str| -> &[i32] { bytemuck::cast_slice(field(name)) };
-        let rows = Rows {
-            text: ints("tokens"),
-            text_lengths: ints("tokens_rows"),
-            codes: ints("codes"),
-            code_lengths: ints("codes_rows"),
-            prompts: &[],
-        };
-        let sequences = Masks::Corrected.sequences(&sizes, &rows)?;
-        let mut mels: Vec<f32> = bytemuck::cast_slice(field("companion_conditioning_mel")).to_vec();
-        for frame in mels.chunks_exact_mut(stats.len()) {
-            frame.iter_mut().zip(&stats).for_each(|(x, s)| *x /= s);
-        }
-        let heard = ints("companion_conditioning_mel_rows");
-        if let Condition::Mels { mels: input, lengths: Some(lengths) } = inputs.condition {
-            repeat_frames(&mut mels, stats.len(), heard);
-            let (own, with_latents) = frame_lengths(&sizes, heard);
-            engine.write_i32(program, lengths.frames, &own)?;
-            engine.write_i32(program, lengths.with_latents, &with_latents)?;
-            engine.write(program, input, &mels)?;
-        }
-        engine.write_i32(program, inputs.text_in, &sequences.text_in)?;
-        engine.write_i32(program, inputs.mel_in, &sequences.mel_in)?;
-        engine.write_i32(program, inputs.key_mask, &sequences.key_mask)?;
+        uploader.send(&mut slot, length)?;
+        engine.take(program, &mut slot)?;
         engine.run(program, &Control::default())?;
         let states = engine.read(program, *made)?;
-        for (row, &record) in ints("record").iter().enumerate() {
+        let records: &[i32] = bytemuck::cast_slice(field(batch.bytes(), &info, "record"));
+        for (row, &record) in records.iter().enumerate() {
             let Ok(record) = usize::try_from(record) else { continue };
-            let count = (source.codes(record).len() + 1).min(mel);
-            let own = &states[row * mel * width..][..count * width];
+            let count = (source.codes(record).len() + 1).min(shape.mel);
+            let own = &states[row * shape.mel * width..][..count * width];
             if own.iter().any(|x| !x.is_finite()) {
                 silent.push(source.id(record));
                 continue;
             }
             all[record] = own.iter().map(|&x| bf16::from_f32(x)).collect();
         }
-        progress.advance(u64::from(batch.info().rows_valid));
+        progress.advance(u64::from(info.rows_valid));
     }
     progress.finish();
     if !silent.is_empty() {

@@ -13,10 +13,10 @@ pub mod sweep;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::pipeline::{Corpus, Request, gpt_settings};
+use crate::pipeline::{Corpus, Request, conditioning, gpt_settings};
 use crate::sizes::Sizes;
 use crate::stages::Kind;
-use crate::stages::gpt::GptForecast;
+use crate::stages::gpt::{Conditioning, GptForecast, GptSettings};
 use facts::Facts;
 use lengths::Lengths;
 use myxtts_run::config::Tuned;
@@ -57,13 +57,20 @@ pub fn with_forecast<T>(
     let machine = machines.first().copied().unwrap_or(Machine::CPU);
     let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
     let source = Lengths::new(&*corpus.source, sizes.dvae.clone());
+    let conditioning = conditioning(plan, corpus, machine);
+    let memory = match conditioning {
+        // It depends on the device whether it can lie there.
+        Conditioning::Resident { .. } => Facts::of(machines)?.gpu.map(|gpu| gpu.total),
+        _ => None,
+    };
     let forecast = GptForecast::new(
-        gpt_settings(plan, &sizes),
+        GptSettings { conditioning, ..gpt_settings(plan, &sizes) },
         plan.recipe(Kind::Gpt, fine_tune),
         (machine, machines.len()),
         &source,
         (&corpus.train, &corpus.validation),
-    );
+    )
+    .on_memory_of(memory.unwrap_or(u64::MAX));
     ask(&forecast)
 }
 

@@ -4,7 +4,7 @@
 use super::VoiceError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::folder::VOCABULARY;
-use myxtts_model::weights::sizes::{GptSizes as FoundSizes, Shapes, Sizes};
+use myxtts_model::weights::sizes::{FoundGpt, Shapes, Sizes};
 use myxtts_model::weights::{ModelFolder, Part, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
@@ -101,7 +101,7 @@ pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<Gp
 }
 
 /// A GPT as the shapes of its tensors tell it; heads of the perceiver are the release's.
-pub(crate) fn sizes_of(found: &FoundSizes, tokenizer: &Tokenizer) -> GptSizes {
+pub(crate) fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
     let mut sizes =
         GptSizes::of(found.layers, found.dim, found.heads, found.text_tokens, found.audio_tokens - 2);
     sizes.max_text = found.text_positions - 2;

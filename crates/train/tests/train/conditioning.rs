@@ -12,28 +12,23 @@ use myxtts_data::tokenizer::{TrainOptions, train};
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{Machine as Found, Sources};
-use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
 use myxtts_tensor::{Control, Device, Mode, Report};
 use myxtts_train::beside::WithCodes;
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::stages::Stage;
-use myxtts_train::stages::gpt::{Conditioning, GptSettings, GptStage};
+use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::{Machine, Model};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Some steps with conditioning that comes in one way, and what the stage says of it.
-fn learnt(
-    source: Arc<dyn RecordSource>,
-    conditioning: Conditioning,
-    masks: Masks,
-) -> (Vec<Report>, Vec<String>, serde_json::Value) {
+fn settings(conditioning: Conditioning, masks: Masks) -> GptSettings {
     let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
     (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
     (sizes.max_text, sizes.max_audio) = (40, 40);
     (sizes.start_text, sizes.stop_text) = (1, 2);
-    let settings = GptSettings {
+    GptSettings {
         sizes,
         rows: Rows::Fixed(6),
         // Longer than some clips, shorter than others.
@@ -50,16 +45,31 @@ fn learnt(
         memory_limit: None,
         freeze_layers: 0,
         lora_rank: None,
-    };
+    }
+}
+
+/// What is learnt from, and what is held out.
+fn sides() -> (Vec<u32>, Vec<u32>) {
+    ((0..36).collect(), (36..40).collect())
+}
+
+fn recipe() -> Recipe {
+    Plan::resolve(&Sources::of(Found::detect())).unwrap().recipe(Kind::Gpt, false)
+}
+
+/// A stage after some steps with conditioning that comes in one way, and their reports.
+fn trained(
+    source: Arc<dyn RecordSource>,
+    conditioning: Conditioning,
+    masks: Masks,
+) -> (GptStage, Vec<Report>) {
     let source = Arc::new(WithCodes::new(source, (0..COUNT).map(codes).collect()));
-    let plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
     let mut model = Model::default();
     let stats: Vec<f32> = (0..80).map(|band| 2.0 + band as f32 * 0.03).collect();
     model.set("mel_stats", &[80], &stats);
-    let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
-    let recipe = plan.recipe(Kind::Gpt, false);
+    let ((train, held_out), settings) = (sides(), settings(conditioning, masks));
     let mut stage =
-        GptStage::new(settings, recipe, Machine::CPU, source, (&train, &held_out), &model).unwrap();
+        GptStage::new(settings, recipe(), Machine::CPU, source, (&train, &held_out), &model).unwrap();
     let mut reports = Vec::new();
     for step in 0..8 {
         let control = Control { rate: 1e-3, seed: 5 + step, ..Control::default() };
@@ -68,6 +78,16 @@ fn learnt(
     }
     let held_out = stage.validate().unwrap().unwrap();
     assert!(held_out.score.is_finite());
+    (stage, reports)
+}
+
+/// The same: their reports, and what the stage says of itself and of where it stands.
+fn learnt(
+    source: Arc<dyn RecordSource>,
+    conditioning: Conditioning,
+    masks: Masks,
+) -> (Vec<Report>, Vec<String>, serde_json::Value) {
+    let (stage, reports) = trained(source, conditioning, masks);
     (reports, stage.described(), stage.position(8))
 }
 
@@ -181,16 +201,21 @@ impl RecordSource for Sung {
     }
 }
 
-#[test]
-fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
-    let folder = tempfile::tempdir().unwrap();
-    let (sung, utterances) = Sung::in_folder(folder.path());
+/// Clips in a folder, with mels and with sound.
+fn with_sound(folder: &Path) -> (Arc<dyn RecordSource>, Arc<Sounds>) {
+    let (sung, utterances) = Sung::in_folder(folder);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
     let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
     let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
     let extractor = Extractor::new(features, tokenizer);
-    let sounds =
-        Arc::new(Sounds::new(source.clone(), utterances, Sounds::listener(&extractor).unwrap()).unwrap());
+    let sounds = Sounds::new(source.clone(), utterances, Sounds::listener(&extractor).unwrap()).unwrap();
+    (source, Arc::new(sounds))
+}
+
+#[test]
+fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, sounds) = with_sound(folder.path());
     for masks in [Masks::Corrected, Masks::Coqui] {
         let fed = learnt(source.clone(), Conditioning::Fed, masks);
         let sound = Conditioning::Sound { device: Device::Cpu, sounds: sounds.clone() };
@@ -216,4 +241,40 @@ fn a_device_that_is_not_there_leaves_batches_as_they_were() {
     let (fed, ..) = learnt(source, Conditioning::Fed, Masks::Corrected);
     assert_eq!(reports.last().unwrap().loss.to_bits(), fed.last().unwrap().loss.to_bits());
     assert!(said.iter().any(|line| line.contains("cannot prepare batches")), "{said:?}");
+}
+
+/// What makes conditioning takes memory beside the model: as much as was forecast before there was a stage.
+#[test]
+fn conditioning_on_the_device_is_in_the_forecast() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, sounds) = with_sound(folder.path());
+    let (train, held_out) = sides();
+    let coded = WithCodes::new(source.clone(), (0..COUNT).map(codes).collect());
+    let planned = |conditioning: Conditioning, memory: u64| {
+        let settings = settings(conditioning, Masks::Corrected);
+        let sides = (&train[..], &held_out[..]);
+        GptForecast::new(settings, recipe(), (Machine::CPU, 1), &coded, sides)
+            .on_memory_of(memory)
+            .planned(6, 1)
+            .unwrap()
+    };
+    let fed = planned(Conditioning::Fed, u64::MAX);
+    let resident = Conditioning::Resident { at_most: 1.0 / 16.0 };
+    let sound = Conditioning::Sound { device: Device::Cpu, sounds };
+    let table = 4 * 80 * (0..COUNT).map(|record| u64::from(source.rows(record, 1))).sum::<u64>();
+    for (conditioning, least) in [(resident.clone(), table), (sound, 1)] {
+        let (stage, _) = trained(source.clone(), conditioning.clone(), Masks::Corrected);
+        let beside = stage.held() - stage.engine().memory().total() as u64;
+        assert!(beside > least, "{conditioning:?}: {beside} of {least} bytes");
+        assert_eq!(planned(conditioning, u64::MAX) - fed, beside);
+        assert!(fed >= stage.engine().memory().total() as u64);
+    }
+    // Where it would be more than its share, batches bring it.
+    assert_eq!(planned(resident.clone(), 16 * table), fed);
+    assert!(planned(resident, 17 * table) > fed);
+    let (stage, _) = trained(source, Conditioning::Fed, Masks::Corrected);
+    assert_eq!(stage.held(), stage.engine().memory().total() as u64);
+    // On another device than the model's it takes nothing from the model.
+    let away = Conditioning::Sound { device: Device::Cuda(1), sounds: Arc::new(Voices { broken: None }) };
+    assert_eq!(planned(away, u64::MAX), fed);
 }

@@ -3,170 +3,26 @@
 //! waits.
 
 use super::fill::GptBatch;
-use super::places::{PLACE, Places};
-use super::{GIB, GptSettings};
-use crate::beside::{CODES, WithCodes};
+use super::given::Given;
+use super::places::Places;
 use crate::error::TrainError;
 use crate::feed::Finisher;
-use myxtts_data::batch::Part;
-use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
-use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource, TOKENS};
-use myxtts_tensor::engine::{Image, Slot, Upload, Uploader};
+use myxtts_data::cache::sounds::SOUND_OVERLAP;
+use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
+use myxtts_tensor::engine::{Forecast, Image, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
-use myxtts_tensor::parameters::{LayoutBuilder, Role};
+use myxtts_tensor::parameters::{Layout, LayoutBuilder, Role};
 use myxtts_tensor::{
     Control, DType, Device, Engine, EngineOptions, Init, ParameterId, Precision, Program, Tape, Value,
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where the conditioning of a batch comes from.
-#[derive(Clone, Default)]
-pub enum Conditioning {
-    /// Its mels come with it.
-    #[default]
-    Fed,
-    /// All mels lie on the model's device, where they are no more than this share of its memory.
-    Resident {
-        /// The share.
-        at_most: f64,
-    },
-    /// Its sound goes to a device, and mels are made of it there.
-    Sound {
-        /// The device.
-        device: Device,
-        /// The records, with sound in the place of conditioning mels.
-        sounds: Arc<dyn RecordSource>,
-    },
-}
-
-impl std::fmt::Debug for Conditioning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Conditioning::Fed => f.write_str("Fed"),
-            Conditioning::Resident { at_most } => write!(f, "Resident {{ at_most: {at_most} }}"),
-            Conditioning::Sound { device, .. } => write!(f, "Sound {{ device: {device} }}"),
-        }
-    }
-}
-
-/// What a batch brings for its conditioning where that is made on a device.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    /// For every frame of every row the number of its mel: in the table, or among those made of the sound.
-    pub places: Vec<i32>,
-    /// `[rows + 1, hops, 256]`, the last row silent; nothing where mels lie in a table.
-    pub sound: Vec<f32>,
-    pub rows: usize,
-    /// Where the inputs of the batch have it.
-    pub range: std::ops::Range<usize>,
-}
-
-/// What the records of a batch are read from, and what stands for a conditioning mel in them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Mels,
-    Places {
-        /// The number of the silent mel.
-        silence: i32,
-    },
-    Sound,
-}
-
-impl Kind {
-    pub fn column(self) -> (Column, u32) {
-        match self {
-            Kind::Mels => (CONDITIONING_MEL, 0),
-            Kind::Places { .. } => (PLACE, 0),
-            Kind::Sound => (CONDITIONING_SOUND, SOUND_OVERLAP),
-        }
-    }
-}
-
-/// The arrays of a batch.
-pub(super) fn parts(frames: u32, heard: Kind) -> Vec<Part> {
-    let (column, overlap) = heard.column();
-    // Padded alike by name, whatever stands in its place: a run goes on with another way of feeding.
-    let mels = Part::companion(CONDITIONING_MEL, frames);
-    vec![Part::whole(TOKENS), Part::whole(CODES), Part { column, overlap, ..mels }]
-}
-
-/// How conditioning comes to batches.
-pub(super) struct Conditioned {
-    maker: Option<Arc<Mutex<Conditioner>>>,
-    /// What batches are made of: the source, or the same with something else for conditioning mels.
-    pub fed: Arc<dyn RecordSource>,
-    /// What that is.
-    pub heard: Kind,
-    /// What is to be said of it.
-    pub told: Option<String>,
-}
-
-impl Conditioned {
-    /// As the settings ask. Where that cannot be set up, batches bring their mels along.
-    pub fn of(
-        settings: &GptSettings,
-        engine: &Engine,
-        source: &Arc<WithCodes>,
-        stats: &[f32],
-    ) -> Result<Conditioned, TrainError> {
-        let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
-        let plain =
-            |told: Option<String>| Ok(Conditioned { maker: None, fed: fed.clone(), heard: Kind::Mels, told });
-        if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
-            let asked = !matches!(settings.conditioning, Conditioning::Fed);
-            return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
-        }
-        match &settings.conditioning {
-            Conditioning::Fed => plain(None),
-            Conditioning::Resident { at_most } => {
-                let (device, memory) = match engine.cuda() {
-                    Some(cuda) => (Device::Cuda(cuda.ordinal()), cuda.memory()?.1 as u64),
-                    None => (Device::Cpu, u64::MAX),
-                };
-                let memory = memory.min(settings.memory_limit.unwrap_or(u64::MAX));
-                let at = crate::beside::position(&**source, CONDITIONING_MEL);
-                let all: u64 = (0..source.len()).map(|record| u64::from(source.rows(record, at))).sum();
-                let bytes = (all + 1) * 4 * stats.len() as u64;
-                // Numbers of mels, and kernels' numbers of their elements, are 32 bits wide.
-                if bytes as f64 > at_most * memory as f64 || bytes / 4 > i32::MAX as u64 {
-                    return plain(None);
-                }
-                let (own, places) = Conditioner::resident(device, fed, frames, stats)?;
-                let told = format!("{:.2} GiB of conditioning lie on the device", bytes as f64 / GIB);
-                let heard = Kind::Places { silence: places.silence };
-                Ok(Conditioned {
-                    maker: Some(Arc::new(Mutex::new(own))),
-                    fed: Arc::new(places),
-                    heard,
-                    told: Some(told),
-                })
-            }
-            Conditioning::Sound { device, sounds } => match Conditioner::of_sound(*device, frames, stats) {
-                Ok(own) => {
-                    let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
-                    let told = format!("conditioning is computed on {device}, of sound that is sent there");
-                    Ok(Conditioned {
-                        maker: Some(Arc::new(Mutex::new(own))),
-                        fed: sounds,
-                        heard: Kind::Sound,
-                        told: Some(told),
-                    })
-                }
-                Err(why) => plain(Some(format!(
-                    "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
-                ))),
-            },
-        }
-    }
-
-    /// For a feed: the device adds the conditioning.
-    pub fn finisher(&self) -> Option<Finisher<GptBatch>> {
-        self.maker.as_ref().map(Conditioner::finisher)
-    }
-}
+/// A conditioner that whoever fills batches and whoever finishes them ask in turn.
+pub(super) type Shared = Arc<Mutex<Conditioner>>;
 
 /// Makes conditioning on a device.
 pub(super) struct Conditioner {
@@ -181,9 +37,21 @@ pub(super) struct Conditioner {
     slots: VecDeque<Slot>,
 }
 
-enum How {
+/// What it makes conditioning of.
+pub(super) enum How {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
+}
+
+/// What a program is made of.
+struct Sketch {
+    tape: Tape,
+    image: Image,
+    places: Value,
+    sound: Option<Value>,
+    made: Value,
+    /// What is written to the inputs behind those that change, once.
+    constants: Vec<(Value, Vec<f32>)>,
 }
 
 struct Ready {
@@ -195,7 +63,8 @@ struct Ready {
     made: Value,
 }
 
-/// One is filled while another is on its way and a third is used.
+/// One is filled while another is on its way and a third is used. Whoever fills stands still only where the device is
+/// further behind than that, and more of them would not make it faster.
 const SLOTS: usize = 3;
 
 /// The mel front-end of conditioning, as [`myxtts_data::mel`] has it.
@@ -210,6 +79,79 @@ fn front_end() -> Mel {
         area: true,
         log: Log::Floor(1e-5),
     }
+}
+
+/// All mels as one table.
+pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
+    let mut layout = LayoutBuilder::new();
+    let table = layout.add("mels", [mels, bands], Role::Frozen, Init::Zeros);
+    (Arc::new(layout.finish()), How::Table(table))
+}
+
+/// Mels of sound, divided by `stats`.
+pub(super) fn of_sound(stats: &[f32]) -> (Arc<Layout>, How) {
+    let how = How::Mels { mel: front_end(), stats: stats.to_vec() };
+    (Arc::new(LayoutBuilder::new().finish()), how)
+}
+
+impl How {
+    /// The program for batches of so many rows.
+    fn sketch(&self, layout: &Arc<Layout>, rows: usize, (frames, bands): (usize, usize)) -> Sketch {
+        let mut tape = Tape::new(layout.clone(), Precision::F32);
+        let places = tape.input([rows, frames], DType::I32);
+        let hops = frames + SOUND_OVERLAP as usize;
+        let sound = match self {
+            How::Table(_) => None,
+            How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
+        };
+        let (image, mut constants) = (Image::of(&tape), Vec::new());
+        let table = match self {
+            How::Table(table) => tape.parameter(*table),
+            How::Mels { mel, stats } => {
+                let Stft { length, hop, .. } = mel.stft;
+                let wave = sound.expect("made above for this way");
+                let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
+                let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
+                let scales = tape.input([mel.channels, mel.channels], DType::F32);
+                let framed = tape.frames(wave, Framing { size: length, hop, pad: 0 });
+                let bins = tape.fourier(framed, &mel.stft, basis);
+                let power = tape.spectrum(bins, mel.spectrum);
+                let filtered = tape.transform(power, filters);
+                let mels = tape.mel_log(filtered, mel.log);
+                let mels = tape.transform(mels, scales);
+                let diagonal = |i: usize| match (i / stats.len(), i % stats.len()) {
+                    (row, column) if row == column => 1.0 / stats[row],
+                    _ => 0.0,
+                };
+                let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
+                constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
+                tape.reshape(mels, [(rows + 1) * frames, bands])
+            }
+        };
+        let made = tape.embedding(table, places);
+        tape.keep(made);
+        Sketch { tape, image, places, sound, made, constants }
+    }
+}
+
+/// Bytes that a conditioner would take of a device, for batches of these numbers of rows.
+pub(super) fn forecast(
+    device: Device,
+    (layout, how): (Arc<Layout>, How),
+    (frames, bands): (usize, usize),
+    rows: &BTreeSet<usize>,
+) -> usize {
+    let forecast = Forecast::new(device, &layout, Precision::F32, &EngineOptions::default());
+    let (mut inputs, mut scratch, mut slot) = (0, 0, 0);
+    for &rows in rows {
+        let sketch = how.sketch(&layout, rows, (frames, bands));
+        let plan = forecast.plan_of(&sketch.tape);
+        inputs += plan.input_bytes;
+        scratch = scratch.max(plan.scratch_bytes);
+        slot = slot.max(sketch.image.bytes());
+    }
+    let waiting = if device == Device::Cpu { 0 } else { SLOTS * slot };
+    forecast.memory().total() + inputs + scratch + waiting
 }
 
 impl Conditioner {
@@ -243,20 +185,20 @@ impl Conditioner {
         for frame in mels.chunks_exact_mut(bands) {
             frame.iter_mut().zip(stats).for_each(|(x, s)| *x /= s);
         }
-        let mut layout = LayoutBuilder::new();
-        let table = layout.add("mels", [all + 1, bands], Role::Frozen, Init::Zeros);
-        let mut engine =
-            Engine::new(device, Arc::new(layout.finish()), Precision::F32, EngineOptions::default())?;
-        engine.write_parameter(table, &mels)?;
-        let own = Conditioner::on(engine, How::Table(table), frames, bands)?;
+        let (layout, how) = table(all + 1, bands);
+        let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
+        if let How::Table(table) = how {
+            engine.write_parameter(table, &mels)?;
+        }
+        let own = Conditioner::on(engine, how, frames, bands)?;
         Ok((own, Places::new(source, at, found, all as i32)))
     }
 
     /// Makes mels of sound on a device.
     pub fn of_sound(device: Device, frames: usize, stats: &[f32]) -> Result<Conditioner, TrainError> {
-        let layout = Arc::new(LayoutBuilder::new().finish());
+        let (layout, how) = of_sound(stats);
         let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        Conditioner::on(engine, How::Mels { mel: front_end(), stats: stats.to_vec() }, frames, stats.len())
+        Conditioner::on(engine, how, frames, stats.len())
     }
 
     fn on(engine: Engine, how: How, frames: usize, bands: usize) -> Result<Conditioner, TrainError> {
@@ -267,39 +209,8 @@ impl Conditioner {
 
     fn ready(&mut self, rows: usize) -> Result<&mut Ready, TrainError> {
         if !self.programs.contains_key(&rows) {
-            let mut tape = Tape::new(self.engine.layout().clone(), Precision::F32);
-            let places = tape.input([rows, self.frames], DType::I32);
-            let hops = self.frames + SOUND_OVERLAP as usize;
-            let sound = match &self.how {
-                How::Table(_) => None,
-                How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
-            };
-            let (image, mut constants) = (Image::of(&tape), Vec::new());
-            let table = match &self.how {
-                How::Table(table) => tape.parameter(*table),
-                How::Mels { mel, stats } => {
-                    let Stft { length, hop, .. } = mel.stft;
-                    let wave = sound.expect("made above for this way");
-                    let basis = tape.input([2 * mel.stft.bins(), length], DType::F32);
-                    let filters = tape.input([mel.channels, mel.stft.bins()], DType::F32);
-                    let scales = tape.input([mel.channels, mel.channels], DType::F32);
-                    let frames = tape.frames(wave, Framing { size: length, hop, pad: 0 });
-                    let bins = tape.fourier(frames, &mel.stft, basis);
-                    let power = tape.spectrum(bins, mel.spectrum);
-                    let filtered = tape.transform(power, filters);
-                    let mels = tape.mel_log(filtered, mel.log);
-                    let mels = tape.transform(mels, scales);
-                    let diagonal = |i: usize| match (i / stats.len(), i % stats.len()) {
-                        (row, column) if row == column => 1.0 / stats[row],
-                        _ => 0.0,
-                    };
-                    let scaled = (0..stats.len() * stats.len()).map(diagonal).collect();
-                    constants = vec![(basis, mel.stft.basis()), (filters, mel.filters()), (scales, scaled)];
-                    tape.reshape(mels, [(rows + 1) * self.frames, self.bands])
-                }
-            };
-            let made = tape.embedding(table, places);
-            tape.keep(made);
+            let Sketch { tape, image, places, sound, made, constants } =
+                self.how.sketch(self.engine.layout(), rows, (self.frames, self.bands));
             let program = self.engine.load(tape)?;
             for (value, data) in constants {
                 self.engine.write(&program, value, &data)?;
@@ -307,6 +218,28 @@ impl Conditioner {
             self.programs.insert(rows, Ready { program, image, places, sound, made });
         }
         Ok(self.programs.get_mut(&rows).expect("made above"))
+    }
+
+    /// Bytes of its device.
+    pub fn held(&self) -> usize {
+        let waiting: usize = match self.engine.cuda() {
+            Some(_) => self.slots.iter().map(Slot::room).sum(),
+            None => 0,
+        };
+        self.engine.memory().total() + waiting
+    }
+
+    /// Where a batch of so many rows puts what its conditioning is made of; `made` is where its inputs have the latter.
+    pub fn place(&mut self, rows: usize, made: Range<usize>) -> Result<Given, TrainError> {
+        let ready = self.ready(rows)?;
+        let (bytes, places) = (ready.image.bytes(), ready.image.range(ready.places));
+        let sound = ready.sound.map(|sound| ready.image.range(sound));
+        let used = if self.slots.len() == SLOTS { self.slots.pop_front() } else { None };
+        let slot = match used.filter(|slot| slot.room() >= bytes) {
+            Some(slot) => slot,
+            None => self.uploader.slot(bytes)?,
+        };
+        Ok(Given { slot, rows, places, sound, made })
     }
 
     /// Makes the conditioning of a batch, moves it to the batch's place in a slot and sends the rest after it.
@@ -320,27 +253,17 @@ impl Conditioner {
         self.ready(given.rows)?;
         let Conditioner { engine, programs, uploader: own, slots, .. } = self;
         let ready = programs.get_mut(&given.rows).expect("made above");
-        let bytes = ready.image.bytes();
-        let used = if slots.len() == SLOTS { slots.pop_front() } else { None };
-        let mut brought = match used.filter(|slot| slot.room() >= bytes) {
-            Some(slot) => slot,
-            None => own.slot(bytes)?,
-        };
-        let into = brought.bytes()?;
-        ready.image.write_i32(into, ready.places, &given.places);
-        if let Some(sound) = ready.sound {
-            ready.image.write(into, sound, &given.sound);
-        }
-        own.send(&mut brought, bytes)?;
+        let mut brought = given.slot;
+        own.send(&mut brought, ready.image.bytes())?;
         engine.take(&ready.program, &mut brought)?;
         slots.push_back(brought);
         // Nobody waits for it: all that follows stands behind it on the same stream.
         engine.submit(&mut ready.program, &Control::default())?;
-        uploader.send_with(slot, length, given.range, (engine, &ready.program, ready.made))?;
+        uploader.send_with(slot, length, given.made, (engine, &ready.program, ready.made))?;
         Ok(())
     }
 
-    fn finisher(own: &Arc<Mutex<Conditioner>>) -> Finisher<GptBatch> {
+    pub fn finisher(own: &Shared) -> Finisher<GptBatch> {
         let own = Arc::clone(own);
         Box::new(move |uploader, slot, length, batch| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);

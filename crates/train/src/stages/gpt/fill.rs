@@ -1,12 +1,14 @@
-//! A batch of records made what the GPT's inputs hold, byte for byte, away from the loop that trains.
+//! A batch of records made what the GPT's inputs hold, byte for byte: ahead of the loop that trains, and for whoever asks a
+//! trained one.
 
-use super::conditioner::{Given, Kind};
+use super::conditioned::Kind;
+use super::conditioner::Shared;
+use super::given::Given;
 use crate::error::TrainError;
-use crate::feed::{Maker, field, maker_of};
+use crate::feed::{Made, Maker, field, maker_of};
 use crate::stages::clips;
 use crate::stages::prompts::prompts;
 use myxtts_data::batch::{BatchInfo, Plan as Batches, Rung};
-use myxtts_data::cache::sounds::SOUND_OVERLAP;
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::RecordSource;
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
@@ -15,23 +17,24 @@ use myxtts_tensor::engine::Image;
 use myxtts_tensor::parameters::Layout;
 use myxtts_tensor::{Precision, Tape};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 /// What the loop has to know of a batch that was made.
-#[derive(Clone, Debug)]
-pub(super) struct GptBatch {
+pub(in crate::stages) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
     pub records: Vec<u32>,
     /// Targets of text and of codes that count.
     pub targets: [f32; 2],
     /// What its conditioning is made of where a device makes it.
-    pub given: Option<Given>,
+    pub(super) given: Option<Given>,
 }
 
 /// Makes batches of records inputs of the GPT.
 #[derive(Clone)]
-pub(super) struct Filler {
+pub(in crate::stages) struct Filler {
     pub sizes: GptSizes,
     pub masks: Masks,
     pub frames: u32,
@@ -40,7 +43,9 @@ pub(super) struct Filler {
     pub layout: Arc<Layout>,
     pub precision: Precision,
     /// What the records hold in the place of conditioning mels.
-    pub kind: Kind,
+    pub(super) kind: Kind,
+    /// Who makes conditioning of it, where they hold something else.
+    pub(super) conditioner: Option<Shared>,
     images: HashMap<GptShape, (Image, GptInputs, GptTargets)>,
 }
 
@@ -50,7 +55,8 @@ impl Filler {
         (masks, frames, stats): (Masks, u32, Vec<f32>),
         (layout, precision): (Arc<Layout>, Precision),
     ) -> Filler {
-        Filler { sizes, masks, frames, stats, layout, precision, kind: Kind::Mels, images: HashMap::new() }
+        let (kind, conditioner, images) = (Kind::Mels, None, HashMap::new());
+        Filler { sizes, masks, frames, stats, layout, precision, kind, conditioner, images }
     }
 
     /// The shape of the inputs of a batch.
@@ -72,12 +78,20 @@ impl Filler {
         Image::of(&self.tape(shape).0).bytes()
     }
 
+    /// Bytes of the inputs of the largest batch of a plan.
+    pub fn slot_bytes(&self, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
+        let layouts = batches.layouts(ranks)?;
+        let bytes = layouts.iter().map(|layout| self.bytes(self.shape(layout.rows(), layout.rung())));
+        Ok(bytes.max().unwrap_or(0))
+    }
+
     /// Writes the inputs of a batch, and says how many bytes they are.
-    fn fill(
+    pub fn fill(
         &mut self,
         bytes: &[u8],
         info: &BatchInfo,
         into: &mut [u8],
+        made: &mut Made,
     ) -> Result<(usize, GptBatch), TrainError> {
         let layout = &info.layout;
         let shape = self.shape(layout.rows(), layout.rung());
@@ -98,50 +112,27 @@ impl Filler {
         let mut given = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
             let (name, heard) = ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
+            let held = field(bytes, info, name);
             match self.kind {
                 Kind::Mels => {
-                    let mut mels: Vec<f32> = bytemuck::cast_slice(field(bytes, info, name)).to_vec();
-                    for frame in mels.chunks_exact_mut(self.stats.len()) {
-                        frame.iter_mut().zip(&self.stats).for_each(|(x, s)| *x /= s);
+                    image.write_divided(into, input, bytemuck::cast_slice(held), &self.stats);
+                    if lengths.is_some() {
+                        let window = &mut into[image.range(input)];
+                        let frame = window.len() / (shape.batch * shape.frames);
+                        repeat_frames(window, frame, heard);
+                    }
+                }
+                kind => {
+                    let mut own = self.place(shape.batch, image.range(input), made)?;
+                    match kind {
+                        Kind::Places { silence } => own.write_places(ints(name), silence)?,
+                        _ => own.write_sound(held, heard)?,
                     }
                     if lengths.is_some() {
-                        repeat_frames(&mut mels, self.stats.len(), heard);
+                        own.repeat(heard)?;
                     }
-                    image.write(into, input, &mels);
+                    given = Some(own);
                 }
-                Kind::Places { silence } => {
-                    let places = ints(name).iter().map(|&place| if place < 0 { silence } else { place });
-                    given = Some(Given {
-                        places: places.collect(),
-                        sound: Vec::new(),
-                        ..given_for(image, input, shape)
-                    });
-                }
-                Kind::Sound => {
-                    let silence = (shape.batch * shape.frames) as i32;
-                    let place =
-                        |at: usize| match (at % shape.frames) < heard[at / shape.frames].max(0) as usize {
-                            true => at as i32,
-                            false => silence,
-                        };
-                    let mut sound: Vec<f32> = bytemuck::cast_slice(field(bytes, info, name)).to_vec();
-                    let row = sound.len() / shape.batch;
-                    let hop = row / (shape.frames + SOUND_OVERLAP as usize);
-                    for (row, &heard) in sound.chunks_exact_mut(row).zip(heard) {
-                        // What stands behind the end was written for mels.
-                        let sounding = match heard {
-                            0 => 0,
-                            heard => (heard.max(0) as usize + SOUND_OVERLAP as usize) * hop,
-                        };
-                        row[sounding..].fill(0.0);
-                    }
-                    sound.resize(sound.len() + row, 0.0);
-                    let places = (0..shape.batch * shape.frames).map(place).collect();
-                    given = Some(Given { places, sound, ..given_for(image, input, shape) });
-                }
-            }
-            if let (Some(given), true) = (&mut given, lengths.is_some()) {
-                repeat_frames(&mut given.places, 1, heard);
             }
             if let Some(lengths) = lengths {
                 let (frames, with_latents) = frame_lengths(&self.sizes, heard);
@@ -164,6 +155,18 @@ impl Filler {
         Ok((image.bytes(), GptBatch { shape, rows: u64::from(info.rows_valid), records, targets, given }))
     }
 
+    /// Where a batch puts what its conditioning is made of, as soon as that may be written.
+    fn place(&self, rows: usize, range: Range<usize>, made: &mut Made) -> Result<Given, TrainError> {
+        let Some(conditioner) = &self.conditioner else {
+            return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
+        };
+        let mut given = conditioner.lock().unwrap_or_else(PoisonError::into_inner).place(rows, range)?;
+        let began = Instant::now();
+        given.slot.bytes()?;
+        made.blocked += began.elapsed();
+        Ok(given)
+    }
+
     /// Makes the batches of a plan in their order, from batch `first` on.
     pub fn maker(
         mut self,
@@ -172,12 +175,8 @@ impl Filler {
         first: u64,
         options: LoaderOptions,
     ) -> Result<Maker<GptBatch>, TrainError> {
-        maker_of(source, batches, first, options, move |bytes, info, into| self.fill(bytes, info, into))
+        maker_of(source, batches, first, options, move |bytes, info, into, made| {
+            self.fill(bytes, info, into, made)
+        })
     }
-}
-
-/// Nothing yet, for the conditioning of a batch of this shape.
-fn given_for(image: &Image, input: myxtts_tensor::Value, shape: GptShape) -> Given {
-    let (places, sound) = (Vec::new(), Vec::new());
-    Given { places, sound, rows: shape.batch, range: image.range(input) }
 }

@@ -1,6 +1,6 @@
 //! A GPT stage before it has a device: its network, its batches, the tapes of its steps, and so the memory it will take.
 
-use super::conditioner::{Kind, parts};
+use super::conditioned::{Kind, parts};
 use super::fill::Filler;
 use super::{GptSettings, Phase, Shares};
 use crate::beside::CODES;
@@ -16,7 +16,7 @@ use myxtts_tensor::engine::Forecast;
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::parameters::Layout;
-use myxtts_tensor::{Backward, DType, EngineOptions, Recompute, Tape, Training};
+use myxtts_tensor::{Backward, DType, Device, EngineOptions, Recompute, Tape, Training};
 use std::sync::Arc;
 
 /// The network, its parameters, and their names in released files.
@@ -85,13 +85,6 @@ pub(super) fn batches(
     }
 }
 
-/// Bytes of the inputs of the largest batch of a plan.
-pub(super) fn slot_bytes(filler: &Filler, batches: &Batches, ranks: u32) -> Result<usize, TrainError> {
-    let layouts = batches.layouts(ranks)?;
-    let bytes = layouts.iter().map(|l| filler.bytes(filler.shape(l.rows(), l.rung())));
-    Ok(bytes.max().unwrap_or(0))
-}
-
 /// What the tapes of a stage are made of.
 pub(super) struct Sketch<'a> {
     pub settings: &'a GptSettings,
@@ -133,7 +126,7 @@ impl Sketch<'_> {
         }
         let inputs: usize = plans.iter().map(|plan| plan.input_bytes).sum();
         let scratch = plans.iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
-        let slot = slot_bytes(self.filler, self.batches, self.share.world())?;
+        let slot = self.filler.slot_bytes(self.batches, self.share.world())?;
         let waiting = match (gpu, self.settings.feeding.depth) {
             (true, Some(depth)) => depth.slots(slot) * slot,
             _ => 0,
@@ -189,6 +182,9 @@ pub struct GptForecast<'a> {
     gpt: Gpt,
     filler: Filler,
     forecast: Forecast,
+    device: Device,
+    /// All of the device's memory; as much as one likes where that is not known.
+    memory: u64,
     source: &'a dyn RecordSource,
     sides: (&'a [u32], &'a [u32]),
 }
@@ -216,10 +212,18 @@ impl<'a> GptForecast<'a> {
             // Nobody will meet the others: they are counted only.
             n => Share::of(Arc::new(Replica::group(n).swap_remove(0))),
         };
-        GptForecast { settings, recipe, share, gpt, filler, forecast, source, sides }
+        let (device, memory) = (machine.device, u64::MAX);
+        GptForecast { settings, recipe, share, gpt, filler, forecast, device, memory, source, sides }
     }
 
-    /// Bytes of a device, with batches of so many rows in all, and steps of so many batches: all but the batches that wait.
+    /// On a device of so many bytes: there is a share of them that conditioning may lie in.
+    pub fn on_memory_of(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Bytes of a device, with batches of so many rows in all, and steps of so many batches, with conditioning that
+    /// stays there: all but the batches that wait.
     pub fn planned(&self, rows: usize, accumulate: usize) -> Result<u64, TrainError> {
         let mut settings = self.settings_of(rows);
         settings.accumulate = accumulate as u64;
@@ -235,7 +239,10 @@ impl<'a> GptForecast<'a> {
             held_out: held_out.as_ref(),
             recomputed: 0,
         };
-        let held = self.forecast.memory().total();
+        let rows = batches.layouts(self.share.world())?.iter().map(|layout| layout.rows() as usize).collect();
+        let device = (self.device, self.memory);
+        let held = self.forecast.memory().total()
+            + super::conditioned::planned(&settings, self.source, device, &rows);
         Ok(sketch.need(held, false, &|tape| self.forecast.plan_of(tape))?.0 as u64)
     }
 
@@ -243,7 +250,7 @@ impl<'a> GptForecast<'a> {
     pub fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
         let (batches, _) =
             batches(&self.settings_of(rows), self.source, (self.source, Kind::Mels), (self.sides.0, &[]))?;
-        Ok(slot_bytes(&self.filler, &batches, self.share.world())? as u64)
+        Ok(self.filler.slot_bytes(&batches, self.share.world())? as u64)
     }
 
     fn settings_of(&self, rows: usize) -> GptSettings {
