@@ -15,6 +15,7 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
+use myxtts_run::lock::{FolderLock, LockError};
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
@@ -331,12 +332,26 @@ fn vocabulary(
     base: Option<&Tokenizer>,
     progress: &Terminal,
 ) -> anyhow::Result<Computing> {
-    let computing = match base {
-        Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
-        None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
-    };
-    computing.keep_vocabulary(options_of(&plan.data)?.disk.as_ref())?;
-    Ok(computing)
+    let options = options_of(&plan.data)?;
+    loop {
+        let computing = match base {
+            Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
+            None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
+        };
+        match computing.keep_vocabulary(options.disk.as_ref()) {
+            Err(CacheError::Lock(held @ LockError::Held { .. })) => {
+                progress.say(&held.waiting());
+                // Then it is chosen again: there may be one by then that serves.
+                if !FolderLock::wait(&computing.cache, &options.stop).map_err(CacheError::from)? {
+                    return Err(CacheError::Stopped.into());
+                }
+            }
+            kept => {
+                kept.context("keeping the vocabulary")?;
+                return Ok(computing);
+            }
+        }
+    }
 }
 
 /// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be
