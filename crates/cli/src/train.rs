@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use myxtts_data::cache::{CacheError, Sounds};
@@ -145,9 +146,37 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let (folder, mut plan, asked, place) = begin(&args)?;
+    let (folder, plan, asked, place) = begin(&args)?;
+    let ended = train(&folder, plan, asked, &place, args.resume.is_some(), stop);
+    if ended.is_err() {
+        take_back(folder);
+    }
+    ended
+}
+
+/// Frees the name of a run that was refused before its first stage.
+fn take_back(folder: RunFolder) {
+    let (name, path) = (folder.name().to_owned(), folder.path().to_owned());
+    match folder.take_back(&[REQUEST_FILE, BASE_FILE]) {
+        Ok(true) => {
+            eprintln!("no stage was begun: {} is removed, and the name {name} is free", path.display())
+        }
+        Ok(false) => {}
+        Err(error) => eprintln!("note: no stage was begun, and {} stays: {error}", path.display()),
+    }
+}
+
+/// A run, from its corpus to its model.
+fn train(
+    folder: &RunFolder,
+    mut plan: Plan,
+    asked: Asked,
+    place: &Place,
+    resumed: bool,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
-    let base = base_of(&folder)?;
+    let base = base_of(folder)?;
     let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
@@ -166,14 +195,13 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     ));
     place.lines().iter().for_each(|line| progress.say(line));
     let request = Request { only: asked.stage, from: asked.from };
-    settle(&mut plan, &folder, &request, &corpus, &place, &progress)?;
+    settle(&mut plan, folder, &request, &corpus, place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
-    let resumed = args.resume.is_some();
     let mut watch = Watch::new();
     let store = folder.checkpoint_store()?;
     let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
     let mut session = Session {
-        folder: &folder,
+        folder,
         plan: &plan,
         store,
         events: folder.event_log()?,
