@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use myxtts_data::cache::CacheError;
 use myxtts_data::cache::names::INDEX_FILE;
 use myxtts_data::dataset::split::split;
@@ -112,17 +111,15 @@ pub struct Computing {
 
 impl Computing {
     /// Keeps a vocabulary that is new, before anything is built with it; as the one writer of the cache.
-    pub fn keep_vocabulary(&self, disk: &dyn Disk) -> anyhow::Result<()> {
-        if !self.is_new {
+    pub fn keep_vocabulary(&self, disk: &dyn Disk) -> Result<(), CacheError> {
+        let written = self.extractor.tokenizer().to_json();
+        // Another that was started at the same moment may have made the same: it need not be waited for.
+        if !self.is_new || std::fs::read(&self.vocabulary).is_ok_and(|kept| kept == written) {
             return Ok(());
         }
-        let cache = &self.cache;
-        let keep = || -> Result<(), CacheError> {
-            durable::create_folder(disk, cache)?;
-            let _lock = FolderLock::acquire(cache)?;
-            Ok(durable::write_with(disk, &self.vocabulary, &self.extractor.tokenizer().to_json())?)
-        };
-        keep().context("keeping the vocabulary")
+        durable::create_folder(disk, &self.cache)?;
+        let _lock = FolderLock::acquire(&self.cache)?;
+        Ok(durable::write_with(disk, &self.vocabulary, &written)?)
     }
 
     /// The vocabulary as a stage of training: how many pieces, and where they are.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use myxtts_data::cache::{self, CacheError, PrepareOptions, PrepareReport};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::Extractor;
@@ -65,7 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     // One vocabulary for both: it is kept in the cache of the training corpus.
     let home = corpus::cache_of(&training, &plan);
     let extractor = corpus::extractor(&corpora, &home, &plan, &progress)?;
-    extractor.keep_vocabulary(options.disk.as_ref())?;
+    extractor.keep_vocabulary(options.disk.as_ref()).context("keeping the vocabulary")?;
 
     let one = |corpus, cache| prepare_one(corpus, cache, &extractor.extractor, &options, &progress);
     let done = Done {

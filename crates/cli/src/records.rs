@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use myxtts_data::cache::{self, CacheError, Runtime, RuntimeOptions, Store};
+use myxtts_data::cache::{self, CacheError, PrepareOptions, Runtime, RuntimeOptions};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::problem::Problem;
 use myxtts_data::record::RecordSource;
@@ -59,10 +59,12 @@ impl Records {
         match self {
             Records::Cached => {
                 let (home, extractor) = (&computing.cache, &computing.extractor);
-                let report = cache::prepare(home, &corpus.utterances, extractor, &options, progress)
+                // Of several that are started together one makes the cache, and the others have it from there.
+                let options = PrepareOptions { wait: true, ..options };
+                let (store, report) = cache::open(home, &corpus.utterances, extractor, &options, progress)
                     .inspect_err(spent)?;
                 unusable(&report.problems);
-                Ok((Arc::new(Store::open(home)?), computing.extractor.into_tokenizer()))
+                Ok((Arc::new(store), computing.extractor.into_tokenizer()))
             }
             Records::Computed { memory_bytes } => {
                 let vocabulary = computing.extractor.tokenizer();

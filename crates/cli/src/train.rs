@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use myxtts_data::cache::{CacheError, Sounds};
@@ -15,6 +16,7 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
+use myxtts_run::lock::{FolderLock, LockError};
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
@@ -144,9 +146,37 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let (folder, mut plan, asked, place) = begin(&args)?;
+    let (folder, plan, asked, place) = begin(&args)?;
+    let ended = train(&folder, plan, asked, &place, args.resume.is_some(), stop);
+    if ended.is_err() {
+        take_back(folder);
+    }
+    ended
+}
+
+/// Frees the name of a run that was refused before its first stage.
+fn take_back(folder: RunFolder) {
+    let (name, path) = (folder.name().to_owned(), folder.path().to_owned());
+    match folder.take_back(&[REQUEST_FILE, BASE_FILE]) {
+        Ok(true) => {
+            eprintln!("no stage was begun: {} is removed, and the name {name} is free", path.display())
+        }
+        Ok(false) => {}
+        Err(error) => eprintln!("note: no stage was begun, and {} stays: {error}", path.display()),
+    }
+}
+
+/// A run, from its corpus to its model.
+fn train(
+    folder: &RunFolder,
+    mut plan: Plan,
+    asked: Asked,
+    place: &Place,
+    resumed: bool,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
-    let base = base_of(&folder)?;
+    let base = base_of(folder)?;
     let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
@@ -165,14 +195,13 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     ));
     place.lines().iter().for_each(|line| progress.say(line));
     let request = Request { only: asked.stage, from: asked.from };
-    settle(&mut plan, &folder, &request, &corpus, &place, &progress)?;
+    settle(&mut plan, folder, &request, &corpus, place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
-    let resumed = args.resume.is_some();
     let mut watch = Watch::new();
     let store = folder.checkpoint_store()?;
     let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
     let mut session = Session {
-        folder: &folder,
+        folder,
         plan: &plan,
         store,
         events: folder.event_log()?,
@@ -331,12 +360,26 @@ fn vocabulary(
     base: Option<&Tokenizer>,
     progress: &Terminal,
 ) -> anyhow::Result<Computing> {
-    let computing = match base {
-        Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
-        None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
-    };
-    computing.keep_vocabulary(options_of(&plan.data)?.disk.as_ref())?;
-    Ok(computing)
+    let options = options_of(&plan.data)?;
+    loop {
+        let computing = match base {
+            Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
+            None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
+        };
+        match computing.keep_vocabulary(options.disk.as_ref()) {
+            Err(CacheError::Lock(held @ LockError::Held { .. })) => {
+                progress.say(&held.waiting());
+                // Then it is chosen again: there may be one by then that serves.
+                if !FolderLock::wait(&computing.cache, &options.stop).map_err(CacheError::from)? {
+                    return Err(CacheError::Stopped.into());
+                }
+            }
+            kept => {
+                kept.context("keeping the vocabulary")?;
+                return Ok(computing);
+            }
+        }
+    }
 }
 
 /// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be

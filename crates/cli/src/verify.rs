@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use myxtts_data::cache::{self, Finding, PrepareReport, VerifyReport};
 use myxtts_run::exit::Exit;
 use serde::Serialize;
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let found = cache::verify(&dir, against, options.workers, &progress)?;
         let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
         if args.fix && !outcome.sound {
-            computing.keep_vocabulary(options.disk.as_ref())?;
+            computing.keep_vocabulary(options.disk.as_ref()).context("keeping the vocabulary")?;
             let fixed = cache::repair(&dir, &corpus.utterances, extractor, &options, &progress)?;
             outcome.fixed = Some(fixed);
         }

@@ -35,6 +35,8 @@ mod speak;
 mod stops;
 #[path = "../../train/tests/train/tiny.rs"]
 mod tiny;
+#[path = "cli/together.rs"]
+mod together;
 #[path = "cli/tokenizer.rs"]
 mod tokenizer;
 #[path = "cli/train.rs"]

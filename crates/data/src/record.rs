@@ -11,10 +11,14 @@
 //! | [`SPEAKER_MEL`] | frames | 64 | f32 | ln mel, 16,000 Hz, hop 160, before instance norm |
 //! | [`WAVEFORM`] | samples | 1 | i16 | 24,000 Hz mono: what the decoder stage learns to produce |
 
+mod overlay;
+
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::problem::Problem;
+
+pub use overlay::Overlay;
 
 /// Element type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +89,8 @@ pub const COLUMNS: [Column; 5] = [TOKENS, DVAE_MEL, CONDITIONING_MEL, SPEAKER_ME
 
 /// A set of records with random access, shared by all worker threads.
 ///
-/// Implemented by the cache (arrays mapped from disk) and by runtime mode (arrays computed on demand).
+/// Implemented by the cache (arrays mapped from disk) and by runtime mode (arrays computed on demand). Whatever stands over
+/// another source and changes a part of it is an [`Overlay`].
 pub trait RecordSource: Send + Sync {
     /// The columns every record has; the other methods name them by position in this slice.
     fn columns(&self) -> &[Column];

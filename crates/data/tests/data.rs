@@ -31,6 +31,8 @@ mod loader;
 mod mel_goldens;
 #[path = "data/order.rs"]
 mod order;
+#[path = "data/overlay.rs"]
+mod overlay;
 #[path = "data/persian.rs"]
 mod persian;
 #[path = "data/restores.rs"]

@@ -111,6 +111,8 @@ pub struct RunFolder {
     disk: Arc<dyn Disk>,
     /// Held by who writes.
     lock: Option<FolderLock>,
+    /// It was not there before.
+    is_made: bool,
 }
 
 impl RunFolder {
@@ -152,7 +154,8 @@ impl RunFolder {
         if path.join(PLAN).exists() {
             return Err(exists());
         }
-        if path.exists() {
+        let is_made = !path.exists();
+        if !is_made {
             // What a beginning that was cut off leaves may be taken over, and nothing else.
             let ours = |entry: &str| {
                 let folder = path.join(entry);
@@ -175,7 +178,7 @@ impl RunFolder {
             durable::create_folder(&*disk, &path.join(folder))?;
         }
         durable::write_with(&*disk, &path.join(PLAN), plan.to_json().as_bytes())?;
-        Ok(RunFolder { path, name: name.to_owned(), disk, lock: Some(lock) })
+        Ok(RunFolder { path, name: name.to_owned(), disk, lock: Some(lock), is_made })
     }
 
     /// Opens a run to go on with it, and the plan it was begun with.
@@ -202,7 +205,48 @@ impl RunFolder {
         if !path.join(PLAN).is_file() {
             return Err(FolderError::NotARun { path, names: Self::list(runs)? });
         }
-        Ok(RunFolder { path, name: name.to_owned(), disk: fault::disk_of_environment(), lock: None })
+        let (name, disk) = (name.to_owned(), fault::disk_of_environment());
+        Ok(RunFolder { path, name, disk, lock: None, is_made: false })
+    }
+
+    /// Takes the folder away again, so that the name of a run that was refused is free: only where this very value made
+    /// it, no stage has begun, and nothing is in it but what a beginning writes; `beside` are files that the caller wrote
+    /// for his own. Says whether it is gone.
+    pub fn take_back(self, beside: &[&str]) -> Result<bool, FolderError> {
+        if !self.is_made || !self.is_bare(beside)? {
+            return Ok(false);
+        }
+        // The plan late: cut off before, this is a run that can be named and removed. The lock last: until then nobody else
+        // begins one of the same name.
+        for name in entries(&self.path)?.iter().filter(|name| *name != PLAN && *name != LOCK_FILE) {
+            let path = self.path.join(name);
+            match FOLDERS.contains(&name.as_str()) {
+                true => durable::remove_folder(&*self.disk, &path)?,
+                false => durable::remove(&*self.disk, &path)?,
+            }
+        }
+        durable::remove(&*self.disk, &self.path.join(PLAN))?;
+        durable::remove(&*self.disk, &self.path.join(LOCK_FILE))?;
+        match self.disk.remove_folder(&self.path) {
+            // Somebody has begun one just now: it is his.
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            removed => removed.map_err(DurableError::at("remove", &self.path))?,
+        }
+        Ok(true)
+    }
+
+    /// Nothing but what is there before the first stage begins.
+    fn is_bare(&self, beside: &[&str]) -> Result<bool, FolderError> {
+        let ours = |name: &str| match name {
+            // Files for curves are made before there is one.
+            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD => true,
+            CHECKPOINTS | SAMPLES => entries(&self.path.join(name)).is_ok_and(|inside| inside.is_empty()),
+            name => beside.contains(&name) || durable::is_unfinished(name),
+        };
+        let events =
+            self.events().read().map_err(|source| FolderError::Io { path: self.path.clone(), source })?;
+        let begun = events.iter().any(|event| event.kind == "stage");
+        Ok(!begun && entries(&self.path)?.iter().all(|name| ours(name)))
     }
 
     /// Names of all runs, in alphabetical order. A folder that is not there holds none.

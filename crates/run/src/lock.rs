@@ -6,9 +6,14 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Name of the file that is locked.
 pub const LOCK_FILE: &str = "write.lock";
+
+/// How often who waits asks. Blocking would be no shorter to write, and would not hear a signal.
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// The right to write in a folder, held until it is dropped.
 #[derive(Debug)]
@@ -23,7 +28,7 @@ pub enum LockError {
     #[error(
         "{} is being written by {}: wait until it has finished, or stop it, and run the command again",
         folder.display(),
-        holder.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+        named(*holder)
     )]
     Held {
         /// The folder.
@@ -42,7 +47,37 @@ pub enum LockError {
     },
 }
 
+impl LockError {
+    /// What to say to whoever would rather wait than be refused.
+    pub fn waiting(&self) -> String {
+        match self {
+            LockError::Held { folder, holder } => format!(
+                "{} is writing {}: waiting until it has finished (Ctrl-C ends that)",
+                named(*holder),
+                folder.display()
+            ),
+            LockError::Io { .. } => self.to_string(),
+        }
+    }
+}
+
+fn named(holder: Option<u32>) -> String {
+    holder.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+}
+
 impl FolderLock {
+    /// Waits until nobody holds the lock of a folder, and does not take it; `false` where `stop` was raised before.
+    pub fn wait(folder: &Path, stop: &AtomicBool) -> Result<bool, LockError> {
+        while !stop.load(Ordering::Relaxed) {
+            match Self::acquire(folder) {
+                Ok(_) => return Ok(true),
+                Err(LockError::Held { .. }) => std::thread::sleep(ASK_EVERY),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// Takes the lock of a folder that exists, or says at once who has it.
     pub fn acquire(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);

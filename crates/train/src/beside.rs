@@ -1,6 +1,6 @@
 //! Records with more columns than their store has: codes and latents that a stage made of them, kept in memory.
 
-use myxtts_data::record::{Column, Dtype, RecordError, RecordSource};
+use myxtts_data::record::{Column, Dtype, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
 /// Audio codes.
@@ -41,13 +41,13 @@ impl WithCodes {
     }
 }
 
-impl RecordSource for WithCodes {
-    fn columns(&self) -> &[Column] {
-        &self.columns
+impl Overlay for WithCodes {
+    fn base(&self) -> &dyn RecordSource {
+        &*self.base
     }
 
-    fn len(&self) -> usize {
-        self.base.len()
+    fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
@@ -56,26 +56,6 @@ impl RecordSource for WithCodes {
         } else {
             self.base.rows(record, column)
         }
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {

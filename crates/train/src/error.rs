@@ -108,6 +108,9 @@ pub enum TrainError {
         /// What the first says.
         expected: String,
     },
+    /// The user asked to stop while codes or states were made that a stage stands on; whoever runs the stages says which.
+    #[error("stopped on request")]
+    Interrupted,
     /// The user asked to stop; everything is saved.
     #[error(
         "stopped on request at step {step} of stage `{stage}`; `myxtts train --resume {run}` goes on from there"
@@ -131,7 +134,7 @@ impl TrainError {
             TrainError::Weights(error) => error.exit(),
             TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
             TrainError::Folder(_) => Exit::Usage,
-            TrainError::Stopped { .. } => Exit::Stopped,
+            TrainError::Stopped { .. } | TrainError::Interrupted => Exit::Stopped,
             TrainError::Plan(_)
             | TrainError::Loader(_)
             | TrainError::Record(_)

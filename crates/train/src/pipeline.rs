@@ -30,7 +30,7 @@ use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Mode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The folder inside a run that holds its model.
@@ -132,7 +132,7 @@ pub fn train(
         session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
     }
     let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
-    let ground = Ground { machines, ..ground };
+    let ground = Ground { machines, stop: session.stop.clone(), ..ground };
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
@@ -185,6 +185,8 @@ pub struct Ground<'a> {
     pub mode: Mode,
     /// Who is told how far codes and latents are.
     pub progress: &'a dyn Progress,
+    /// Raised when they are to be left.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl<'a> Ground<'a> {
@@ -208,6 +210,7 @@ impl<'a> Ground<'a> {
             lengths: lengths(plan),
             mode: if recorded { Mode::Captured } else { Mode::Eager },
             progress,
+            stop: Arc::default(),
         }
     }
 
@@ -262,7 +265,8 @@ impl<'a> Ground<'a> {
             }
             Kind::Decoder => {
                 let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
-                let latents = latents_of(&self.with_codes(model)?, model, machine, how, progress)?;
+                let coded = self.with_codes(model)?;
+                let latents = latents_of(&coded, model, machine, how, (progress, &self.stop))?;
                 let settings = DecoderSettings {
                     decoder: sizes.decoder.clone(),
                     speaker: sizes.speaker.clone(),
@@ -340,7 +344,8 @@ impl<'a> Ground<'a> {
             Some(side) => Machine::choose(Some(side.device)).unwrap_or(self.machine),
             None => self.machine,
         };
-        let codes = codes_of(&**source, model, machine, (&*disk, &self.codes), self.progress)?;
+        let told = (self.progress, &*self.stop);
+        let codes = codes_of(&**source, model, machine, (&*disk, &self.codes), told)?;
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
     }
 }
@@ -353,8 +358,17 @@ fn run_stage(
     ground: &Ground<'_>,
     model: &mut Model,
 ) -> Result<(), TrainError> {
-    let mut stage = ground.stage(kind, recipe, model)?;
-    let last = session.last_of(stages::name(kind))?;
+    let name = stages::name(kind);
+    let mut stage = match ground.stage(kind, recipe, model) {
+        Err(TrainError::Interrupted) => {
+            // Before its first step, or before it went on from a later one.
+            let last = session.last_of(name)?;
+            let step = last.and_then(|last| last.checkpoint.meta["step"].as_u64()).unwrap_or(0);
+            return Err(TrainError::Stopped { stage: name, step, run: session.folder.name().to_owned() });
+        }
+        stage => stage?,
+    };
+    let last = session.last_of(name)?;
     let samples = ground.samples(model);
     let spoken = (ground.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
     session.run(&mut *stage, recipe, before, last, spoken)?;

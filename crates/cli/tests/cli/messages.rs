@@ -78,9 +78,16 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
     let (code, words) = trained(folder.path(), "strict", "dvae", &[named]);
     assert_eq!(code, Some(65), "{words}");
     assert_says(&words, &[&id, "\u{6f22}", "myxtts tokenizer extend", "1 of 6"]);
-    let (code, words) = trained(folder.path(), "lenient", "dvae", &[named, "data.failure_budget=0.5"]);
+    assert!(!folder.path().join("runs/strict").exists(), "{words}");
+    let (code, words) = trained(folder.path(), "strict", "dvae", &[named, "data.failure_budget=0.5"]);
     assert_eq!(code, Some(0), "{words}");
     assert_says(&words, &[&id, "\u{6f22}", "1 of 6 clips cannot be used", "dvae 1/1"]);
+    // One that was begun stays, with its checkpoint, whatever its corpus has become.
+    fs::write(&listed, "").unwrap();
+    let output = myxtts(folder.path(), &["train", "--resume", "strict", "--device", "cpu"]).output().unwrap();
+    assert_ne!(output.status.code(), Some(0));
+    let kept = folder.path().join("runs/strict/checkpoints");
+    assert!(fs::read_dir(kept).unwrap().count() > 0, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -93,11 +100,13 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
         &words,
         &["mel frames", "is the most", "6 of 6 clips cannot be used", "no clip is left to learn from"],
     );
+    assert_says(&words, &["no stage was begun", "the name all is free"]);
+    assert!(!folder.path().join("runs/all").exists(), "{words}");
     let seconds = longest(&folder.path().join("corpus/wavs"));
     let limit = format!("data.max_seconds={:.2}", seconds - 0.3);
     let (code, words) = trained(
         folder.path(),
-        "one",
+        "all",
         "dvae",
         &[&limit, "data.failure_budget=0.9", "data.trim_silence=false"],
     );

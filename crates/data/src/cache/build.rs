@@ -32,7 +32,7 @@ pub(super) struct Job<'a> {
     pub(super) total: u64,
     pub(super) budget: f64,
     pub(super) stop: &'a AtomicBool,
-    pub(super) halt: &'a AtomicBool,
+    pub(super) halt: AtomicBool,
     pub(super) progress: &'a dyn Progress,
 }
 
@@ -58,20 +58,46 @@ impl Job<'_> {
     ) -> Result<Built, CacheError> {
         let old = self.load(old);
         let marks = if old.is_empty() { Vec::new() } else { self.marks(utterances)? };
-        let kept = old.iter().find(|old| {
-            let same_place = (old.seal.shard, old.seal.shards) == (shard, self.shards);
-            same_place && self.holds_exactly(&old.seal, utterances, &marks) && self.intact(old)
-        });
-        let built = match kept {
-            Some(old) => {
-                let problems = self.problems(&old.seal, utterances);
-                self.count_failures(&problems)?;
+        let built = match self.kept(shard, utterances, &old, &marks)? {
+            Some(kept) => {
                 self.progress.advance(utterances.len() as u64);
-                Built { name: old.name, hash: old.hash, kept: true, computed: 0, copied: 0, problems }
+                kept
             }
             None => self.write(shard, utterances, &old, &marks)?,
         };
         Ok(built)
+    }
+
+    /// [`Self::build`] where there is nothing to be done; none where there is.
+    pub(super) fn keep(
+        &self,
+        shard: u32,
+        utterances: &[&Utterance],
+        old: &[ShardName],
+    ) -> Result<Option<Built>, CacheError> {
+        let old = self.load(old);
+        if old.is_empty() {
+            return Ok(None);
+        }
+        self.kept(shard, utterances, &old, &self.marks(utterances)?)
+    }
+
+    /// The one of the old shards that is what the new one would be.
+    fn kept(
+        &self,
+        shard: u32,
+        utterances: &[&Utterance],
+        old: &[SealedShard],
+        marks: &[SourceMark],
+    ) -> Result<Option<Built>, CacheError> {
+        let kept = old.iter().find(|old| {
+            let same_place = (old.seal.shard, old.seal.shards) == (shard, self.shards);
+            same_place && self.holds_exactly(&old.seal, utterances, marks) && self.intact(old)
+        });
+        let Some(old) = kept else { return Ok(None) };
+        let problems = self.problems(&old.seal, utterances);
+        self.count_failures(&problems)?;
+        Ok(Some(Built { name: old.name, hash: old.hash, kept: true, computed: 0, copied: 0, problems }))
     }
 
     /// The old shards that can be read and have the columns of today.

@@ -8,7 +8,7 @@
 //! | `shard-0012of0064-1f3a9c04.dvae_mel.npy` | one column of all records of a shard, end to end; a plain numpy array |
 //! | `shard-0012of0064-1f3a9c04.seal` | what is in the shard, with checksums; written last, it commits the shard |
 //! | `index.bin` | all seals in one mapped table; written after the last shard, it commits the store |
-//! | `write.lock` | held by the one process that writes; empty otherwise |
+//! | `write.lock` | held by the one process that writes; empty otherwise. Who only reads, or finds nothing to write, takes none |
 //!
 //! The eight digits are the beginning of the seal's hash, so a changed shard has another name: until
 //! the new index is in place the old one still finds every file it names, and a reader that opened
@@ -34,6 +34,7 @@ pub mod verify;
 
 mod build;
 mod source;
+mod whole;
 mod wire;
 mod workers;
 
@@ -48,7 +49,7 @@ use crate::problem::Problem;
 
 pub use featurizer::{Features, Featurizer, Measured, Sounding};
 pub use fingerprint::Fingerprint;
-pub use prepare::{PrepareOptions, PrepareReport, prepare};
+pub use prepare::{PrepareOptions, PrepareReport, open, prepare};
 pub use runtime::{Runtime, RuntimeOptions};
 pub use sounds::Sounds;
 pub use store::Store;
@@ -78,6 +79,16 @@ pub enum CacheError {
     /// There is no finished store.
     #[error("there is no finished cache in {} (no index.bin): run `myxtts prepare` to make or finish it", dir.display())]
     NoStore {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// Another process has written since the store was found to be current.
+    #[error(
+        "the cache in {} was written by another process, with other settings, while this one opened it: give one of them \
+         a cache of its own (data.cache_dir), or run this command again",
+        dir.display()
+    )]
+    Replaced {
         /// The folder.
         dir: PathBuf,
     },
@@ -125,7 +136,10 @@ impl CacheError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            CacheError::Lock(_) | CacheError::Disk(_) | CacheError::Read { .. } => Exit::Io,
+            CacheError::Lock(_)
+            | CacheError::Disk(_)
+            | CacheError::Read { .. }
+            | CacheError::Replaced { .. } => Exit::Io,
             CacheError::NoStore { .. } | CacheError::Damaged { .. } | CacheError::OverBudget { .. } => {
                 Exit::BadData
             }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use myxtts_run::durable::{self, Disk, Os, Writer};
-use myxtts_run::lock::FolderLock;
-use myxtts_run::progress::Progress;
+use myxtts_run::lock::{FolderLock, LockError};
+use myxtts_run::progress::{Progress, Silent};
 use serde::Serialize;
 
 use super::CacheError;
@@ -18,6 +18,8 @@ use super::index::{Index, IndexBuilder, IndexImage};
 use super::names::{self, INDEX_FILE, Listing, ShardName, place, shard_count, shard_of};
 use super::seal::StoredColumn;
 use super::shard::{SealedShard, array_file_bytes};
+use super::store::Store;
+use super::whole::Whole;
 use super::workers;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Utterance;
@@ -37,6 +39,8 @@ pub struct PrepareOptions {
     pub disk: Arc<dyn Disk>,
     /// Set to end the work after the utterances at hand.
     pub stop: Arc<AtomicBool>,
+    /// Where another process writes the store: say so and wait for it, instead of an error.
+    pub wait: bool,
 }
 
 impl Default for PrepareOptions {
@@ -48,6 +52,7 @@ impl Default for PrepareOptions {
             thorough: false,
             disk: Arc::new(Os),
             stop: Arc::new(AtomicBool::new(false)),
+            wait: false,
         }
     }
 }
@@ -126,6 +131,9 @@ fn duplicate(later: &Utterance, first: &Utterance) -> Problem {
 ///
 /// Whatever was sealed before and is still right is kept. Until the new index is in place an old one
 /// stays usable; an error leaves everything that was finished for the next time.
+///
+/// A store that is whole and current is not locked: as many processes as like may ask at once. Who finds
+/// it otherwise writes, and is the only one.
 pub fn prepare(
     dir: &Path,
     utterances: &[Utterance],
@@ -133,77 +141,157 @@ pub fn prepare(
     options: &PrepareOptions,
     progress: &dyn Progress,
 ) -> Result<PrepareReport, CacheError> {
-    let disk = options.disk.as_ref();
-    durable::create_folder(disk, dir)?;
-    let _lock = FolderLock::acquire(dir)?;
-    let listing = Listing::read(dir)?;
-    for name in &listing.unfinished {
-        durable::remove(disk, &dir.join(name))?;
-    }
-
-    let partition = Partition::natural(utterances, options.shard_size);
-    let shards = partition.shards.len() as u32;
-    let halt = AtomicBool::new(false);
-    let job = Job {
+    let work = Work {
         dir,
-        disk,
-        featurizer,
-        columns: featurizer.columns().iter().map(StoredColumn::from).collect(),
-        recipe: fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint()),
-        shards,
-        thorough: options.thorough,
-        failed: AtomicU64::new(0),
         total: utterances.len() as u64,
-        budget: options.failure_budget,
-        stop: &options.stop,
-        halt: &halt,
+        partition: Partition::natural(utterances, options.shard_size),
+        featurizer,
+        options,
         progress,
     };
-    job.count_failures(&partition.duplicates)?;
-
-    progress.start("prepare", utterances.len() as u64 - partition.duplicates.len() as u64);
-    let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(shards as usize));
-    let outcome = workers::deal(options.workers, shards as usize, &halt, |shard| {
-        let members = &partition.shards[shard];
-        let overlapping = |name: &&ShardName| name.overlaps(shard as u32, shards);
-        let old: Vec<ShardName> = listing.seals.iter().filter(overlapping).copied().collect();
-        let done = job.build(shard as u32, members, &old)?;
-        built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
-        Ok(())
-    });
-    progress.finish();
-    let mut built = built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    built.sort_by_key(|shard| shard.name);
-
-    let mut report = PrepareReport {
-        utterances: utterances.len() as u64,
-        shards: u64::from(shards),
-        problems: partition.duplicates,
-        ..PrepareReport::default()
-    };
-    for shard in &mut built {
-        report.computed += shard.computed;
-        report.copied += shard.copied;
-        report.shards_kept += u64::from(shard.kept);
-        report.problems.append(&mut shard.problems);
-    }
-    if let Err(mut error) = outcome {
-        if let CacheError::OverBudget { problems, .. } = &mut error {
-            problems.append(&mut report.problems);
+    let mut said = false;
+    loop {
+        let found = work.look()?;
+        let found = match found {
+            Some(Whole { report, is_tidy: true }) => return Ok(report),
+            untidy => untidy,
+        };
+        durable::create_folder(options.disk.as_ref(), dir)?;
+        match (FolderLock::acquire(dir), found) {
+            (Ok(lock), _) => return work.write(lock),
+            // What lies beside a whole store is the work of whoever has the lock, and none of ours.
+            (Err(_), Some(whole)) => return Ok(whole.report),
+            (Err(held @ LockError::Held { .. }), None) if options.wait => {
+                if !said {
+                    progress.say(&held.waiting());
+                }
+                said = true;
+                // And then it is looked at again, without the lock: all who have waited go on at once.
+                if !FolderLock::wait(dir, &options.stop)? {
+                    return Err(CacheError::Stopped);
+                }
+            }
+            (Err(error), None) => return Err(error.into()),
         }
-        return Err(error);
+    }
+}
+
+/// [`prepare()`], and the store that it made or found.
+pub fn open(
+    dir: &Path,
+    utterances: &[Utterance],
+    featurizer: &dyn Featurizer,
+    options: &PrepareOptions,
+    progress: &dyn Progress,
+) -> Result<(Store, PrepareReport), CacheError> {
+    let report = prepare(dir, utterances, featurizer, options, progress)?;
+    let store = Store::open(dir)?;
+    // Nobody holds the lock between the two: one with other settings may have written.
+    if hex(&store.index().content()) != report.fingerprint {
+        return Err(CacheError::Replaced { dir: dir.to_owned() });
+    }
+    Ok((store, report))
+}
+
+/// What is to be made of what, and where.
+struct Work<'a> {
+    dir: &'a Path,
+    total: u64,
+    partition: Partition<'a>,
+    featurizer: &'a dyn Featurizer,
+    options: &'a PrepareOptions,
+    progress: &'a dyn Progress,
+}
+
+impl<'a> Work<'a> {
+    fn job(&self, progress: &'a dyn Progress) -> Result<Job<'a>, CacheError> {
+        let (options, featurizer) = (self.options, self.featurizer);
+        let job = Job {
+            dir: self.dir,
+            disk: options.disk.as_ref(),
+            featurizer,
+            columns: featurizer.columns().iter().map(StoredColumn::from).collect(),
+            recipe: fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint()),
+            shards: self.partition.shards.len() as u32,
+            thorough: options.thorough,
+            failed: AtomicU64::new(0),
+            total: self.total,
+            budget: options.failure_budget,
+            stop: &options.stop,
+            halt: AtomicBool::new(false),
+            progress,
+        };
+        job.count_failures(&self.partition.duplicates)?;
+        Ok(job)
     }
 
-    let image = assemble(&job, &built, &mut report)?;
-    write_index(disk, dir, &image)?;
-    remove_others(disk, dir, &built)?;
-    report.failed = report.problems.len() as u64;
-    report.fingerprint = hex(&image.content());
-    Ok(report)
+    /// What is there, if it is what would be made.
+    fn look(&self) -> Result<Option<Whole>, CacheError> {
+        self.job(&Silent)?.whole(&self.partition, self.options.workers, self.progress)
+    }
+
+    /// Builds what is not there, as the one writer.
+    fn write(&self, _lock: FolderLock) -> Result<PrepareReport, CacheError> {
+        let (dir, disk, progress) = (self.dir, self.options.disk.as_ref(), self.progress);
+        let listing = Listing::read(dir)?;
+        for name in &listing.unfinished {
+            durable::remove(disk, &dir.join(name))?;
+        }
+        let (job, partition) = (self.job(progress)?, &self.partition);
+        progress.start("prepare", self.total - partition.duplicates.len() as u64);
+        let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(partition.shards.len()));
+        let outcome = workers::deal(self.options.workers, partition.shards.len(), &job.halt, |shard| {
+            let members = &partition.shards[shard];
+            let overlapping = |name: &&ShardName| name.overlaps(shard as u32, job.shards);
+            let old: Vec<ShardName> = listing.seals.iter().filter(overlapping).copied().collect();
+            let done = job.build(shard as u32, members, &old)?;
+            built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
+            Ok(())
+        });
+        progress.finish();
+        let built = built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (mut report, built) = PrepareReport::of(partition, self.total, built);
+        if let Err(mut error) = outcome {
+            if let CacheError::OverBudget { problems, .. } = &mut error {
+                problems.append(&mut report.problems);
+            }
+            return Err(error);
+        }
+        let image = assemble(&job, &built, &mut report)?;
+        write_index(disk, dir, &image)?;
+        remove_others(disk, dir, &built)?;
+        report.fingerprint = hex(&image.content());
+        Ok(report)
+    }
+}
+
+impl PrepareReport {
+    /// What is known before the index is: the shards come back in their order.
+    pub(super) fn of(partition: &Partition, total: u64, mut built: Vec<Built>) -> (Self, Vec<Built>) {
+        built.sort_by_key(|shard| shard.name);
+        let mut report = PrepareReport {
+            utterances: total,
+            shards: partition.shards.len() as u64,
+            problems: partition.duplicates.clone(),
+            ..PrepareReport::default()
+        };
+        for shard in &mut built {
+            report.computed += shard.computed;
+            report.copied += shard.copied;
+            report.shards_kept += u64::from(shard.kept);
+            report.problems.append(&mut shard.problems);
+        }
+        report.failed = report.problems.len() as u64;
+        (report, built)
+    }
 }
 
 /// The index of everything that was built, from what is on the disk.
-fn assemble(job: &Job, built: &[Built], report: &mut PrepareReport) -> Result<IndexImage, CacheError> {
+pub(super) fn assemble(
+    job: &Job,
+    built: &[Built],
+    report: &mut PrepareReport,
+) -> Result<IndexImage, CacheError> {
     let path = job.dir.join(INDEX_FILE);
     let failed =
         |error: super::index::IndexError| CacheError::Internal(format!("{}: {error}", path.display()));

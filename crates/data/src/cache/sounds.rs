@@ -13,7 +13,7 @@ use super::source;
 use crate::features::{Extractor, Recipe};
 use crate::mel::FrontEnd;
 use crate::problem::Problem;
-use crate::record::{CONDITIONING_MEL, Column, Dtype, RecordError, RecordSource, note_computing};
+use crate::record::{CONDITIONING_MEL, Column, Dtype, Overlay, RecordError, RecordSource, note_computing};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::utterance::Utterance;
 
@@ -81,38 +81,18 @@ impl Sounds {
     }
 }
 
-impl RecordSource for Sounds {
-    fn columns(&self) -> &[Column] {
-        &self.columns
+impl Overlay for Sounds {
+    fn base(&self) -> &dyn RecordSource {
+        &*self.base
     }
 
-    fn len(&self) -> usize {
-        self.base.len()
+    fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
         let rows = self.base.rows(record, column);
         if column == self.at && rows > 0 { rows + SOUND_OVERLAP } else { rows }
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {

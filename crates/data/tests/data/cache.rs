@@ -6,3 +6,4 @@ mod cache_fixture;
 mod cache_kill;
 mod cache_prepare;
 mod cache_runtime;
+mod cache_together;

@@ -192,3 +192,48 @@ fn tuning_leaves_what_is_set_anywhere_and_can_be_switched_off() {
     }
     assert!(!open(&["data.frame_budget=9000"]).unwrap().contains(&"data.batch_size".to_owned()));
 }
+
+#[test]
+fn a_run_that_was_refused_leaves_its_name_free() {
+    let runs = tempfile::tempdir().unwrap();
+    let path = runs.path().join("mira");
+    for _ in 0..2 {
+        let run = RunFolder::create(runs.path(), Some("mira"), &plan(&[])).unwrap();
+        run.event_log().unwrap().append("strategy", json!({})).unwrap();
+        drop(run.tensorboard(None).unwrap());
+        std::fs::write(path.join("request.json"), "{}").unwrap();
+        assert!(run.take_back(&["request.json"]).unwrap());
+        assert!(!path.exists());
+    }
+    assert_eq!(std::fs::read_dir(runs.path()).unwrap().count(), 0);
+}
+
+/// Each of these keeps a run where it is.
+#[test]
+fn a_run_with_anything_in_it_is_never_taken_back() {
+    type Happens = fn(&RunFolder);
+    let happenings: [(&str, Happens); 5] = [
+        ("a checkpoint", |run| {
+            run.checkpoint_store().unwrap().save(3, &[("weights", b"abc")], json!({}), None).unwrap();
+        }),
+        ("a stage", |run| run.event_log().unwrap().append("stage", json!({ "stage": "dvae" })).unwrap()),
+        ("a model", |run| std::fs::create_dir(run.path().join("model")).unwrap()),
+        ("a sample", |run| std::fs::write(run.samples().join("a.wav"), "x").unwrap()),
+        ("a note of the user's", |run| std::fs::write(run.path().join("notes.txt"), "x").unwrap()),
+    ];
+    for (what, happens) in happenings {
+        let runs = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap();
+        happens(&run);
+        assert!(!run.take_back(&[]).unwrap(), "{what}");
+        RunFolder::resume(runs.path(), "a").unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    // Nor one that was there before: resumed, or a folder that somebody made for it.
+    let runs = tempfile::tempdir().unwrap();
+    drop(RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap());
+    let (resumed, _) = RunFolder::resume(runs.path(), "a").unwrap();
+    assert!(!resumed.take_back(&[]).unwrap() && runs.path().join("a/plan.json").is_file());
+    std::fs::create_dir(runs.path().join("b")).unwrap();
+    let run = RunFolder::create(runs.path(), Some("b"), &plan(&[])).unwrap();
+    assert!(!run.take_back(&[]).unwrap() && runs.path().join("b").is_dir());
+}

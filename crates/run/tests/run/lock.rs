@@ -30,3 +30,19 @@ fn a_folder_that_is_not_there_is_named() {
     let error = FolderLock::acquire(&folder.path().join("nowhere")).unwrap_err();
     assert!(matches!(&error, LockError::Io { .. }) && error.to_string().contains("nowhere"), "{error}");
 }
+
+#[test]
+fn waiting_ends_with_the_lock_or_with_a_stop_and_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    assert!(FolderLock::wait(folder.path(), &stop).unwrap());
+    let held = FolderLock::acquire(folder.path()).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| FolderLock::wait(folder.path(), &stop).unwrap());
+        drop(held);
+        assert!(waiting.join().unwrap());
+    });
+    let _held = FolderLock::acquire(folder.path()).unwrap();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(!FolderLock::wait(folder.path(), &stop).unwrap());
+}

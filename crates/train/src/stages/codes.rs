@@ -12,6 +12,7 @@ use myxtts_run::progress::Progress;
 use myxtts_tensor::{Control, DType, Engine, EngineOptions, Program, Tape, Training, Value};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 /// Clips are filled up with silence to a multiple of this many frames, as the original fills up its batches: so a few
 /// programs serve all lengths.
@@ -99,13 +100,14 @@ impl Encoder {
     }
 }
 
-/// The codes of all records, none for one that is no number, read from `kept` where they are of the same records and the same DVAE, else made.
+/// The codes of all records, none for one that is no number, read from `kept` where they are of the same records and the same
+/// DVAE, else made. Two processes may make them at once: each writes a whole file, and both are the same.
 pub fn codes_of(
     source: &dyn RecordSource,
     model: &Model,
     machine: Machine,
     (disk, kept): (&dyn Disk, &Path),
-    progress: &dyn Progress,
+    (progress, stop): (&dyn Progress, &AtomicBool),
 ) -> Result<Vec<Vec<i32>>, TrainError> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&source.fingerprint());
@@ -119,6 +121,7 @@ pub fn codes_of(
     let (mut codes, mut silent) = (Vec::with_capacity(source.len()), Vec::new());
     progress.start("audio codes", source.len() as u64);
     for record in 0..source.len() {
+        super::heed(stop).inspect_err(|_| progress.finish())?;
         let mel = floats(source, record, DVAE_MEL)?;
         // Some code is nearest to anything, also to what is no number: it would be learnt from as if it were speech.
         codes.push(if mel.iter().all(|x| x.is_finite()) {

@@ -18,6 +18,7 @@ use myxtts_tensor::{Control, Engine, EngineOptions, Program, Training, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// States of one record `[codes + 1, width]`: row i is the one that predicted code i, the last the one that predicted the end.
 /// Rounded to bf16, which is half the memory and as exact as the GPU that made them.
@@ -29,7 +30,7 @@ pub fn latents_of(
     model: &Model,
     machine: Machine,
     (frames, seed, tokenizer): (u32, u64, &Tokenizer),
-    progress: &dyn Progress,
+    (progress, stop): (&dyn Progress, &AtomicBool),
 ) -> Result<Vec<Latents>, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
     let sizes = model.gpt_sizes(tokenizer).ok_or_else(missing)?;
@@ -70,6 +71,7 @@ pub fn latents_of(
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
+        super::heed(stop).inspect_err(|_| progress.finish())?;
         let mut batch = batch?;
         let info = batch.info().clone();
         let (length, GptBatch { shape, .. }) =

@@ -18,6 +18,7 @@ pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, Report};
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A step that was queued.
@@ -143,6 +144,11 @@ fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option
     };
     let count = batches.excluded().len();
     Some(format!("{count} clips are left out, such as {}: {why}", id(first.record)))
+}
+
+/// Between two pieces of what is made before a stage: goes on, unless it is asked to stop.
+fn heed(stop: &AtomicBool) -> Result<(), TrainError> {
+    if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
 }
 
 /// The average of the weights begins as the weights.

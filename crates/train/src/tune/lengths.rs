@@ -1,7 +1,7 @@
 //! Records as long as they will be once they have codes, for whoever plans batches before there is a DVAE.
 
 use crate::beside::{CODES, position};
-use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource};
+use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use myxtts_model::dvae::DvaeSizes;
 
 /// Records with a column of codes that has its lengths and nothing else.
@@ -21,13 +21,13 @@ impl<'a> Lengths<'a> {
     }
 }
 
-impl RecordSource for Lengths<'_> {
-    fn columns(&self) -> &[Column] {
-        &self.columns
+impl Overlay for Lengths<'_> {
+    fn base(&self) -> &dyn RecordSource {
+        self.base
     }
 
-    fn len(&self) -> usize {
-        self.base.len()
+    fn columns(&self) -> &[Column] {
+        &self.columns
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
@@ -38,30 +38,10 @@ impl RecordSource for Lengths<'_> {
         }
     }
 
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
-    }
-
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
         if column == self.columns.len() - 1 {
             out.fill(0);
-            let left = self.rows(record, column).saturating_sub(first_row);
+            let left = Overlay::rows(self, record, column).saturating_sub(first_row);
             return Ok(left.min((out.len() / CODES.row_bytes()) as u32));
         }
         self.base.read(record, column, first_row, out)

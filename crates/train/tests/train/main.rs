@@ -14,6 +14,7 @@ mod diagnose;
 mod evaluate;
 mod feed;
 mod guards;
+mod interrupted;
 mod kills;
 mod mirrored;
 mod plants;

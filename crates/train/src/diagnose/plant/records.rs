@@ -1,7 +1,7 @@
 //! Records with a fault: each as it is, but later.
 
 use super::Fault;
-use myxtts_data::record::{Column, RecordError, RecordSource, TOKENS};
+use myxtts_data::record::{Column, Overlay, RecordError, RecordSource, TOKENS};
 use std::sync::Arc;
 
 /// Records that are late.
@@ -10,44 +10,24 @@ pub(super) struct Records {
     pub fault: &'static Fault,
 }
 
-impl RecordSource for Records {
-    fn columns(&self) -> &[Column] {
-        self.base.columns()
+impl Overlay for Records {
+    fn base(&self) -> &dyn RecordSource {
+        &*self.base
     }
 
-    fn len(&self) -> usize {
-        self.base.len()
+    fn columns(&self) -> &[Column] {
+        self.base.columns()
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
         self.base.rows(record, column)
     }
 
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
-    }
-
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
         let read = self.base.read(record, column, first_row, out);
         // Of every row one array counts. What other threads read (codes, held-out records) is not of the pipeline.
         if self.fault.is_armed()
-            && self.columns()[column] != TOKENS
+            && self.base.columns()[column] != TOKENS
             && let Some(worker) = loader_thread()
         {
             self.fault.reading(worker);

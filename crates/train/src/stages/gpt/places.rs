@@ -1,7 +1,7 @@
 //! Records whose conditioning mels are told by their numbers in a table of all of them.
 
 use myxtts_data::problem::Problem;
-use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, RecordError, RecordSource};
+use myxtts_data::record::{CONDITIONING_MEL, Column, Dtype, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
 /// The number of a mel, in the place of the mel.
@@ -31,37 +31,17 @@ impl Places {
     }
 }
 
-impl RecordSource for Places {
+impl Overlay for Places {
+    fn base(&self) -> &dyn RecordSource {
+        &*self.base
+    }
+
     fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    fn len(&self) -> usize {
-        self.base.len()
-    }
-
     fn rows(&self, record: usize, column: usize) -> u32 {
         self.base.rows(record, column)
-    }
-
-    fn speaker(&self, record: usize) -> u32 {
-        self.base.speaker(record)
-    }
-
-    fn language(&self, record: usize) -> u32 {
-        self.base.language(record)
-    }
-
-    fn speakers(&self) -> &[String] {
-        self.base.speakers()
-    }
-
-    fn languages(&self) -> &[String] {
-        self.base.languages()
-    }
-
-    fn id(&self, record: usize) -> String {
-        self.base.id(record)
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {

@@ -1,0 +1,155 @@
+//! Several processes on one store at once: who has nothing to write is not kept out, and of those who have, one writes.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use myxtts_data::cache::{CacheError, PrepareOptions, PrepareReport, open, prepare, verify};
+use myxtts_data::record::RecordSource;
+use myxtts_data::utterance::Utterance;
+use myxtts_run::lock::{FolderLock, LockError};
+use myxtts_run::progress::{Progress, Silent};
+
+use super::cache_fixture::{Synthetic, corpus, files_ending, options, prepared, scratch, snapshot};
+
+/// Does something when it is told something, and remembers what.
+struct Told<F: Fn() + Sync> {
+    act: F,
+    words: Mutex<Vec<String>>,
+}
+
+impl<F: Fn() + Sync> Told<F> {
+    fn new(act: F) -> Self {
+        Told { act, words: Mutex::default() }
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.words.lock().unwrap().clone()
+    }
+}
+
+impl<F: Fn() + Sync> Progress for Told<F> {
+    fn start(&self, _what: &str, _total: u64) {}
+    fn advance(&self, _items: u64) {}
+    fn say(&self, message: &str) {
+        self.words.lock().unwrap().push(message.to_owned());
+        (self.act)();
+    }
+    fn finish(&self) {}
+}
+
+fn ask(
+    dir: &Path,
+    utterances: &[Utterance],
+    options: &PrepareOptions,
+    progress: &dyn Progress,
+) -> Result<PrepareReport, CacheError> {
+    prepare(dir, utterances, &Synthetic::new(), options, progress)
+}
+
+#[test]
+fn a_whole_store_is_opened_by_many_while_somebody_holds_its_lock() {
+    let root = scratch();
+    let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
+    let first = prepared(&dir, &utterances);
+    let before = snapshot(&dir);
+    let held = FolderLock::acquire(&dir).unwrap();
+    std::thread::scope(|scope| {
+        let one = || {
+            let (store, report) = open(&dir, &utterances, &Synthetic::new(), &options(), &Silent).unwrap();
+            let mut out = vec![0; store.rows(5, 0) as usize * 4];
+            store.read(5, 0, 0, &mut out).unwrap();
+            report
+        };
+        let many: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+        for report in many.into_iter().map(|thread| thread.join().unwrap()) {
+            let wanted = PrepareReport { computed: 0, shards_kept: first.shards, ..first.clone() };
+            assert_eq!(report, wanted);
+        }
+    });
+    drop(held);
+    assert!(snapshot(&dir) == before, "something was written");
+}
+
+/// Any of these is a reason to write, and so to need the lock.
+#[test]
+fn a_store_that_is_not_current_is_still_one_writers() {
+    let root = scratch();
+    let folder = root.path().join("corpus");
+    let (utterances, dir) = (corpus(&folder, 40), root.path().join("cache"));
+    prepared(&dir, &utterances);
+    let _held = FolderLock::acquire(&dir).unwrap();
+    ask(&dir, &utterances, &options(), &Silent).unwrap();
+    let refused = |utterances: &[Utterance], featurizer: &Synthetic, what: &str| {
+        let error = prepare(&dir, utterances, featurizer, &options(), &Silent).unwrap_err();
+        assert!(matches!(error, CacheError::Lock(LockError::Held { .. })), "{what}: {error}");
+        assert!(error.to_string().contains(&std::process::id().to_string()), "{what}: {error}");
+    };
+    let mut other = utterances.clone();
+    other[3].text = "another text".into();
+    refused(&other, &Synthetic::new(), "a text");
+    refused(&utterances[1..], &Synthetic::new(), "one less");
+    refused(&utterances, &Synthetic { version: 2, ..Synthetic::new() }, "another recipe");
+    let sound = std::fs::read(&utterances[4].audio).unwrap();
+    std::fs::write(&utterances[4].audio, "another sound").unwrap();
+    refused(&utterances, &Synthetic::new(), "a sound");
+    std::fs::write(&utterances[4].audio, sound).unwrap();
+    ask(&dir, &utterances, &options(), &Silent).unwrap();
+    std::fs::remove_file(&files_ending(&dir, ".tokens.npy")[0]).unwrap();
+    refused(&utterances, &Synthetic::new(), "an array");
+}
+
+#[test]
+fn what_a_killed_writer_left_beside_a_whole_store_goes_with_the_next_who_can_have_the_lock() {
+    let root = scratch();
+    let (utterances, dir) = (corpus(&root.path().join("corpus"), 30), root.path().join("cache"));
+    prepared(&dir, &utterances);
+    let before = snapshot(&dir);
+    for left in ["index.bin.77-3.tmp", "shard-0000of0004-00000007.seal", "write.lock"] {
+        std::fs::write(dir.join(left), "7777").unwrap();
+        let held = FolderLock::acquire(&dir).unwrap();
+        ask(&dir, &utterances, &options(), &Silent).unwrap();
+        assert!(dir.join(left).exists(), "{left} is not ours to remove while another writes");
+        drop(held);
+        // Again, since the lock file is emptied by who lets go of it, and not by who is killed.
+        std::fs::write(dir.join(left), "7777").unwrap();
+        ask(&dir, &utterances, &options(), &Silent).unwrap();
+        assert!(snapshot(&dir) == before, "{left}");
+    }
+}
+
+#[test]
+fn who_would_write_waits_for_the_one_who_does() {
+    let root = scratch();
+    let (utterances, dir) = (corpus(&root.path().join("corpus"), 20), root.path().join("cache"));
+    std::fs::create_dir(&dir).unwrap();
+    let held = Mutex::new(Some(FolderLock::acquire(&dir).unwrap()));
+    let waiting = PrepareOptions { wait: true, ..options() };
+    let told = Told::new(|| drop(held.lock().unwrap().take()));
+    assert_eq!(ask(&dir, &utterances, &waiting, &told).unwrap().computed, 20);
+    let [words] = &told.words()[..] else { panic!("{:?}", told.words()) };
+    assert!(words.contains("waiting") && words.contains(&std::process::id().to_string()), "{words}");
+
+    // A stop ends that, too.
+    let stop = Arc::new(AtomicBool::new(false));
+    let waiting = PrepareOptions { wait: true, stop: stop.clone(), ..options() };
+    let _held = FolderLock::acquire(&dir).unwrap();
+    let told = Told::new(|| stop.store(true, Ordering::Relaxed));
+    let error = ask(&dir, &utterances[..10], &waiting, &told).unwrap_err();
+    assert!(matches!(error, CacheError::Stopped), "{error}");
+}
+
+#[test]
+fn of_several_started_together_each_has_the_store_and_no_record_is_made_twice() {
+    let root = scratch();
+    let (utterances, dir) = (corpus(&root.path().join("corpus"), 60), root.path().join("cache"));
+    let waiting = PrepareOptions { wait: true, ..options() };
+    let reports: Vec<PrepareReport> = std::thread::scope(|scope| {
+        let one = || open(&dir, &utterances, &Synthetic::new(), &waiting, &Silent).unwrap().1;
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+        all.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(reports.iter().map(|report| report.computed).sum::<u64>(), 60);
+    assert!(reports.iter().all(|report| report.fingerprint == reports[0].fingerprint));
+    assert!(verify(&dir, None, 1, &Silent).unwrap().is_sound());
+}

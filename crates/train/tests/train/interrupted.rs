@@ -1,0 +1,146 @@
+//! A stop while a stage is not there yet: codes and states of every clip are made before its first step.
+
+use myxtts_data::tokenizer::{self, Tokenizer, TrainOptions};
+use myxtts_run::config::{Flag, Machine as Found, Sources};
+use myxtts_run::durable::Os;
+use myxtts_run::exit::Exit;
+use myxtts_run::folder::RunFolder;
+use myxtts_run::plan::Plan;
+use myxtts_run::progress::{Progress, Silent};
+use myxtts_train::pipeline::{self, Corpus, Request};
+use myxtts_train::session::{News, Session, Watcher};
+use myxtts_train::stages::codes::codes_of;
+use myxtts_train::{Machine, Model, TrainError};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::small::{CLIPS, Clips};
+
+/// Asks for a stop when it is told of this: work that begins, and of so many pieces of it.
+struct Stopper {
+    stop: Arc<AtomicBool>,
+    at: (&'static str, u64),
+    /// Work that was begun, and how far it came.
+    told: Mutex<Vec<(String, u64)>>,
+}
+
+impl Stopper {
+    fn check(&self) {
+        let told = self.told.lock().unwrap();
+        if told.last().is_some_and(|(what, done)| (what.as_str(), *done) == self.at) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Progress for Stopper {
+    fn start(&self, what: &str, _total: u64) {
+        self.told.lock().unwrap().push((what.to_owned(), 0));
+        self.check();
+    }
+    fn advance(&self, items: u64) {
+        self.told.lock().unwrap().last_mut().unwrap().1 += items;
+        self.check();
+    }
+    fn say(&self, _message: &str) {}
+    fn finish(&self) {}
+}
+
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
+    fn step(&mut self, _: &News) {}
+    fn say(&mut self, _: &str) {}
+    fn end(&mut self) {}
+}
+
+fn vocabulary() -> Tokenizer {
+    let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
+    tokenizer::train([("en", "hello world, this is a voice")], &options).unwrap()
+}
+
+/// Runs what is missing, and asks for a stop there; how it ended, and what was told.
+fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<(String, u64)>) {
+    let settings =
+        ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1"))).into_iter();
+    let tiny = ["model.preset=tiny", "data.batch_size=2", "data.num_workers=1", "training.sample_every=0"];
+    let command_line = settings.chain(tiny.map(|said| Flag::Set(said.to_owned()))).collect();
+    let plan = Plan::resolve(&Sources { command_line, ..Sources::of(Found::detect()) }).unwrap();
+    let folder = match runs.join("run/plan.json").exists() {
+        true => RunFolder::resume(runs, "run").unwrap().0,
+        false => RunFolder::create(runs, Some("run"), &plan).unwrap(),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut session = Session {
+        folder: &folder,
+        plan: &plan,
+        store: folder.checkpoint_store().unwrap(),
+        events: folder.event_log().unwrap(),
+        board: folder.tensorboard(None).unwrap(),
+        stop: stop.clone(),
+        watcher: &mut Nobody,
+    };
+    let corpus = Corpus {
+        source: Arc::new(Clips::default()),
+        train: (0..CLIPS as u32 - 1).collect(),
+        validation: vec![CLIPS as u32 - 1],
+        tokenizer: vocabulary(),
+        sentences: Vec::new(),
+        data_side: None,
+    };
+    let stopper = Stopper { stop, at, told: Mutex::default() };
+    let ended = pipeline::train(&mut session, &Request::default(), &corpus, &[Machine::CPU], &stopper);
+    (ended, stopper.told.into_inner().unwrap())
+}
+
+fn assert_stopped(ended: Result<Model, TrainError>, before: &str) {
+    let error = ended.err().unwrap();
+    assert_eq!(error.exit(), Exit::Stopped);
+    assert!(matches!(error, TrainError::Stopped { stage, step: 0, .. } if stage == before), "{error}");
+    assert!(error.to_string().contains("`myxtts train --resume run` goes on"), "{error}");
+}
+
+#[test]
+fn a_stop_while_codes_or_latents_are_made_is_answered_after_those_at_hand() {
+    let runs = tempfile::tempdir().unwrap();
+    let there = |file: &str| runs.path().join("run").join(file).is_file();
+
+    let (ended, told) = run(runs.path(), ("audio codes", 2));
+    assert_stopped(ended, "gpt");
+    assert_eq!(told, [("audio codes".to_owned(), 2)], "codes were made after the stop");
+    assert!(there("model/dvae.safetensors") && !there("codes.bin"));
+
+    let (ended, told) = run(runs.path(), ("latents", 0));
+    assert_stopped(ended, "decoder");
+    let codes = ("audio codes".to_owned(), CLIPS as u64);
+    assert_eq!(told, [codes, ("latents".to_owned(), 0)], "latents were made after the stop");
+    assert!(there("model/gpt.safetensors") && there("codes.bin"));
+
+    // What was kept before is not made again.
+    let (ended, told) = run(runs.path(), ("latents", 0));
+    assert_stopped(ended, "decoder");
+    assert_eq!(told, [("latents".to_owned(), 0)]);
+
+    both_keep_the_same_codes(&runs.path().join("run/model"));
+}
+
+/// Two processes that make one file of codes, as near to that as threads come.
+fn both_keep_the_same_codes(model: &Path) {
+    let model = Model::open(model).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, go_on) = (folder.path().join("codes.bin"), AtomicBool::new(false));
+    let make = |progress: &dyn Progress| {
+        codes_of(&Clips::default(), &model, Machine::CPU, (&Os, &kept), (progress, &go_on)).unwrap()
+    };
+    let [one, other] = std::thread::scope(|scope| {
+        let both = [(); 2].map(|()| scope.spawn(|| make(&Silent)));
+        both.map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(one, other);
+    let watching = Stopper { stop: Arc::default(), at: ("nothing", 0), told: Mutex::default() };
+    assert_eq!(make(&watching), one);
+    assert!(watching.told.into_inner().unwrap().is_empty(), "what both have written cannot be read");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something unfinished was left");
+}
