@@ -24,6 +24,7 @@ use crate::place::DataGpu;
 use crate::progress::Terminal;
 use crate::records::Records;
 use crate::settings::Settings;
+use crate::signal::leave_at_once;
 use crate::train::{corpus_of, device, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
@@ -203,6 +204,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             corpora.push((of(way), corpus_of(&plan, None, records, gpu, &progress)?));
         }
     }
+    leave_at_once()?;
     let recipe = plan.recipe(args.stage, false);
     let mut report = Report {
         device: machine.device.to_string(),

@@ -23,6 +23,7 @@ use crate::corpus;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::settings::Settings;
+use crate::signal::leave_at_once;
 use crate::train::{device, open_corpus, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
@@ -89,6 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = settings.resolve()?;
     let progress = Terminal::new();
     let mut corpus = open_corpus(&plan, None, None, &progress)?;
+    leave_at_once()?;
     let fault = args.plant.map(Fault::new);
     if let Some(fault) = fault {
         corpus.source = fault.source(corpus.source);

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks the work to stop cleanly, the second leaves at once.
+//! Ctrl-C and SIGTERM: the first asks the work to stop cleanly, the second leaves at once; where nothing is kept, the first
+//! does.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,4 +20,15 @@ pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
             .context("listening for signals")?;
     }
     Ok(stop)
+}
+
+/// From here on the first signal ends the program: of what it measures nothing is kept before the end.
+pub fn leave_at_once() -> anyhow::Result<()> {
+    let at_once = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        let exit = i32::from(Exit::Stopped.code());
+        signal_hook::flag::register_conditional_shutdown(signal, exit, at_once.clone())
+            .context("listening for signals")?;
+    }
+    Ok(())
 }

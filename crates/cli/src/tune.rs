@@ -19,6 +19,7 @@ use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::settings::Settings;
+use crate::signal::leave_at_once;
 use crate::train::{device, open_corpus, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
@@ -90,6 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = settings.resolve()?;
     let progress = Terminal::new();
     let corpus = open_corpus(&plan, None, None, &progress)?;
+    leave_at_once()?;
     let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
     let facts = Facts::of(&[machine])?;
     let model = Ground::of(&plan, &corpus, machine, &home, &progress).untrained(args.stage)?;

@@ -103,3 +103,21 @@ fn a_second_signal_leaves_at_once_and_harms_nothing() {
     let model = |name: &str| fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap();
     assert!(model("twice") == model("straight"), "the run that was left at once is another");
 }
+
+/// Of a measurement nothing is kept before its end: it does not have to be asked twice.
+#[test]
+fn a_measurement_ends_with_the_first_signal() {
+    let folder = corpus();
+    let folder = folder.path();
+    let arguments =
+        ["tune", "corpus", "--device", "cpu", "--preset", "tiny", "--steps", "100000", "--exhaustive"];
+    let mut child = myxtts(folder, &arguments).spawn().unwrap();
+    // Audio codes are kept as soon as the corpus is open and before the first step.
+    let codes = folder.join("corpus/.myxtts-cache/codes.bin");
+    while !codes.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended before it was asked to");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
