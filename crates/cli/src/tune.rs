@@ -29,8 +29,8 @@ pub struct Args {
     /// The stage to run; only the GPT's batches have a size that can be set
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
     stage: Stage,
-    /// How much is measured each time: on a GPU as many clips as so many steps of 64 have, on a processor so many rounds
-    /// in which every setting has its turn
+    /// How much is measured each time: on a GPU as many clips as so many steps of 64 have, on a processor twice
+    /// so many rounds, a minute of them at most, in which every setting has its turn
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     steps: u64,
     /// Where to run: auto, cpu, cuda or cuda:N
