@@ -25,7 +25,7 @@ pub struct Args {
     /// Write a picture here
     #[arg(long, value_name = "OUT.png")]
     png: Option<PathBuf>,
-    /// Divide by these per-channel values ([80] float32 .npy), as XTTS does with its mel_stats
+    /// Divide by these per-channel values (80 numbers, float32 .npy), as XTTS does with its mel_stats
     #[arg(long, value_name = "STATS.npy")]
     mel_stats: Option<PathBuf>,
     /// Speaker front-end: normalise each channel over time, as the speaker encoder does on entry

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The sound follows the text: a model can learn it, and where it errs, an ear can tell. The same
-//! seed gives the same bytes on every machine (see [`portable`]).
+//! seed gives the same bytes on every machine (see `portable`).
 
 mod corpus;
 mod draw;
@@ -36,7 +36,7 @@ pub use phrase::{Ending, Phone, Phrase, Word};
 pub use sentences::{Sentence, held_out};
 pub use voice::{VOICES, Voice};
 
-/// Samples of a second of what [`speak`] returns and [`write`] writes.
+/// Samples of a second of what [`speak`] returns and [`write()`] writes.
 pub const SAMPLE_RATE: u32 = tracks::SAMPLE_RATE;
 
 /// A language the demo speaks.

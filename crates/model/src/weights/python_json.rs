@@ -8,7 +8,7 @@ const MARK: char = '\u{f8ff}';
 
 const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// Reads JSON with bare words; each becomes a string that [`write`] turns back.
+/// Reads JSON with bare words; each becomes a string that [`write()`] turns back.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     // Strict first: almost every file is, and its errors have the right column.
     if let Ok(value) = serde_json::from_str(text) {

@@ -1,6 +1,6 @@
 //! Event files as TensorBoard reads them, written without TensorFlow: numbers, pictures, sound, text.
 //!
-//! [`proto`] (the messages) -> [`record`] (their frames and checksums) -> a file that only grows.
+//! `proto` (the messages) -> `record` (their frames and checksums) -> a file that only grows.
 
 mod proto;
 mod record;

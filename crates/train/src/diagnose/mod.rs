@@ -4,7 +4,7 @@
 //! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> diagnosis::Diagnosis ──report──> text, HTML
 //! ```
 //!
-//! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
+//! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`mod@collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
 //! fault is known.
 
 pub mod diagnosis;

@@ -7,7 +7,7 @@
 //! and two frames have the distortion `10 √2 / ln 10 · sqrt(Σ (c[k] - c'[k])²)`, k from 1 to 13. The factor and the scale of
 //! the cosines belong together: this way the number is what it claims to be, the root of the mean squared difference of
 //! two *power* envelopes in dB. (An orthonormal transform under the same factor, as often seen, gives numbers √(2M) times
-//! as large.) c[0], which is loudness, is left out, and so is what lies beyond 13: partials of the voice.
+//! as large.) `c[0]`, which is loudness, is left out, and so is what lies beyond 13: partials of the voice.
 //!
 //! Mels of XTTS are of power. Numbers compare with each other and, roughly, with other work, whose cepstra come from
 //! other filters.

@@ -1,9 +1,9 @@
 //! Who is fastest on a machine that is not equally fast at all times.
 //!
 //! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times what tuning is to
-//! find. So the ways to run a stage take turns: a lap each, round after round, and a lap counts by how far it was from the
-//! others of its round. What slows a whole round down says nothing of any of them; what hits one lap alone is outvoted by
-//! the laps of the other rounds.
+//! find. So the ways to run a stage take turns: a lap each, round after round, and a lap counts by how far it was from each of
+//! the others of its round. What slows a whole round down says nothing of any of them; what hits one lap alone is outvoted
+//! by the laps of the other rounds.
 
 /// A step of a lap.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,14 +33,15 @@ pub fn rates(rounds: &[Vec<Vec<Step>>]) -> Vec<f64> {
             laps.iter().map(slow).collect()
         })
         .collect();
-    // By their mean: of a few laps the median would be one of them, and that way would seem to differ from nothing.
-    let of_round: Vec<f64> =
-        slow.iter().map(|laps| laps.iter().sum::<f64>() / laps.len().max(1) as f64).collect();
-    let usual = median(of_round.clone());
-    (0..rounds.first().map_or(0, Vec::len))
+    // Two of a round against each other: whatever the machine did in it is in both. Against the middle of a round instead, a
+    // way would be compared with itself, and a lap that something ran into would make all others of its round look fast.
+    let ways = rounds.first().map_or(0, Vec::len);
+    let apart = |way: usize, other: usize| median(slow.iter().map(|laps| laps[way] - laps[other]).collect());
+    let usual = median(slow.iter().map(|laps| laps.iter().sum::<f64>() / ways as f64).collect());
+    (0..ways)
         .map(|way| {
-            let own = slow.iter().zip(&of_round).map(|(laps, round)| laps[way] - round);
-            1.0 / (cost.of_row(cost.mean_places) * (usual + median(own.collect())).exp())
+            let own = (0..ways).map(|other| apart(way, other)).sum::<f64>() / ways as f64;
+            1.0 / (cost.of_row(cost.mean_places) * (usual + own).exp())
         })
         .collect()
 }

@@ -28,7 +28,7 @@ pub struct KernelRecord {
     pub activity: Activity,
     /// The kernel's (C++ names are mangled); `memcpy` or `memset` for the others.
     pub name: Arc<str>,
-    /// On CUPTI's clock, that of [`KernelTimes::now`].
+    /// On CUPTI's clock, that of `KernelTimes::now`.
     pub start_ns: u64,
     /// On the same clock.
     pub end_ns: u64,
