@@ -8,6 +8,10 @@
 //!
 //! The step is one program for every place, so on CUDA it is recorded once. Texts are padded to a few lengths.
 
+mod forced;
+
+pub use forced::Forced;
+
 use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
 use crate::sampling::{Ended, Sampler, SamplingOptions};
@@ -48,6 +52,22 @@ pub enum GenerateError {
         /// Rows of the table.
         vocabulary: usize,
     },
+    /// There are too many codes.
+    #[error("the recording has {found} codes and the model takes {most} at once: cut it into shorter ones")]
+    CodesTooLong {
+        /// Its codes.
+        found: usize,
+        /// How many fit.
+        most: usize,
+    },
+    /// A code that the table has not.
+    #[error("the recording has the code {id}, and the model knows 0 to {last}: is the DVAE another model's?", last = .vocabulary - 1)]
+    Code {
+        /// The code.
+        id: i32,
+        /// Rows of the table.
+        vocabulary: usize,
+    },
     /// The voice is not this model's.
     #[error("the voice has {found} numbers where this model has {wanted}: it is another model's")]
     Voice {
@@ -59,6 +79,9 @@ pub enum GenerateError {
     /// There is nothing to hear.
     #[error("the reference has no whole mel frame")]
     NoFrames,
+    /// Text and codes that make no sequence.
+    #[error(transparent)]
+    Sequence(#[from] crate::sequence::SequenceError),
     /// The network computes no numbers.
     #[error("what the model predicts after {codes} codes are no numbers: its weights are damaged")]
     NotNumbers {
@@ -240,8 +263,8 @@ impl Generator {
         self.gpt.sizes.perceiver.latents * self.gpt.sizes.width
     }
 
-    /// Puts voice and text into the caches; gives the rows they take.
-    fn begin(&mut self, voice: &[f32], text: &[i32]) -> Result<usize, GenerateError> {
+    /// Whether voice and text are this model's and fit.
+    fn check(&self, voice: &[f32], text: &[i32]) -> Result<(), GenerateError> {
         let sizes = &self.gpt.sizes;
         if voice.len() != self.voice_len() {
             return Err(GenerateError::Voice { found: voice.len(), wanted: self.voice_len() });
@@ -252,10 +275,16 @@ impl Generator {
         if text.len() > sizes.max_text {
             return Err(GenerateError::TextTooLong { found: text.len(), most: sizes.max_text });
         }
-        let known = |id: i32| usize::try_from(id).is_ok_and(|id| id < sizes.text_vocabulary);
-        if let Some(&id) = text.iter().find(|&&id| !known(id)) {
-            return Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary });
+        match unknown(text, sizes.text_vocabulary) {
+            Some(id) => Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary }),
+            None => Ok(()),
         }
+    }
+
+    /// Puts voice and text into the caches; gives the rows they take.
+    fn begin(&mut self, voice: &[f32], text: &[i32]) -> Result<usize, GenerateError> {
+        self.check(voice, text)?;
+        let sizes = &self.gpt.sizes;
         let places = text.len() + 2;
         let padded = places.next_multiple_of(LADDER).min(sizes.text_positions());
         let mut ids = vec![sizes.stop_text; padded];
@@ -272,6 +301,11 @@ impl Generator {
         self.engine.run(&mut beginning.program, &Control::default())?;
         Ok(self.gpt.sizes.perceiver.latents + places)
     }
+}
+
+/// The first id that a table of so many rows has not.
+fn unknown(ids: &[i32], rows: usize) -> Option<i32> {
+    ids.iter().copied().find(|&id| !usize::try_from(id).is_ok_and(|id| id < rows))
 }
 
 fn tape(engine: &Engine) -> Tape {

@@ -20,6 +20,7 @@ mod folder;
 mod jsonl;
 mod language;
 mod libritts;
+pub mod list;
 mod ljspeech;
 mod metadata;
 pub(crate) mod script;

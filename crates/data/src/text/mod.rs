@@ -6,6 +6,8 @@
 //! [`languages`], its letters in [`alphabet`].
 
 mod alphabet;
+pub mod compare;
+mod control;
 pub mod coqui;
 pub mod english;
 pub mod languages;
@@ -23,6 +25,7 @@ use normalize::{Joiner, normalize};
 use unicode_normalization::UnicodeNormalization;
 
 pub use alphabet::alphabet;
+pub use control::without_sequences;
 
 /// Which family of cleaners prepares a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -100,6 +103,7 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
     if !(2..=3).contains(&letters.len()) || !letters.bytes().all(|b| b.is_ascii_lowercase()) {
         return Err(TextError::BadLanguage(language.to_owned()));
     }
+    let text = &*without_sequences(text);
     match cleaner {
         Cleaner::Coqui => Ok(coqui::clean(text, &code)?),
         Cleaner::Default => match code.as_str() {

@@ -128,3 +128,52 @@ fn texts_and_voices_of_another_model_are_refused() {
     let longest = vec![3; sizes.max_text];
     assert!(generator.speak(&voice, &longest, &asked(5.0)).is_ok());
 }
+
+#[test]
+fn given_codes_have_the_states_they_were_said_with() {
+    let decode = goldens::tensors("decode/decode.safetensors");
+    for device in devices("given_codes_have_the_states_they_were_said_with") {
+        let mut generator = golden(device);
+        let voice = decode["cond_latents"].floats();
+        for name in ["text0.ids", "text1.ids"] {
+            let text = ids(&decode[name]);
+            let (mut logits, sizes) = (Vec::new(), sizes());
+            let said = generator
+                .speak_watched(voice, &text, &asked(5.0), &mut |step| {
+                    logits.push(step.logits.to_vec());
+                    true
+                })
+                .unwrap();
+            let given = generator.forced(voice, &text, &said.codes).unwrap();
+            assert_eq!(given.latents.len(), (said.codes.len() + 1) * sizes.width);
+            // Where it was stopped, nothing says what it would have predicted next.
+            let known = said.latents.len();
+            assert_near(&format!("{device} {name}"), &given.latents[..known], &said.latents, LOGITS);
+            let ended = said.ended == Ended::Stop;
+            let targets: Vec<i32> =
+                said.codes.iter().copied().chain(ended.then_some(sizes.stop_audio)).collect();
+            let cost = |(row, &code): (&Vec<f32>, &i32)| {
+                let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+                sum.ln() - f64::from(row[code as usize])
+            };
+            let first = generator.forced(voice, &text, &said.codes[..targets.len().min(3)]).unwrap();
+            let total: f64 = logits.iter().zip(&targets).take(3).map(cost).sum();
+            let stop = cost((&logits[3], &sizes.stop_audio));
+            assert!(
+                (first.loss - (total + stop) / 4.0).abs() < 1e-3,
+                "{} for {}",
+                first.loss,
+                (total + stop) / 4.0
+            );
+            assert!((0.0..=1.0).contains(&given.accuracy));
+        }
+        let none = generator.forced(voice, &[3], &[]).unwrap();
+        assert_eq!(none.latents.len(), sizes().width);
+        let mut refused = |codes: &[i32]| generator.forced(voice, &[3], codes).unwrap_err();
+        assert!(matches!(refused(&vec![1; sizes().max_audio + 1]), GenerateError::CodesTooLong { .. }));
+        for id in [-1, sizes().start_audio, sizes().stop_audio] {
+            assert!(matches!(refused(&[2, id]), GenerateError::Code { .. }));
+        }
+        assert!(generator.forced(voice, &[3], &vec![1; sizes().max_audio]).is_ok());
+    }
+}

@@ -191,6 +191,18 @@ pub static KEYS: &[Key] = &[
     Key::new("training.keep_best", int(1, 10_000), "1",
         "checkpoints kept for their validation score").flag("keep-best"),
 
+    // A recogniser.
+    Key::new("training.recognizer_command", Text, "null",
+        "command that prints the text of a sound file, such as \"whisper-cli -f {wav} -l {language}\": samples, evaluate and resynthesize then have error rates")
+        .flag("recognizer-command"),
+    Key::new("training.recognizer_url", Text, "null",
+        "the same as a server with OpenAI's interface, such as http://127.0.0.1:8000/v1; sound is posted to URL/audio/transcriptions")
+        .flag("recognizer-url"),
+    Key::new("training.recognizer_model", Text, "whisper-1",
+        "model that a server is asked for; whisper-1 is what most call theirs").flag("recognizer-model"),
+    Key::new("training.recognizer_digits", Bool, "false",
+        "compare numerals digit by digit, for corpora of digits: 42 is then \"four two\"").flag("recognizer-digits"),
+
     // Devices.
     Key::new("training.multi_gpu", Bool, "false",
         "train on all visible_gpus together; off because most machines have one").flag("multi-gpu"),

@@ -180,6 +180,11 @@ pub struct TrainingPlan {
     pub keep_checkpoints: usize,
     pub keep_best: usize,
 
+    pub recognizer_command: Option<String>,
+    pub recognizer_url: Option<String>,
+    pub recognizer_model: String,
+    pub recognizer_digits: bool,
+
     pub multi_gpu: bool,
     pub visible_gpus: Option<Vec<u32>>,
     pub memory_limit: Option<u64>,
