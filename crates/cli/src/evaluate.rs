@@ -1,41 +1,55 @@
-//! `myxtts evaluate`: held-out sentences spoken, and compared with their recordings.
+//! `myxtts evaluate`: held-out sentences or a list of texts spoken, compared with their recordings and measured.
+
+mod texts;
 
 use std::path::PathBuf;
 
-use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::exit::Exit;
-use myxtts_run::folder::RunFolder;
 use myxtts_train::Machine;
 use myxtts_train::evaluate::held_out::{Asked, evaluate};
-use myxtts_train::pipeline::MODEL_FOLDER;
 use myxtts_train::voice::Voice;
 
 use crate::corpus;
+use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
+use crate::sampling::{Sampling, at_least_one};
 use crate::settings::Settings;
+use crate::target::Target;
 use crate::train::{device, read};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The run whose model is tried, on what it held out
-    run: String,
-    /// Sentences to speak
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// A run, whose model speaks what it held out; with --texts also a model folder
+    #[arg(value_name = "MODEL_OR_RUN")]
+    target: PathBuf,
+    /// Speak the texts of this list instead: lines `id|text`, `id|text|reference.wav` or just a text
+    #[arg(long, value_name = "FILE", requires = "output")]
+    texts: Option<PathBuf>,
+    /// Folder for `ID.wav` of every text, report.json and report.html
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// A recording of the voice, or the name of a voice in the model, for all texts of a list; several are heard as one
+    #[arg(long, value_name = "FILE", requires = "texts")]
+    voice: Vec<PathBuf>,
+    /// Where recordings of the texts of a list are, as `ID.*` [default: beside the list, and in wavs/ there]
+    #[arg(long, value_name = "DIR", requires = "texts")]
+    recordings: Option<PathBuf>,
+    /// Only the first so many texts of a list
+    #[arg(long, value_name = "N", requires = "texts", value_parser = at_least_one, allow_negative_numbers = true)]
+    limit: Option<usize>,
+    /// Held-out sentences to speak
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one, allow_negative_numbers = true)]
     sentences: usize,
-    /// Recordings that each is compared with, its own among them
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Recordings that each of them is compared with, its own among them
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one, allow_negative_numbers = true)]
     candidates: usize,
     /// Another model than the run's own
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Above 1 bolder, below more careful
-    #[arg(long, value_name = "T", default_value_t = 0.5)]
-    temperature: f32,
-    /// How much less likely a code becomes once it was said; 1 for not at all
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
-    repetition_penalty: f32,
+    #[command(flatten)]
+    sampling: Sampling,
     /// Where to compute: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
@@ -47,24 +61,31 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let runs = args.settings.plan()?.training.runs_dir;
-    let folder = RunFolder::view(&runs, &args.run)?;
+    let settings = args.settings.plan()?;
+    let target = Target::find(&args.target, &settings.training.runs_dir)?;
+    let path = args.model.clone().unwrap_or_else(|| target.model.clone());
+    if let (Some(list), Some(output)) = (&args.texts, &args.output) {
+        return texts::run(&args, list, output, &path, &settings);
+    }
+    let Some(folder) = target.run else {
+        return Err(UsageError(format!(
+            "{} is a model and not a run, so nothing is known of what it held out: name the run, or texts with --texts",
+            args.target.display()
+        ))
+        .into());
+    };
     let plan = folder.plan()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let progress = Terminal::new();
     let corpus = read(&plan, &progress)?;
     let (held_out, known) = corpus::sides(&corpus, &plan);
-    let model = ModelFolder::open(&args.model.unwrap_or_else(|| folder.path().join(MODEL_FOLDER)))?;
+    let model = ModelFolder::open(&path)?;
     let mut voice = Voice::open(&model, machine.device)?;
     let asked = Asked {
         sentences: args.sentences,
         candidates: args.candidates,
         seed: plan.training.seed,
-        sampling: SamplingOptions {
-            temperature: args.temperature,
-            repetition_penalty: args.repetition_penalty,
-            ..SamplingOptions::default()
-        },
+        sampling: args.sampling.options(voice.usual_options(), 0),
     };
     let found = evaluate(&mut voice, &known, &held_out, &asked, &progress)?;
     if args.json {

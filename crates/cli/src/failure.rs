@@ -4,6 +4,7 @@ use myxtts_data::audio::AudioError;
 use myxtts_data::batch::BatchError;
 use myxtts_data::cache::CacheError;
 use myxtts_data::dataset::DatasetError;
+use myxtts_data::dataset::list::ListError;
 use myxtts_data::demo::DemoError;
 use myxtts_data::npy::NpyError;
 use myxtts_data::problem::ProblemKind;
@@ -17,6 +18,9 @@ use myxtts_run::config::ConfigError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_train::TrainError;
+use myxtts_train::evaluate::recognizer::RecognizerError;
+use myxtts_train::evaluate::texts::SpeakError;
+use myxtts_train::resynthesize::ResynthesizeError;
 use myxtts_train::voice::VoiceError;
 
 /// The command line asks for something that cannot be: the message says what to write instead.
@@ -64,6 +68,26 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             VoiceError::Engine(_) | VoiceError::Generate(GenerateError::Engine(_)) => None,
             _ => Some(Exit::BadData),
         };
+    }
+    if let Some(error) = cause.downcast_ref::<SpeakError>() {
+        return match error {
+            SpeakError::Voice(error) => exit_of_cause(error),
+            SpeakError::Disk(_) => Some(Exit::Io),
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<ResynthesizeError>() {
+        return match error {
+            ResynthesizeError::Train(error) => exit_of_cause(error),
+            ResynthesizeError::Voice(error) => exit_of_cause(error),
+            ResynthesizeError::Disk(_) => Some(Exit::Io),
+            ResynthesizeError::NoDvae { .. } => Some(Exit::BadData),
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<RecognizerError>() {
+        return Some(if error.is_usage() { Exit::Usage } else { Exit::Io });
+    }
+    if let Some(error) = cause.downcast_ref::<ListError>() {
+        return Some(error.exit());
     }
     if let Some(error) = cause.downcast_ref::<DatasetError>() {
         return Some(error.exit());

@@ -19,10 +19,14 @@ mod output;
 mod place;
 mod prepare;
 mod progress;
+mod recognizer;
 mod records;
+mod resynthesize;
+mod sampling;
 mod settings;
 mod signal;
 mod speak;
+mod target;
 mod tokenizer;
 mod train;
 mod tune;
@@ -71,8 +75,10 @@ enum Command {
     Monitor(monitor::Args),
     /// Find what keeps training from being faster, and what to set against it
     Diagnose(diagnose::Args),
-    /// Speak what a run held out, and say how near it is to the recordings
+    /// Speak what a run held out, or a list of texts, and measure how near it is to the recordings
     Evaluate(evaluate::Args),
+    /// Pass recordings through the DVAE alone and through all parts: which of them loses what
+    Resynthesize(resynthesize::Args),
     /// Say a text in the voice of a recording
     Speak(speak::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
@@ -97,6 +103,7 @@ fn main() -> ExitCode {
         Command::Monitor(args) => monitor::run(args),
         Command::Diagnose(args) => diagnose::run(args),
         Command::Evaluate(args) => evaluate::run(args),
+        Command::Resynthesize(args) => resynthesize::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),

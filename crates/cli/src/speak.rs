@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use myxtts_data::audio::{decode, wav};
+use myxtts_data::audio::wav;
 use myxtts_data::text::Cleaner;
-use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
@@ -15,6 +14,8 @@ use serde::Serialize;
 
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
+use crate::sampling::Sampling;
+use crate::target::hear;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -35,21 +36,8 @@ pub struct Args {
     /// The same seed says it the same way
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes]
-    #[arg(long, value_name = "T", value_parser = positive)]
-    temperature: Option<f32>,
-    /// Choose among the so many most likely codes; 0 for all
-    #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
-    top_k: usize,
-    /// Choose among the most likely codes that together have this share
-    #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share)]
-    top_p: f32,
-    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes]
-    #[arg(long, value_name = "FACTOR", value_parser = positive)]
-    repetition_penalty: Option<f32>,
-    /// Always the most likely code
-    #[arg(long)]
-    greedy: bool,
+    #[command(flatten)]
+    sampling: Sampling,
     /// How text is read: `default`, or `coqui` for models of Coqui's
     #[arg(long, value_name = "NAME", default_value = "default")]
     cleaner: Cleaner,
@@ -59,17 +47,6 @@ pub struct Args {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-}
-
-fn positive(text: &str) -> Result<f32, String> {
-    match text.parse() {
-        Ok(value) if value > 0.0 && f32::is_finite(value) => Ok(value),
-        _ => Err("a number above 0 is needed".to_owned()),
-    }
-}
-
-fn share(text: &str) -> Result<f32, String> {
-    positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "a number up to 1 is needed".to_owned())
 }
 
 /// What was done, as `--json` prints it.
@@ -111,31 +88,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let opening = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let named = match &args.voice[..] {
-        [one] if !one.exists() => one.to_str().and_then(|name| voice.named(&folder, name)),
-        _ => None,
-    };
-    let reference = match named {
-        Some(reference) => reference,
-        None => {
-            let clips: Result<Vec<_>, _> =
-                args.voice.iter().map(|path| decode(path).map(|d| d.clip)).collect();
-            voice.hear(&clips?)?
-        }
-    };
+    let reference = hear(&mut voice, &folder, &args.voice)?;
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let usual = voice.usual_options();
-    let options = SamplingOptions {
-        greedy: args.greedy,
-        temperature: args.temperature.unwrap_or(usual.temperature),
-        top_k: args.top_k,
-        top_p: args.top_p,
-        repetition_penalty: args.repetition_penalty.unwrap_or(usual.repetition_penalty),
-        seed: args.seed,
-        ..usual
-    };
+    let options = args.sampling.options(voice.usual_options(), args.seed);
     let said = voice.speak(&args.text, &args.language, &reference, &options)?;
     let speaking = start.elapsed().as_secs_f64();
     durable::write_with(&Os, &args.output, &wav::encode_pcm16(&said.samples, said.rate))?;

@@ -19,6 +19,8 @@ mod devices;
 mod diagnose;
 #[path = "cli/edges.rs"]
 mod edges;
+#[path = "cli/evaluate.rs"]
+mod evaluate;
 #[path = "cli/further.rs"]
 mod further;
 #[path = "cli/messages.rs"]

@@ -32,6 +32,7 @@ pub mod tune;
 pub mod voice;
 
 pub mod evaluate;
+pub mod resynthesize;
 
 pub use error::TrainError;
 pub use machine::Machine;

@@ -18,11 +18,12 @@ use crate::voice::sound::Sound;
 use myxtts_data::audio::{Clip, Resampler};
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats};
 use myxtts_data::text::Cleaner;
-use myxtts_data::tokenizer::Tokenizer;
+use myxtts_data::tokenizer::{Encoded, Tokenizer};
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::VOCABULARY;
-use myxtts_model::{Ended, Generator, SamplingOptions};
+use myxtts_model::{Ended, Forced, Generator, SamplingOptions, Spoken};
 use myxtts_tensor::{Device, Precision};
+use serde::{Deserialize, Serialize};
 
 /// Seconds of each reference that are listened to.
 const HEARD: usize = 30;
@@ -70,6 +71,15 @@ impl Waveform {
     pub fn seconds(&self) -> f64 {
         self.samples.len() as f64 / f64::from(self.rate)
     }
+}
+
+/// How well the GPT predicts the codes of a recording that it is given one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fit {
+    /// Mean cross-entropy of the codes and their end, in nats.
+    pub loss: f64,
+    /// The share that was most likely.
+    pub accuracy: f64,
 }
 
 /// Half of what XTTS has.
@@ -190,12 +200,42 @@ impl Voice {
         reference: &Reference,
         options: &SamplingOptions,
     ) -> Result<Waveform, VoiceError> {
-        let encoded = self.tokenizer.encode(text, language, self.cleaner)?;
-        if !encoded.cleaned.chars().any(char::is_alphanumeric) {
-            return Err(VoiceError::NothingToSay { text: text.to_owned() });
-        }
+        let encoded = self.encode(text, language)?;
         let spoken = self.generator.speak(&reference.conditioning, &encoded.ids, options)?;
-        let samples = self.sound.sound(&spoken, reference.speaker.as_deref(), &self.mel_stats)?;
+        self.waveform(encoded, &spoken, reference)
+    }
+
+    /// Says what a recording says, in its own codes: the GPT reads them with the text instead of drawing others, and its
+    /// states become sound. What then differs from the recording is the decoder's doing and the codes'.
+    pub fn speak_codes(
+        &mut self,
+        text: &str,
+        language: &str,
+        reference: &Reference,
+        codes: &[i32],
+    ) -> Result<(Waveform, Fit), VoiceError> {
+        let encoded = self.encode(text, language)?;
+        let Forced { latents, loss, accuracy } =
+            self.generator.forced(&reference.conditioning, &encoded.ids, codes)?;
+        let spoken = Spoken { codes: codes.to_vec(), latents, ended: Ended::Stop };
+        Ok((self.waveform(encoded, &spoken, reference)?, Fit { loss, accuracy }))
+    }
+
+    fn encode(&self, text: &str, language: &str) -> Result<Encoded, VoiceError> {
+        let encoded = self.tokenizer.encode(text, language, self.cleaner)?;
+        match encoded.cleaned.chars().any(char::is_alphanumeric) {
+            true => Ok(encoded),
+            false => Err(VoiceError::NothingToSay { text: text.to_owned() }),
+        }
+    }
+
+    fn waveform(
+        &mut self,
+        encoded: Encoded,
+        spoken: &Spoken,
+        reference: &Reference,
+    ) -> Result<Waveform, VoiceError> {
+        let samples = self.sound.sound(spoken, reference.speaker.as_deref(), &self.mel_stats)?;
         Ok(Waveform {
             samples,
             rate: self.quality().rate(),

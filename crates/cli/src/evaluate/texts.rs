@@ -1,0 +1,108 @@
+//! `evaluate --texts`: a list spoken by one opened model.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use myxtts_data::dataset::list::read_list;
+use myxtts_model::sampling::SamplingOptions;
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::durable::{self, Os};
+use myxtts_run::exit::Exit;
+use myxtts_run::plan::Plan;
+use myxtts_train::Machine;
+use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
+use myxtts_train::voice::Voice;
+use serde::Serialize;
+
+use super::Args;
+use crate::failure::UsageError;
+use crate::output::{print, print_json};
+use crate::progress::Terminal;
+use crate::recognizer::listener;
+use crate::signal::stop_requested;
+use crate::target::{hear, language};
+use crate::train::device;
+
+/// What was done and found, as `report.json` has it.
+#[derive(Serialize)]
+struct Report {
+    model: PathBuf,
+    list: PathBuf,
+    voice: Vec<PathBuf>,
+    device: String,
+    language: String,
+    seed: u64,
+    sampling: SamplingOptions,
+    recognizer: Option<String>,
+    /// Why there are no error rates although there is a recogniser.
+    recognizer_error: Option<String>,
+    #[serde(flatten)]
+    spoken: SpokenTexts,
+}
+
+pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Plan) -> anyhow::Result<Exit> {
+    let stop = stop_requested()?;
+    let mut texts = read_list(list, args.recordings.as_deref())?;
+    texts.truncate(args.limit.unwrap_or(usize::MAX));
+    if args.voice.is_empty()
+        && let Some(without) = texts.iter().find(|text| text.reference.is_none())
+    {
+        return Err(UsageError(format!(
+            "{}, line {}: {} has no reference; write `id|text|reference.wav`, or give one voice for all with --voice",
+            list.display(),
+            without.line,
+            without.id
+        ))
+        .into());
+    }
+    let mut listener = listener(settings)?;
+    let machine = Machine::choose(device(&args.device)?)?;
+    let folder = ModelFolder::open(model)?;
+    let mut voice = Voice::open(&folder, machine.device)?.with_cleaner(settings.data.cleaner.parse()?);
+    let heard = match &args.voice[..] {
+        [] => None,
+        named => Some(hear(&mut voice, &folder, named)?),
+    };
+    durable::create_folder(&Os, output)?;
+    let language = language(&voice, settings.data.language.as_deref());
+    let sampling = args.sampling.options(voice.usual_options(), settings.training.seed);
+    let speaking =
+        Speaking { folder: output, language: &language, voice: heard.as_ref(), sampling: &sampling };
+    let spoken = speak_list(&mut voice, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
+    let failed = listener.as_ref().and_then(Listener::failed);
+    let report = Report {
+        model: model.to_owned(),
+        list: list.to_owned(),
+        voice: args.voice.clone(),
+        device: machine.device.to_string(),
+        language: language.clone(),
+        seed: settings.training.seed,
+        sampling: sampling.clone(),
+        recognizer: listener.as_ref().map(|listener| listener.recognizer().to_string()),
+        recognizer_error: failed.map(ToString::to_string),
+        spoken,
+    };
+    let json = serde_json::to_vec_pretty(&report)?;
+    durable::write(&output.join("report.json"), &json)?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&as_text(&report, output))?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Stopped);
+    }
+    Ok(match (report.spoken.failed, &report.recognizer_error) {
+        (0, None) => Exit::Done,
+        (0, Some(_)) => Exit::Io,
+        _ => Exit::BadData,
+    })
+}
+
+fn as_text(report: &Report, output: &Path) -> String {
+    let SpokenTexts { figures, failed, items } = &report.spoken;
+    let mut text = format!("{:<36} {} of {}\n", "texts spoken", items.len() - failed, items.len());
+    text += &figures.lines();
+    text + &format!("{:<36} {}\n", "written", output.join("report.json").display())
+}

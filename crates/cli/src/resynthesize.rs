@@ -1,0 +1,206 @@
+//! `myxtts resynthesize`: recordings passed through the parts of a model, each part with its own figures.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use myxtts_data::dataset::list::{is_sound, read_list, transcript_beside};
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::durable;
+use myxtts_run::exit::Exit;
+use myxtts_run::plan::Plan;
+use myxtts_run::progress::Progress;
+use myxtts_train::Machine;
+use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::evaluate::measures::METRICS;
+use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
+use serde::Serialize;
+
+use crate::corpus;
+use crate::failure::UsageError;
+use crate::output::{print, print_json};
+use crate::prepare::print_problems;
+use crate::progress::Terminal;
+use crate::recognizer::listener;
+use crate::sampling::at_least_one;
+use crate::settings::Settings;
+use crate::signal::stop_requested;
+use crate::target::{Target, hear, language};
+use crate::train::device;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// A model folder, or a run that has one
+    #[arg(value_name = "MODEL_OR_RUN")]
+    target: PathBuf,
+    /// Sound files with a .txt beside each, lists (`id|text` or `id|text|reference.wav`, sounds beside them or in wavs/), or
+    /// corpus folders
+    #[arg(required = true)]
+    recordings: Vec<PathBuf>,
+    /// Folder for original/ID.wav, dvae/ID.wav, decoder/ID.wav, report.json and report.html
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// A recording of the voice, or the name of a voice in the model, where a line names none; several are heard as one
+    /// [default: each recording itself]
+    #[arg(long, value_name = "FILE")]
+    voice: Vec<PathBuf>,
+    /// What is said, where there is one sound file without a text
+    #[arg(long)]
+    text: Option<String>,
+    /// Only the first so many recordings
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
+    limit: Option<usize>,
+    /// Where to compute: auto, cpu, cuda or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: String,
+    #[command(flatten)]
+    settings: Settings,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done and found, as `report.json` has it.
+#[derive(Serialize)]
+struct Report {
+    model: PathBuf,
+    device: String,
+    seed: u64,
+    recognizer: Option<String>,
+    /// Why there are no error rates although there is a recogniser.
+    recognizer_error: Option<String>,
+    #[serde(flatten)]
+    found: Resynthesis,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let stop = stop_requested()?;
+    let settings = args.settings.plan()?;
+    let target = Target::find(&args.target, &settings.training.runs_dir)?;
+    let progress = Terminal::new();
+    let mut given = recordings(&args, &settings, &progress)?;
+    given.truncate(args.limit.unwrap_or(usize::MAX));
+    let mut listener = listener(&settings)?;
+    let machine = Machine::choose(device(&args.device)?)?;
+    let mut parts = Resynthesizer::open(&target.model, machine, settings.data.cleaner.parse()?)?;
+    let spoken = language(parts.voice(), settings.data.language.as_deref());
+    given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
+    let voice = match &args.voice[..] {
+        [] => None,
+        named => Some(hear(parts.voice(), &ModelFolder::open(&target.model)?, named)?),
+    };
+    if !parts.has_decoder() {
+        progress.say("the model has no decoder yet: only its DVAE is listened to");
+    }
+    let seed = settings.training.seed;
+    let found =
+        parts.pass(&given, voice.as_ref(), &args.output, listener.as_mut(), (&progress, &stop), seed)?;
+    let failed = listener.as_ref().and_then(Listener::failed);
+    let report = Report {
+        model: target.model,
+        device: machine.device.to_string(),
+        seed,
+        recognizer: listener.as_ref().map(|listener| listener.recognizer().to_string()),
+        recognizer_error: failed.map(ToString::to_string),
+        found,
+    };
+    durable::write(&args.output.join("report.json"), &serde_json::to_vec_pretty(&report)?)?;
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&as_text(&report, &args.output))?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Stopped);
+    }
+    Ok(match (report.found.failed, &report.recognizer_error) {
+        (0, None) => Exit::Done,
+        (0, Some(_)) => Exit::Io,
+        _ => Exit::BadData,
+    })
+}
+
+/// What the arguments name. A language that nothing says is left empty.
+fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Result<Vec<Recording>> {
+    let mut all: Vec<Recording> = Vec::new();
+    for path in &args.recordings {
+        if path.is_dir() {
+            let read = corpus::read_from(path, &settings.data, progress)?;
+            print_problems(&read.problems);
+            all.extend(read.utterances.into_iter().map(|one| Recording {
+                id: one.id.replace(['/', '\\'], "_"),
+                text: one.text,
+                language: one.language,
+                sound: one.audio,
+                reference: None,
+            }));
+        } else if is_sound(path) {
+            all.push(of_sound(path, args.text.as_deref())?);
+        } else {
+            for one in read_list(path, None)? {
+                let Some(sound) = one.recording else {
+                    return Err(UsageError(format!(
+                        "{}, line {}: there is no sound file {}.* beside the list or in wavs/ there",
+                        path.display(),
+                        one.line,
+                        one.id
+                    ))
+                    .into());
+                };
+                let (id, text, reference) = (one.id, one.text, one.reference);
+                all.push(Recording { id, text, language: String::new(), sound, reference });
+            }
+        }
+    }
+    let mut names = HashSet::new();
+    match all.iter().find(|one| !names.insert(&one.id)) {
+        Some(twice) => {
+            let what = "two recordings would both be written as";
+            Err(UsageError(format!("{what} {}.wav: pass them through one after the other", twice.id)).into())
+        }
+        None => Ok(all),
+    }
+}
+
+fn of_sound(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
+    let id = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = text.map(str::to_owned).or_else(|| transcript_beside(path)).ok_or_else(|| {
+        UsageError(format!(
+            "nothing says what is said in {}: write it to {}, or give it with --text",
+            path.display(),
+            path.with_extension("txt").display()
+        ))
+    })?;
+    Ok(Recording { id, text, language: String::new(), sound: path.to_owned(), reference: None })
+}
+
+/// One column for each way.
+fn as_text(report: &Report, output: &Path) -> String {
+    let found = &report.found;
+    let ways: Vec<&str> = WAYS.into_iter().filter(|way| found.ways.contains_key(*way)).collect();
+    let row = |name: &str, cells: Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("  {cell:<28}")).collect();
+        format!("{name:<36}{}\n", cells.trim_end())
+    };
+    let mut text = row("", ways.iter().map(|way| (*way).to_owned()).collect());
+    for metric in &METRICS {
+        let cell = |way: &&str| match found.ways[*way].get(metric.key) {
+            Some(figure) => {
+                let [value, low, high] = [figure.value, figure.low, figure.high].map(|v| metric.unit.show(v));
+                format!("{value} ({low} to {high})")
+            }
+            None => "-".to_owned(),
+        };
+        let cells: Vec<String> = ways.iter().map(cell).collect();
+        if cells.iter().any(|cell| cell != "-") {
+            text += &row(metric.title, cells);
+        }
+    }
+    if let Some(fit) = found.fit {
+        let what = format!("{:.3} nats a code, {:.1} % most likely", fit.loss, 100.0 * fit.accuracy);
+        text += &row("the GPT's prediction of the codes", vec![what]);
+    }
+    text +=
+        &row("recordings", vec![format!("{} of {}", found.items.len() - found.failed, found.items.len())]);
+    text + &row("written", vec![output.join("report.json").display().to_string()])
+}

@@ -1,0 +1,54 @@
+//! How codes are chosen, as every command that speaks lets it be said.
+
+use myxtts_model::sampling::SamplingOptions;
+
+/// Flags of sampling.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Sampling {
+    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes]
+    #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
+    temperature: Option<f32>,
+    /// Choose among the so many most likely codes; 0 for all
+    #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
+    top_k: usize,
+    /// Choose among the most likely codes that together have this share
+    #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share, allow_negative_numbers = true)]
+    top_p: f32,
+    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes]
+    #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
+    repetition_penalty: Option<f32>,
+    /// Always the most likely code
+    #[arg(long)]
+    greedy: bool,
+}
+
+impl Sampling {
+    /// What was said, over what is usual for a model.
+    pub fn options(&self, usual: SamplingOptions, seed: u64) -> SamplingOptions {
+        SamplingOptions {
+            greedy: self.greedy,
+            temperature: self.temperature.unwrap_or(usual.temperature),
+            top_k: self.top_k,
+            top_p: self.top_p,
+            repetition_penalty: self.repetition_penalty.unwrap_or(usual.repetition_penalty),
+            seed,
+            ..usual
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(value) if value > 0.0 && f32::is_finite(value) => Ok(value),
+        _ => Err("a number above 0 is needed".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "a number up to 1 is needed".to_owned())
+}
+
+/// A count that may not be 0.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "a whole number above 0 is needed".to_owned())
+}

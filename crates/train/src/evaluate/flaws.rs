@@ -1,0 +1,167 @@
+//! What is wrong with a sound by itself, without a recording or a recogniser: silence where there should be speech, and
+//! the same said again and again.
+
+use super::cepstrum::cepstra;
+use super::dtw::Frames;
+use serde::{Deserialize, Serialize};
+
+/// A sound whose loudest sample is below this is silence.
+const INAUDIBLE: f32 = 1e-3;
+
+/// Frames so many decibels below the loudest are a pause.
+const PAUSE: f32 = 40.0;
+
+/// Seconds of a pause that no reader makes within a sentence.
+const LONG_PAUSE: f32 = 1.5;
+
+/// Rounds of a loop last at least and at most so many frames of 11.6 ms: a tenth of a second to three seconds.
+const ROUND: std::ops::RangeInclusive<usize> = 9..=258;
+
+/// Seconds over which the sound must be like itself one round earlier.
+const LOOPING: f32 = 0.7;
+
+/// How unlike itself it may be there, on average, in dB of cepstral distortion. The same word said twice by the same
+/// speaker is 4 to 6 apart.
+const ALIKE: f32 = 2.0;
+
+/// What a sound shows by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flaws {
+    /// Nothing can be heard at all.
+    pub silent: bool,
+    /// The share of frames that are 40 dB and more below the loudest.
+    pub quiet: f32,
+    /// The longest pause in seconds, at the ends too.
+    pub longest_pause: f32,
+    /// A pause longer than 1.5 s.
+    pub long_pause: bool,
+    /// Seconds over which the sound repeats what it was one round before; none where it does not for 0.7 s on end.
+    pub looping: Option<f32>,
+}
+
+/// Looks at a sound: its samples, and its log-mels, `hop` seconds apart.
+pub fn flaws(samples: &[f32], mel: Frames<'_>, hop: f32) -> Flaws {
+    let loudest = samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
+    if loudest < INAUDIBLE || mel.is_empty() {
+        return Flaws { silent: true, quiet: 1.0, longest_pause: 0.0, long_pause: false, looping: None };
+    }
+    // Power of a frame as the sum over its channels, in natural logarithms.
+    let power =
+        |frame: &[f32]| frame.iter().map(|value| f64::from(*value).exp()).sum::<f64>().max(1e-30).ln();
+    let powers: Vec<f64> = mel.rows().map(power).collect();
+    let top = powers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let least = top - f64::from(PAUSE) * std::f64::consts::LN_10 / 10.0;
+    let quiet: Vec<bool> = powers.iter().map(|&power| power < least).collect();
+    let longest_pause = longest(quiet.iter().copied()) as f32 * hop;
+    let looping = looping(mel, &quiet, hop);
+    Flaws {
+        silent: false,
+        quiet: quiet.iter().filter(|quiet| **quiet).count() as f32 / quiet.len() as f32,
+        longest_pause,
+        long_pause: longest_pause > LONG_PAUSE,
+        looping,
+    }
+}
+
+/// The longest stretch of `true`.
+fn longest(flags: impl Iterator<Item = bool>) -> usize {
+    let (mut most, mut run) = (0, 0);
+    for flag in flags {
+        run = if flag { run + 1 } else { 0 };
+        most = most.max(run);
+    }
+    most
+}
+
+/// The longest stretch, in seconds, over which the sound is what it was one round before, for any length of a round. Pauses
+/// are like each other and count for nothing.
+fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
+    let all = cepstra(mel);
+    let width = all.len() / mel.len();
+    let frame = |at: usize| &all[at * width..][..width];
+    let decibels = |a: &[f32], b: &[f32]| {
+        let squares: f32 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
+        10.0 * 2f32.sqrt() / std::f32::consts::LN_10 * squares.sqrt()
+    };
+    let wanted = (LOOPING / hop).ceil() as usize;
+    let mut most = 0;
+    for round in ROUND.take_while(|round| round + wanted <= mel.len()) {
+        // At least as long as a round: what it repeats has then been said twice, whole.
+        let window = wanted.max(round);
+        let apart: Vec<f32> = (round..mel.len())
+            .map(|at| match quiet[at] || quiet[at - round] {
+                true => f32::INFINITY,
+                false => decibels(frame(at), frame(at - round)),
+            })
+            .collect();
+        let mut run = 0;
+        let (mut sum, mut loud) = (0f64, 0usize);
+        for at in 0..apart.len() {
+            // Pauses inside a round are passed over; a stretch must be heard for the most part.
+            if apart[at].is_finite() {
+                sum += f64::from(apart[at]);
+                loud += 1;
+            }
+            if at >= window && apart[at - window].is_finite() {
+                sum -= f64::from(apart[at - window]);
+                loud -= 1;
+            }
+            let full = at + 1 >= window;
+            let alike = full && loud * 2 >= window && sum / loud as f64 <= f64::from(ALIKE);
+            run = match (alike, run) {
+                (true, 0) => window,
+                (true, run) => run + 1,
+                (false, _) => 0,
+            };
+            most = most.max(run);
+        }
+    }
+    (most > 0).then_some(most as f32 * hop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myxtts_data::demo::{self, Language, VOICES};
+    use myxtts_data::mel::{FrontEnd, MelExtractor};
+
+    const HOP: f32 = 256.0 / 22_050.0;
+
+    fn of(samples: &[f32]) -> Flaws {
+        let mut mel = Vec::new();
+        MelExtractor::new(FrontEnd::Dvae).compute(samples, &mut mel);
+        flaws(samples, Frames::new(&mel, 80).unwrap(), HOP)
+    }
+
+    fn said(text: &str, voice: usize) -> Vec<f32> {
+        demo::speak(text, Language::English, &VOICES[voice])
+    }
+
+    #[test]
+    fn speech_has_no_flaws() {
+        for (voice, text) in [
+            (0, "The quick brown fox jumps over the lazy dog."),
+            (1, "Nine cats and a hundred mice had tea, and then they went home."),
+            (2, "What an excited whispering and conferring took place."),
+        ] {
+            let found = of(&said(text, voice));
+            assert!(!found.silent && !found.long_pause && found.looping.is_none(), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn silence_pauses_and_loops_are_found() {
+        assert!(of(&[0.0; 20_000]).silent && of(&[]).silent);
+        let speech = said("The quick brown fox jumps over the lazy dog.", 0);
+        let gap = vec![0.0; 2 * 22_050];
+        let found = of(&[&speech[..], &gap, &speech].concat());
+        assert!(found.long_pause && (1.9..2.6).contains(&found.longest_pause), "{found:?}");
+        for seconds in [0.15f32, 0.3, 0.6] {
+            let part = &speech[11_025..][..(seconds * 22_050.0) as usize];
+            let looped: Vec<f32> =
+                speech[..11_025].iter().chain(part.iter().cycle().take(40_000)).copied().collect();
+            let found = of(&looped);
+            assert!(found.looping.is_some_and(|seconds| seconds > 0.7), "{seconds}: {found:?}");
+        }
+    }
+}

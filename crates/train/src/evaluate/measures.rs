@@ -1,0 +1,270 @@
+//! Everything that is measured of one utterance, and what many of them come to.
+//!
+//! | figure | needs | how |
+//! |---|---|---|
+//! | WER, CER | a recogniser | errors over all words and characters ([`super::words`]) |
+//! | mel-cepstral distortion | a recording | silence at the ends cut, aligned by warping ([`super::cepstrum`]) |
+//! | mel distance | a recording | mean absolute difference of log-mels along the same path |
+//! | log-F0 RMSE, voicing error | a recording | pitch along the same path ([`super::pitch`]) |
+//! | duration ratio | a recording | of what is left between the silences |
+//! | speaker cosine | a speaker encoder | the model's own: biased towards what this model makes |
+//! | silence, pauses, loops | nothing | [`super::flaws`] |
+
+use super::cepstrum;
+use super::dtw::{Frames, Warp, align};
+use super::flaws::{self, Flaws};
+use super::interval::{self, Figure};
+use super::pitch;
+use super::words::Score;
+use myxtts_data::audio::{Clip, Resampler, trim_silence};
+use myxtts_data::mel::{FrontEnd, MelExtractor};
+use myxtts_run::seed::Seed;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Silence at the ends of a recording is cut where it is so many decibels below the loudest, but for so many milliseconds.
+const TRIM_DB: f32 = 45.0;
+const KEEP_MS: f32 = 50.0;
+
+/// How a sound differs from the recording of the same text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Against {
+    /// Mel-cepstral distortion in dB.
+    pub distortion: Option<f32>,
+    /// Mean absolute difference of natural log-mels.
+    pub mel_distance: Option<f32>,
+    /// Root of the mean squared difference of natural logarithms of the pitch.
+    pub log_f0_rmse: Option<f32>,
+    /// The share of aligned frames of which only one has a pitch.
+    pub voicing_error: Option<f32>,
+    /// Its seconds over the recording's, both without silence at their ends.
+    pub duration_ratio: Option<f32>,
+}
+
+/// What a recogniser heard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heard {
+    /// In its own words.
+    pub transcript: String,
+    /// Compared with what was to be said.
+    #[serde(flatten)]
+    pub score: Score,
+}
+
+/// What is measured of one utterance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measures {
+    /// Seconds of sound.
+    pub seconds: f32,
+    /// What it shows by itself.
+    #[serde(flatten)]
+    pub flaws: Flaws,
+    /// Beside a recording, where there is one.
+    #[serde(flatten)]
+    pub against: Against,
+    /// The cosine between the speaker vectors of the sound and of the voice it was to have, by the model's own encoder.
+    pub similarity: Option<f32>,
+    /// What a recogniser heard, where there is one.
+    #[serde(flatten)]
+    pub heard: Option<Heard>,
+}
+
+/// Measures sounds. Keep it: front-ends are reused.
+pub struct Meter {
+    extractor: MelExtractor,
+}
+
+/// A sound as it is compared: without silence at its ends, at the rate of the DVAE's front-end.
+struct Spoken {
+    samples: Vec<f32>,
+    mel: Vec<f32>,
+}
+
+impl Default for Meter {
+    fn default() -> Meter {
+        Meter::new()
+    }
+}
+
+impl Meter {
+    /// Ready to measure.
+    pub fn new() -> Meter {
+        Meter { extractor: MelExtractor::new(FrontEnd::Dvae) }
+    }
+
+    /// Measures a sound, beside the recording of the same text where there is one. Who speaks and what is understood is
+    /// left for others to fill in.
+    pub fn measure(&mut self, sound: &Clip, recording: Option<&Clip>) -> Measures {
+        let hop = FrontEnd::Dvae.hop() as f32 / FrontEnd::Dvae.sample_rate() as f32;
+        let whole = self.prepare(sound, false);
+        let channels = FrontEnd::Dvae.channels();
+        // What is no numbers is no sound.
+        let flaws = match Frames::new(&whole.mel, channels) {
+            Ok(frames) => flaws::flaws(&whole.samples, frames, hop),
+            Err(_) => Flaws { silent: true, quiet: 1.0, ..Flaws::default() },
+        };
+        let against = recording.filter(|_| !flaws.silent).map(|recording| self.compare(sound, recording));
+        Measures {
+            seconds: sound.seconds() as f32,
+            flaws,
+            against: against.unwrap_or_default(),
+            ..Measures::default()
+        }
+    }
+
+    fn compare(&mut self, sound: &Clip, recording: &Clip) -> Against {
+        let (a, b) = (self.prepare(sound, true), self.prepare(recording, true));
+        let channels = FrontEnd::Dvae.channels();
+        let (Ok(x), Ok(y)) = (Frames::new(&a.mel, channels), Frames::new(&b.mel, channels)) else {
+            return Against::default();
+        };
+        let path = align(x, y, &Warp::default());
+        let apart = |&(i, j): &(usize, usize)| {
+            let row = |mel: &[f32], at: usize| mel[at * channels..][..channels].to_vec();
+            row(&a.mel, i).iter().zip(row(&b.mel, j)).map(|(a, b)| f64::from((a - b).abs())).sum::<f64>()
+        };
+        let pairs = path.pairs.len();
+        let mel_distance = path.pairs.iter().map(apart).sum::<f64>() / (pairs * channels) as f64;
+        let pitches = pitch::compare(&pitch::pitch(&a.samples), &pitch::pitch(&b.samples), &path.pairs);
+        let finite = |value: f32| Some(value).filter(|value| value.is_finite());
+        Against {
+            distortion: finite(cepstrum::distortion_along(x, y, &path)),
+            mel_distance: finite(mel_distance as f32),
+            log_f0_rmse: pitches.and_then(|pitches| pitches.log_rmse),
+            voicing_error: pitches.map(|pitches| pitches.voicing),
+            duration_ratio: finite(a.samples.len() as f32 / b.samples.len() as f32),
+        }
+    }
+
+    fn prepare(&mut self, clip: &Clip, trimmed: bool) -> Spoken {
+        let rate = FrontEnd::Dvae.sample_rate();
+        let mut samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
+        if trimmed {
+            samples = samples[trim_silence(&samples, rate, TRIM_DB, KEEP_MS)].to_vec();
+        }
+        let mut mel = Vec::new();
+        self.extractor.compute(&samples, &mut mel);
+        Spoken { samples, mel }
+    }
+}
+
+/// A figure over many utterances.
+pub struct Metric {
+    /// Its name in reports for programs.
+    pub key: &'static str,
+    /// Its name in reports for people.
+    pub title: &'static str,
+    /// How its numbers are shown.
+    pub unit: Unit,
+    /// Numerator and denominator of one utterance.
+    of: fn(&Measures) -> Option<(f64, f64)>,
+}
+
+/// How numbers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A share in percent.
+    Percent,
+    /// Decibels.
+    Decibels,
+    /// Seconds.
+    Seconds,
+    /// A plain number.
+    Plain,
+}
+
+impl Unit {
+    /// A number with its unit.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Unit::Percent => format!("{:.1} %", 100.0 * value),
+            Unit::Decibels => format!("{value:.2} dB"),
+            Unit::Seconds => format!("{value:.2} s"),
+            Unit::Plain => format!("{value:.3}"),
+        }
+    }
+}
+
+fn one(value: Option<f32>) -> Option<(f64, f64)> {
+    value.map(|value| (f64::from(value), 1.0))
+}
+
+fn yes(flag: bool) -> Option<(f64, f64)> {
+    one(Some(if flag { 1.0 } else { 0.0 }))
+}
+
+fn errors(errors: super::words::Errors) -> (f64, f64) {
+    (errors.errors as f64, errors.of as f64)
+}
+
+/// All figures, in the order they are shown.
+pub const METRICS: [Metric; 15] = {
+    use Unit::{Decibels, Percent, Plain, Seconds};
+    const fn metric(
+        key: &'static str,
+        title: &'static str,
+        unit: Unit,
+        of: fn(&Measures) -> Option<(f64, f64)>,
+    ) -> Metric {
+        Metric { key, title, unit, of }
+    }
+    [
+        metric("wer", "word error rate", Percent, |m| Some(errors(m.heard.as_ref()?.score.words))),
+        metric("cer", "character error rate", Percent, |m| Some(errors(m.heard.as_ref()?.score.characters))),
+        metric("mean_wer", "mean of each text's word error rate", Percent, |m| {
+            Some((m.heard.as_ref()?.score.words.rate(), 1.0))
+        }),
+        metric("distortion", "mel-cepstral distortion", Decibels, |m| one(m.against.distortion)),
+        metric("mel_distance", "mel distance", Plain, |m| one(m.against.mel_distance)),
+        metric("log_f0_rmse", "log-F0 RMSE", Plain, |m| one(m.against.log_f0_rmse)),
+        metric("voicing_error", "voicing error", Percent, |m| one(m.against.voicing_error)),
+        metric("duration_ratio", "duration ratio", Plain, |m| one(m.against.duration_ratio)),
+        metric("similarity", "speaker cosine (own encoder)", Plain, |m| one(m.similarity)),
+        metric("seconds", "seconds of sound", Seconds, |m| one(Some(m.seconds))),
+        metric("silent", "silent", Percent, |m| yes(m.flaws.silent)),
+        metric("quiet", "quiet frames", Percent, |m| one(Some(m.flaws.quiet))),
+        metric("longest_pause", "longest pause", Seconds, |m| one(Some(m.flaws.longest_pause))),
+        metric("long_pause", "with a pause over 1.5 s", Percent, |m| yes(m.flaws.long_pause)),
+        metric("looping", "with a loop", Percent, |m| yes(m.flaws.looping.is_some())),
+    ]
+};
+
+/// Figures by their keys, with 95 % intervals; those that nothing was measured for are left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Figures(pub BTreeMap<String, Figure>);
+
+impl Figures {
+    /// What utterances come to.
+    pub fn of<'a>(all: impl IntoIterator<Item = &'a Measures>, seed: Seed) -> Figures {
+        let all: Vec<&Measures> = all.into_iter().collect();
+        let figure = |metric: &Metric| {
+            let pairs: Vec<(f64, f64)> = all.iter().filter_map(|measures| (metric.of)(measures)).collect();
+            let found = interval::ratio(&pairs, seed.derive("interval").derive(metric.key))?;
+            Some((metric.key.to_owned(), found))
+        };
+        Figures(METRICS.iter().filter_map(figure).collect())
+    }
+
+    /// One of them.
+    pub fn get(&self, key: &str) -> Option<Figure> {
+        self.0.get(key).copied()
+    }
+
+    /// A line for each, as people read them.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
+        for metric in &METRICS {
+            if let Some(figure) = self.get(metric.key) {
+                let [value, low, high] = [figure.value, figure.low, figure.high].map(|v| metric.unit.show(v));
+                let _ = writeln!(
+                    text,
+                    "{:<36} {value:>9}  ({low} to {high}, {} texts)",
+                    metric.title, figure.count
+                );
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,212 @@
+//! A list of texts, spoken one after another by one opened model, each kept as a WAV file and measured.
+
+use super::listener::Listener;
+use super::measures::{Figures, Measures, Meter};
+use super::rank;
+use crate::voice::{Reference, Voice, VoiceError};
+use myxtts_data::audio::{self, Clip, wav};
+use myxtts_data::dataset::list::Listed;
+use myxtts_model::{Ended, SamplingOptions};
+use myxtts_run::durable::{self, DurableError};
+use myxtts_run::progress::Progress;
+use myxtts_run::seed::Seed;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why a list was not spoken to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum SpeakError {
+    /// A sound could not be written.
+    #[error(transparent)]
+    Disk(#[from] DurableError),
+    /// The device failed: the next text would fare no better.
+    #[error(transparent)]
+    Voice(#[from] VoiceError),
+}
+
+/// How a list is spoken.
+pub struct Speaking<'a> {
+    /// Where `ID.wav` is written.
+    pub folder: &'a Path,
+    /// The language of all texts.
+    pub language: &'a str,
+    /// The voice of all texts; where there is none, each text's own reference is heard.
+    pub voice: Option<&'a Reference>,
+    /// How codes are chosen; its seed is the list's, each text gets one of its own.
+    pub sampling: &'a SamplingOptions,
+}
+
+/// One text as it came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpokenText {
+    /// Its name.
+    pub id: String,
+    /// What was to be said.
+    pub text: String,
+    /// The sound, in the folder of the report; none where nothing was said.
+    pub file: Option<String>,
+    /// The recording of the same text, where there is one.
+    pub recording: Option<PathBuf>,
+    /// Codes that were said.
+    pub codes: usize,
+    /// Why it ended.
+    pub ended: Option<Ended>,
+    /// Why it could not be spoken. It then counts as silence.
+    pub error: Option<String>,
+    /// What was measured.
+    #[serde(flatten)]
+    pub measures: Measures,
+}
+
+/// A list as it came out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpokenTexts {
+    /// What all texts come to.
+    pub figures: Figures,
+    /// Texts that could not be spoken.
+    pub failed: usize,
+    /// In the order of the list.
+    pub items: Vec<SpokenText>,
+}
+
+/// The seed of one text: it depends on its id alone, so that a text sounds the same in any list.
+pub fn seed_of(seed: u64, id: &str) -> u64 {
+    Seed::new(seed).derive("text").derive(id).value()
+}
+
+/// Speaks a list. A text that cannot be spoken is named, counted and measured as silence; a device that fails ends it.
+pub fn speak_list(
+    voice: &mut Voice,
+    list: &[Listed],
+    speaking: &Speaking<'_>,
+    mut listener: Option<&mut Listener>,
+    (progress, stop): (&dyn Progress, &AtomicBool),
+) -> Result<SpokenTexts, SpeakError> {
+    let mut meter = Meter::new();
+    let mut references: HashMap<PathBuf, Result<Reference, String>> = HashMap::new();
+    let mut items = Vec::with_capacity(list.len());
+    progress.start("speaking", list.len() as u64);
+    for one in list {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let item = speak_one(voice, one, speaking, &mut meter, &mut references, listener.as_deref_mut());
+        let item = item.inspect_err(|_| progress.finish())?;
+        if let Some(error) = &item.error {
+            progress.say(&format!("{} was not spoken: {error}", item.id));
+        }
+        if let Some(error) = listener.as_deref().and_then(Listener::failed)
+            && item.measures.heard.is_none()
+            && items.iter().all(|item: &SpokenText| item.error.is_some() || item.measures.heard.is_some())
+        {
+            progress.say(&format!("{error}; it is not asked again, and there are no error rates"));
+        }
+        items.push(item);
+        progress.advance(1);
+    }
+    progress.finish();
+    let measures = || items.iter().map(|item| &item.measures);
+    // Rates over some of the texts would be another figure than the one that was asked for.
+    if measures().any(|measures| measures.heard.is_none()) {
+        items.iter_mut().for_each(|item| item.measures.heard = None);
+    }
+    Ok(SpokenTexts {
+        figures: Figures::of(items.iter().map(|item| &item.measures), Seed::new(speaking.sampling.seed)),
+        failed: items.iter().filter(|item| item.error.is_some()).count(),
+        items,
+    })
+}
+
+fn speak_one(
+    voice: &mut Voice,
+    one: &Listed,
+    speaking: &Speaking<'_>,
+    meter: &mut Meter,
+    references: &mut HashMap<PathBuf, Result<Reference, String>>,
+    listener: Option<&mut Listener>,
+) -> Result<SpokenText, SpeakError> {
+    let mut item = SpokenText {
+        id: one.id.clone(),
+        text: one.text.clone(),
+        file: None,
+        recording: one.recording.clone(),
+        codes: 0,
+        ended: None,
+        error: None,
+        measures: Measures::default(),
+    };
+    let language = speaking.language;
+    let reference = match (speaking.voice, &one.reference) {
+        (Some(reference), _) => Ok(reference.clone()),
+        (None, Some(path)) => match references.get(path) {
+            Some(known) => known.clone(),
+            None => {
+                let heard = hear(voice, path)?;
+                references.insert(path.clone(), heard.clone());
+                heard
+            }
+        },
+        (None, None) => {
+            Err("it has no reference: name one in its line, or a voice for all with --voice".to_owned())
+        }
+    };
+    let sampling =
+        SamplingOptions { seed: seed_of(speaking.sampling.seed, &one.id), ..speaking.sampling.clone() };
+    let said = match &reference {
+        Ok(reference) => soft(voice.speak(&one.text, language, reference, &sampling))?,
+        Err(error) => Err(error.clone()),
+    };
+    let clip = match said {
+        Ok(said) => {
+            item.codes = said.codes;
+            item.ended = Some(said.ended);
+            Clip { samples: said.samples, sample_rate: said.rate }
+        }
+        Err(error) => {
+            item.error = Some(error);
+            Clip { samples: Vec::new(), sample_rate: voice.quality().rate() }
+        }
+    };
+    let path = speaking.folder.join(format!("{}.wav", one.id));
+    if !clip.samples.is_empty() {
+        durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
+        item.file = Some(format!("{}.wav", one.id));
+    }
+    let recording = one.recording.as_deref().and_then(|path| audio::decode(path).ok()).map(|d| d.clip);
+    item.measures = meter.measure(&clip, recording.as_ref());
+    if item.ended == Some(Ended::Loop) && item.measures.flaws.looping.is_none() {
+        item.measures.flaws.looping = Some(0.0);
+    }
+    item.measures.similarity = similarity(voice, &clip, reference.as_ref().ok());
+    item.measures.heard = listener.and_then(|listener| match item.measures.flaws.silent {
+        true => Some(listener.nothing(&one.text, language)),
+        false => listener.hear(&path, &one.text, language),
+    });
+    Ok(item)
+}
+
+/// The cosine between the speaker of a sound and of the reference it was spoken with, by the model's own encoder.
+pub fn similarity(voice: &mut Voice, clip: &Clip, reference: Option<&Reference>) -> Option<f32> {
+    let wanted = reference?.speaker.as_deref()?;
+    let found = voice.hear(std::slice::from_ref(clip)).ok()?.speaker?;
+    (found.len() == wanted.len()).then(|| rank::similarity(&found, wanted)).flatten()
+}
+
+fn hear(voice: &mut Voice, path: &Path) -> Result<Result<Reference, String>, VoiceError> {
+    match audio::decode(path) {
+        Ok(decoded) => soft(voice.hear(&[decoded.clip])),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Tells what is wrong with one text or recording from what is wrong with everything.
+pub(crate) fn soft<T>(outcome: Result<T, VoiceError>) -> Result<Result<T, String>, VoiceError> {
+    use myxtts_model::GenerateError;
+    match outcome {
+        Err(error @ (VoiceError::Engine(_) | VoiceError::Generate(GenerateError::Engine(_)))) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
+        Ok(value) => Ok(Ok(value)),
+    }
+}

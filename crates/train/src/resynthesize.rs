@@ -1,0 +1,281 @@
+//! Recordings passed through the parts of a model, so that each part gets its own figure:
+//!
+//! | sound | way | what is lost in it |
+//! |---|---|---|
+//! | `original` | the recording | nothing |
+//! | `dvae` | mel, codes, mel, and sound without a network | what codes cannot say; Griffin-Lim makes it sound like tin |
+//! | `decoder` | codes, the GPT's states over them and the text, the decoder | the same, and what the decoder makes of states |
+//!
+//! Between `decoder` and what `speak` says lies the GPT's own choice of codes: `evaluate` measures that.
+
+use crate::error::TrainError;
+use crate::evaluate::listener::Listener;
+use crate::evaluate::measures::{Figures, Measures, Meter};
+use crate::evaluate::texts::{similarity, soft};
+use crate::machine::Machine;
+use crate::model::Model;
+use crate::stages::codes::Encoder;
+use crate::voice::{Fit, Quality, Reference, Voice, VoiceError};
+use myxtts_data::audio::{self, Clip, Resampler, wav};
+use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
+use myxtts_data::text::Cleaner;
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::durable::{self, DurableError};
+use myxtts_run::progress::Progress;
+use myxtts_run::seed::Seed;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The ways of a recording, in the order of the module's table; each has a folder of its name.
+pub const WAYS: [&str; 3] = ["original", "dvae", "decoder"];
+
+/// Why recordings were not passed through.
+#[derive(Debug, thiserror::Error)]
+pub enum ResynthesizeError {
+    /// The DVAE cannot be opened or fails.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// The GPT or the decoder cannot be opened or fails.
+    #[error(transparent)]
+    Voice(#[from] VoiceError),
+    /// A sound could not be written.
+    #[error(transparent)]
+    Disk(#[from] DurableError),
+    /// The model cannot make codes.
+    #[error(
+        "{} has no DVAE, and without one there are no codes: import the model again with its dvae.pth",
+        path.display()
+    )]
+    NoDvae {
+        /// The model folder.
+        path: PathBuf,
+    },
+}
+
+/// A recording to pass through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// Its name, which becomes a file's name.
+    pub id: String,
+    /// What is said in it.
+    pub text: String,
+    /// Its language.
+    pub language: String,
+    /// The sound file.
+    pub sound: PathBuf,
+    /// The recording its voice is heard in; its own where there is none.
+    pub reference: Option<PathBuf>,
+}
+
+/// One recording and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Its name.
+    pub id: String,
+    /// What is said in it.
+    pub text: String,
+    /// Codes it has.
+    pub codes: usize,
+    /// How well the GPT predicts them, in nats and as a share; none where there is no GPT's part.
+    pub fit: Option<Fit>,
+    /// What was measured of each way. The original is compared with itself and has no distances.
+    pub ways: BTreeMap<String, Measures>,
+    /// Why it, or its last way, could not be made.
+    pub error: Option<String>,
+}
+
+/// All recordings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resynthesis {
+    /// What each way comes to.
+    pub ways: BTreeMap<String, Figures>,
+    /// Mean cross-entropy of all codes under the GPT, in nats, and the share it thought most likely.
+    pub fit: Option<Fit>,
+    /// Recordings that were not passed through whole.
+    pub failed: usize,
+    /// In the order they were given.
+    pub items: Vec<Passed>,
+}
+
+/// The parts of a model.
+pub struct Resynthesizer {
+    dvae: Encoder,
+    inverter: MelInverter,
+    extractor: MelExtractor,
+    voice: Voice,
+    meter: Meter,
+}
+
+impl Resynthesizer {
+    /// Opens a model folder.
+    pub fn open(path: &Path, machine: Machine, cleaner: Cleaner) -> Result<Resynthesizer, ResynthesizeError> {
+        let folder = ModelFolder::open(path).map_err(TrainError::from)?;
+        let model = Model::open(path)?;
+        if !model.has(crate::model::DVAE) {
+            return Err(ResynthesizeError::NoDvae { path: path.to_owned() });
+        }
+        Ok(Resynthesizer {
+            dvae: Encoder::new(&model, machine)?,
+            inverter: MelInverter::new(),
+            extractor: MelExtractor::new(FrontEnd::Dvae),
+            voice: Voice::open(&folder, machine.device)?.with_cleaner(cleaner),
+            meter: Meter::new(),
+        })
+    }
+
+    /// Whether the model has a decoder; without one the last way is left out.
+    pub fn has_decoder(&self) -> bool {
+        self.voice.quality() == Quality::Decoded
+    }
+
+    /// The voice, to hear references with.
+    pub fn voice(&mut self) -> &mut Voice {
+        &mut self.voice
+    }
+
+    /// The codes of a recording, and the sound the DVAE makes of them.
+    pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
+        let front = FrontEnd::Dvae;
+        let samples = Resampler::new(recording.sample_rate, front.sample_rate()).resample(&recording.samples);
+        let mut mel = Vec::new();
+        self.extractor.compute(&samples, &mut mel);
+        let codes = self.dvae.codes(&mel)?;
+        let mut made = self.dvae.mels(&codes)?;
+        // Codes stand for four frames each, so the ends need not meet.
+        made.truncate(mel.len());
+        Ok((codes, Clip { samples: self.inverter.invert(&made), sample_rate: front.sample_rate() }))
+    }
+
+    /// Passes recordings through, keeps `WAY/ID.wav` for each way below `folder`, and measures them. Each is heard in its
+    /// reference, or in `voice`, or in itself. A recording that cannot be used is named and counted.
+    pub fn pass(
+        &mut self,
+        recordings: &[Recording],
+        voice: Option<&Reference>,
+        folder: &Path,
+        mut listener: Option<&mut Listener>,
+        (progress, stop): (&dyn Progress, &AtomicBool),
+        seed: u64,
+    ) -> Result<Resynthesis, ResynthesizeError> {
+        let ways = if self.has_decoder() { &WAYS[..] } else { &WAYS[..2] };
+        for way in ways {
+            durable::create_folder(&durable::Os, &folder.join(way))?;
+        }
+        let mut items: Vec<Passed> = Vec::with_capacity(recordings.len());
+        let mut said = false;
+        progress.start("resynthesis", recordings.len() as u64);
+        for recording in recordings {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let item = self.one(recording, voice, folder, listener.as_deref_mut());
+            let item = item.inspect_err(|_| progress.finish())?;
+            if let Some(error) = &item.error {
+                progress.say(&format!("{}: {error}", item.id));
+            }
+            if let Some(error) = listener.as_deref().and_then(Listener::failed).filter(|_| !said) {
+                progress.say(&format!("{error}; it is not asked again, and there are no error rates"));
+                said = true;
+            }
+            items.push(item);
+            progress.advance(1);
+        }
+        progress.finish();
+        if said {
+            let measures = items.iter_mut().flat_map(|item| item.ways.values_mut());
+            measures.for_each(|measures| measures.heard = None);
+        }
+        let figures = |way: &&str| {
+            let measures = items.iter().filter_map(|item| item.ways.get(*way));
+            ((*way).to_owned(), Figures::of(measures, Seed::new(seed).derive(way)))
+        };
+        let fits: Vec<(f64, Fit)> =
+            items.iter().filter_map(|item| Some((item.codes as f64 + 1.0, item.fit?))).collect();
+        let codes: f64 = fits.iter().map(|(codes, _)| codes).sum();
+        let mean = |of: fn(&Fit) -> f64| fits.iter().map(|(codes, fit)| codes * of(fit)).sum::<f64>() / codes;
+        Ok(Resynthesis {
+            ways: ways.iter().map(figures).collect(),
+            fit: (codes > 0.0)
+                .then(|| Fit { loss: mean(|fit| fit.loss), accuracy: mean(|fit| fit.accuracy) }),
+            failed: items.iter().filter(|item| item.error.is_some()).count(),
+            items,
+        })
+    }
+
+    fn one(
+        &mut self,
+        recording: &Recording,
+        voice: Option<&Reference>,
+        folder: &Path,
+        mut listener: Option<&mut Listener>,
+    ) -> Result<Passed, ResynthesizeError> {
+        let Recording { id, text, language, sound, reference } = recording;
+        let mut passed = Passed {
+            id: id.clone(),
+            text: text.clone(),
+            codes: 0,
+            fit: None,
+            ways: BTreeMap::new(),
+            error: None,
+        };
+        let original = match audio::decode(sound) {
+            Ok(decoded) => decoded.clip,
+            Err(error) => {
+                passed.error = Some(error.to_string());
+                return Ok(passed);
+            }
+        };
+        let other = match reference {
+            Some(path) => match audio::decode(path) {
+                Ok(decoded) => Some(decoded.clip),
+                Err(error) => {
+                    passed.error = Some(error.to_string());
+                    return Ok(passed);
+                }
+            },
+            None => None,
+        };
+        let heard = match (&other, voice) {
+            (Some(clip), _) => soft(self.voice.hear(std::slice::from_ref(clip)))?,
+            (None, Some(voice)) => Ok(voice.clone()),
+            (None, None) => soft(self.voice.hear(std::slice::from_ref(&original)))?,
+        };
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(error) => {
+                passed.error = Some(error);
+                return Ok(passed);
+            }
+        };
+        let mut keep = |this: &mut Self, way: &str, clip: &Clip| -> Result<Measures, ResynthesizeError> {
+            let path = folder.join(way).join(format!("{id}.wav"));
+            durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
+            let beside = (way != WAYS[0]).then_some(&original);
+            let mut measures = this.meter.measure(clip, beside);
+            measures.similarity = similarity(&mut this.voice, clip, Some(&heard));
+            measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {
+                true => Some(listener.nothing(text, language)),
+                false => listener.hear(&path, text, language),
+            });
+            Ok(measures)
+        };
+        let (codes, made) = self.through_dvae(&original)?;
+        passed.codes = codes.len();
+        passed.ways.insert(WAYS[0].to_owned(), keep(self, WAYS[0], &original)?);
+        passed.ways.insert(WAYS[1].to_owned(), keep(self, WAYS[1], &made)?);
+        if !self.has_decoder() {
+            return Ok(passed);
+        }
+        match soft(self.voice.speak_codes(text, language, &heard, &codes))? {
+            Ok((said, fit)) => {
+                let clip = Clip { samples: said.samples, sample_rate: said.rate };
+                passed.fit = Some(fit);
+                passed.ways.insert(WAYS[2].to_owned(), keep(self, WAYS[2], &clip)?);
+            }
+            Err(error) => passed.error = Some(error),
+        }
+        Ok(passed)
+    }
+}
