@@ -3,6 +3,8 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
+#[path = "run/changed.rs"]
+mod changed;
 #[path = "run/checkpoint.rs"]
 mod checkpoint;
 #[path = "run/checkpoint_damage.rs"]

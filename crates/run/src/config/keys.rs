@@ -74,11 +74,15 @@ pub static KEYS: &[Key] = &[
     Key::new("data.cache_columns", Choices(COLUMNS), "tokens, dvae_mel, conditioning_mel",
         "what is kept for each utterance; the default is what training the GPT reads"),
     Key::new("data.memory_cache_mb", int(0, 1 << 20), "1024",
-        "memory for decoded clips in runtime mode, in MiB; 1024 holds about 5 hours of mels").flag("memory-cache-mb"),
+        "memory for computed arrays where there is no cache, in MiB: all of them where they fit, else those of compressed sound; 1024 holds about 5 hours of mels").flag("memory-cache-mb"),
 
     // Batches.
     Key::new("data.batch_size", int(1, 4096), "56",
-        "utterances of a batch; 56 lies between what GPUs of 12 and of 24 GB hold").flag("batch-size"),
+        "utterances of a batch of the GPT; 56 lies between what GPUs of 12 and of 24 GB hold").flag("batch-size"),
+    Key::new("data.dvae_batch_size", int(1, 4096), "null",
+        "windows of a batch of the DVAE; null takes what suits the preset"),
+    Key::new("data.decoder_batch_size", int(1, 4096), "null",
+        "windows of a batch of the decoder; null takes what suits the preset"),
     Key::new("data.frame_budget", int(16, 1 << 24), "null",
         "mel frames of a batch, instead of a fixed batch_size: short clips then come in larger batches").flag("frame-budget"),
     Key::new("data.quadratic_frames", float(1.0, 1e6), "null",
@@ -101,11 +105,11 @@ pub static KEYS: &[Key] = &[
     Key::new("data.buffer_size", int(1, 4096), "50",
         "batches under way at once from plan to delivery; 50 bounds the host memory at about 2 GB").flag("buffer-size"),
     Key::new("data.model_start_delay", float(0.0, 600.0), "2.0",
-        "seconds the first step may wait for the buffers to fill; 2.0 smooths the start").flag("model-start-delay"),
+        "seconds the first step waits at least while the buffers of data_gpu fill; 2.0 smooths the start").flag("model-start-delay"),
     Key::new("data.auto_tune_performance", Bool, "true",
         "choose batch size, workers and buffers for this machine where the file does not").flag("auto-tune-performance"),
     Key::new("data.native_loading", Bool, "true",
-        "compute features once and keep them in a cache; off computes them for every batch anew, with the same result")
+        "compute features once and keep them; off computes them for every batch anew and keeps nothing, with the same result")
         .alias(&["use_tf_native_loading"]),
     Key::new("data.data_gpu", Gpu, "null",
         "GPU that computes features; null leaves them to the CPU, which is fast enough with a cache").flag("data-gpu"),
@@ -114,7 +118,7 @@ pub static KEYS: &[Key] = &[
     Key::new("data.prefetch_to_gpu", Bool, "true",
         "upload the next batch while the current step runs; off only where GPU memory is very short"),
     Key::new("data.enhanced_gpu_prefetch", Bool, "true",
-        "upload from pinned memory on a stream of its own; ten times the rate of pageable memory"),
+        "upload from page-locked memory, at ten times the rate of ordinary memory; off to compare"),
     Key::new("data.keep_on_device", Bool, "true",
         "keep all conditioning on the GPU where it is at most a sixteenth of its memory, so that batches bring numbers alone"),
     Key::new("data.optimize_cpu_gpu_overlap", Bool, "true",
@@ -213,9 +217,6 @@ pub static KEYS: &[Key] = &[
         .flag("memory-limit"),
     Key::new("training.enable_graph_mode", Bool, "true",
         "capture the step as a CUDA graph and replay it: no launch gaps"),
-    Key::new("training.fused_kernels", Bool, "true",
-        "one kernel for norm, activation and residual instead of several; off to compare")
-        .alias(&["enable_xla_compilation"]),
     Key::new("training.enable_eager_debug", Bool, "false",
-        "run every operation by itself and check its result: slow, for finding faults"),
+        "run every operation by itself and name the first whose result is not finite: slow, for finding faults"),
 ];

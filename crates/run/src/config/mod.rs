@@ -6,11 +6,14 @@
 //!
 //! [`keys`] (what exists) -> [`value`] (one value read) -> [`yaml`], [`sources`] (all of them, by
 //! layer) -> [`crate::plan`]; [`error`] says what is wrong, [`mod@tune`] what this machine suggests,
-//! [`template`] writes the file to start from.
+//! [`template`] writes the file to start from. [`removed`] are settings of older files, [`change`] those that a run which
+//! goes on may be told anew.
 
+pub mod change;
 pub mod error;
 pub mod key;
 pub mod keys;
+pub mod removed;
 pub mod sources;
 pub mod template;
 pub mod tune;
@@ -20,10 +23,12 @@ pub mod yaml;
 mod lookup;
 mod node;
 
+pub use change::{CHANGEABLE, GPT_ONLY, GPU_ONLY};
 pub use error::{ConfigError, Mistake, Problem};
 pub use key::{Key, Kind, Section};
 pub use keys::KEYS;
-pub use sources::{Assignment, Flag, Origin, Sources};
+pub use removed::{REMOVED, Removed};
+pub use sources::{Assignment, Flag, Origin, Settled, Sources};
 pub use tune::{Gpu, Machine, Tuned, tune};
 pub use value::Value;
 pub use yaml::parse_yaml;

@@ -12,6 +12,7 @@ use super::key::Key;
 use super::keys::KEYS;
 use super::lookup;
 use super::node::clipped;
+use super::removed::Removed;
 use super::tune::{Machine, Tuned, tune};
 use super::value::Value;
 use super::yaml::read_layer;
@@ -97,9 +98,27 @@ pub enum Flag {
 pub(super) struct Layer {
     pub assignments: Vec<Assignment>,
     pub mistakes: Vec<Mistake>,
+    /// What was said of settings that are no more.
+    pub notes: Vec<String>,
+}
+
+/// Every setting with the value that holds, and what is to be said of the sources.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// In the order of the table.
+    pub values: Vec<Assignment>,
+    /// Whole sentences: settings that no longer mean anything.
+    pub notes: Vec<String>,
 }
 
 impl Layer {
+    /// Whether a path is that of a setting that is no more, which is noted.
+    fn is_removed(&mut self, origin: &Origin, path: &str) -> bool {
+        let removed = Removed::find(path);
+        self.notes.extend(removed.map(|removed| removed.note(origin, path)));
+        removed.is_some()
+    }
+
     fn take(&mut self, origin: Origin, key: Result<&'static Key, Problem>, text: &str) {
         match key.and_then(|key| key.read_text(text).map(|value| (key, value))) {
             Ok((key, value)) => self.assignments.push(Assignment { key, value, origin }),
@@ -131,7 +150,7 @@ impl Sources {
     }
 
     /// One assignment per setting, in the order of the table: the one that has the last word.
-    pub fn settle(&self) -> Result<Vec<Assignment>, ConfigError> {
+    pub fn settle(&self) -> Result<Settled, ConfigError> {
         let file = self.file.as_deref().map(read_layer).transpose()?.unwrap_or_default();
         let layers =
             [self.tuned_layer(), file, environment_layer(&self.environment), self.command_line_layer()];
@@ -139,10 +158,11 @@ impl Sources {
         if !mistakes.is_empty() {
             return Err(ConfigError::Mistakes(mistakes));
         }
+        let notes = layers.iter().flat_map(|layer| layer.notes.iter().cloned()).collect();
         let [tuned, file, environment, command_line] = layers.map(|layer| layer.assignments);
         let written = [file, environment, command_line].concat();
         let tuned = if tuning_is_on(&written) { tuned } else { Vec::new() };
-        Ok(KEYS
+        let values = KEYS
             .iter()
             .map(|key| {
                 let said = written.iter().rev().chain(tuned.iter().rev());
@@ -150,7 +170,8 @@ impl Sources {
                     Assignment { key, value: key.default_value(), origin: Origin::Default }
                 })
             })
-            .collect())
+            .collect();
+        Ok(Settled { values, notes })
     }
 
     fn tuned_layer(&self) -> Layer {
@@ -171,8 +192,10 @@ impl Sources {
                 Flag::Set(text) => match text.split_once('=') {
                     Some((path, value)) => {
                         let path = path.trim();
-                        let flag = format!("--set {}", clipped(path));
-                        layer.take(Origin::CommandLine { flag }, lookup::by_path(path), value);
+                        let origin = Origin::CommandLine { flag: format!("--set {}", clipped(path)) };
+                        if !layer.is_removed(&origin, path) {
+                            layer.take(origin, lookup::by_path(path), value);
+                        }
                     }
                     None => layer.mistakes.push(Mistake {
                         origin: Origin::CommandLine { flag: "--set".to_owned() },
@@ -214,7 +237,11 @@ fn environment_layer(variables: &[(OsString, OsString)]) -> Layer {
             }
             continue;
         };
-        let key = lookup::by_path(&format!("{section}.{setting}"));
+        let path = format!("{section}.{setting}");
+        if layer.is_removed(&origin, &path) {
+            continue;
+        }
+        let key = lookup::by_path(&path);
         let Some(text) = value.to_str() else {
             layer.mistakes.push(Mistake { origin, problem: Problem::NotUtf8 });
             continue;

@@ -9,6 +9,7 @@ use super::error::{ConfigError, Mistake, Problem};
 use super::key::{Key, Section};
 use super::lookup;
 use super::node::{Entry, MAX_BYTES, Node, tree};
+use super::removed::Removed;
 use super::sources::{Assignment, Layer, Origin};
 
 /// The settings of a file given as bytes; `path` is for messages only. Never panics, whatever the
@@ -81,6 +82,12 @@ impl Reader<'_> {
     }
 
     fn setting(&mut self, section: Section, entry: &Entry) {
+        let path = format!("{}.{}", section.name(), entry.name);
+        if let Some(removed) = Removed::find(&path) {
+            self.seen(removed.path, entry.line);
+            let origin = self.origin(entry.line);
+            return self.layer.notes.push(removed.note(&origin, &path));
+        }
         let key: &'static Key = match lookup::by_name(section, &entry.name) {
             Ok(key) => key,
             Err(problem) => return self.mistake(entry.line, no_merge(entry, problem)),

@@ -31,6 +31,11 @@ impl BadSteps {
         BadSteps { most_in_a_row: in_a_row, most: total, in_a_row: 0, total: 0 }
     }
 
+    /// Allows other numbers of bad steps from now on; those so far are counted.
+    pub fn set_limits(&mut self, in_a_row: u64, total: u64) {
+        (self.most_in_a_row, self.most) = (in_a_row, total);
+    }
+
     /// Counts a step.
     pub fn observe(&mut self, good: bool) -> BadVerdict {
         if good {

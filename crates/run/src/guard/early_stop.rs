@@ -30,6 +30,11 @@ impl EarlyStop {
         EarlyStop { patience, min_delta, best: None, waited: 0 }
     }
 
+    /// Waits for another number of validations from now on.
+    pub fn set_patience(&mut self, patience: Option<u32>) {
+        self.patience = patience;
+    }
+
     /// Takes the score of a validation, lower being better. One that is no number is not better.
     pub fn observe(&mut self, score: f64) -> StopVerdict {
         if score.is_finite() && self.best.is_none_or(|best| score < best - self.min_delta) {

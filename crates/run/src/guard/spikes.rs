@@ -47,6 +47,11 @@ impl Spikes {
         Spikes { window, limit, patience, recent: VecDeque::with_capacity(window), in_a_row: 0 }
     }
 
+    /// Allows another number of deviations from now on.
+    pub fn set_limit(&mut self, limit: f64) {
+        self.limit = limit;
+    }
+
     /// Judges the loss of a step. One that is no number is a spike, and not remembered.
     pub fn observe(&mut self, loss: f64) -> SpikeVerdict {
         // A quarter of the window is enough to judge by; until then training moves fast anyway.

@@ -39,6 +39,13 @@ pub(super) fn contradictions(plan: &Plan) -> Vec<Mistake> {
             ),
         );
     }
+    if !data.native_loading && data.preprocessing_mode == PreprocessingMode::Precompute {
+        say(
+            "data.native_loading",
+            "data.native_loading = false computes every clip anew: data.preprocessing_mode = precompute cannot hold as well"
+                .to_owned(),
+        );
+    }
     let training = &plan.training;
     if training.lora_rank.is_some() && training.freeze_layers > 0 && plan.is_written("training.freeze_layers")
     {
@@ -89,9 +96,25 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
             data.frame_limit_seconds()
         )
     });
-    note(data.preprocessing_mode == PreprocessingMode::Runtime && data.cache_dir.is_some(), &|| {
-        "data.cache_dir has no effect: data.preprocessing_mode is runtime".to_owned()
+    let computed = data.preprocessing_mode == PreprocessingMode::Runtime || !data.native_loading;
+    note(computed && data.cache_dir.is_some(), &|| {
+        "data.cache_dir keeps the vocabulary only: features are computed whenever they are asked for"
+            .to_owned()
     });
+    note(!computed && plan.is_written("data.memory_cache_mb"), &|| {
+        "data.memory_cache_mb has no effect where there is a cache: it is for data.preprocessing_mode = runtime"
+            .to_owned()
+    });
+    note(!data.native_loading && plan.is_written("data.memory_cache_mb"), &|| {
+        "data.memory_cache_mb has no effect: data.native_loading = false keeps nothing".to_owned()
+    });
+    note(data.data_gpu.is_none() && plan.is_written("data.model_start_delay"), &|| {
+        "data.model_start_delay has no effect without data.data_gpu".to_owned()
+    });
+    note(
+        !data.prefetch_to_gpu && data.enhanced_gpu_prefetch && plan.is_written("data.enhanced_gpu_prefetch"),
+        &|| "data.enhanced_gpu_prefetch has no effect: data.prefetch_to_gpu is off".to_owned(),
+    );
     note(data.prefetch_buffer_size > data.buffer_size, &|| {
         format!(
             "data.prefetch_buffer_size = {} is more than data.buffer_size = {}: no more than {1} batches \

@@ -1,6 +1,7 @@
 //! The resolved plan: what the configuration means on this machine. It is printed on request and
 //! stored with the run.
 
+mod changed;
 mod checks;
 mod recipe;
 mod sections;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::config::{Assignment, ConfigError, Key, Machine, Origin, Section, Sources, Value};
 
+pub use changed::Changed;
 pub use recipe::{Recipe, Stage};
 pub use sections::{
     DataPlan, Masks, ModelPlan, OptimizationLevel, PreprocessingMode, Preset, ScheduleKind, TrainingPlan,
@@ -73,8 +75,9 @@ fn path_of<S: serde::Serializer>(key: &&'static Key, serializer: S) -> Result<S:
 impl Plan {
     /// Settles all sources, fits them to the machine and checks them against each other.
     pub fn resolve(sources: &Sources) -> Result<Plan, ConfigError> {
+        let settled = sources.settle()?;
         let values: Vec<Resolved> =
-            sources.settle()?.into_iter().map(|said| fit(said, &sources.machine)).collect();
+            settled.values.into_iter().map(|said| fit(said, &sources.machine)).collect();
         let mut plan = Plan {
             data: section(Section::Data, &values),
             model: section(Section::Model, &values),
@@ -88,7 +91,8 @@ impl Plan {
         if !contradictions.is_empty() {
             return Err(ConfigError::Mistakes(contradictions));
         }
-        plan.notes = checks::notes(&plan);
+        plan.notes = settled.notes;
+        plan.notes.extend(checks::notes(&plan));
         Ok(plan)
     }
 
@@ -98,8 +102,8 @@ impl Plan {
         self.values.iter().find(|resolved| resolved.key == key)
     }
 
-    /// Whether a person set it, in whichever source.
-    fn is_written(&self, path: &str) -> bool {
+    /// Whether a person set it, in whichever source; never in a plan that was read from a run's folder.
+    pub fn is_written(&self, path: &str) -> bool {
         self.value(path).is_some_and(|resolved| resolved.origin.is_written())
     }
 }

@@ -103,6 +103,8 @@ pub struct DataPlan {
     pub memory_cache_mb: u64,
 
     pub batch_size: usize,
+    pub dvae_batch_size: Option<usize>,
+    pub decoder_batch_size: Option<usize>,
     pub frame_budget: Option<usize>,
     pub quadratic_frames: Option<f64>,
     pub buckets: usize,
@@ -189,6 +191,5 @@ pub struct TrainingPlan {
     pub visible_gpus: Option<Vec<u32>>,
     pub memory_limit: Option<u64>,
     pub enable_graph_mode: bool,
-    pub fused_kernels: bool,
     pub enable_eager_debug: bool,
 }

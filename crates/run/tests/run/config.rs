@@ -78,7 +78,6 @@ fn fixtures_load_unchanged() {
             ("data.num_workers", "16"),
             ("data.prefetch_buffer_size", "16"),
             ("training.enable_graph_mode", "true"),
-            ("training.fused_kernels", "true"),
             ("training.enable_eager_debug", "false"),
         ],
     );
@@ -112,7 +111,7 @@ fn the_defaults_users_were_promised() {
     assert_eq!(model.preset, Preset::Normal);
     assert_eq!((training.multi_gpu, training.visible_gpus), (false, None));
     assert_eq!(training.gradient_accumulation_steps, 1);
-    assert!(training.enable_graph_mode && training.fused_kernels && !training.enable_eager_debug);
+    assert!(training.enable_graph_mode && !training.enable_eager_debug);
     assert_eq!(training.optimization_level, OptimizationLevel::Enhanced);
     assert_eq!(training.seed, 1234);
     assert_eq!((model.masks, training.memory_limit), (Masks::Corrected, None));
@@ -273,7 +272,11 @@ fn settings_that_do_not_go_together_are_noted() {
     note("data: {frame_budget: 20000, batch_size: 8}", "data.frame_budget is given and wins");
     note("data: {quadratic_frames: 500}", "without data.frame_budget");
     note("data: {max_seconds: 30}", "already limits clips to 11.6 s");
-    note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir has no effect");
+    note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir keeps the vocabulary only");
+    note("data: {memory_cache_mb: 64}", "data.memory_cache_mb has no effect where there is a cache");
+    note("data: {native_loading: false, memory_cache_mb: 64}", "keeps nothing");
+    note("data: {model_start_delay: 1}", "without data.data_gpu");
+    note("data: {prefetch_to_gpu: false, enhanced_gpu_prefetch: true}", "data.prefetch_to_gpu is off");
     note("data: {prefetch_buffer_size: 60}", "no more than 50 batches");
     note("training: {early_stop_patience: 3, validate_every: 0}", "training.validate_every is 0");
     note(
@@ -344,7 +347,7 @@ proptest! {
         if let Some(value) = command_line {
             sources.command_line = vec![Flag::Set(format!("{}={value}", key.path))];
         }
-        let settled = sources.settle().unwrap();
+        let settled = sources.settle().unwrap().values;
         let winner = settled.iter().find(|assignment| assignment.key == key).unwrap();
 
         // The switch itself decides about tuning, and cannot be tuned off by the tuning it switches.
