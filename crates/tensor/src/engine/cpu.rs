@@ -1,6 +1,7 @@
 //! Running a program on the CPU: one operation after another, each on all cores where it pays.
 
-use super::{Engine, Program};
+use super::checked::{self, Fault};
+use super::{Engine, Mode, Program};
 use crate::collective::Collective;
 use crate::error::Error;
 use crate::op::{CpuIo, Slice, SliceMut};
@@ -8,7 +9,18 @@ use crate::shape::DType;
 use crate::tape::{Node, Tape, Value};
 use std::time::{Duration, Instant};
 
-pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<(), Error> {
+pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Option<Fault>, Error> {
+    let mut fault = None;
+    if engine.mode == Mode::Checked {
+        for (n, node) in program.tape.nodes.iter().enumerate() {
+            step(&program.tape, &program.addresses, engine.collective.as_deref(), node)?;
+            if fault.is_none() {
+                fault = checked::look(&engine.backend, program, n)?;
+            }
+        }
+        program.runs += 1;
+        return Ok(fault);
+    }
     let (tape, addresses, collective) = (&program.tape, &program.addresses[..], engine.collective.as_deref());
     let all = || tape.nodes.iter().try_for_each(|node| step(tape, addresses, collective, node));
     match collective {
@@ -18,7 +30,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<(), Error> {
         Some(_) => all()?,
     }
     program.runs += 1;
-    Ok(())
+    Ok(fault)
 }
 
 pub(super) fn profile(engine: &Engine, program: &mut Program) -> Result<Vec<Duration>, Error> {

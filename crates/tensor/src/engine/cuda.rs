@@ -1,5 +1,6 @@
 //! Running a program on CUDA: kernel by kernel, recorded, or replayed.
 
+use super::checked::{self, Fault};
 use super::{Engine, Mode, Program};
 use crate::cuda::Cuda;
 use crate::cuda::context::Side;
@@ -10,8 +11,19 @@ use crate::tape::{Node, Value};
 use cudarc::driver::{result, sys};
 use std::time::Duration;
 
-pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<(), Error> {
-    if program.runs == 0 {
+pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<Option<Fault>, Error> {
+    let mut fault = None;
+    if engine.mode == Mode::Checked {
+        for (n, node) in program.tape.nodes.iter().enumerate() {
+            step(engine, program, cuda, node, Side::Main)?;
+            if fault.is_none() {
+                fault = checked::look(&engine.backend, program, n)?;
+            }
+        }
+        if program.runs == 0 {
+            cuda.save_choices();
+        }
+    } else if program.runs == 0 {
         // The first run also makes what a recording must not: chosen algorithms, shared memory granted. It is the
         // only one that measures, so it does one thing at a time.
         program.tape.nodes.iter().try_for_each(|node| step(engine, program, cuda, node, Side::Main))?;
@@ -27,7 +39,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
         }
     }
     program.runs += 1;
-    Ok(())
+    Ok(fault)
 }
 
 /// Queues every operation on the stream it was given.

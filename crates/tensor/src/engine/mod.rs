@@ -2,6 +2,7 @@
 
 mod arena;
 mod buffer;
+mod checked;
 mod cpu;
 mod cuda;
 mod forecast;
@@ -12,6 +13,7 @@ mod staging;
 mod upload;
 
 pub use arena::{Arena, State};
+pub use checked::Fault;
 pub use forecast::Forecast;
 pub use image::Image;
 pub use program::{OpTime, Program};
@@ -43,6 +45,8 @@ pub enum Mode {
     Captured,
     /// Every run queues kernel by kernel: for debugging.
     Eager,
+    /// One operation after another, on the processor too, and every result looked at: see [`Engine::take_fault`].
+    Checked,
 }
 
 /// How many streams a program uses on CUDA.
@@ -106,6 +110,8 @@ pub struct Engine {
     staging: Staging,
     collective: Option<Arc<dyn Collective>>,
     nccl: Option<Arc<Communicator>>,
+    /// The first result that was not finite since somebody asked, where results are looked at.
+    fault: Option<Fault>,
 }
 
 impl Engine {
@@ -181,6 +187,7 @@ impl Engine {
             staging,
             collective: None,
             nccl: None,
+            fault: None,
         };
         engine.initialise(options.seed)?;
         Ok(engine)
@@ -217,6 +224,11 @@ impl Engine {
     /// What went wrong without stopping anything, since it was last asked: a cache that cannot be written.
     pub fn take_warnings(&self) -> Vec<String> {
         self.cuda().map_or_else(Vec::new, |cuda| cuda.take_warnings())
+    }
+
+    /// The first operation since this was last asked whose result was not finite. Only [`Mode::Checked`] looks.
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
     }
 
     /// Changes how programs run.
@@ -261,14 +273,16 @@ impl Engine {
         match self.backend.clone() {
             Backend::Cpu => {
                 self.arenas.flat(Flat::Control).write_f32(0, &slots)?;
-                cpu::run(self, program)?;
+                let fault = cpu::run(self, program)?;
+                self.fault = self.fault.take().or(fault);
                 let report = self.arenas.flat(Flat::Report).read_f32(0..slots.len())?;
                 Ok(self.rings.keep(Report::decode(&report)))
             }
             Backend::Cuda(cuda) => {
                 cuda.bind()?;
                 let ticket = self.rings.send(&cuda, &slots, self.arenas.flat(Flat::Control).address())?;
-                cuda::run(self, program, &cuda)?;
+                let fault = cuda::run(self, program, &cuda)?;
+                self.fault = self.fault.take().or(fault);
                 self.rings.receive(&cuda, ticket, self.arenas.flat(Flat::Report).address())?;
                 Ok(ticket)
             }

@@ -25,8 +25,32 @@ pub enum Upload {
     /// As soon as they are made, on a stream of their own.
     #[default]
     Ahead,
+    /// The same from memory that is not page-locked, which the driver copies twice: to compare.
+    AheadPageable,
     /// When their step is queued, on the stream that computes.
     InTurn,
+}
+
+/// The bytes of a slot on the host.
+enum HostSide {
+    Pinned(PinnedMemory),
+    Pageable(Vec<u8>),
+}
+
+impl HostSide {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            HostSide::Pinned(memory) => memory.as_slice(),
+            HostSide::Pageable(bytes) => bytes,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            HostSide::Pinned(memory) => memory.as_mut_slice(),
+            HostSide::Pageable(bytes) => bytes,
+        }
+    }
 }
 
 /// Makes slots and fills them: for the thread that makes batches.
@@ -60,7 +84,7 @@ enum Memory {
 
 struct DeviceSlot {
     copies: Arc<Copies>,
-    pinned: PinnedMemory,
+    host: HostSide,
     /// None where batches are copied in turn.
     waiting: Option<DeviceMemory>,
     /// The copy from the host is over.
@@ -110,13 +134,17 @@ impl Uploader {
                 let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
                 let event = || result::event::create(flags).map_err(|e| Error::driver("make an event", e));
                 let waiting = match self.upload {
-                    Upload::Ahead => Some(DeviceMemory::new(bytes)?),
+                    Upload::Ahead | Upload::AheadPageable => Some(DeviceMemory::new(bytes)?),
                     Upload::InTurn => None,
                 };
-                let (copies, pinned) = (Arc::clone(copies), PinnedMemory::new(bytes)?);
+                let host = match self.upload {
+                    Upload::AheadPageable => HostSide::Pageable(vec![0; bytes]),
+                    Upload::Ahead | Upload::InTurn => HostSide::Pinned(PinnedMemory::new(bytes)?),
+                };
+                let copies = Arc::clone(copies);
                 Memory::Device(Box::new(DeviceSlot {
                     copies,
-                    pinned,
+                    host,
                     waiting,
                     sent: event()?,
                     taken: event()?,
@@ -124,6 +152,11 @@ impl Uploader {
             }
         };
         Ok(Slot { memory, length: 0 })
+    }
+
+    /// Whether batches are copied from memory that is not page-locked.
+    pub fn is_pageable(&self) -> bool {
+        self.device.is_some() && self.upload == Upload::AheadPageable
     }
 
     /// As `send`, but the bytes of `place` are the result `value` of the last run of another engine's program, which was
@@ -169,7 +202,7 @@ impl Slot {
     pub fn room(&self) -> usize {
         match &self.memory {
             Memory::Host(bytes) => bytes.len(),
-            Memory::Device(device) => device.pinned.as_slice().len(),
+            Memory::Device(device) => device.host.as_slice().len(),
         }
     }
 
@@ -188,7 +221,7 @@ impl DeviceSlot {
         let over = if self.waiting.is_some() { self.sent } else { self.taken };
         // SAFETY: the event is ours; one that was never recorded is over.
         unsafe { result::event::synchronize(over) }.map_err(|e| Error::driver("wait for a copy", e))?;
-        Ok(self.pinned.as_mut_slice())
+        Ok(self.host.as_mut_slice())
     }
 
     fn send(&mut self, length: usize) -> Result<(), Error> {
@@ -198,7 +231,7 @@ impl DeviceSlot {
         wait(*stream, self.taken)?;
         // SAFETY: both places hold `length` bytes; the host's are not written before `sent` is over, the device's not
         // before `taken` is.
-        unsafe { result::memcpy_htod_async(waiting.address(), &self.pinned.as_slice()[..length], *stream) }
+        unsafe { result::memcpy_htod_async(waiting.address(), &self.host.as_slice()[..length], *stream) }
             .map_err(|e| Error::driver("send a batch", e))?;
         record(self.sent, *stream)
     }
@@ -241,7 +274,7 @@ impl DeviceSlot {
             }
             let to = waiting.address() + piece.start as u64;
             // SAFETY: as in `send`.
-            unsafe { result::memcpy_htod_async(to, &self.pinned.as_slice()[piece], *stream) }
+            unsafe { result::memcpy_htod_async(to, &self.host.as_slice()[piece], *stream) }
                 .map_err(|e| Error::driver("send a batch", e))?;
         }
         record(self.sent, *stream)
@@ -260,7 +293,7 @@ impl DeviceSlot {
             }
             None => {
                 // SAFETY: as above; the host's bytes are not written before `taken` is over.
-                unsafe { result::memcpy_htod_async(to, &self.pinned.as_slice()[..length], stream) }
+                unsafe { result::memcpy_htod_async(to, &self.host.as_slice()[..length], stream) }
                     .map_err(|e| Error::driver("send a batch", e))?;
             }
         }

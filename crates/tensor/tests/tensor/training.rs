@@ -97,6 +97,28 @@ fn a_small_gpt_learns_on_the_cpu() {
 }
 
 #[test]
+fn looking_at_every_result_changes_no_bit_and_names_the_first_that_is_not_finite() {
+    let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 3);
+    assert!(plain == train(Device::Cpu, Precision::F32, Mode::Checked, averaged(), 3));
+    let gpt = Gpt::new(SMALL);
+    let mut engine = engine(&gpt, Device::Cpu, Precision::F32, Mode::Checked);
+    let (tape, step) = gpt.step(Precision::F32, averaged());
+    let mut program = engine.load(tape).unwrap();
+    feed(&engine, &program, step, &sentences(SMALL, 0));
+    assert!(engine.run(&mut program, &control(0)).unwrap().good);
+    assert_eq!(engine.take_fault(), None, "nothing is wrong with a good step");
+    // One weight of the network is no number: whatever reads it first is named.
+    let mut weights = engine.read_arena(Arena::Weights).unwrap();
+    weights[0] = f32::INFINITY;
+    engine.write_arena(Arena::Weights, &weights).unwrap();
+    assert!(!engine.run(&mut program, &control(1)).unwrap().good);
+    let fault = engine.take_fault().expect("a step that is no number has a first operation");
+    assert!(fault.given && fault.nan + fault.infinite > 0 && fault.number <= fault.operations, "{fault:?}");
+    assert!(fault.to_string().contains(&format!("`{}`", fault.op)), "{fault}");
+    assert_eq!(engine.take_fault(), None, "it is told once");
+}
+
+#[test]
 fn what_is_computed_again_changes_no_bit() {
     let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 4);
     let cheap = Build { recompute: Recompute::Cheap, ..averaged() };
