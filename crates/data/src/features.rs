@@ -226,6 +226,25 @@ impl Extractor {
     }
 }
 
+/// A recording at [`LISTENING_RATE`] as one is heard in training: silence at both ends cut, brought to a loudness.
+pub fn as_in_training(samples: &[f32], trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
+    let peak = samples.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
+    let span = match trim_db {
+        Some(below_peak_db) if peak >= SILENT_PEAK => {
+            audio::trim_silence(samples, LISTENING_RATE, below_peak_db, KEEP_MS)
+        }
+        _ => 0..samples.len(),
+    };
+    let mut heard = samples[span].to_vec();
+    if let Some(target) = loudness_lufs
+        && let Some(loudness) = audio::integrated_loudness(&heard, LISTENING_RATE)
+    {
+        let by = audio::gain_to(target, loudness, peak, HIGHEST_PEAK);
+        heard.iter_mut().for_each(|sample| *sample *= by);
+    }
+    heard
+}
+
 /// -60 dBFS.
 const SILENT_PEAK: f32 = 1e-3;
 /// -1 dBFS: levelling stops here.

@@ -14,7 +14,7 @@ use crate::batch::balance;
 use crate::batch::buckets::{Bucket, Excluded, Sorted};
 use crate::batch::ladder::Ladder;
 use crate::batch::layout::Layout;
-use crate::batch::settings::{Of, Order, Settings, Tail, Take};
+use crate::batch::settings::{Of, Order, Part, Settings, Tail, Take};
 use crate::batch::state::{State, StateError};
 use crate::batch::step::Step;
 use crate::order::{Bijection, Speakers};
@@ -72,7 +72,7 @@ pub enum PlanError {
 }
 
 /// The batches of all epochs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub(super) settings: Settings,
     dataset: [u8; 32],
@@ -167,6 +167,19 @@ impl Plan {
             worst_order,
             settings,
         })
+    }
+
+    /// The same records in the same batches, with other arrays of them: to look at what a batch is made of. Text and
+    /// companions belong to the plan: they are among both arrays, or among neither.
+    pub fn with_parts(&self, source: &dyn RecordSource, parts: Vec<Part>) -> Result<Plan, PlanError> {
+        let settings = Settings { parts, ..self.settings.clone() };
+        let same = settings.has_tokens() == self.settings.has_tokens()
+            && settings.has_companions() == self.settings.has_companions();
+        if !same {
+            return Err(PlanError::Impossible("text or companions cannot be left out of a plan".into()));
+        }
+        let columns = resolve(source, &settings)?;
+        Ok(Plan { settings, columns, ..self.clone() })
     }
 
     /// What the plan was made of.

@@ -17,15 +17,15 @@ use super::names::SHARD_SIZE;
 use super::prepare::Partition;
 use super::store::copy_rows;
 use super::{CacheError, source, workers};
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{Column, RecordError, RecordSource, note_computing};
 use crate::utterance::Utterance;
 
 /// How runtime mode works.
 #[derive(Clone, Debug)]
 pub struct RuntimeOptions {
-    /// Bytes of arrays kept in memory: only of sound that cannot be read in pieces, and has to be decoded whole for
-    /// every piece. 0 keeps nothing.
+    /// Bytes of arrays kept in memory. Where all of them fit, each is computed once; else only those of sound are kept
+    /// that cannot be read in pieces, and would have to be decoded whole for every piece. 0 keeps nothing.
     pub memory_bytes: usize,
     /// Threads that read every utterance when it opens.
     pub workers: usize,
@@ -52,6 +52,10 @@ pub struct Runtime {
     problems: Vec<Problem>,
     /// Whole arrays, by record and column.
     memory: MemoryCache<Result<Vec<u8>, Problem>>,
+    /// Bytes of all arrays of all records.
+    array_bytes: usize,
+    /// There is memory for all of them.
+    keeps_all: bool,
     fingerprint: Hash,
 }
 
@@ -104,7 +108,33 @@ impl Runtime {
             })
             .collect();
         let memory = MemoryCache::new(options.memory_bytes);
-        Ok(Runtime { featurizer, records, speakers, languages, problems, memory, fingerprint })
+        let widths: Vec<usize> = featurizer.columns().iter().map(Column::row_bytes).collect();
+        let bytes = |record: &Record| -> usize {
+            record.measured.rows.iter().zip(&widths).map(|(&rows, width)| rows as usize * width).sum()
+        };
+        let array_bytes = records.iter().map(bytes).sum();
+        let keeps_all = array_bytes <= options.memory_bytes;
+        Ok(Runtime {
+            featurizer,
+            records,
+            speakers,
+            languages,
+            problems,
+            memory,
+            array_bytes,
+            keeps_all,
+            fingerprint,
+        })
+    }
+
+    /// Bytes of all arrays of all records.
+    pub fn array_bytes(&self) -> usize {
+        self.array_bytes
+    }
+
+    /// Whether there is memory for all of them, so that each is computed once.
+    pub fn keeps_all(&self) -> bool {
+        self.keeps_all
     }
 
     /// Utterances that were left out, and why.
@@ -122,6 +152,21 @@ impl Runtime {
         self.records.iter().filter(|record| record.measured.sound.is_some()).count()
     }
 
+    /// An array, if it is as long as it was when this was opened.
+    fn unchanged(&self, record: usize, column: usize, array: Vec<u8>) -> Result<Vec<u8>, Problem> {
+        let Record { utterance, measured, .. } = &self.records[record];
+        if array.len() == measured.rows[column] as usize * self.columns()[column].row_bytes() {
+            return Ok(array);
+        }
+        Err(Problem {
+            kind: ProblemKind::Unreadable,
+            severity: Severity::Error,
+            id: Some(utterance.id.clone()),
+            origin: utterance.origin.clone(),
+            detail: format!("{} was changed after training began to read it", utterance.audio.display()),
+        })
+    }
+
     fn array(&self, record: usize, column: usize) -> Arc<Result<Vec<u8>, Problem>> {
         self.memory.get(record * self.columns().len() + column, || {
             let utterance = &self.records[record].utterance;
@@ -131,6 +176,7 @@ impl Runtime {
                 Ok(bytes) => featurizer::column(self.featurizer.as_ref(), utterance, &bytes, column),
                 Err(why) => Err(why.problem(utterance)),
             };
+            let array = array.and_then(|array| self.unchanged(record, column, array));
             note_computing(began.elapsed());
             // A failure is remembered too: it would only fail again.
             let bytes = array.as_ref().map_or(256, Vec::len);
@@ -242,10 +288,12 @@ impl RecordSource for Runtime {
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        let Record { utterance, measured, .. } = &self.records[record];
-        let rows = || self.featurizer.rows(utterance, measured, column, first_row, out);
-        if let Some(rows) = featurizer::caught(utterance, rows).map_err(RecordError::Bad)? {
-            return Ok(rows);
+        if !self.keeps_all {
+            let Record { utterance, measured, .. } = &self.records[record];
+            let rows = || self.featurizer.rows(utterance, measured, column, first_row, out);
+            if let Some(rows) = featurizer::caught(utterance, rows).map_err(RecordError::Bad)? {
+                return Ok(rows);
+            }
         }
         match self.array(record, column).as_ref() {
             Ok(array) => Ok(copy_rows(array, self.columns()[column].row_bytes(), first_row, out)),

@@ -1,5 +1,6 @@
 //! Which vocabulary a cache speaks: the one the user names, the one it was built with, or a new one.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -33,19 +34,15 @@ pub fn choose(
     let reason = match kept_at(kept)? {
         Ok(tokenizer) => match shortcoming(&tokenizer, texts, options) {
             None => {
-                let why = format!("vocabulary: {} as before", name(kept));
+                let size = other_size(&tokenizer, texts, options).unwrap_or_default();
+                let why = format!("vocabulary: {} as before{size}", name(kept));
                 return Ok(Chosen { tokenizer, why, is_new: false });
             }
             Some(lack) => format!(", because the one before {lack}"),
         },
         Err(why) => why.to_owned(),
     };
-    // A text that cannot be cleaned is a problem of its utterance, and is reported there.
-    let readable = texts
-        .iter()
-        .copied()
-        .filter(|(language, written)| text::clean(written, language, options.cleaner).is_ok());
-    let tokenizer = train(readable, options)?;
+    let tokenizer = trained(texts, options)?;
     let why = format!(
         "vocabulary: {} pieces trained on {} texts{reason}; kept as {}",
         tokenizer.vocabulary_size(),
@@ -53,6 +50,29 @@ pub fn choose(
         name(kept)
     );
     Ok(Chosen { tokenizer, why, is_new: true })
+}
+
+/// A text that cannot be cleaned is a problem of its utterance, and is reported there.
+fn trained(texts: &[(&str, &str)], options: &TrainOptions) -> Result<Tokenizer, TokenizerError> {
+    let readable =
+        |(language, written): &(&str, &str)| text::clean(written, language, options.cleaner).is_ok();
+    train(texts.iter().copied().filter(readable), options)
+}
+
+/// What to say of a vocabulary that was kept and is not of the size that is asked for. It stays: records, and models
+/// trained on them, are numbered by it. A corpus that has no more pieces to give is not a vocabulary of another size.
+fn other_size(kept: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
+    let (has, asked) = (kept.vocabulary_size(), options.vocab_size);
+    let other = match has.cmp(&asked) {
+        Ordering::Equal => false,
+        Ordering::Greater => true,
+        Ordering::Less => trained(texts, options).is_ok_and(|new| new.vocabulary_size() > has),
+    };
+    other.then(|| {
+        format!(
+            "; it has {has} pieces, and data.vocab_size = {asked} is for a new one: remove it, or name another --cache-dir"
+        )
+    })
 }
 
 /// The vocabulary that was kept; or why it cannot be used, where there is one at all.
@@ -112,6 +132,23 @@ mod tests {
         let persian = [TEXTS[0], ("fa", "سلام")];
         let new = choose(None, &kept, &persian, &options()).unwrap();
         assert!(new.is_new && new.why.contains("[fa]"), "{}", new.why);
+    }
+
+    #[test]
+    fn a_kept_vocabulary_of_another_size_is_named_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("tokenizer.json");
+        let first = choose(None, &kept, &TEXTS, &options()).unwrap();
+        std::fs::write(&kept, first.tokenizer.to_json()).unwrap();
+        let said = |vocab_size| {
+            let chosen = choose(None, &kept, &TEXTS, &TrainOptions { vocab_size, ..options() }).unwrap();
+            assert!(!chosen.is_new);
+            chosen.why
+        };
+        let fewer = first.tokenizer.vocabulary_size() - 1;
+        assert!(said(fewer).contains(&format!("data.vocab_size = {fewer}")), "{}", said(fewer));
+        assert!(!said(300).contains("vocab_size"), "{}", said(300));
+        assert!(!said(3000).contains("vocab_size"), "the texts have no more pieces: {}", said(3000));
     }
 
     #[test]

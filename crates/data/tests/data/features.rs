@@ -61,8 +61,11 @@ fn the_cache_and_runtime_mode_hold_the_same_records() {
         let options = PrepareOptions { workers: 2, failure_budget: 0.2, ..PrepareOptions::default() };
         let prepared = cache::prepare(&dir, &corpus.utterances, &*extractor, &options, &Silent).unwrap();
         let store = Store::open(&dir).unwrap();
-        let options = RuntimeOptions { failure_budget: 0.2, ..RuntimeOptions::default() };
+        // Read in pieces; and then with everything kept in memory.
+        let memory_bytes = if n == 0 { 0 } else { 1 << 30 };
+        let options = RuntimeOptions { failure_budget: 0.2, memory_bytes, ..RuntimeOptions::default() };
         let runtime = Runtime::open(&corpus.utterances, extractor.clone(), &options, &Silent).unwrap();
+        assert_eq!(runtime.keeps_all(), n > 0);
         assert_eq!((store.len(), runtime.len(), runtime.in_pieces()), (7, 7, 3));
         assert_eq!(runtime.problems(), prepared.problems);
         for record in 0..store.len() {
@@ -121,16 +124,25 @@ fn a_file_that_changed_after_opening_is_bad_data() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = odd_corpus(&folder.path().join("demo"));
     let extractor = Arc::new(Extractor::new(everything(), tokenizer(&corpus)));
-    let options = RuntimeOptions { failure_budget: 0.2, ..RuntimeOptions::default() };
-    let runtime = Runtime::open(&corpus.utterances, extractor, &options, &Silent).unwrap();
     let utterance = &corpus.utterances[0];
-    let record = (0..runtime.len()).find(|&record| runtime.id(record) == utterance.id).unwrap();
-    let read = || runtime.read(record, 2, 0, &mut [0; 640]);
-    assert_eq!(read().unwrap(), 2);
     let bytes = std::fs::read(&utterance.audio).unwrap();
-    std::fs::write(&utterance.audio, &bytes[..bytes.len() / 2]).unwrap();
-    let error = read().unwrap_err().to_string();
-    assert!(error.contains(&utterance.id) && error.contains("changed"), "{error}");
+    for memory_bytes in [0, 1 << 30] {
+        std::fs::write(&utterance.audio, &bytes).unwrap();
+        let options = RuntimeOptions { failure_budget: 0.2, memory_bytes, ..RuntimeOptions::default() };
+        let runtime = Runtime::open(&corpus.utterances, extractor.clone(), &options, &Silent).unwrap();
+        let record = (0..runtime.len()).find(|&record| runtime.id(record) == utterance.id).unwrap();
+        let read = |column: usize| runtime.read(record, column, 0, &mut [0; 640]);
+        assert_eq!(read(2).unwrap(), 2);
+        // Half of its samples, in a file that is whole.
+        let half = 44 + (bytes.len() - 44) / 4 * 2;
+        let mut changed = bytes[..half].to_vec();
+        changed[4..8].copy_from_slice(&((half - 8) as u32).to_le_bytes());
+        changed[40..44].copy_from_slice(&((half - 44) as u32).to_le_bytes());
+        std::fs::write(&utterance.audio, changed).unwrap();
+        // Another array of it: the first may be kept.
+        let error = read(1).unwrap_err().to_string();
+        assert!(error.contains(&utterance.id) && error.contains("changed"), "{memory_bytes}: {error}");
+    }
 }
 
 /// Steps of a store as ids: the order that a model would see.

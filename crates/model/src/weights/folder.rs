@@ -86,8 +86,22 @@ pub struct Manifest {
     pub parts: BTreeMap<String, Value>,
     /// Names of the voices, in order.
     pub voices: Vec<String>,
+    /// How text and recordings were read in training; none where that is not known, as of imported models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
     /// Every other file.
     pub files: BTreeMap<String, FileRecord>,
+}
+
+/// How text and recordings were read in training: whoever speaks reads them alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// How text was written out before tokens: `default` or `coqui`.
+    pub cleaner: String,
+    /// Silence at both ends was cut, so many dB below the loudest frame; none where it was left.
+    pub trim_db: Option<f32>,
+    /// The loudness that clips were brought to; none where they were left as they are.
+    pub loudness_lufs: Option<f64>,
 }
 
 /// A file as it was written.

@@ -24,6 +24,6 @@ mod pickle_writer;
 
 pub use error::WeightsError;
 pub use expected::{Expected, Mismatch};
-pub use folder::{FolderWriter, Manifest, ModelFolder, Part};
+pub use folder::{FolderWriter, Manifest, ModelFolder, Part, Reading};
 pub use kind::Kind;
 pub use sizes::Sizes;
