@@ -67,6 +67,7 @@ impl<T> Fed<T> {
             Some(finish) => finish(uploader, &mut slot, length, &mut what)?,
         }
         made.sending += began.elapsed();
+        made.pageable |= uploader.is_pageable();
         made.bytes = length;
         Ok(Fed { slot, what, made })
     }

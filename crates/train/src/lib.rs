@@ -21,7 +21,7 @@ pub mod mirrored;
 mod pace;
 pub mod samples;
 pub mod session;
-mod sizes;
+pub mod sizes;
 
 pub mod pipeline;
 

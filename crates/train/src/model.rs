@@ -6,7 +6,7 @@ use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY}
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::Spec;
-use myxtts_model::weights::{Kind, WeightsError};
+use myxtts_model::weights::{Kind, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
 use myxtts_tensor::Engine;
@@ -45,6 +45,8 @@ pub struct Model {
     config: Option<Vec<u8>>,
     source: String,
     licence: String,
+    /// How text and recordings are read.
+    reading: Option<Reading>,
     /// Parts that are there to begin from, and are made anew.
     begun: Vec<&'static str>,
 }
@@ -62,6 +64,7 @@ impl Model {
             config: folder.text(myxtts_model::weights::folder::CONFIG)?,
             source: folder.manifest().source.clone(),
             licence: folder.manifest().licence.clone(),
+            reading: folder.manifest().reading.clone(),
             ..Model::default()
         };
         for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
@@ -134,6 +137,12 @@ impl Model {
     /// The vocabulary text is cut into.
     pub fn set_vocabulary(&mut self, tokenizer: &Tokenizer) {
         self.vocabulary = Some(tokenizer.to_json());
+    }
+
+    /// How text and recordings are read from now on; gives how they were, where that is another way.
+    pub fn set_reading(&mut self, reading: Reading) -> Option<Reading> {
+        let before = self.reading.replace(reading);
+        before.filter(|before| self.reading.as_ref() != Some(before))
     }
 
     /// Takes a vocabulary over. A GPT that is there has learnt what its tokens mean: the vocabulary must be its own or
@@ -243,6 +252,7 @@ impl Model {
             source => source.to_owned(),
         };
         writer.manifest().licence = self.licence.clone();
+        writer.manifest().reading = self.reading.clone();
         for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
             let inside: Vec<(&String, &Tensor)> =
                 self.tensors.iter().filter(|(name, _)| Part::of(name) == Some(part)).collect();
@@ -324,5 +334,9 @@ impl crate::voice::Source for Stacked<'_> {
 
     fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError> {
         Ok(self.under.vocabulary.clone())
+    }
+
+    fn reading(&self) -> Option<&Reading> {
+        self.under.reading.as_ref()
     }
 }

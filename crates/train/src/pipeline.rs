@@ -16,15 +16,17 @@ use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths};
 use crate::stages::latents::latents_of;
-use crate::stages::{self, Kind, Stage};
+use crate::stages::{self, ClipOrder, Kind, Stage};
 use crate::strategy::split;
 use myxtts_data::batch::Rows;
 use myxtts_data::features::Recipe as Features;
+use myxtts_data::loader::FailureBudget;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::Masks;
+use myxtts_model::weights::Reading;
 use myxtts_run::durable::fault::disk_of_environment;
-use myxtts_run::plan::{Masks as PlanMasks, Plan, Recipe};
+use myxtts_run::plan::{Masks as PlanMasks, Plan, PreprocessingMode, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Mode};
@@ -120,13 +122,22 @@ pub fn train(
             );
         }
     }
+    if let Some(before) = model.set_reading(reading(plan)) {
+        session.watcher.say(&format!(
+            "note: the model was trained with data.cleaner {}, silence cut at {:?} dB and loudness {:?}; from now on it is \
+             as this run has them",
+            before.cleaner, before.trim_db, before.loudness_lufs
+        ));
+    }
     let due = |model: &Model, kind: Kind, recipe: &Recipe| {
         let wanted = request.only.is_none_or(|only| only == kind);
         wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
     };
     if due(&model, Kind::Gpt, &plan.recipe(Kind::Gpt, fine_tune)) {
         // Now, and not after an hour of the stage before it.
-        split(plan.data.batch_size, machines.len())?;
+        if plan.data.frame_budget.is_none() {
+            split(plan.data.batch_size, machines.len())?;
+        }
     }
     if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
         session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
@@ -153,6 +164,16 @@ pub fn train(
         session.last_words(&ground.samples(&model), before);
     }
     Ok(model)
+}
+
+/// How text and recordings of a run are read: kept with its model, for whoever speaks with it.
+fn reading(plan: &Plan) -> Reading {
+    let features = Features::of(&plan.data);
+    Reading {
+        cleaner: features.cleaner.to_string(),
+        trim_db: features.trim_db,
+        loudness_lufs: features.loudness_lufs,
+    }
 }
 
 fn part_of(kind: Kind) -> &'static str {
@@ -198,7 +219,11 @@ impl<'a> Ground<'a> {
         folder: &Path,
         progress: &'a dyn Progress,
     ) -> Ground<'a> {
-        let recorded = plan.training.enable_graph_mode && !plan.training.enable_eager_debug;
+        let mode = match (plan.training.enable_eager_debug, plan.training.enable_graph_mode) {
+            (true, _) => Mode::Checked,
+            (false, true) => Mode::Captured,
+            (false, false) => Mode::Eager,
+        };
         Ground {
             plan,
             corpus,
@@ -208,7 +233,7 @@ impl<'a> Ground<'a> {
             feeding: feeding(plan),
             conditioning: conditioning(plan, corpus, machine),
             lengths: lengths(plan),
-            mode: if recorded { Mode::Captured } else { Mode::Eager },
+            mode,
             progress,
             stop: Arc::default(),
         }
@@ -227,15 +252,7 @@ impl<'a> Ground<'a> {
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
         match kind {
             Kind::Dvae => {
-                let settings = DvaeSettings {
-                    sizes: sizes.dvae.clone(),
-                    rows: sizes.dvae_rows,
-                    frames: sizes.dvae_frames,
-                    balance: plan.data.balance_temperature,
-                    mode,
-                    feeding,
-                    seed,
-                };
+                let settings = DvaeSettings { mode, feeding, ..dvae_settings(plan, &sizes) };
                 self.placed(settings.rows as usize, model, move |machine, share, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
@@ -248,6 +265,7 @@ impl<'a> Ground<'a> {
                     lengths,
                     mode,
                     conditioning: self.conditioning.clone(),
+                    rows: gpt_rows(plan, self.machines.len()),
                     ..gpt_settings(plan, &sizes)
                 };
                 if let Some(side) = &corpus.data_side {
@@ -257,14 +275,19 @@ impl<'a> Ground<'a> {
                     settings.start_delay = Some(side.model_start_delay);
                 }
                 let source = self.with_codes(model)?;
-                self.placed(plan.data.batch_size, model, move |machine, share, model| {
+                let rows = match plan.data.frame_budget {
+                    // Batches of whatever length come in multiples of it.
+                    Some(_) => self.machines.len().max(1),
+                    None => plan.data.batch_size,
+                };
+                self.placed(rows, model, move |machine, share, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
                     Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
                 })
             }
             Kind::Decoder => {
-                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer);
+                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
                 let coded = self.with_codes(model)?;
                 let latents = latents_of(&coded, model, machine, how, (progress, &self.stop))?;
                 let settings = DecoderSettings {
@@ -276,9 +299,11 @@ impl<'a> Ground<'a> {
                     heard: sizes.speaker_frames,
                     judged_from: sizes.judged_from,
                     balance: plan.data.balance_temperature,
+                    order: clip_order(plan),
                     mode,
                     feeding,
                     seed,
+                    memory_limit: plan.training.memory_limit,
                 };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
                 self.placed(settings.rows, model, move |machine, share, model| {
@@ -375,10 +400,47 @@ fn run_stage(
     stage.finish(model, recipe.ema_decay.is_some())
 }
 
+pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
+    DvaeSettings {
+        sizes: sizes.dvae.clone(),
+        rows: sizes.dvae_rows,
+        frames: sizes.dvae_frames,
+        balance: plan.data.balance_temperature,
+        order: clip_order(plan),
+        mode: Mode::default(),
+        feeding: feeding(plan),
+        seed: plan.training.seed,
+        memory_limit: plan.training.memory_limit,
+    }
+}
+
+fn clip_order(plan: &Plan) -> ClipOrder {
+    ClipOrder { shuffled: plan.data.shuffle, worst_first: plan.data.worst_batch_first }
+}
+
+/// Mel frames that a code stands for: settings count in frames, batches of the GPT in codes.
+const FRAMES_OF_CODE: u64 = 4;
+
+/// Rows of the GPT's batches, which so many replicas share.
+pub(crate) fn gpt_rows(plan: &Plan, replicas: usize) -> Rows {
+    match plan.data.frame_budget {
+        None => Rows::Fixed(plan.data.batch_size as u32),
+        Some(frames) => Rows::Budget {
+            frames: (frames as u64 / FRAMES_OF_CODE).max(1),
+            quadratic: plan
+                .data
+                .quadratic_frames
+                .map(|frames| (frames / FRAMES_OF_CODE as f64).round().max(1.0) as u32),
+            multiple: replicas.max(1) as u32,
+        },
+    }
+}
+
 pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
     GptSettings {
         sizes: sizes.gpt.clone(),
-        rows: Rows::Fixed(plan.data.batch_size as u32),
+        rows: gpt_rows(plan, 1),
+        order: clip_order(plan),
         frames: sizes.conditioning_frames,
         balance: plan.data.balance_temperature,
         masks: match plan.model.masks {
@@ -400,12 +462,13 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
 
 /// Where the conditioning of the GPT's batches comes from, on a device.
 pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: Machine) -> Conditioning {
+    let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
     match &corpus.data_side {
         Some(DataSide { device, sounds, .. }) => {
             Conditioning::Sound { device: *device, sounds: sounds.clone() }
         }
         // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
-        None if plan.data.keep_on_device && plan.data.native_loading && machine.device != Device::Cpu => {
+        None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {
             Conditioning::Resident { at_most: RESIDENT_SHARE }
         }
         None => Conditioning::Fed,
@@ -415,12 +478,16 @@ pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: Machine) -> Co
 /// As a plan has it; every switch shows what it buys when it is off, and none changes a bit of what is learnt.
 fn feeding(plan: &Plan) -> Feeding {
     let data = &plan.data;
-    let ahead = data.prefetch_to_gpu && data.enhanced_gpu_prefetch;
     Feeding {
         workers: data.num_workers,
-        upload: if ahead { Upload::Ahead } else { Upload::InTurn },
+        upload: match (data.prefetch_to_gpu, data.enhanced_gpu_prefetch) {
+            (true, true) => Upload::Ahead,
+            (true, false) => Upload::AheadPageable,
+            (false, _) => Upload::InTurn,
+        },
         depth: Some(Depth::of(data.prefetch_buffer_size)),
         under_way: data.buffer_size,
+        failures: FailureBudget { rate: data.failure_budget, ..FailureBudget::default() },
         planted: None,
     }
 }

@@ -109,8 +109,12 @@ pub struct Resynthesizer {
 }
 
 impl Resynthesizer {
-    /// Opens a model folder.
-    pub fn open(path: &Path, machine: Machine, cleaner: Cleaner) -> Result<Resynthesizer, ResynthesizeError> {
+    /// Opens a model folder; it reads texts as it was trained where no cleaner is named.
+    pub fn open(
+        path: &Path,
+        machine: Machine,
+        cleaner: Option<Cleaner>,
+    ) -> Result<Resynthesizer, ResynthesizeError> {
         let folder = ModelFolder::open(path).map_err(TrainError::from)?;
         let model = Model::open(path)?;
         if !model.has(crate::model::DVAE) {
@@ -120,7 +124,10 @@ impl Resynthesizer {
             dvae: Encoder::new(&model, machine)?,
             inverter: MelInverter::new(),
             extractor: MelExtractor::new(FrontEnd::Dvae),
-            voice: Voice::open(&folder, machine.device)?.with_cleaner(cleaner),
+            voice: match cleaner {
+                Some(cleaner) => Voice::open(&folder, machine.device)?.with_cleaner(cleaner),
+                None => Voice::open(&folder, machine.device)?,
+            },
             meter: Meter::new(),
         })
     }

@@ -159,7 +159,14 @@ impl<'a> Session<'a> {
             trend: Trend::new(TREND_WINDOW),
         };
         let from = match last {
-            Some(last) => restore(stage, &last, &mut guards)?,
+            Some(last) => {
+                let step = restore(stage, &last, &mut guards)?;
+                // What they allow may have been changed since.
+                guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
+                guards.spikes.set_limit(training.spike_limit);
+                guards.early.set_patience(training.early_stop_patience);
+                step
+            }
             None => 0,
         };
         let described = stage.described();
@@ -170,7 +177,8 @@ impl<'a> Session<'a> {
         )?;
         let seed = Seed::new(training.seed).derive(name);
         let ahead = match stage.engine().cuda() {
-            Some(_) if self.plan.data.optimize_cpu_gpu_overlap => AHEAD,
+            // What is found wrong with a step must not be said of another.
+            Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
             _ => 0,
         };
         let mut flying: VecDeque<Flying> = VecDeque::new();
@@ -288,6 +296,11 @@ impl<'a> Session<'a> {
     ) -> Result<(), TrainError> {
         let name = stages::name(stage.kind());
         let (step, loss) = (one.step + 1, f64::from(report.loss));
+        if let Some(fault) = stage.engine_mut().take_fault() {
+            let fault = fault.to_string();
+            self.watcher.say(&format!("step {step} of `{name}`: {fault}"));
+            self.events.append_durably("fault", json!({ "stage": name, "step": step, "fault": fault }))?;
+        }
         let verdict = guards.bad.observe(report.good);
         if verdict != BadVerdict::Fine {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
@@ -310,8 +323,13 @@ impl<'a> Session<'a> {
             }
             return Ok(());
         }
-        if let SpikeVerdict::Spike { .. } = guards.spikes.observe(loss) {
+        if let SpikeVerdict::Spike { median, limit } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
+            self.watcher.say(&format!(
+                "step {step} of `{name}`: a loss of {loss:.3} is a spike: those before it lie around {median:.3}, and \
+                 training.spike_limit = {} allows {limit:.3}",
+                self.plan.training.spike_limit
+            ));
             self.events
                 .append("spike", json!({ "stage": name, "step": step, "loss": loss, "clips": clips }))?;
         }

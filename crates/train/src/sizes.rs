@@ -50,17 +50,12 @@ impl Sizes {
         tokenizer: &Tokenizer,
         model: &Model,
     ) -> Result<Sizes, TrainError> {
-        let preset = plan.model.preset;
-        let mut sizes = Sizes::preset(preset, tokenizer);
-        match (machine.device, preset) {
-            // On a processor the judges cost more than everything else, and a demonstration is to end soon.
-            (Device::Cpu, Preset::Tiny) => sizes.judged_from = 1.0,
-            // A GPU has room for more rows. The judges, a few channels wide, are slow on it too, and serve at the end.
-            (Device::Cuda(_), Preset::Tiny) => {
-                (sizes.decoder_rows, sizes.decoder_window, sizes.judged_from) = (16, 16, 0.9);
-            }
-            _ => {}
-        }
+        let text = TextIds {
+            vocabulary: tokenizer.vocabulary_size(),
+            start: tokenizer.start_id(),
+            stop: tokenizer.stop_id(),
+        };
+        let mut sizes = Sizes::planned(plan, machine, text);
         let shape = |name: &str| model.shape(name);
         if model.has(DVAE) {
             sizes.dvae = DvaeSizes::of_shapes(&shape, "dvae.")?;
@@ -84,12 +79,33 @@ impl Sizes {
         Ok(sizes)
     }
 
-    fn preset(preset: Preset, tokenizer: &Tokenizer) -> Sizes {
-        let text = TextIds {
-            vocabulary: tokenizer.vocabulary_size(),
-            start: tokenizer.start_id(),
-            stop: tokenizer.stop_id(),
-        };
+    /// As a plan has them for a model that begins from nothing; all but what depends on its vocabulary.
+    pub fn without_vocabulary(plan: &Plan, machine: Machine) -> Sizes {
+        Sizes::planned(plan, machine, TextIds { vocabulary: 1, start: 0, stop: 0 })
+    }
+
+    fn planned(plan: &Plan, machine: Machine, text: TextIds) -> Sizes {
+        let preset = plan.model.preset;
+        let mut sizes = Sizes::preset(preset, text);
+        match (machine.device, preset) {
+            // On a processor the judges cost more than everything else, and a demonstration is to end soon.
+            (Device::Cpu, Preset::Tiny) => sizes.judged_from = 1.0,
+            // A GPU has room for more rows. The judges, a few channels wide, are slow on it too, and serve at the end.
+            (Device::Cuda(_), Preset::Tiny) => {
+                (sizes.decoder_rows, sizes.decoder_window, sizes.judged_from) = (16, 16, 0.9);
+            }
+            _ => {}
+        }
+        if let Some(rows) = plan.data.dvae_batch_size {
+            sizes.dvae_rows = rows as u32;
+        }
+        if let Some(rows) = plan.data.decoder_batch_size {
+            sizes.decoder_rows = rows;
+        }
+        sizes
+    }
+
+    fn preset(preset: Preset, text: TextIds) -> Sizes {
         let Networks { dvae, gpt, decoder, speaker, judges } = Networks::of(preset, text);
         // Batches and windows: as many as keep the device busy, as long as what is to be heard in them.
         let (dvae_rows, dvae_frames, conditioning_frames) = match preset {

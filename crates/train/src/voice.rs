@@ -16,6 +16,7 @@ pub use sound::Quality;
 use crate::voice::parts::{gpt_sizes, weights};
 use crate::voice::sound::Sound;
 use myxtts_data::audio::{Clip, Resampler};
+use myxtts_data::features::as_in_training;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{Encoded, Tokenizer};
@@ -89,6 +90,8 @@ const FEW_CODES: usize = 512;
 pub struct Voice {
     tokenizer: Tokenizer,
     cleaner: Cleaner,
+    trim_db: Option<f32>,
+    loudness_lufs: Option<f64>,
     generator: Generator,
     sound: Sound,
     mel_stats: Vec<f32>,
@@ -120,12 +123,39 @@ impl Voice {
         let mut generator = Generator::new(device, Precision::F32, &sizes)?;
         generator.load(|one| weights(source, one))?;
         let sound = Sound::open(source, device, &sizes)?;
-        Ok(Voice { tokenizer, cleaner: Cleaner::Default, generator, sound, mel_stats })
+        let reading = source.reading();
+        let cleaner = match reading {
+            Some(reading) => reading.cleaner.parse().map_err(|_| {
+                VoiceError::unfit(
+                    source,
+                    &format!(
+                        "it reads text with the cleaner {:?}, which this program lacks",
+                        reading.cleaner
+                    ),
+                )
+            })?,
+            None => Cleaner::Default,
+        };
+        let (trim_db, loudness_lufs) =
+            reading.map_or((None, None), |reading| (reading.trim_db, reading.loudness_lufs));
+        Ok(Voice { tokenizer, cleaner, trim_db, loudness_lufs, generator, sound, mel_stats })
     }
 
-    /// Reads texts with another cleaner: the one the model was trained with.
+    /// Reads texts with another cleaner than the one the model says it was trained with.
     pub fn with_cleaner(self, cleaner: Cleaner) -> Voice {
         Voice { cleaner, ..self }
+    }
+
+    /// How texts are read.
+    pub fn cleaner(&self) -> Cleaner {
+        self.cleaner
+    }
+
+    /// A recording as the model was given them in training, at the rate it listens at.
+    pub fn as_heard(&self, clip: &Clip) -> Vec<f32> {
+        let rate = FrontEnd::Conditioning.sample_rate();
+        let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
+        as_in_training(&samples, self.trim_db, self.loudness_lufs)
     }
 
     /// How it sounds.
@@ -160,7 +190,7 @@ impl Voice {
         let rate = FrontEnd::Conditioning.sample_rate();
         let (mut all, mut vectors) = (Vec::new(), Vec::new());
         for (number, clip) in references.iter().enumerate() {
-            let mut heard = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
+            let mut heard = self.as_heard(clip);
             heard.truncate(HEARD * rate as usize);
             if !heard.iter().any(|sample| sample.abs() >= SILENT) {
                 return Err(VoiceError::Silent { number: number + 1, count: references.len() });

@@ -65,7 +65,10 @@ pub fn evaluate(
             .extend(others.into_iter().take(asked.candidates.saturating_sub(1)).map(|(.., other)| other));
         for candidate in &candidates {
             if !mels.contains_key(candidate.id.as_str()) {
-                mels.insert(&candidate.id, mel(&audio::decode(&candidate.audio)?.clip));
+                // As the model has heard them, or it would be blamed for silence that was cut.
+                let samples = voice.as_heard(&audio::decode(&candidate.audio)?.clip);
+                let clip = Clip { samples, sample_rate: FrontEnd::Conditioning.sample_rate() };
+                mels.insert(&candidate.id, mel(&clip));
             }
         }
         let sampling = SamplingOptions { seed: seed.at(number as u64), ..asked.sampling.clone() };

@@ -3,7 +3,7 @@
 use super::{Feed, Finisher, Maker, Making, Meter, Way};
 use crate::diagnose::plant::Fault;
 use crate::error::TrainError;
-use myxtts_data::loader::Options;
+use myxtts_data::loader::{FailureBudget, Options};
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Upload;
 
@@ -37,7 +37,7 @@ impl Depth {
 }
 
 /// How batches come to the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Feeding {
     /// Threads that read records.
     pub workers: usize,
@@ -48,6 +48,8 @@ pub struct Feeding {
     /// Batches under way at once, from the plan to the step: those beyond the slots wait in RAM. There are always two for
     /// each thread, or it would stand still.
     pub under_way: usize,
+    /// How many bad records are borne while they are read.
+    pub failures: FailureBudget,
     /// What is wrong with it, where something shall be.
     pub planted: Option<&'static Fault>,
 }
@@ -59,6 +61,7 @@ impl Default for Feeding {
             upload: Upload::Ahead,
             depth: Some(Depth::of(DEFAULT_SLOTS)),
             under_way: 0,
+            failures: FailureBudget::default(),
             planted: None,
         }
     }
@@ -69,7 +72,7 @@ impl Feeding {
     pub fn loading(&self) -> Options {
         let workers = self.workers.max(1);
         let depth = self.depth.map_or(0, |depth| self.under_way.saturating_sub(depth.most).max(2 * workers));
-        Options { workers, depth, ..Options::default() }
+        Options { workers, depth, budget: self.failures, ..Options::default() }
     }
 
     /// Starts a feed for an engine.

@@ -89,11 +89,16 @@ impl Clips {
 
     /// Some rows of the batch of a step.
     pub(super) fn drawn(&self, step: u64, rows: Range<usize>) -> Vec<Row<'_>> {
-        let DecoderSettings { window, decoder, seed, .. } = &self.settings;
+        let DecoderSettings { window, decoder, seed, order, rows: all, .. } = &self.settings;
+        let count = self.drawn_from.len() as u64;
         let heard = Seed::new(*seed).derive("heard").with(step);
         let row = |row: usize| {
             let seed = Seed::new(*seed).derive("decoder").with(step).with(row as u64);
-            let clip = &self.train[self.drawn_from[seed.below(0, self.drawn_from.len() as u64) as usize]];
+            let place = match order.shuffled {
+                true => seed.below(0, count),
+                false => (step % count * *all as u64 + row as u64) % count,
+            };
+            let clip = &self.train[self.drawn_from[place as usize]];
             let room = clip.latents.len() / decoder.latent - window;
             let start = seed.below(1, room as u64) as usize;
             let others = &self.by_speaker[clip.speaker as usize];

@@ -6,7 +6,7 @@ mod step;
 
 use super::clips::Clips;
 use super::latents::Latents;
-use super::{Kind, Stage, Submitted, Validation};
+use super::{ClipOrder, Kind, Stage, Submitted, Validation};
 use crate::beside::position;
 use crate::error::TrainError;
 use crate::feed::{Feed, Feeding, Made, Measured};
@@ -45,12 +45,16 @@ pub struct DecoderSettings {
     pub judged_from: f64,
     /// The temperature that speakers and languages are balanced by.
     pub balance: f64,
+    /// In which order clips come.
+    pub order: ClipOrder,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// How batches come to the device.
     pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
+    /// Device memory that may be used.
+    pub memory_limit: Option<u64>,
 }
 
 /// The decoder being trained.
@@ -288,7 +292,12 @@ impl Stage for DecoderStage {
             hasher.update(&self.source.rows(clip.record as usize, rows).to_le_bytes());
         }
         let balance = self.settings.balance;
-        json!({ "step": step, "clips": hasher.finalize().to_string(), "balance": balance })
+        let mut position =
+            json!({ "step": step, "clips": hasher.finalize().to_string(), "balance": balance });
+        if !self.settings.order.shuffled {
+            position["order"] = json!("fixed");
+        }
+        position
     }
 
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {

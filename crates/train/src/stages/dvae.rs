@@ -1,6 +1,6 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
-use super::{Kind, Stage, Submitted, Validation};
+use super::{ClipOrder, Kind, Stage, Submitted, Validation};
 use crate::beside::floats;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
@@ -34,12 +34,16 @@ pub struct DvaeSettings {
     pub frames: u32,
     /// The temperature that speakers and languages are balanced by.
     pub balance: f64,
+    /// In which order clips come.
+    pub order: ClipOrder,
     /// Recorded, or kernel by kernel.
     pub mode: Mode,
     /// How batches come to the device.
     pub feeding: Feeding,
     /// Every draw comes from it.
     pub seed: u64,
+    /// Device memory that may be used.
+    pub memory_limit: Option<u64>,
 }
 
 /// Every so many steps, codes that nobody chooses are put where something is.
@@ -105,6 +109,30 @@ fn measure_mels(
     Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
 }
 
+/// The batches that are learnt from, and those that are only measured on.
+pub(super) fn batches(
+    settings: &DvaeSettings,
+    source: &dyn RecordSource,
+    (train, validation): (&[u32], &[u32]),
+) -> Result<(Batches, Option<Batches>), TrainError> {
+    let batches = Settings {
+        seed: Seed::new(settings.seed).derive("dvae"),
+        rows: Rows::Fixed(settings.rows),
+        order: settings.order.order(),
+        buckets: 1,
+        length: DVAE_MEL,
+        balance: settings.balance,
+        parts: vec![Part::window(DVAE_MEL, settings.frames)],
+        ..Settings::default()
+    };
+    let plan = Batches::new(source, train.iter().copied(), batches.clone())?;
+    if validation.is_empty() {
+        return Ok((plan, None));
+    }
+    let settings = Settings { tail: Tail::Short, order: Order::Fixed, balance: 1.0, ..batches };
+    Ok((plan, Some(Batches::new(source, validation.iter().copied(), settings)?)))
+}
+
 fn are_numbers(row: &[f32]) -> bool {
     row.iter().all(|x| x.is_finite())
 }
@@ -156,23 +184,8 @@ impl DvaeStage {
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         let known = model.has(DVAE) && model.fill(&mut engine, &released)?.is_empty();
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
-        let batches = Settings {
-            seed: Seed::new(settings.seed).derive("dvae"),
-            rows: Rows::Fixed(settings.rows),
-            buckets: 1,
-            length: DVAE_MEL,
-            balance: settings.balance,
-            parts: vec![Part::window(DVAE_MEL, settings.frames)],
-            ..Settings::default()
-        };
-        let plan = Arc::new(Batches::new(&*source, train.iter().copied(), batches.clone())?);
-        let held_out = match validation {
-            [] => None,
-            records => {
-                let settings = Settings { tail: Tail::Short, order: Order::Fixed, balance: 1.0, ..batches };
-                Some(Arc::new(Batches::new(&*source, records.iter().copied(), settings)?))
-            }
-        };
+        let (plan, held_out) = batches(&settings, &*source, (train, validation))?;
+        let (plan, held_out) = (Arc::new(plan), held_out.map(Arc::new));
         let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
         let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
         let mut stage = DvaeStage {
@@ -262,7 +275,8 @@ impl DvaeStage {
         first: u64,
         until: u64,
     ) -> Result<Feed<DvaeBatch>, TrainError> {
-        let options = LoaderOptions { until: Some(until), ..LoaderOptions::default() };
+        let budget = self.settings.feeding.failures;
+        let options = LoaderOptions { until: Some(until), budget, ..LoaderOptions::default() };
         let maker = self.maker(&self.measure, batches, first, options)?;
         Feed::blocking(self.engine.uploader(Upload::InTurn)?, self.measure.image.bytes(), first, maker)
     }
@@ -342,6 +356,7 @@ fn ready(
         tape.tell(made.loss);
     }
     let encoded = made.encoded;
+    super::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
     Ok(Ready { program: engine.load(tape)?, mel, encoded, image })
 }
 

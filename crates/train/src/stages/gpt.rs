@@ -5,11 +5,12 @@ mod conditioner;
 pub(super) mod fill;
 mod given;
 mod places;
-mod sketch;
+pub(super) mod sketch;
 
 pub use conditioned::Conditioning;
+pub(super) use conditioned::Kind as Heard;
 
-use super::{Kind, Stage, Submitted, Validation, left_out};
+use super::{ClipOrder, Kind, Stage, Submitted, Validation, left_out};
 use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
@@ -44,6 +45,8 @@ pub struct GptSettings {
     pub frames: u32,
     /// The temperature that speakers and languages are balanced by.
     pub balance: f64,
+    /// In which order clips come.
+    pub order: ClipOrder,
     /// What may be looked at, and what counts.
     pub masks: Masks,
     /// Batches whose gradients make one step.
@@ -412,7 +415,8 @@ impl Stage for GptStage {
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
         let count = batches.batches_per_epoch();
-        let options = LoaderOptions { until: Some(count), ..LoaderOptions::default() };
+        let budget = self.settings.feeding.failures;
+        let options = LoaderOptions { until: Some(count), budget, ..LoaderOptions::default() };
         let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
         let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(&batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;

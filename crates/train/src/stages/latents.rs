@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::model::Model;
 use half::bf16;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
-use myxtts_data::loader::{HostSlab, Loader, Options as LoaderOptions};
+use myxtts_data::loader::{FailureBudget, HostSlab, Loader, Options as LoaderOptions};
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::{Declare, Gpt, GptShape, Masks};
@@ -29,7 +29,7 @@ pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
     machine: Machine,
-    (frames, seed, tokenizer): (u32, u64, &Tokenizer),
+    (frames, seed, tokenizer, failures): (u32, u64, &Tokenizer, FailureBudget),
     (progress, stop): (&dyn Progress, &AtomicBool),
 ) -> Result<Vec<Latents>, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
@@ -57,7 +57,8 @@ pub fn latents_of(
     };
     let batches = Arc::new(Batches::new(&**source, 0..source.len() as u32, settings)?);
     let records: Arc<dyn RecordSource> = source.clone();
-    let options = LoaderOptions { until: Some(batches.batches_per_epoch()), ..LoaderOptions::default() };
+    let until = Some(batches.batches_per_epoch());
+    let options = LoaderOptions { until, budget: failures, ..LoaderOptions::default() };
     let slabs = HostSlab::pool(options.depth + 2, batches.slab_bytes(1)?);
     let loader = Loader::start(records, batches.clone(), &batches.state(0), options, slabs)?;
     let masks = Masks::Corrected;

@@ -8,6 +8,7 @@ pub mod decoder;
 pub mod dvae;
 pub mod gpt;
 pub mod latents;
+pub mod preview;
 mod prompts;
 
 use crate::error::TrainError;
@@ -20,6 +21,31 @@ use myxtts_tensor::{Control, Engine, Report};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// In which order clips come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClipOrder {
+    /// Another one each epoch; else by length and number, the same every time.
+    pub shuffled: bool,
+    /// The largest batch of every length comes before all others. Only where there are several lengths.
+    pub worst_first: bool,
+}
+
+impl Default for ClipOrder {
+    fn default() -> Self {
+        ClipOrder { shuffled: true, worst_first: false }
+    }
+}
+
+impl ClipOrder {
+    /// The same for a plan of batches.
+    fn order(self) -> myxtts_data::batch::Order {
+        match self.shuffled {
+            true => myxtts_data::batch::Order::Shuffled,
+            false => myxtts_data::batch::Order::Fixed,
+        }
+    }
+}
 
 /// A step that was queued.
 #[derive(Debug)]
@@ -149,6 +175,27 @@ fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option
 /// Between two pieces of what is made before a stage: goes on, unless it is asked to stop.
 fn heed(stop: &AtomicBool) -> Result<(), TrainError> {
     if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
+}
+
+/// Refuses a program that would take an engine over the memory it may use, before any of it is taken. `batch` is the
+/// setting that makes it smaller.
+fn within(
+    engine: &Engine,
+    tape: &myxtts_tensor::Tape,
+    (stage, batch): (&'static str, &'static str),
+    limit: Option<u64>,
+) -> Result<(), TrainError> {
+    let Some(limit) = limit else { return Ok(()) };
+    let need = engine.need_with(&engine.plan_of(tape)).total() + engine.driver_bytes()?;
+    if need as u64 > limit {
+        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+        return Err(TrainError::NoData(format!(
+            "the stage `{stage}` needs {:.2} GiB, and training.memory_limit is {:.2} GiB: lower {batch}, or raise the limit",
+            gib(need as u64),
+            gib(limit)
+        )));
+    }
+    Ok(())
 }
 
 /// The average of the weights begins as the weights.

@@ -13,7 +13,7 @@ pub mod sweep;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::pipeline::{Corpus, Request, conditioning, gpt_settings};
+use crate::pipeline::{Corpus, Request, conditioning, gpt_rows, gpt_settings};
 use crate::sizes::Sizes;
 use crate::stages::Kind;
 use crate::stages::gpt::{Conditioning, GptForecast, GptSettings};
@@ -64,7 +64,7 @@ pub fn with_forecast<T>(
         _ => None,
     };
     let forecast = GptForecast::new(
-        GptSettings { conditioning, ..gpt_settings(plan, &sizes) },
+        GptSettings { conditioning, rows: gpt_rows(plan, machines.len()), ..gpt_settings(plan, &sizes) },
         plan.recipe(Kind::Gpt, fine_tune),
         (machine, machines.len()),
         &source,

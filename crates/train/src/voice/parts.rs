@@ -5,7 +5,7 @@ use super::VoiceError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::sizes::{FoundGpt, Shapes, Sizes};
-use myxtts_model::weights::{ModelFolder, Part, WeightsError};
+use myxtts_model::weights::{ModelFolder, Part, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
 use std::path::Path;
@@ -35,6 +35,9 @@ pub(crate) trait Source {
 
     /// The vocabulary text is cut into.
     fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError>;
+
+    /// How text and recordings were read in training, where that is known.
+    fn reading(&self) -> Option<&Reading>;
 }
 
 impl Source for ModelFolder {
@@ -69,6 +72,10 @@ impl Source for ModelFolder {
 
     fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError> {
         self.text(VOCABULARY)
+    }
+
+    fn reading(&self) -> Option<&Reading> {
+        self.manifest().reading.as_ref()
     }
 }
 

@@ -41,6 +41,7 @@ fn settings(conditioning: Conditioning, masks: Masks) -> GptSettings {
         start_delay: Some(Duration::from_millis(1)),
         lengths: Default::default(),
         balance: 1.0,
+        order: Default::default(),
         seed: 7,
         memory_limit: None,
         freeze_layers: 0,

@@ -19,6 +19,7 @@ mod kills;
 mod mirrored;
 mod plants;
 mod portable;
+mod preview;
 mod prompts;
 mod resume;
 mod samples;

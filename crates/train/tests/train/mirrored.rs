@@ -56,6 +56,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         feeding: Feeding::default(),
         lengths: Default::default(),
         balance: 1.0,
+        order: Default::default(),
         conditioning: Default::default(),
         start_delay: None,
         seed: 7,
@@ -173,7 +174,9 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             mode: Mode::Captured,
             feeding: Feeding::default(),
             balance: 1.0,
+            order: Default::default(),
             seed: 3,
+            memory_limit: None,
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));
         let sides = (&records[..], &records[..2]);
@@ -219,7 +222,9 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
         mode: Mode::Captured,
         feeding: Feeding::default(),
         balance: 1.0,
+        order: Default::default(),
         seed: 5,
+        memory_limit: None,
     };
     let mut model = Model::default();
     if known_speaker {

@@ -35,6 +35,7 @@ fn trace_of(plant: Plant) -> Trace {
         feeding,
         lengths: fault.lengths(Lengths { buckets: 2, unit: 16 }),
         balance: 1.0,
+        order: Default::default(),
         conditioning: Default::default(),
         start_delay: None,
         seed: 7,

@@ -138,6 +138,7 @@ pub fn gpt_settings(accumulate: u64) -> GptSettings {
         mode: Mode::Captured,
         feeding: Default::default(),
         balance: 1.0,
+        order: Default::default(),
         lengths: Default::default(),
         conditioning: Default::default(),
         start_delay: None,
@@ -164,7 +165,9 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 mode: Mode::Captured,
                 feeding: Default::default(),
                 balance: 1.0,
+                order: Default::default(),
                 seed: 3,
+                memory_limit: None,
             };
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
         }
@@ -197,7 +200,9 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
                 mode: Mode::Captured,
                 feeding: Default::default(),
                 balance: 1.0,
+                order: Default::default(),
                 seed: 3,
+                memory_limit: None,
             };
             let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());
             let latents: Vec<Vec<bf16>> =

@@ -133,6 +133,7 @@ pub(super) fn ready(
         // HiFi-GAN's betas: a game has no use for a long memory.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });
     }
+    super::super::within(engine, &tape, ("decoder", "data.decoder_batch_size"), settings.memory_limit)?;
     let program = engine.load(tape)?;
     for (value, data) in written {
         engine.write(&program, value, &data)?;

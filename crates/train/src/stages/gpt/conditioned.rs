@@ -47,7 +47,7 @@ impl std::fmt::Debug for Conditioning {
 
 /// What the records of a batch are read from, and what stands for a conditioning mel in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::stages) enum Kind {
     Mels,
     Places {
         /// The number of the silent mel.

@@ -46,7 +46,7 @@ pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions 
 }
 
 /// The batches that are learnt from, of records as they are fed, and those that are only measured on.
-pub(super) fn batches(
+pub(in crate::stages) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
     (fed, heard): (&dyn RecordSource, Kind),
@@ -55,6 +55,8 @@ pub(super) fn batches(
     let batches = Settings {
         seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
         rows: settings.rows,
+        order: settings.order.order(),
+        worst_first: settings.order.worst_first,
         buckets: settings.lengths.buckets,
         frame_unit: settings.lengths.unit,
         token_unit: settings.lengths.unit,
@@ -73,6 +75,7 @@ pub(super) fn batches(
     let held_out = Settings {
         tail: Tail::Short,
         order: Order::Fixed,
+        worst_first: false,
         ladder: Some(ladder(&plan, source, validation)),
         balance: 1.0,
         ..batches
@@ -254,7 +257,11 @@ impl<'a> GptForecast<'a> {
     }
 
     fn settings_of(&self, rows: usize) -> GptSettings {
-        GptSettings { rows: Rows::Fixed(rows as u32), ..self.settings.clone() }
+        let rows = match self.settings.rows {
+            Rows::Fixed(_) => Rows::Fixed(rows as u32),
+            budget => budget,
+        };
+        GptSettings { rows, ..self.settings.clone() }
     }
 }
 

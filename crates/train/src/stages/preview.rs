@@ -1,0 +1,64 @@
+//! The batches a stage will take, before there is a stage: for whoever wants to see them, and for tests that hold the two
+//! to each other.
+
+use super::gpt::{Heard, sketch};
+use super::{Kind, dvae};
+use crate::beside::WithCodes;
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::pipeline::{dvae_settings, gpt_rows, gpt_settings};
+use crate::sizes::Sizes;
+use crate::stages::gpt::GptSettings;
+use myxtts_data::batch::Plan as Batches;
+use myxtts_data::record::{DVAE_MEL, RecordSource};
+use myxtts_run::plan::Plan;
+use std::sync::Arc;
+
+/// The batches of a stage, and the records they are of.
+pub struct Preview {
+    /// The records; for the GPT with codes of the right number, all of them 0.
+    pub source: Arc<dyn RecordSource>,
+    /// What is learnt from.
+    pub train: Batches,
+    /// What is only measured on; none where nothing is held out.
+    pub validation: Option<Batches>,
+    /// Batches of one step.
+    pub of_step: u64,
+}
+
+impl Preview {
+    /// The batches of a stage under a plan, on one device or shared by several.
+    ///
+    /// # Errors
+    /// Where there are none, and for the decoder, which draws windows and has no batches that are planned.
+    pub fn new(
+        kind: Kind,
+        plan: &Plan,
+        (machine, replicas): (Machine, usize),
+        source: Arc<dyn RecordSource>,
+        sides: (&[u32], &[u32]),
+    ) -> Result<Preview, TrainError> {
+        let sizes = Sizes::without_vocabulary(plan, machine);
+        match kind {
+            Kind::Dvae => {
+                let (train, validation) = dvae::batches(&dvae_settings(plan, &sizes), &*source, sides)?;
+                Ok(Preview { source, train, validation, of_step: 1 })
+            }
+            Kind::Gpt => {
+                let mel = crate::beside::position(&*source, DVAE_MEL);
+                let codes =
+                    |record| vec![0; sizes.dvae.codes_of(source.rows(record, mel) as usize)];
+                let codes = (0..source.len()).map(codes).collect();
+                let source: Arc<dyn RecordSource> = Arc::new(WithCodes::new(source, codes));
+                let settings = GptSettings { rows: gpt_rows(plan, replicas), ..gpt_settings(plan, &sizes) };
+                let (train, validation) =
+                    sketch::batches(&settings, &*source, (&*source, Heard::Mels), sides)?;
+                Ok(Preview { source, train, validation, of_step: settings.accumulate.max(1) })
+            }
+            Kind::Decoder => Err(TrainError::NoData(
+                "the decoder draws windows of clips at random and has no batches to look at: take the stage gpt or dvae"
+                    .into(),
+            )),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Batches that are looked at are those that training takes.
+
+use std::sync::Arc;
+
+use myxtts_data::batch::Step;
+use myxtts_data::record::{COLUMNS, Column, RecordError, RecordSource, TOKENS};
+use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_run::config::{Flag, Machine as Found, Sources};
+use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_run::progress::Silent;
+use myxtts_tensor::Control;
+use myxtts_train::Machine;
+use myxtts_train::pipeline::{Corpus, Ground};
+use myxtts_train::stages::preview::Preview;
+
+use super::small::Clips;
+
+const CLIPS: usize = 18;
+
+/// Clips of many lengths: the longest are six times the shortest.
+struct Uneven;
+
+impl RecordSource for Uneven {
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+    fn len(&self) -> usize {
+        CLIPS
+    }
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        match COLUMNS[column] {
+            TOKENS => 4 + (record as u32 * 5) % 9,
+            _ => 16 + 16 * (record as u32 * 7 % CLIPS as u32 / 3),
+        }
+    }
+    fn speaker(&self, record: usize) -> u32 {
+        u32::from(record.is_multiple_of(5))
+    }
+    fn language(&self, _: usize) -> u32 {
+        0
+    }
+    fn speakers(&self) -> &[String] {
+        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        NAMES.get_or_init(|| vec!["often".into(), "rarely".into()])
+    }
+    fn languages(&self) -> &[String] {
+        &self.speakers()[..1]
+    }
+    fn id(&self, record: usize) -> String {
+        format!("clip-{record}")
+    }
+    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        let rows =
+            (out.len() / COLUMNS[column].row_bytes()).min((self.rows(record, column) - first) as usize);
+        let out = &mut out[..rows * COLUMNS[column].row_bytes()];
+        Ok(Clips::default().read(record % 6, column, 0, out).map(|_| rows as u32)?)
+    }
+    fn fingerprint(&self) -> [u8; 32] {
+        [5; 32]
+    }
+}
+
+fn plan(set: &[&str]) -> Plan {
+    let common = ["model.preset=tiny", "data.batch_size=2", "training.dvae_steps=1"];
+    let command_line = common.iter().chain(set).map(|text| Flag::Set((*text).to_owned())).collect();
+    Plan::resolve(&Sources { command_line, ..Sources::of(Found::detect()) }).unwrap()
+}
+
+/// Every record of a batch once: those of its rows, then those they are heard by.
+fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
+    let rows: Vec<(u32, u32)> = (0..step.rows()).filter_map(|row| step.row(row)).collect();
+    let own = rows.iter().map(|&(record, _)| record);
+    let heard =
+        rows.iter().map(|&(record, time)| step.companion(record, time, Uneven.speaker(record as usize), 0));
+    let mut all = Vec::new();
+    for record in own.chain(heard.filter(|_| companions)) {
+        if !all.contains(&record) {
+            all.push(record);
+        }
+    }
+    all
+}
+
+/// Holds the preview of a stage to the batches of so many of its steps.
+fn same(kind: Kind, set: &[&str], steps: u64) {
+    let plan = plan(set);
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = tokenizer::train(
+        [("en", "hello world, this is a voice")],
+        &TrainOptions { vocab_size: 64, ..Default::default() },
+    );
+    let corpus = Corpus {
+        source: Arc::new(Uneven),
+        train: (2..CLIPS as u32).collect(),
+        validation: vec![0, 1],
+        tokenizer: tokenizer.unwrap(),
+        sentences: Vec::new(),
+        data_side: None,
+    };
+    let ground = Ground::of(&plan, &corpus, Machine::CPU, folder.path(), &Silent);
+    let mut model = ground.untrained(kind).unwrap();
+    let mut stage = ground.stage(kind, &plan.recipe(kind, false), &mut model).unwrap();
+    let preview = Preview::new(
+        kind,
+        &plan,
+        (Machine::CPU, 1),
+        corpus.source.clone(),
+        (&corpus.train, &corpus.validation),
+    );
+    let preview = preview.unwrap();
+    for step in 0..steps {
+        let taken = stage.submit(step, &Control::default()).unwrap();
+        stage.wait(taken.ticket).unwrap();
+        let mut expected: Vec<u32> = Vec::new();
+        for part in 0..preview.of_step {
+            expected.extend(records(&preview.train.step(step * preview.of_step + part), kind == Kind::Gpt));
+        }
+        assert_eq!(taken.records, expected, "step {step} of {kind:?} with {set:?}");
+    }
+}
+
+#[test]
+fn two_hundred_steps_take_the_records_that_inspect_shows() {
+    same(Kind::Gpt, &[], 200);
+}
+
+#[test]
+fn every_way_to_make_batches_is_shown_as_it_is_taken() {
+    same(Kind::Dvae, &["data.dvae_batch_size=3"], 6);
+    same(Kind::Dvae, &["data.shuffle=false"], 3);
+    same(
+        Kind::Gpt,
+        &["data.frame_budget=1000", "data.quadratic_frames=100", "data.worst_batch_first=true"],
+        12,
+    );
+    same(Kind::Gpt, &["training.gradient_accumulation_steps=2", "data.shuffle=false"], 4);
+    same(Kind::Gpt, &["data.buckets=1", "data.balance_temperature=1", "training.seed=9"], 6);
+}
