@@ -105,7 +105,7 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
         upload: Upload::Ahead,
         depth: Some(Depth::of(slots)),
         under_way: 0,
-        planted: None,
+        ..Feeding::default()
     };
     let buffered = |slots| Way {
         name: format!("buffered {slots}"),
@@ -122,7 +122,7 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
             name: "per sample".into(),
             what: "every clip decoded and computed when its step is due, on one thread, nothing beside it",
             records: computed,
-            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, under_way: 0, planted: None },
+            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
@@ -224,7 +224,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             Heard::Device => ground.conditioning = Conditioning::Resident { at_most: 1.0 },
             Heard::DataGpu => {}
         }
-        if way.records != Records::Cached {
+        if way.records.are_computed() {
             // Codes belong to their records by name: each would undo what the other has kept.
             ground.codes = home.join(COMPUTED_CODES);
         }

@@ -1,5 +1,6 @@
 //! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
 
+mod advice;
 mod bench;
 mod beside;
 mod caveats;
@@ -9,6 +10,8 @@ mod corpus;
 mod demo_corpus;
 mod devices;
 mod diagnose;
+#[cfg(test)]
+mod effects;
 mod evaluate;
 mod export;
 mod failure;
@@ -21,6 +24,7 @@ mod prepare;
 mod progress;
 mod recognizer;
 mod records;
+mod resume;
 mod resynthesize;
 mod sampling;
 mod settings;

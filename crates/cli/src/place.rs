@@ -90,20 +90,3 @@ pub struct DataGpu {
     /// How long the model waits at least.
     pub model_start_delay: Duration,
 }
-
-/// What `now` says of GPUs in so many words holds for a plan that was made earlier.
-pub fn take_over(plan: &mut Plan, now: &Plan) {
-    let written = |path: &str| now.value(path).is_some_and(|resolved| resolved.origin.is_written());
-    if written("training.multi_gpu") {
-        plan.training.multi_gpu = now.training.multi_gpu;
-    }
-    if written("training.visible_gpus") {
-        plan.training.visible_gpus = now.training.visible_gpus.clone();
-    }
-    if written("data.model_gpu") {
-        plan.data.model_gpu = now.data.model_gpu.clone();
-    }
-    if written("data.data_gpu") {
-        plan.data.data_gpu = now.data.data_gpu;
-    }
-}

@@ -7,7 +7,8 @@ use myxtts_data::dataset::Corpus;
 use myxtts_data::problem::Problem;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_run::plan::DataPlan;
+use myxtts_run::lock::LockError;
+use myxtts_run::plan::{DataPlan, PreprocessingMode};
 use myxtts_run::progress::Progress;
 
 use crate::corpus::Computing;
@@ -19,20 +20,44 @@ use crate::progress::Terminal;
 pub enum Records {
     /// Computed once and kept on disk.
     Cached,
-    /// Computed when they are asked for.
-    Computed {
-        /// Bytes kept in memory of sound that has to be decoded whole for every piece of it.
+    /// The same wherever that can be written, else computed when they are asked for.
+    CachedWherePossible {
+        /// As below.
         memory_bytes: usize,
     },
+    /// Computed when they are asked for.
+    Computed {
+        /// Bytes of computed arrays that are kept in memory.
+        memory_bytes: usize,
+    },
+}
+
+/// Whether an error says that a folder is not to be written, and not that its disk is full or broken.
+pub fn is_unwritable(error: &CacheError) -> bool {
+    let source = match error {
+        CacheError::Disk(error) => &error.source,
+        CacheError::Lock(LockError::Io { source, .. }) => source,
+        _ => return false,
+    };
+    use std::io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
+    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem | NotADirectory)
 }
 
 impl Records {
     /// As a plan has it.
     pub fn of(plan: &DataPlan) -> Records {
-        match plan.native_loading {
-            true => Records::Cached,
-            false => Records::Computed { memory_bytes: RuntimeOptions::default().memory_bytes },
+        let memory_bytes = usize::try_from(plan.memory_cache_mb << 20).unwrap_or(usize::MAX);
+        match plan.preprocessing_mode {
+            _ if !plan.native_loading => Records::Computed { memory_bytes: 0 },
+            PreprocessingMode::Precompute => Records::Cached,
+            PreprocessingMode::Runtime => Records::Computed { memory_bytes },
+            PreprocessingMode::Auto => Records::CachedWherePossible { memory_bytes },
         }
+    }
+
+    /// Whether they are computed whenever they are asked for, whatever can be written.
+    pub fn are_computed(self) -> bool {
+        matches!(self, Records::Computed { .. })
     }
 
     /// The records of a corpus, and the vocabulary they are cut by.
@@ -57,12 +82,21 @@ impl Records {
             }
         };
         match self {
-            Records::Cached => {
+            Records::Cached | Records::CachedWherePossible { .. } => {
                 let (home, extractor) = (&computing.cache, &computing.extractor);
                 // Of several that are started together one makes the cache, and the others have it from there.
-                let options = PrepareOptions { wait: true, ..options };
-                let (store, report) = cache::open(home, &corpus.utterances, extractor, &options, progress)
-                    .inspect_err(spent)?;
+                let waiting = PrepareOptions { wait: true, ..options };
+                let opened = cache::open(home, &corpus.utterances, extractor, &waiting, progress);
+                if let (Records::CachedWherePossible { memory_bytes }, Err(error)) = (self, &opened)
+                    && is_unwritable(error)
+                {
+                    progress.say(&format!(
+                        "no cache can be written in {}: name a folder for it with --cache-dir",
+                        home.display()
+                    ));
+                    return Records::Computed { memory_bytes }.open(corpus, computing, plan, progress);
+                }
+                let (store, report) = opened.inspect_err(spent)?;
                 unusable(&report.problems);
                 Ok((Arc::new(store), computing.extractor.into_tokenizer()))
             }
@@ -80,10 +114,18 @@ impl Records {
                     Runtime::open(&corpus.utterances, extractor, &options, progress).inspect_err(spent)?;
                 unusable(runtime.problems());
                 progress.say(&format!(
-                    "no cache: features are computed whenever they are asked for; of {} clips {} are read in pieces, \
-                     the others whole",
-                    runtime.len(),
-                    runtime.in_pieces()
+                    "no cache: features are computed whenever they are asked for; {}",
+                    match runtime.keeps_all() {
+                        true => format!(
+                            "{} MiB of them stay in memory once they are computed",
+                            runtime.array_bytes().div_ceil(1 << 20)
+                        ),
+                        false => format!(
+                            "of {} clips {} are read in pieces, the others whole",
+                            runtime.len(),
+                            runtime.in_pieces()
+                        ),
+                    }
                 ));
                 Ok((Arc::new(runtime), tokenizer))
             }

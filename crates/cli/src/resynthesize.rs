@@ -82,7 +82,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     given.truncate(args.limit.unwrap_or(usize::MAX));
     let mut listener = listener(&settings)?;
     let machine = Machine::choose(device(&args.device)?)?;
-    let mut parts = Resynthesizer::open(&target.model, machine, settings.data.cleaner.parse()?)?;
+    let cleaner = match settings.is_written("data.cleaner") {
+        true => Some(settings.data.cleaner.parse()?),
+        false => None,
+    };
+    let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
     let spoken = language(parts.voice(), settings.data.language.as_deref());
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
     let voice = match &args.voice[..] {

@@ -38,9 +38,9 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     sampling: Sampling,
-    /// How text is read: `default`, or `coqui` for models of Coqui's
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    cleaner: Cleaner,
+    /// How text is read, `default` or `coqui` [default: as the model was trained; for imported models `default`]
+    #[arg(long, value_name = "NAME")]
+    cleaner: Option<Cleaner>,
     /// Where to compute: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
@@ -84,7 +84,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     let start = Instant::now();
     let folder = ModelFolder::open(&args.model)?;
-    let mut voice = Voice::open(&folder, device)?.with_cleaner(args.cleaner);
+    let mut voice = Voice::open(&folder, device)?;
+    if let Some(cleaner) = args.cleaner {
+        voice = voice.with_cleaner(cleaner);
+    }
     let opening = start.elapsed().as_secs_f64();
 
     let start = Instant::now();

@@ -27,14 +27,16 @@ use myxtts_train::strategy::split;
 use myxtts_train::{Machine, TrainError, tune};
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Beginning, advice};
 use crate::caveats::caveats;
 use crate::corpus::{self, Computing};
 use crate::failure::UsageError;
 use crate::output::print;
-use crate::place::{self, DataGpu, Place};
+use crate::place::{DataGpu, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
-use crate::records::Records;
+use crate::records::{Records, is_unwritable};
+use crate::resume::change_settings;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::watch::Watch;
@@ -237,10 +239,10 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut settings = args.settings.clone();
     let device = device(&args.device)?;
     if let Some(name) = &args.resume {
+        args.switches(&mut settings);
         let now = settings.resolve()?;
         let (folder, mut plan) = RunFolder::resume(&now.training.runs_dir, name)?;
-        // A run may go on elsewhere: what is said of GPUs now holds, the rest is as it was begun.
-        place::take_over(&mut plan, &now);
+        change_settings(&folder, &mut plan, &now)?;
         let place = Place::choose(&plan, device, args.simulate_gpus)?;
         let path = folder.path().join(REQUEST_FILE);
         let asked = std::fs::read(&path).map_err(|error| match error.kind() {
@@ -261,7 +263,7 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut plan = settings.resolve()?;
     plan.begin_tuning();
     let gpt = args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt));
-    if gpt && !plan.is_open("data.batch_size") {
+    if gpt && plan.data.frame_budget.is_none() && !plan.is_open("data.batch_size") {
         // Before anything is begun; the other stages split what they can, and a tuned batch can be split.
         split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
     }
@@ -272,6 +274,9 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
         Some(Named::Network(stage)) => Some(stage),
         Some(Named::Tokenizer) | None => None,
     };
+    let beginning =
+        Beginning { plan: &plan, machine: place.machines[0], only: stage, from: args.from.is_some() };
+    advice(&beginning).iter().for_each(|note| eprintln!("note: {note}"));
     let asked = Asked { stage, from: args.from.clone() };
     if let Some(base) = base {
         myxtts_run::durable::write(&folder.path().join(BASE_FILE), &base.to_json())?;
@@ -373,6 +378,14 @@ fn vocabulary(
                 if !FolderLock::wait(&computing.cache, &options.stop).map_err(CacheError::from)? {
                     return Err(CacheError::Stopped.into());
                 }
+            }
+            // Records will be computed, and the same vocabulary trained again when the run goes on.
+            Err(error) if is_unwritable(&error) && Records::of(&plan.data) != Records::Cached => {
+                progress.say(&format!(
+                    "the vocabulary cannot be kept in {}: name a folder for it with --cache-dir",
+                    computing.cache.display()
+                ));
+                return Ok(computing);
             }
             kept => {
                 kept.context("keeping the vocabulary")?;

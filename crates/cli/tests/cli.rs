@@ -30,6 +30,8 @@ mod messages;
 mod monitor;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
+#[path = "cli/settings.rs"]
+mod settings;
 #[path = "cli/speak.rs"]
 mod speak;
 #[cfg(unix)]

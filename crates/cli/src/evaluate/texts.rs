@@ -59,7 +59,10 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     let mut listener = listener(settings)?;
     let machine = Machine::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
-    let mut voice = Voice::open(&folder, machine.device)?.with_cleaner(settings.data.cleaner.parse()?);
+    let mut voice = Voice::open(&folder, machine.device)?;
+    if settings.is_written("data.cleaner") {
+        voice = voice.with_cleaner(settings.data.cleaner.parse()?);
+    }
     let heard = match &args.voice[..] {
         [] => None,
         named => Some(hear(&mut voice, &folder, named)?),

@@ -5,22 +5,35 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use myxtts_data::batch::{BatchInfo, Collator, Plan, Settings};
+use myxtts_data::batch::{BatchInfo, Collator, Part, Plan};
 use myxtts_data::cache::Store;
 use myxtts_data::dataset::split::split_records;
 use myxtts_data::mel::picture::{Mel, mels_png};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
+use myxtts_run::folder::RunFolder;
+use myxtts_run::plan::Stage;
+use myxtts_train::Machine;
+use myxtts_train::beside::CODES;
+use myxtts_train::stages::preview::Preview;
 use serde::Serialize;
 
 use crate::corpus::cache_in;
+use crate::failure::UsageError;
 use crate::output::{print, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The corpus, or the cache that `myxtts prepare` made of it
-    dir: PathBuf,
+    #[arg(required_unless_present = "run")]
+    dir: Option<PathBuf>,
+    /// With the settings of this run, its tuned batch size among them; its own corpus where none is named
+    #[arg(long, value_name = "NAME")]
+    run: Option<String>,
+    /// The stage whose batches are looked at: gpt or dvae
+    #[arg(long, value_name = "STAGE", default_value = "gpt", value_parser = crate::train::stage)]
+    stage: Stage,
     #[command(flatten)]
     settings: crate::settings::Settings,
     /// Which step of training
@@ -38,8 +51,14 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let plan = args.settings.resolve()?;
-    let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(&args.dir));
+    let mut plan = args.settings.resolve()?;
+    if let Some(name) = &args.run {
+        plan = RunFolder::view(&plan.training.runs_dir, name)?.plan()?;
+    }
+    let corpus = args.dir.clone().or_else(|| plan.data.train_data.clone());
+    let corpus =
+        corpus.ok_or_else(|| UsageError("name the corpus: the run has none of its own".to_owned()))?;
+    let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(&corpus));
     let (report, slab) = look(Arc::new(Store::open(&dir)?), &plan, &args)?;
     if let Some(file) = &args.png {
         durable::write(file, &report.picture(&slab)?)
@@ -53,29 +72,50 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Plans, collates the step, and says what is in it.
+/// Takes the step of a stage's own plan, collates it, and says what is in it.
 fn look(
     source: Arc<dyn RecordSource>,
     plan: &myxtts_run::plan::Plan,
     args: &Args,
 ) -> anyhow::Result<(Report, Vec<u8>)> {
-    let mut settings = Settings::of(plan);
-    settings.parts.retain(|part| source.columns().contains(&part.column));
     // A corpus of its own for validation leaves this one whole.
     let fraction = if plan.data.val_data.is_some() { 0.0 } else { plan.data.val_fraction };
     let split = split_records(&*source, fraction, plan.training.seed);
     let records = |side: &[usize]| side.iter().map(|&record| record as u32).collect::<Vec<u32>>();
-    let mut batches = Plan::new(&*source, records(&split.train), settings.clone())?;
-    if args.validation {
-        settings = settings.validation(batches.ladder().clone());
-        batches = Plan::new(&*source, records(&split.validation), settings)?;
+    let sides = (records(&split.train), records(&split.validation));
+    // What a batch holds depends on no device; only how it is shared does.
+    let preview = Preview::new(args.stage, plan, (Machine::CPU, 1), source, (&sides.0, &sides.1))?;
+    let Preview { source, train, validation, of_step } = preview;
+    let (batches, of_step) = match args.validation {
+        false => (train, of_step),
+        true => (validation.context("nothing is held out: there is no validation to look at")?, 1),
+    };
+    let collated = |number: u64| -> anyhow::Result<(Report, Vec<u8>)> {
+        let batches = Arc::new(shown(&*source, &batches, number)?);
+        let collator = Collator::new(source.clone(), batches.clone(), 0, 1)?;
+        let mut slab = vec![0; collator.slab_bytes()];
+        let info = collator.collate(number, &mut slab)?;
+        slab.truncate(info.layout.bytes());
+        Ok((Report::new(&*source, &batches, &info, &slab), slab))
+    };
+    let first = args.step * of_step;
+    let further = (first + 1..first + of_step).map(|number| Ok(collated(number)?.0));
+    let further = further.collect::<anyhow::Result<_>>()?;
+    let (report, slab) = collated(first)?;
+    Ok((Report { step: args.step, further, ..report }, slab))
+}
+
+/// Mel frames that a code stands for.
+const FRAMES_OF_CODE: u32 = 4;
+
+/// The same batches, with mels to look at in the place of codes: as many frames as batch `number` has codes for.
+fn shown(source: &dyn RecordSource, batches: &Plan, number: u64) -> anyhow::Result<Plan> {
+    let frames = FRAMES_OF_CODE * batches.buckets()[batches.step(number).bucket].rung.frames;
+    let mut parts = batches.settings().parts.clone();
+    for part in parts.iter_mut().filter(|part| part.column == CODES) {
+        *part = Part::window(DVAE_MEL, frames);
     }
-    let batches = Arc::new(batches);
-    let collator = Collator::new(source.clone(), batches.clone(), 0, 1)?;
-    let mut slab = vec![0; collator.slab_bytes()];
-    let info = collator.collate(args.step, &mut slab)?;
-    slab.truncate(info.layout.bytes());
-    Ok((Report::new(&*source, &batches, &info, &slab), slab))
+    Ok(batches.with_parts(source, parts)?)
 }
 
 /// What is in a batch.
@@ -94,6 +134,9 @@ struct Report {
     rows: Vec<Row>,
     replaced: Vec<String>,
     plan: Planned,
+    /// The other batches of a step of several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    further: Vec<Report>,
 }
 
 #[derive(Serialize)]
@@ -147,6 +190,9 @@ impl Report {
         let (frames, tokens) = (numbers("dvae_mel_rows"), numbers("tokens_rows"));
         let name = |names: &[String], number: u32| names.get(number as usize).cloned().unwrap_or_default();
         let rung = info.layout.rung();
+        // Codes and windows say how many frames there is room for in their own ways.
+        let unit = if plan.settings().length == CODES { FRAMES_OF_CODE } else { 1 };
+        let room = info.layout.field(DVAE_MEL.name).map_or(1, |field| field.shape[1] as u32);
         let rows = (0..info.rows_valid as usize)
             .map(|row| {
                 let record = records[row] as usize;
@@ -158,14 +204,17 @@ impl Report {
                     language: name(source.languages(), source.language(record)),
                     frames,
                     tokens: tokens.get(row).map_or(0, |&tokens| tokens as u32),
-                    padding: 1.0 - f64::from(frames) / f64::from(rung.frames),
-                    companion: usize::try_from(companions[row]).ok().map(|record| source.id(record)),
+                    padding: 1.0 - f64::from(frames) / f64::from(room),
+                    companion: companions
+                        .get(row)
+                        .and_then(|&c| usize::try_from(c).ok())
+                        .map(|record| source.id(record)),
                 }
             })
             .collect();
         let fields = info.layout.fields().iter();
         let buckets = plan.buckets().iter().map(|bucket| Bucket {
-            frames: bucket.rung.frames,
+            frames: unit * bucket.rung.frames,
             tokens: bucket.rung.tokens,
             rows: bucket.rows,
             records: bucket.records,
@@ -177,7 +226,7 @@ impl Report {
             epoch: info.epoch,
             position: info.position,
             bucket: info.bucket,
-            frames: rung.frames,
+            frames: room,
             tokens: rung.tokens,
             bytes: info.layout.bytes(),
             padding: info.padding(),
@@ -198,6 +247,7 @@ impl Report {
                 batches_per_epoch: plan.batches_per_epoch(),
                 buckets: buckets.collect(),
             },
+            further: Vec::new(),
         }
     }
 
@@ -230,6 +280,32 @@ impl Report {
             None => "worst batches, before all epochs".to_owned(),
         };
         writeln!(out, "step {}: {when}", self.step)?;
+        self.write_rows(out)?;
+        for report in &self.further {
+            writeln!(out, "\nand of the same step:")?;
+            report.write_rows(out)?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "{:>6}  {:>6}  {:>5}  {:>8}  {:>8}  {:>7}",
+            "frames", "tokens", "rows", "records", "batches", "padding"
+        )?;
+        for bucket in &self.plan.buckets {
+            let Bucket { frames, tokens, rows, records, batches, padding } = bucket;
+            writeln!(
+                out,
+                "{frames:>6}  {tokens:>6}  {rows:>5}  {records:>8}  {batches:>8}  {:>5.1} %",
+                100.0 * padding
+            )?;
+        }
+        if self.plan.left_out > 0 {
+            writeln!(out, "{} records are left out by the limits", self.plan.left_out)?;
+        }
+        Ok(())
+    }
+
+    fn write_rows(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
             "shape: {} rows x {} frames, {} tokens; {:.1} MB, {:.1} % of all arrays is padding",
@@ -264,23 +340,6 @@ impl Report {
         for bad in &self.replaced {
             writeln!(out, "replaced: {bad}")?;
         }
-        writeln!(out)?;
-        writeln!(
-            out,
-            "{:>6}  {:>6}  {:>5}  {:>8}  {:>8}  {:>7}",
-            "frames", "tokens", "rows", "records", "batches", "padding"
-        )?;
-        for bucket in &self.plan.buckets {
-            let Bucket { frames, tokens, rows, records, batches, padding } = bucket;
-            writeln!(
-                out,
-                "{frames:>6}  {tokens:>6}  {rows:>5}  {records:>8}  {batches:>8}  {:>5.1} %",
-                100.0 * padding
-            )?;
-        }
-        if self.plan.left_out > 0 {
-            writeln!(out, "{} records are left out by the limits", self.plan.left_out)?;
-        }
         Ok(())
     }
 }
@@ -288,7 +347,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use myxtts_data::record::{Column, RecordError, TOKENS};
+    use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, TOKENS};
 
     use super::*;
 
@@ -299,7 +358,7 @@ mod tests {
 
     impl RecordSource for Ten {
         fn columns(&self) -> &[Column] {
-            &[TOKENS, DVAE_MEL]
+            &[TOKENS, DVAE_MEL, CONDITIONING_MEL]
         }
         fn len(&self) -> usize {
             10
@@ -348,12 +407,12 @@ mod tests {
     fn a_step_is_shown_as_a_table_and_as_data() {
         let (report, slab) =
             report("batch somewhere --step 1 --batch-size 5 --set data.buckets=1 --val-fraction 0");
-        assert_eq!((report.frames, report.tokens, report.rows.len()), (32, 16, 5));
+        assert_eq!((report.frames, report.tokens, report.rows.len()), (64, 16, 5));
         assert_eq!((report.epoch, report.position, report.plan.batches_per_epoch), (Some(0), 1, 2));
         assert_eq!(slab.len(), report.bytes);
         let table = report.table();
         assert!(
-            table.starts_with("step 1: epoch 0, batch 1 of 2\nshape: 5 rows x 32 frames, 16 tokens"),
+            table.starts_with("step 1: epoch 0, batch 1 of 2\nshape: 5 rows x 64 frames, 16 tokens"),
             "{table}"
         );
         for row in &report.rows {
@@ -362,17 +421,25 @@ mod tests {
             assert_eq!(row.frames, 20 + row.record);
         }
         let json: serde_json::Value = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["fields"][1]["shape"], serde_json::json!([5, 32, 80]));
+        assert_eq!(json["fields"][1]["shape"], serde_json::json!([5, 64, 80]));
         assert!(report.picture(&slab).unwrap().starts_with(b"\x89PNG"));
     }
 
     #[test]
-    fn limits_leave_records_out_and_say_so() {
-        let (report, _) = report(
-            "batch somewhere --batch-size 2 --max-mel-frames 25 --set data.worst_batch_first=true --val-fraction 0 --min-seconds 0",
-        );
-        assert_eq!(report.plan.left_out, 4);
-        assert_eq!(report.epoch, None);
-        assert!(report.table().contains("4 records are left out"), "{}", report.table());
+    fn a_step_of_several_batches_shows_all_of_them() {
+        let line = "batch somewhere --batch-size 2 --set data.worst_batch_first=true --val-fraction 0 \
+                    --gradient-accumulation-steps 2 --set data.buckets=1";
+        let (report, _) = report(line);
+        assert_eq!((report.epoch, report.further.len()), (None, 1));
+        assert_eq!(report.further[0].epoch, Some(0), "one bucket has one worst batch");
+        assert!(report.table().contains("and of the same step"), "{}", report.table());
+    }
+
+    #[test]
+    fn batches_of_the_dvae_are_windows() {
+        let (report, _) =
+            report("batch somewhere --stage dvae --set data.dvae_batch_size=3 --val-fraction 0");
+        assert_eq!((report.rows.len(), report.frames, report.tokens), (3, 128, 0));
+        assert!(report.rows.iter().all(|row| row.companion.is_none()));
     }
 }

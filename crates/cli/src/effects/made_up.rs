@@ -1,0 +1,189 @@
+//! What settings are tried on: a corpus of a few spoken sentences, and records that are made up.
+
+use std::cell::Cell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use myxtts_data::audio::wav;
+use myxtts_data::demo::{self, Language, SAMPLE_RATE, VOICES};
+use myxtts_data::record::{COLUMNS, Column, DVAE_MEL, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
+use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_run::config::{Flag, Machine, Sources};
+use myxtts_run::plan::Plan;
+use myxtts_train::pipeline::Corpus;
+
+/// Sentences of different lengths, one of them with a number that cleaners read differently.
+const SENTENCES: [&str; 8] = [
+    "Hello.",
+    "A quiet morning.",
+    "The sea is calm and the wind is warm.",
+    "We walk home.",
+    "There were 12 birds by the river on the hill.",
+    "Rain falls on the roof.",
+    "Nobody knows the way.",
+    "Red boats sail south.",
+];
+
+/// A folder with two corpora, and plans that keep what they make there.
+pub struct World {
+    folder: tempfile::TempDir,
+    plans: Cell<usize>,
+}
+
+impl World {
+    pub fn new() -> World {
+        let world = World { folder: tempfile::tempdir().unwrap(), plans: Cell::new(0) };
+        write_corpus(&world.path("corpus"), "a", &SENTENCES);
+        write_corpus(&world.path("other"), "b", &SENTENCES[1..4]);
+        // Named, and no sound.
+        fs::write(world.path("corpus/wavs/a-broken.wav"), b"RIFF").unwrap();
+        let metadata = fs::read_to_string(world.path("corpus/metadata.csv")).unwrap();
+        fs::write(world.path("corpus/metadata.csv"), metadata + "a-broken|Nothing.|Nothing.\n").unwrap();
+        let vocabulary =
+            tokenizer::train([("en", "abcdefghijklmnopqrstuvwxyz,. 0123456789 hello")], &options(70));
+        fs::write(world.path("vocab.json"), vocabulary.unwrap().to_json()).unwrap();
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A plan with settings beside those that make everything small; `@` stands for this folder. Every plan has folders of
+    /// its own for what it writes.
+    pub fn plan(&self, set: &[&str]) -> Result<Plan, String> {
+        self.plans.set(self.plans.get() + 1);
+        let own = self.plans.get();
+        let common = [
+            "data.train_data=@/corpus".to_owned(),
+            format!("data.cache_dir=@/cache-{own}"),
+            format!("training.runs_dir=@/runs-{own}"),
+            "data.auto_tune_performance=false".to_owned(),
+            "data.failure_budget=0.5".to_owned(),
+            "data.num_workers=1".to_owned(),
+            "data.batch_size=2".to_owned(),
+            "data.dvae_batch_size=2".to_owned(),
+            "model.preset=tiny".to_owned(),
+            "training.dvae_steps=4".to_owned(),
+            "training.gpt_steps=2".to_owned(),
+            "training.validate_every=0".to_owned(),
+            "training.sample_every=0".to_owned(),
+            "training.checkpoint_every=0".to_owned(),
+        ];
+        let set = set.iter().map(|text| (*text).to_owned());
+        let here = self.folder.path().display().to_string();
+        let command_line =
+            common.into_iter().chain(set).map(|text| Flag::Set(text.replace('@', &here))).collect();
+        let machine = Machine { cores: 4, memory_bytes: Some(4 << 30), gpus: None };
+        Plan::resolve(&Sources { command_line, ..Sources::of(machine) }).map_err(|error| error.to_string())
+    }
+}
+
+fn options(vocab_size: usize) -> TrainOptions {
+    TrainOptions { vocab_size, ..TrainOptions::default() }
+}
+
+/// A corpus that names neither speakers nor languages, with silence around what is said.
+fn write_corpus(root: &Path, name: &str, sentences: &[&str]) {
+    fs::create_dir_all(root.join("wavs")).unwrap();
+    let mut metadata = String::new();
+    for (i, text) in sentences.iter().enumerate() {
+        let quiet = vec![0.0; SAMPLE_RATE as usize / 3];
+        let said = demo::speak(text, Language::English, &VOICES[0]);
+        // A faint hum before it: how much of it is silence depends on where that begins.
+        let hum = (0..SAMPLE_RATE as usize / 3).map(|i| 0.01 * (i as f32 * 0.05).sin());
+        let samples: Vec<f32> = quiet.iter().copied().chain(hum).chain(said).chain(quiet.clone()).collect();
+        let id = format!("{name}-{i}");
+        fs::write(root.join(format!("wavs/{id}.wav")), wav::encode_pcm16(&samples, SAMPLE_RATE)).unwrap();
+        metadata += &format!("{id}|{text}|{text}\n");
+    }
+    fs::write(root.join("metadata.csv"), metadata).unwrap();
+}
+
+/// Clips of many lengths by two speakers, one of them rare, and nothing to be heard.
+pub struct Uneven {
+    pub mels: Mels,
+}
+
+/// What is in the mels of the DVAE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mels {
+    Fine,
+    /// One clip is far from all others.
+    OneLoud,
+    NoNumbers,
+}
+
+pub const CLIPS: u32 = 14;
+
+impl RecordSource for Uneven {
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+    fn len(&self) -> usize {
+        CLIPS as usize
+    }
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        let frames = 40 + 16 * (record as u32 * 5 % CLIPS / 2);
+        match COLUMNS[column] {
+            TOKENS => 4 + (record as u32 * 5) % 9,
+            WAVEFORM => frames * 256,
+            _ => frames,
+        }
+    }
+    fn speaker(&self, record: usize) -> u32 {
+        u32::from(record.is_multiple_of(5))
+    }
+    fn language(&self, _: usize) -> u32 {
+        0
+    }
+    fn speakers(&self) -> &[String] {
+        static NAMES: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+        NAMES.get_or_init(|| vec!["often".into(), "rarely".into()])
+    }
+    fn languages(&self) -> &[String] {
+        &self.speakers()[..1]
+    }
+    fn id(&self, record: usize) -> String {
+        format!("clip-{record}")
+    }
+    fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        let described = COLUMNS[column];
+        let there = self.rows(record, column).saturating_sub(first) as usize;
+        let rows = (out.len() / described.row_bytes()).min(there);
+        let numbers = out[..rows * described.row_bytes()].chunks_exact_mut(described.dtype.size());
+        for (i, bytes) in numbers.enumerate() {
+            let at = first as usize * described.width as usize + i;
+            let wave = (at as f32 * 0.37 + record as f32).sin();
+            match described.dtype {
+                Dtype::I16 => bytes.copy_from_slice(&((wave * 9000.0) as i16).to_le_bytes()),
+                Dtype::I32 => bytes.copy_from_slice(&((at + record) as i32 % 9 + 1).to_le_bytes()),
+                Dtype::F32 => {
+                    let x = match self.mels {
+                        Mels::NoNumbers if described == DVAE_MEL => f32::NAN,
+                        Mels::OneLoud if described == DVAE_MEL && record == 3 => 40.0 + 40.0 * wave,
+                        _ => -6.0 + 3.0 * wave,
+                    };
+                    bytes.copy_from_slice(&x.to_le_bytes());
+                }
+            }
+        }
+        Ok(rows as u32)
+    }
+    fn fingerprint(&self) -> [u8; 32] {
+        [self.mels as u8; 32]
+    }
+}
+
+/// These clips as a corpus, the last two held out.
+pub fn made_up(mels: Mels) -> Corpus {
+    Corpus {
+        source: Arc::new(Uneven { mels }),
+        train: (0..CLIPS - 2).collect(),
+        validation: (CLIPS - 2..CLIPS).collect(),
+        tokenizer: tokenizer::train([("en", "hello world, this is a voice")], &options(64)).unwrap(),
+        sentences: Vec::new(),
+        data_side: None,
+    }
+}

@@ -1,0 +1,222 @@
+//! Every setting does something: a case for each of the table, which shows what changes with it. A setting without a case
+//! fails here, unless it is in the short list of those whose effect cannot be seen on this machine.
+
+mod made_up;
+mod seen;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use myxtts_run::config::{KEYS, Key};
+
+use made_up::World;
+use seen::Seen;
+
+/// One setting, what it is changed to, and where that is seen.
+struct Case {
+    key: &'static str,
+    /// What else is set, before and after.
+    with: &'static [&'static str],
+    /// Its values before and after; none before leaves it unset.
+    values: (Option<&'static str>, &'static str),
+    seen: (&'static str, Seen),
+}
+
+const fn case(key: &'static str, to: &'static str, seen: (&'static str, Seen)) -> Case {
+    Case { key, with: &[], values: (None, to), seen }
+}
+
+impl Case {
+    /// With other settings around it.
+    const fn with(self, with: &'static [&'static str]) -> Case {
+        Case { with, ..self }
+    }
+
+    /// Set to something else before as well.
+    const fn from(self, from: &'static str) -> Case {
+        Case { values: (Some(from), self.values.1), ..self }
+    }
+}
+
+macro_rules! seen {
+    ($($name:ident: $function:ident),* $(,)?) => {
+        $(const $name: (&str, Seen) = (stringify!($function), seen::$function);)*
+    };
+}
+
+seen! {
+    CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DRAWN: decoder_batches,
+    RECIPE: recipe, FEEDING: feeding, PLACE: place, SAID: said, RESOLVED: resolved, SOURCE: source, GPT: gpt,
+    SET_UP: set_up, TRAINED: trained, LEAPING: leaping, POISONED: poisoned, RUNS: runs,
+    LISTENER: listener,
+}
+
+/// Settings whose effect cannot be seen here, and why; where it is seen instead.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+#[rustfmt::skip] // one case, one line
+const CASES: &[Case] = &[
+    case("data.train_data", "@/other", CORPUS),
+    case("data.val_data", "@/other", SPLIT),
+    case("data.val_fraction", "0.5", SPLIT).from("0"),
+    case("data.format", "folder", CORPUS),
+    case("data.language", "fa", CORPUS),
+    case("data.speaker", "somebody", CORPUS),
+    case("data.failure_budget", "0", RECORDS),
+    case("data.cleaner", "coqui", RECORDS).with(&["data.tokenizer=@/vocab.json"]),
+    case("data.tokenizer", "@/vocab.json", RECORDS),
+    case("data.vocab_size", "64", RECORDS),
+    case("data.max_text_tokens", "12", RECORDS),
+    case("data.max_mel_frames", "150", RECORDS),
+    case("data.min_seconds", "1.2", RECORDS),
+    case("data.max_seconds", "2", RECORDS),
+    case("data.trim_silence", "false", RECORDS),
+    case("data.trim_db", "20", RECORDS),
+    case("data.loudness_lufs", "-30", RECORDS),
+    case("data.preprocessing_mode", "runtime", FILES),
+    case("data.cache_dir", "@/elsewhere", FILES),
+    case("data.cache_columns", "tokens, dvae_mel", RECORDS),
+    case("data.memory_cache_mb", "7", SOURCE).with(&["data.preprocessing_mode=runtime"]),
+    case("data.batch_size", "3", BATCHES),
+    case("data.dvae_batch_size", "3", BATCHES),
+    case("data.decoder_batch_size", "3", DRAWN),
+    case("data.frame_budget", "1000", BATCHES),
+    case("data.quadratic_frames", "50", BATCHES).with(&["data.frame_budget=1000"]),
+    case("data.buckets", "1", BATCHES),
+    case("data.shuffle", "false", BATCHES),
+    case("data.shuffle", "false", DRAWN),
+    case("data.worst_batch_first", "true", BATCHES),
+    case("data.balance_temperature", "1", BATCHES),
+    case("data.num_workers", "3", FEEDING),
+    case("data.prefetch_buffer_size", "3", FEEDING),
+    case("data.buffer_size", "99", FEEDING),
+    case("data.model_start_delay", "7", PLACE).with(&["data.data_gpu=0", "data.model_gpu=1"]),
+    case("data.auto_tune_performance", "true", RESOLVED),
+    case("data.native_loading", "false", FILES),
+    case("data.data_gpu", "0", PLACE).with(&["data.model_gpu=1"]),
+    case("data.model_gpu", "2", PLACE),
+    case("data.prefetch_to_gpu", "false", FEEDING),
+    case("data.prefetch_to_gpu", "false", SAID),
+    case("data.enhanced_gpu_prefetch", "false", FEEDING),
+    case("data.keep_on_device", "false", FEEDING),
+    case("data.keep_on_device", "false", SAID),
+    // On a GPU: how many steps are queued before the first is waited for.
+    case("data.optimize_cpu_gpu_overlap", "false", SAID),
+
+    case("model.preset", "small", SET_UP),
+    case("model.masks", "coqui", GPT),
+
+    case("training.seed", "5", BATCHES),
+    case("training.optimization_level", "basic", RECIPE),
+    case("training.dvae_steps", "5", TRAINED),
+    case("training.gpt_steps", "5", RECIPE),
+    case("training.decoder_steps", "5", RECIPE),
+    case("training.learning_rate", "0.01", GPT),
+    case("training.warmup_steps", "9", GPT),
+    case("training.schedule", "constant", RECIPE),
+    case("training.learning_rate_floor", "0.5", RECIPE),
+    case("training.weight_decay", "0.5", GPT),
+    case("training.gradient_clip", "0.01", GPT),
+    case("training.gradient_accumulation_steps", "2", GPT),
+    case("training.ema_decay", "0", GPT),
+    case("training.dropout", "0.5", GPT),
+    case("training.dropout", "0.5", SAID),
+    case("training.label_smoothing", "0.3", GPT),
+    case("training.lora_rank", "2", GPT),
+    case("training.lora_rank", "2", SAID),
+    case("training.freeze_layers", "1", GPT),
+    case("training.freeze_layers", "1", SAID),
+    case("training.bad_step_budget", "1", POISONED).with(&["training.bad_steps_in_a_row=100"]),
+    case("training.bad_steps_in_a_row", "1", POISONED),
+    case("training.spike_limit", "2", LEAPING).from("1000").with(&["training.dvae_steps=40", "training.learning_rate=1e-9"]),
+    case("training.early_stop_patience", "1", TRAINED).with(&["training.dvae_steps=8", "training.validate_every=1", "training.learning_rate=1"]),
+    case("training.runs_dir", "@/elsewhere", RUNS),
+    case("training.validate_every", "2", TRAINED),
+    case("training.sample_every", "1", TRAINED),
+    case("training.checkpoint_every", "1", TRAINED),
+    case("training.keep_checkpoints", "1", TRAINED).with(&["training.checkpoint_every=1", "training.validate_every=1"]),
+    case("training.keep_best", "3", TRAINED).with(&["training.keep_checkpoints=1", "training.checkpoint_every=1", "training.validate_every=1"]),
+    case("training.multi_gpu", "true", PLACE),
+    case("training.visible_gpus", "3", PLACE),
+    case("training.memory_limit", "256MiB", SET_UP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
+    case("training.recognizer_command", "true", LISTENER),
+    case("training.recognizer_url", "http://127.0.0.1:1", LISTENER),
+    case("training.recognizer_model", "other", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
+    case("training.recognizer_digits", "true", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
+    case("training.enable_graph_mode", "false", FEEDING),
+    case("training.enable_graph_mode", "false", SAID),
+    case("training.enable_eager_debug", "true", POISONED),
+];
+
+/// What is seen of settings; what they refuse is seen too.
+fn look(world: &World, set: &[String], (_, seen): (&str, Seen)) -> String {
+    let set: Vec<&str> = set.iter().map(String::as_str).collect();
+    match world.plan(&set) {
+        Ok(plan) => seen(world, &plan).unwrap_or_else(|error| format!("error: {error:#}")),
+        Err(error) => format!("refused: {error}"),
+    }
+}
+
+/// Every case whose setting is chosen shows a change.
+fn hold(chosen: impl Fn(&Case) -> bool) {
+    let world = World::new();
+    let mut before: BTreeMap<(&str, Vec<String>), String> = BTreeMap::new();
+    let mut dead = Vec::new();
+    for case in CASES.iter().filter(|case| chosen(case)) {
+        let set = |value: Option<&str>| -> Vec<String> {
+            let own = value.map(|value| format!("{}={value}", case.key));
+            case.with.iter().map(|text| (*text).to_owned()).chain(own).collect()
+        };
+        let first = set(case.values.0);
+        // The same settings are looked at once, and what is looked at must not change by itself.
+        let is_new = !before.keys().any(|(seen, _)| *seen == case.seen.0);
+        let was =
+            before.entry((case.seen.0, first.clone())).or_insert_with(|| look(&world, &first, case.seen));
+        if is_new {
+            assert_eq!(*was, look(&world, &first, case.seen), "{} is never the same twice", case.seen.0);
+        }
+        let is = look(&world, &set(Some(case.values.1)), case.seen);
+        if *was == is {
+            dead.push(format!("{} = {} shows nothing in `{}`: {was}", case.key, case.values.1, case.seen.0));
+        }
+    }
+    assert!(dead.is_empty(), "{}", dead.join("\n\n"));
+}
+
+#[test]
+fn every_setting_of_the_table_has_a_case_or_a_reason() {
+    let cases: BTreeSet<&str> = CASES.iter().map(|case| case.key).collect();
+    let exceptions: BTreeSet<&str> = EXCEPTIONS.iter().map(|(key, _)| *key).collect();
+    for key in KEYS {
+        let (case, exception) = (cases.contains(key.path), exceptions.contains(key.path));
+        assert!(case || exception, "{} is new: give it a case in crates/cli/src/effects", key.path);
+        assert!(!(case && exception), "{} has a case: it is no exception", key.path);
+    }
+    for path in cases.iter().chain(&exceptions) {
+        assert!(Key::find(path).is_some(), "{path} is no setting any more");
+    }
+    assert!(EXCEPTIONS.iter().all(|(_, why)| why.len() > 20), "an exception has a reason");
+    println!("{} settings, {} cases, {} exceptions", KEYS.len(), CASES.len(), EXCEPTIONS.len());
+}
+
+#[test]
+fn settings_of_the_corpus_change_what_is_read() {
+    hold(|case| [CORPUS.0, RECORDS.0, SPLIT.0, FILES.0].contains(&case.seen.0));
+}
+
+#[test]
+fn settings_of_batches_and_devices_change_batches_and_feeds() {
+    hold(|case| {
+        [BATCHES.0, DRAWN.0, FEEDING.0, PLACE.0, SAID.0, RESOLVED.0, SOURCE.0, LISTENER.0]
+            .contains(&case.seen.0)
+    });
+}
+
+#[test]
+fn settings_of_the_recipe_change_the_weights_of_a_gpt() {
+    hold(|case| [GPT.0, RECIPE.0].contains(&case.seen.0));
+}
+
+#[test]
+fn settings_of_a_run_change_what_it_says_and_leaves() {
+    hold(|case| [TRAINED.0, LEAPING.0, POISONED.0, RUNS.0, SET_UP.0].contains(&case.seen.0));
+}

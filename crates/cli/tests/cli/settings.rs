@@ -1,0 +1,115 @@
+//! Settings as a user meets them: said again with `--resume`, of older files, of no effect, and of a corpus that cannot be
+//! written.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::train::{corpus, done, myxtts};
+
+/// As little of a run as has checkpoints.
+fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
+    let mut arguments =
+        vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny", "--stage", "dvae"];
+    for setting in
+        ["training.dvae_steps=2", "data.dvae_batch_size=2", "data.num_workers=1", "training.sample_every=0"]
+    {
+        arguments.extend(["--set", setting]);
+    }
+    arguments.extend(more);
+    myxtts(folder, &arguments)
+}
+
+/// The words of a command that ends with this code.
+fn ended(command: &mut Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{words}");
+    words
+}
+
+#[test]
+fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
+    let folder = corpus();
+    let folder = folder.path();
+    done(&mut train(folder, "a", &["--set", "training.checkpoint_every=1"]));
+    let resume = |more: &[&str]| {
+        let mut command = myxtts(folder, &["train", "--resume", "a", "--device", "cpu"]);
+        command.args(more);
+        command
+    };
+    let plan = || fs::read_to_string(folder.join("runs/a/plan.json")).unwrap();
+    let begun = plan();
+    let refused = ended(&mut resume(&["--batch-size", "9", "--seed", "8", "--learning-rate", "1e-5"]), 2);
+    for said in ["data.batch_size", "-> 9 (--batch-size)", "training.seed: 1234 -> 8", "cannot change"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+    assert_eq!(plan(), begun, "what is refused changes nothing");
+    let over = ended(&mut resume(&["--dvae-steps", "5"]), 2);
+    assert!(over.contains("the stage `dvae` of this run is over"), "{over}");
+    fs::write(
+        folder.join("c.yaml"),
+        "training:\n  learning_rate: 1e-5\n  keep_checkpoints: 2\n  fused_kernels: true\n",
+    )
+    .unwrap();
+    let taken = done(&mut resume(&["--config", "c.yaml"]));
+    for said in [
+        "training.learning_rate: null -> 1e-5",
+        "training.keep_checkpoints: 3 -> 2",
+        "c.yaml:4",
+        "no longer means",
+    ] {
+        assert!(taken.contains(said), "{taken}");
+    }
+    assert!(plan().contains("\"learning_rate\": 1e-5"));
+    assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "it holds since the last time");
+}
+
+#[test]
+fn what_has_no_effect_is_said_before_a_run_begins() {
+    let folder = corpus();
+    let said = done(&mut train(
+        folder.path(),
+        "a",
+        &["--set", "data.keep_on_device=true", "--lora-rank", "2", "--max-text-tokens", "4000"],
+    ));
+    for note in
+        ["no effect on a CPU", "data.keep_on_device", "act in the stage `gpt` alone: training.lora_rank"]
+    {
+        assert!(said.contains(note), "{said}");
+    }
+    assert!(said.contains("clips of more than 402 tokens are left out"), "{said}");
+}
+
+#[test]
+fn a_model_is_read_to_as_it_was_trained() {
+    let folder = corpus();
+    done(&mut train(folder.path(), "a", &["--cleaner", "coqui", "--set", "data.trim_db=30"]));
+    let manifest = fs::read_to_string(folder.path().join("runs/a/model/manifest.json")).unwrap();
+    assert!(
+        manifest.contains("\"cleaner\": \"coqui\"") && manifest.contains("\"trim_db\": 30.0"),
+        "{manifest}"
+    );
+    // Training its DVAE further leaves the GPT with codes that mean something else.
+    let from = ["--from", "runs/a/model"];
+    let said = done(&mut train(folder.path(), "b", &from));
+    assert!(said.contains("gives its codes another meaning"), "{said}");
+    assert!(said.contains("the model was trained with data.cleaner coqui"), "{said}");
+}
+
+#[test]
+fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
+    let folder = corpus();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let said = done(&mut train(folder.path(), "a", &["--cache-dir", "file/cache"]));
+    assert!(said.contains("name a folder for it with --cache-dir"), "{said}");
+    assert!(said.contains("stay in memory once they are computed"), "{said}");
+    let refused = ended(
+        &mut train(folder.path(), "b", &["--cache-dir", "file/cache", "--preprocessing-mode", "precompute"]),
+        74,
+    );
+    assert!(refused.contains("file/cache"), "{refused}");
+    // Nothing is kept where that is asked for.
+    let said = done(&mut train(folder.path(), "c", &["--set", "data.native_loading=false"]));
+    assert!(said.contains("are read in pieces"), "{said}");
+}
