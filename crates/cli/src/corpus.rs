@@ -24,6 +24,8 @@ const TOKENIZER_FILE: &str = "tokenizer.json";
 const DEMO_FOLDER: &str = "demo";
 /// The same for training.
 const DEMO_VOICE_FOLDER: &str = "demo-voice";
+/// No clip of it is longer, and the demonstration trains on clips up to that length.
+pub const DEMO_VOICE_SECONDS: f64 = 3.2;
 
 /// The corpus the settings name, or the demo corpus where they name none.
 pub fn read(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
@@ -47,12 +49,10 @@ pub fn read_demo_voice(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Resu
         utterances: 2400,
         speakers: 2,
         languages: vec![demo::Language::English],
+        max_seconds: Some(DEMO_VOICE_SECONDS),
         ..DemoOptions::default()
     };
-    // The list is written last: where it is, the sounds are too.
-    if !root.join("metadata.csv").is_file() {
-        demo::write(root, &options, progress)?;
-    }
+    demo::ensure(root, &options, progress)?;
     read_from(root, plan, progress)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use myxtts_data::demo::{self, DemoOptions, Language, VOICES};
+use myxtts_data::demo::{self, DemoOptions, DemoReport, Language, MAX_SPEAKERS, VOICES};
 use myxtts_run::exit::Exit;
 
 use crate::output::print;
@@ -21,24 +21,24 @@ pub struct Args {
     /// Languages to speak
     #[arg(long, value_name = "CODES", value_delimiter = ',', default_value = "en,fa", value_parser = language)]
     languages: Vec<Language>,
-    /// How many speakers: mina, dara, kian
+    /// How many speakers: mina, dara, kian, and up to 1000 in all
     #[arg(long, value_name = "N", default_value_t = VOICES.len(), value_parser = speakers)]
     speakers: usize,
-    /// Write even where the folder holds something that is no demo corpus
+    /// Write even where the folder holds something that is no synthetic speech
     #[arg(long)]
     force: bool,
 }
 
-fn language(code: &str) -> Result<Language, String> {
-    Language::from_code(code).ok_or_else(|| "the demo speaks `en` and `fa`".to_owned())
+pub fn language(code: &str) -> Result<Language, String> {
+    Language::from_code(code).ok_or_else(|| "the built-in voices speak `en` and `fa`".to_owned())
 }
 
-fn speakers(count: &str) -> Result<usize, String> {
+pub fn speakers(count: &str) -> Result<usize, String> {
     let count = count.parse().map_err(|_| "not a whole number".to_owned())?;
-    if (1..=VOICES.len()).contains(&count) {
+    if (1..=MAX_SPEAKERS).contains(&count) {
         Ok(count)
     } else {
-        Err(format!("there are 1 to {} speakers", VOICES.len()))
+        Err(format!("there are 1 to {MAX_SPEAKERS} speakers"))
     }
 }
 
@@ -48,19 +48,28 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         seed: args.seed,
         speakers: args.speakers,
         languages: args.languages,
+        max_seconds: None,
         overwrite: args.force,
     };
     let report = demo::write(&args.dir, &options, &Terminal::new())?;
-    print(&format!(
-        "{} utterances, {:.1} minutes, speakers {}, languages {}: {}\nnext: myxtts check {}\n",
+    print(&described(&report))?;
+    Ok(Exit::Done)
+}
+
+/// What was made, and what to do next.
+pub fn described(report: &DemoReport) -> String {
+    let speakers = match &report.speakers[..] {
+        few if few.len() <= VOICES.len() => format!("speakers {}", few.join(", ")),
+        many => format!("{} speakers", many.len()),
+    };
+    format!(
+        "{} utterances, {:.1} minutes, {speakers}, languages {}: {}\nnext: myxtts check {}\n",
         report.utterances,
         report.seconds / 60.0,
-        report.speakers.join(", "),
         report.languages.join(", "),
         report.dir.display(),
         quoted(&report.dir.display().to_string())
-    ))?;
-    Ok(Exit::Done)
+    )
 }
 
 /// A path as a shell reads it back.

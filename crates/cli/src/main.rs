@@ -30,6 +30,7 @@ mod sampling;
 mod settings;
 mod signal;
 mod speak;
+mod synthesize_corpus;
 mod target;
 mod tokenizer;
 mod train;
@@ -59,6 +60,8 @@ enum Command {
     Config(config::Args),
     /// Make a small corpus of synthetic speech, English and Persian, to try everything with
     DemoCorpus(demo_corpus::Args),
+    /// Make a large corpus of synthetic speech in hundreds of voices, of any English words, to pretrain on
+    SynthesizeCorpus(synthesize_corpus::Args),
     /// Read a whole corpus and report per file what is wrong and why
     Check(check::Args),
     /// Train, extend or look at a vocabulary
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(args),
         Command::Config(args) => config::run(args),
         Command::DemoCorpus(args) => demo_corpus::run(args),
+        Command::SynthesizeCorpus(args) => synthesize_corpus::run(args),
         Command::Check(args) => check::run(args),
         Command::Tokenizer(args) => tokenizer::run(args),
         Command::Prepare(args) => prepare::run(args),

@@ -410,12 +410,11 @@ pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 10] = [
+const DEMO: [(&str, &str); 9] = [
     ("model.preset", "tiny"),
     ("data.batch_size", "16"),
     ("data.vocab_size", "160"),
     ("data.max_seconds", "3.2"),
-    ("data.failure_budget", "0.5"),
     ("training.validate_every", "300"),
     ("training.checkpoint_every", "300"),
     ("training.sample_every", "0"),

@@ -37,6 +37,8 @@ mod speak;
 #[cfg(unix)]
 #[path = "cli/stops.rs"]
 mod stops;
+#[path = "cli/synthesize_corpus.rs"]
+mod synthesize_corpus;
 #[path = "../../train/tests/train/tiny.rs"]
 mod tiny;
 #[path = "cli/together.rs"]

@@ -40,7 +40,7 @@ fn wrong_arguments_exit_with_2_and_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, reason) in [
         (["--languages", "de"], "`en` and `fa`"),
-        (["--speakers", "9"], "1 to 3"),
+        (["--speakers", "1001"], "1 to 1000"),
         (["--utterances", "0"], "at least 1"),
     ] {
         demo_corpus().arg(dir.path()).args(arguments).assert().code(2).stderr(contains(reason));

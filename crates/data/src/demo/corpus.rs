@@ -1,27 +1,15 @@
-//! The corpus as a folder in LJSpeech's layout:
-//!
-//! | file | content |
-//! |---|---|
-//! | `metadata.csv` | `id\|text\|normalised text`, one utterance a line |
-//! | `wavs/ID.wav` | 22,050 Hz, mono, 16-bit |
-//! | `speakers.csv` | `id\|speaker\|language` |
-//! | `demo-corpus.json` | what it was made from; by this file a folder is known to be ours |
-//!
-//! `demo-corpus.json` is written first and `metadata.csv` last: a run that was killed leaves a folder
-//! that no reader takes for a corpus and that the next run completes.
+//! The demo corpus: sentences of two small grammars, dealt evenly to languages and speakers.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
-use rayon::prelude::*;
 
-use super::sentences::{Sentence, sentences};
-use super::voice::{VOICES, Voice};
-use super::{Language, SAMPLE_RATE, spoken};
-use crate::audio::wav::encode_pcm16;
+use super::folder::{DemoError, DemoReport, Item, Marker, made, make};
+use super::sentences::sentences;
+use super::voice::{MAX_SPEAKERS, VOICES, Voice};
+use super::{Language, seconds};
 
 /// What to make.
 #[derive(Clone, Debug)]
@@ -30,10 +18,12 @@ pub struct DemoOptions {
     pub utterances: usize,
     /// The same seed gives the same corpus, byte for byte.
     pub seed: u64,
-    /// How many of [`VOICES`] speak, from the first on.
+    /// How many of [`Voice::all`] speak, from the first on.
     pub speakers: usize,
     /// The languages, each once.
     pub languages: Vec<Language>,
+    /// Leave sentences out that would take longer; `None` leaves none out.
+    pub max_seconds: Option<f64>,
     /// Write into a folder that holds something else, replacing files of the same names.
     pub overwrite: bool,
 }
@@ -41,115 +31,53 @@ pub struct DemoOptions {
 impl Default for DemoOptions {
     fn default() -> Self {
         let languages = Language::ALL.to_vec();
-        DemoOptions { utterances: 300, seed: 1, speakers: VOICES.len(), languages, overwrite: false }
+        DemoOptions {
+            utterances: 300,
+            seed: 1,
+            speakers: VOICES.len(),
+            languages,
+            max_seconds: None,
+            overwrite: false,
+        }
     }
 }
 
-/// What was made.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DemoReport {
-    /// The folder.
-    pub dir: PathBuf,
-    /// How many utterances it holds.
-    pub utterances: usize,
-    /// Their length together, in seconds.
-    pub seconds: f64,
-    /// Who speaks.
-    pub speakers: Vec<&'static str>,
-    /// In which languages, as codes.
-    pub languages: Vec<&'static str>,
-}
-
-/// Why a corpus was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    /// Options out of range.
-    #[error("{0}")]
-    Options(String),
-    /// The folder holds something else.
-    #[error("{} is not empty and is no demo corpus: name another folder, or overwrite it (--force)", dir.display())]
-    NotEmpty {
-        /// The folder.
-        dir: PathBuf,
-    },
-    /// Reading or writing failed.
-    #[error("{doing} {}", path.display())]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// To which file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
 const MARKER: &str = "demo-corpus.json";
-/// By this line of it.
-const MADE_BY: &str = "\"made_by\": \"myxtts demo-corpus\"";
 /// Raised whenever the same options begin to give other sentences or other sound.
 const EDITION: u32 = 1;
-const METADATA: &str = "metadata.csv";
-const SPEAKERS: &str = "speakers.csv";
-/// The end of the name of a file that is not finished.
-const UNFINISHED: &str = ".unfinished";
-
-/// One utterance to be made.
-struct Item {
-    id: String,
-    sentence: Sentence,
-    voice: &'static Voice,
-    seed: Seed,
-}
 
 /// Makes the corpus in `dir`, which is created where it does not exist. A folder that holds a demo
 /// corpus already is brought to these options; with the same options nothing in it changes.
 pub fn write(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Result<DemoReport, DemoError> {
     let items = plan(options)?;
-    let marker = marker(options);
-    let wavs = dir.join("wavs");
-    open(dir, &marker, options.overwrite)?;
-    make_dir(&wavs)?;
-
-    progress.start("speaking", items.len() as u64);
-    let lengths: Result<Vec<usize>, DemoError> = items
-        .par_iter()
-        .map(|item| {
-            let (samples, _) = spoken(&item.sentence.text, item.sentence.language, item.voice, item.seed);
-            store(&wavs.join(format!("{}.wav", item.id)), &encode_pcm16(&samples, SAMPLE_RATE))?;
-            progress.advance(1);
-            Ok(samples.len())
-        })
-        .collect();
-    progress.finish();
-    let samples: usize = lengths?.iter().sum();
-
-    remove_stale(&wavs, &items)?;
-    sync_dir(&wavs)?;
-    let lines = |line: &dyn Fn(&Item) -> String| items.iter().map(line).collect::<String>();
-    let speakers =
-        lines(&|item| format!("{}|{}|{}\n", item.id, item.voice.name, item.sentence.language.code()));
-    store(&dir.join(SPEAKERS), speakers.as_bytes())?;
-    let metadata =
-        lines(&|item| format!("{}|{}|{}\n", item.id, item.sentence.text, item.sentence.normalised));
-    store(&dir.join(METADATA), metadata.as_bytes())?;
-    sync_dir(dir)?;
-
-    Ok(DemoReport {
-        dir: dir.to_owned(),
-        utterances: items.len(),
-        seconds: samples as f64 / f64::from(SAMPLE_RATE),
-        speakers: VOICES[..options.speakers].iter().map(|voice| voice.name).collect(),
-        languages: options.languages.iter().map(|language| language.code()).collect(),
-    })
+    let seconds = make(dir, &items, &marker(options), options.overwrite, progress)?;
+    Ok(report(dir, options, seconds))
 }
 
-/// Deals sentences to languages and speakers. The first n utterances do not depend on how many follow.
-fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
-    let DemoOptions { utterances, seed, speakers, ref languages, .. } = *options;
+/// [`write()`], unless the folder holds exactly this corpus: then nothing is spoken again.
+pub fn ensure(dir: &Path, options: &DemoOptions, progress: &dyn Progress) -> Result<DemoReport, DemoError> {
+    let items = plan(options)?;
+    match made(dir, &items, &marker(options))? {
+        Some(seconds) => Ok(report(dir, options, seconds)),
+        None => write(dir, options, progress),
+    }
+}
+
+fn report(dir: &Path, options: &DemoOptions, seconds: f64) -> DemoReport {
+    DemoReport {
+        dir: dir.to_owned(),
+        utterances: options.utterances,
+        seconds,
+        speakers: Voice::all()[..options.speakers].iter().map(|voice| voice.name).collect(),
+        languages: options.languages.iter().map(|language| language.code()).collect(),
+    }
+}
+
+/// What is wrong with options that every synthetic corpus has.
+pub(crate) fn check(utterances: usize, speakers: usize, languages: &[Language]) -> Result<(), DemoError> {
     let wrong = |message: String| Err(DemoError::Options(message));
-    if !(1..=VOICES.len()).contains(&speakers) {
-        return wrong(format!("{speakers} speakers were asked for: there are 1 to {}", VOICES.len()));
+    if !(1..=MAX_SPEAKERS).contains(&speakers) {
+        return wrong(format!("{speakers} speakers were asked for: there are 1 to {MAX_SPEAKERS}"));
     }
     let distinct: HashSet<Language> = languages.iter().copied().collect();
     if languages.is_empty() || distinct.len() < languages.len() {
@@ -158,152 +86,54 @@ fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
     if utterances == 0 {
         return wrong("0 utterances were asked for: at least 1".to_owned());
     }
-    let seed = Seed::new(seed).derive("demo corpus");
+    Ok(())
+}
+
+/// Deals sentences to languages and speakers. The first n utterances do not depend on how many follow.
+fn plan(options: &DemoOptions) -> Result<Vec<Item>, DemoError> {
+    let DemoOptions { utterances, speakers, ref languages, max_seconds, .. } = *options;
+    check(utterances, speakers, languages)?;
+    let seed = Seed::new(options.seed).derive("demo corpus");
+    // Where long ones are left out, more sentences are drawn than are said.
+    let enough = |n: usize| if max_seconds.is_some() { 4 * n + 64 } else { n };
     let each = utterances.div_ceil(languages.len());
     let mut texts: Vec<_> =
-        languages.iter().map(|&language| sentences(language, seed, each).into_iter()).collect();
+        languages.iter().map(|&language| sentences(language, seed, enough(each)).into_iter()).collect();
     let mut items = Vec::new();
     for i in 0..utterances {
-        let language = i % languages.len();
-        let Some(sentence) = texts[language].next() else {
-            return wrong(format!(
-                "{utterances} utterances were asked for, but after {i} there is no sentence left that was not said: ask for fewer"
-            ));
+        let voice = &Voice::all()[i / languages.len() % speakers];
+        let fits = |item: &Item| {
+            max_seconds.is_none_or(|most| seconds(&item.sentence, item.voice, item.seed) <= most)
         };
-        let voice = &VOICES[i / languages.len() % speakers];
-        let id = format!("{}_{}_{:05}", sentence.language.code(), voice.name, i + 1);
-        items.push(Item { id, sentence, voice, seed: seed.derive("utterance").with(i as u64) });
+        let of_language = &mut texts[i % languages.len()];
+        let Some(item) = of_language.map(|sentence| Item::new(i, sentence, voice, seed)).find(fits) else {
+            let which = max_seconds.map_or(String::new(), |most| format!(" and takes at most {most} s"));
+            return Err(DemoError::Options(format!(
+                "{utterances} utterances were asked for, but after {i} there is no sentence left that was not said{which}: ask for fewer"
+            )));
+        };
+        items.push(item);
     }
     Ok(items)
 }
 
-fn marker(options: &DemoOptions) -> String {
+fn marker(options: &DemoOptions) -> Marker {
     let languages: Vec<String> =
         options.languages.iter().map(|language| format!("\"{}\"", language.code())).collect();
-    format!(
-        "{{\n  {MADE_BY},\n  \"note\": \"synthetic speech, no recording of a person\",\n  \
-         \"edition\": {EDITION},\n  \"utterances\": {},\n  \"seed\": {},\n  \
-         \"speakers\": {},\n  \"languages\": [{}]\n}}\n",
-        options.utterances,
-        options.seed,
-        options.speakers,
-        languages.join(", ")
-    )
-}
-
-/// Makes the folder ours: refuses one that holds something else, and takes back the word of an older
-/// corpus in it before the first of its sounds is replaced.
-fn open(dir: &Path, marker: &str, overwrite: bool) -> Result<(), DemoError> {
-    make_dir(dir)?;
-    let path = dir.join(MARKER);
-    let found = match std::fs::read(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(source) => return Err(io("reading", &path, source)),
-    };
-    match found {
-        Some(bytes) if bytes == marker.as_bytes() => return Ok(()),
-        Some(bytes) if String::from_utf8_lossy(&bytes).contains(MADE_BY) => {}
-        _ => {
-            let entries = std::fs::read_dir(dir).map_err(|source| io("listing", dir, source))?;
-            // A run killed at its very first file leaves only the beginning of that.
-            let own = format!("{MARKER}{UNFINISHED}");
-            let foreign = |entry: std::io::Result<std::fs::DirEntry>| {
-                entry.map_or(true, |entry| entry.file_name() != own.as_str())
-            };
-            if entries.into_iter().any(foreign) && !overwrite {
-                return Err(DemoError::NotEmpty { dir: dir.to_owned() });
-            }
-        }
-    }
-    remove(&dir.join(METADATA))?;
-    remove(&dir.join(SPEAKERS))?;
-    store(&path, marker.as_bytes())
-}
-
-/// Removes sounds of an older demo corpus that this one does not have; nothing else.
-fn remove_stale(wavs: &Path, items: &[Item]) -> Result<(), DemoError> {
-    let wanted: HashSet<&str> = items.iter().map(|item| item.id.as_str()).collect();
-    for found in std::fs::read_dir(wavs).map_err(|source| io("listing", wavs, source))? {
-        let path = found.map_err(|source| io("listing", wavs, source))?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let name = name.strip_suffix(UNFINISHED).unwrap_or(name);
-        let unfinished = path.extension().is_some_and(|extension| extension == &UNFINISHED[1..]);
-        if let Some(id) = name.strip_suffix(".wav")
-            && is_our_id(id)
-            && (unfinished || !wanted.contains(id))
-        {
-            remove(&path)?;
-        }
-    }
-    Ok(())
-}
-
-fn is_our_id(id: &str) -> bool {
-    let mut parts = id.split('_');
-    let (language, speaker, number) = (parts.next(), parts.next(), parts.next());
-    parts.next().is_none()
-        && language.and_then(Language::from_code).is_some()
-        && speaker.and_then(Voice::named).is_some()
-        && number.is_some_and(|number| number.len() >= 5 && number.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-fn io(doing: &'static str, path: &Path, source: std::io::Error) -> DemoError {
-    DemoError::Io { doing, path: path.to_owned(), source }
-}
-
-fn make_dir(dir: &Path) -> Result<(), DemoError> {
-    std::fs::create_dir_all(dir).map_err(|source| io("creating", dir, source))
-}
-
-fn remove(path: &Path) -> Result<(), DemoError> {
-    match std::fs::remove_file(path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(io("removing", path, source)),
-        _ => Ok(()),
-    }
-}
-
-/// Writes a file beside its place and moves it there; leaves one alone that has the content already.
-fn store(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
-    if std::fs::read(path).is_ok_and(|found| found == bytes) {
-        return Ok(());
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(UNFINISHED);
-    let beside = PathBuf::from(beside);
-    let written = (|| {
-        use std::io::Write;
-        let mut file = std::fs::File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)
-    })();
-    written.map_err(|source| {
-        _ = std::fs::remove_file(&beside); // the error that matters is the first
-        io("writing", path, source)
-    })
-}
-
-/// Makes renames in a folder durable, where the system can.
-fn sync_dir(dir: &Path) -> Result<(), DemoError> {
-    if cfg!(unix) {
-        let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
-        synced.map_err(|source| io("syncing", dir, source))?;
-    }
-    Ok(())
+    let mut fields = vec![
+        format!("\"edition\": {EDITION}"),
+        format!("\"utterances\": {}", options.utterances),
+        format!("\"seed\": {}", options.seed),
+        format!("\"speakers\": {}", options.speakers),
+        format!("\"languages\": [{}]", languages.join(", ")),
+    ];
+    fields.extend(options.max_seconds.map(|most| format!("\"max_seconds\": {most}")));
+    Marker::new(MARKER, "demo-corpus", &fields)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_names_of_our_own_making_are_ours() {
-        assert!(is_our_id("en_mina_00001") && is_our_id("fa_kian_123456"));
-        for other in ["LJ001-0001", "en_mina_1", "en_mina_00001_x", "de_mina_00001", "en_anna_00001", ""] {
-            assert!(!is_our_id(other), "{other}");
-        }
-    }
 
     #[test]
     fn utterances_are_dealt_evenly() {
@@ -317,5 +147,27 @@ mod tests {
         }
         let more = plan(&DemoOptions { utterances: 90, ..DemoOptions::default() }).expect("in range");
         assert!(items.iter().zip(&more).all(|(a, b)| a.id == b.id && a.sentence == b.sentence));
+    }
+
+    #[test]
+    fn no_utterance_is_longer_than_asked() {
+        let limited = DemoOptions { utterances: 40, max_seconds: Some(3.0), ..DemoOptions::default() };
+        let items = plan(&limited).expect("short sentences are there");
+        assert_eq!(items.len(), 40);
+        for item in &items {
+            let (samples, _) =
+                super::super::spoken(&item.sentence.text, item.sentence.language, item.voice, item.seed);
+            assert!(samples.len() as f64 / 22_050.0 <= 3.0, "{}", item.id);
+        }
+        let all = plan(&DemoOptions { utterances: 40, ..DemoOptions::default() }).expect("in range");
+        assert!(items.iter().zip(&all).any(|(a, b)| a.sentence != b.sentence), "nothing was left out");
+        // As `train` without a corpus asks for them.
+        let languages = vec![Language::English];
+        let training =
+            DemoOptions { utterances: 2400, speakers: 2, languages, max_seconds: Some(3.2), ..limited };
+        let items = plan(&training).expect("there are enough short sentences");
+        assert!(items.iter().all(|item| seconds(&item.sentence, item.voice, item.seed) <= 3.2));
+        let none = plan(&DemoOptions { max_seconds: Some(0.4), ..training });
+        assert!(matches!(none, Err(DemoError::Options(message)) if message.contains("at most 0.4 s")));
     }
 }

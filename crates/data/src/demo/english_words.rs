@@ -27,3 +27,20 @@ pub(crate) const LEXICON: &[(&str, &str)] = &[
     ("eighteen", "EY T IY1 N"), ("nineteen", "N AY N T IY1 N"), ("seventy", "S EH1 V AX N T IY"), ("ninety", "N AY1 N T IY"),
     ("hundred", "HH AH1 N D R AX D"), ("thousand", "TH AW1 Z AX N D"),
 ];
+
+#[rustfmt::skip]
+/// Words of the dictionary that lean on their neighbours: said without stress.
+pub(crate) const UNSTRESSED: [&str; 60] = [
+    "a", "am", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "can", "could", "did", "do", "does",
+    "for", "from", "had", "has", "have", "he", "her", "him", "his", "i", "if", "in", "into", "is", "it", "its", "may",
+    "might", "must", "my", "nor", "of", "on", "or", "our", "shall", "she", "should", "than", "that", "the", "their",
+    "them", "they", "through", "to", "us", "was", "we", "were", "with", "would", "you",
+];
+
+#[rustfmt::skip]
+/// The names of the letters from a to z.
+pub(crate) const LETTER_NAMES: [&str; 26] = [
+    "EY1", "B IY1", "S IY1", "D IY1", "IY1", "EH1 F", "JH IY1", "EY1 CH", "AY1", "JH EY1", "K EY1", "EH1 L", "EH1 M",
+    "EH1 N", "OW1", "P IY1", "K Y UW1", "AA1 R", "EH1 S", "T IY1", "Y UW1", "V IY1", "D AH1 B AX L Y UW", "EH1 K S",
+    "W AY1", "Z IY1",
+];

@@ -9,16 +9,22 @@
 //! The sound follows the text: a model can learn it, and where it errs, an ear can tell. The same
 //! seed gives the same bytes on every machine (see `portable`).
 
+mod channel;
 mod corpus;
+mod dictionary;
 mod draw;
 mod english;
 mod english_words;
+mod folder;
+mod function_words;
 mod number;
 mod persian;
 mod persian_words;
 mod phoneme;
 mod phrase;
 mod portable;
+mod pretraining;
+mod pretraining_texts;
 mod prosody;
 #[cfg(test)]
 mod recognition;
@@ -29,12 +35,14 @@ mod voice;
 
 use myxtts_run::seed::Seed;
 
-pub use corpus::{DemoError, DemoOptions, DemoReport, write};
+pub use corpus::{DemoOptions, ensure, write};
 use draw::Draw;
+pub use folder::{DemoError, DemoReport};
 pub use phoneme::Phoneme;
 pub use phrase::{Ending, Phone, Phrase, Word};
+pub use pretraining::{PretrainingOptions, read_texts, write_pretraining};
 pub use sentences::{Sentence, held_out};
-pub use voice::{VOICES, Voice};
+pub use voice::{Channel, MAX_SPEAKERS, VOICES, Voice};
 
 /// Samples of a second of what [`speak`] returns and [`write()`] writes.
 pub const SAMPLE_RATE: u32 = tracks::SAMPLE_RATE;
@@ -110,4 +118,11 @@ fn spoken(text: &str, language: Language, voice: &Voice, seed: Seed) -> (Vec<f32
     let score = prosody::score(&phrases, voice, &mut Draw::new(seed.derive("prosody")));
     let frames = tracks::frames(&score, voice);
     (synth::render(&frames, voice, seed.derive("sound")), score.words)
+}
+
+/// How long [`spoken`] would speak, without speaking.
+fn seconds(sentence: &Sentence, voice: &Voice, seed: Seed) -> f64 {
+    let (phrases, _) = phrase::read(&sentence.normalised, sentence.language);
+    let score = prosody::score(&phrases, voice, &mut Draw::new(seed.derive("prosody")));
+    (tracks::count_frames(&score) * tracks::FRAME) as f64 / f64::from(SAMPLE_RATE)
 }

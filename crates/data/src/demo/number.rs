@@ -73,6 +73,15 @@ pub(crate) fn spell_out(text: &str, language: Language) -> String {
     out
 }
 
+/// Every word that numbers are spelled with in English.
+pub(crate) fn english_words() -> impl Iterator<Item = &'static str> {
+    ENGLISH_SMALL
+        .into_iter()
+        .chain(ENGLISH_TENS)
+        .chain(["hundred", "thousand"])
+        .filter(|word| !word.is_empty())
+}
+
 fn digit(character: char) -> Option<u32> {
     let zero = match character {
         '0'..='9' => '0',

@@ -39,6 +39,34 @@ pub(crate) fn letter(character: char) -> Option<[char; 2]> {
         '\u{640}' | '\u{670}' | '\u{652}' | '\u{200e}' | '\u{200f}' => Some(['\0', '\0']),
         JOINER | '\u{64b}'..='\u{651}' | 'آ' => one(character),
         _ if consonant(character).is_some() || "اوی".contains(character) => one(character),
+        // Letters that other languages added to the script, as the Persian ones they grew from.
+        'ھ' | 'ہ' | 'ۂ' | 'ۃ' | 'ە' => one('ه'),
+        'ے' | 'ۓ' | 'ێ' | 'ې' | 'ۍ' => one('ی'),
+        'ۆ' | 'ۇ' | 'ۈ' | 'ۋ' | 'ڤ' => one('و'),
+        'ٹ' | 'ټ' => one('ت'),
+        'ڈ' | 'ډ' => one('د'),
+        'ڑ' | 'ړ' | 'ڕ' => one('ر'),
+        'ں' | 'ڼ' => one('ن'),
+        'ڵ' => one('ل'),
+        'ڪ' => one('ک'),
+        'ګ' | 'ڭ' => one('گ'),
+        'ښ' => one('ش'),
+        'ځ' | 'ږ' => one('ژ'),
+        'څ' => one('چ'),
+        // Marks above and below letters.
+        '\u{610}'..='\u{61a}' | '\u{653}'..='\u{65f}' | '\u{6d6}'..='\u{6ed}' => Some(['\0', '\0']),
+        // Letters in the shape they have at a place in a word.
+        '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' => {
+            let mut parts = Vec::new();
+            unicode_normalization::char::decompose_compatible(character, |part| parts.push(part));
+            match parts[..] {
+                [one] if one != character => letter(one),
+                [one, two] => Some([letter(one)?[0], letter(two)?[0]]),
+                _ => None,
+            }
+        }
+        // Any other letter of the script is at least heard.
+        '\u{620}'..='\u{64a}' | '\u{66e}'..='\u{6d3}' | '\u{750}'..='\u{77f}' => one('ئ'),
         _ => None,
     }
 }
@@ -136,7 +164,42 @@ fn look_up(word: &str) -> (String, Class) {
         }
         return (notation, Class::Word);
     }
-    (by_rule(word), Class::Word)
+    (attached(word).unwrap_or_else(|| by_rule(word)), Class::Word)
+}
+
+/// Endings that are written without a joiner as well, and whether they carry the stress.
+const ATTACHED: [(&str, &str, bool); 13] = [
+    ("هایی", "hAyi", true),
+    ("های", "hAye", true),
+    ("ها", "hA", true),
+    ("ترین", "tarin", true),
+    ("تر", "tar", true),
+    ("مان", "emAn", false),
+    ("تان", "etAn", false),
+    ("شان", "eSAn", false),
+    ("ان", "An", true),
+    ("ی", "i", false),
+    ("م", "am", false),
+    ("ت", "at", false),
+    ("ش", "aS", false),
+];
+
+/// A word of the lexicon with an ending that is written as part of it.
+fn attached(word: &str) -> Option<String> {
+    ATTACHED.iter().find_map(|&(ending, sounds, stressed)| {
+        let (stem, _) = entry(word.strip_suffix(ending)?)?;
+        let mut notation = stem.to_owned();
+        // After a vowel an ending that begins with one is written in another way.
+        if stem.ends_with(is_vowel) && sounds.starts_with(is_vowel) {
+            return None;
+        }
+        if stressed {
+            notation.retain(|sign| sign != '\'');
+        } else {
+            mark_stress(&mut notation);
+        }
+        Some(notation + sounds)
+    })
 }
 
 fn consonant(letter: char) -> Option<char> {
@@ -320,6 +383,12 @@ mod tests {
         assert_eq!(said("می‌دود"), "miːduːd");
         assert_eq!(said("ترازو"), "tæɾɒːzuː");
         assert_eq!(said("ب"), "be");
+        // An ending without a joiner.
+        assert_eq!(said("کتابها"), "ketɒːbhɒː");
+        assert_eq!(said("کتابشان"), "ketɒːbeʃɒːn");
+        // Letters of neighbours, and letters in the shape of their place.
+        assert_eq!(said("ٹڈڑ"), said("تدر"));
+        assert_eq!(said("ﮐﺘﺎﺏ"), said("کتاب"));
         // Arabic spelling of the same word.
         assert_eq!(said("كتاب"), said("کتاب"));
     }

@@ -6,6 +6,7 @@
 
 use myxtts_run::seed::Seed;
 
+use super::channel::record;
 use super::portable::{cosine, decibels, exp};
 use super::tracks::{FRAME, Frame, NASAL_POLE, SAMPLE_RATE};
 use super::voice::Voice;
@@ -21,7 +22,7 @@ const HUM_GAIN: f64 = 2.3;
 const LOUDNESS: f64 = -21.0;
 /// No sample comes nearer to full scale.
 const CEILING: f64 = 0.89;
-/// RMS of the room in which the voices speak, in dB below full scale.
+/// RMS of the noise in the studio of voices without a channel, in dB below full scale.
 const ROOM: f64 = -72.0;
 
 /// A pair of poles with gain 1 at 0 Hz.
@@ -105,6 +106,8 @@ struct Glottis {
     phase: f64,
     open: f64,
     wobble: f64,
+    strength: f64,
+    jitter: f64,
     shimmer: f64,
     seed: Seed,
     period: u64,
@@ -119,7 +122,9 @@ impl Glottis {
             phase: 0.0,
             open: voice.open,
             wobble: 1.0,
-            shimmer: 1.0,
+            strength: 1.0,
+            jitter: voice.jitter,
+            shimmer: voice.shimmer,
             seed,
             period: 0,
             soft: 0.0,
@@ -134,9 +139,9 @@ impl Glottis {
         if self.phase >= 1.0 {
             self.phase -= 1.0;
             self.period += 1;
-            // No two periods of a throat are equal: half a percent in time, a few in strength.
-            self.wobble = 1.0 + 0.005 * (2.0 * self.seed.unit(2 * self.period) - 1.0);
-            self.shimmer = 1.0 + 0.04 * (2.0 * self.seed.unit(2 * self.period + 1) - 1.0);
+            // No two periods of a throat are equal, neither in time nor in strength.
+            self.wobble = 1.0 + self.jitter * (2.0 * self.seed.unit(2 * self.period) - 1.0);
+            self.strength = 1.0 + self.shimmer * (2.0 * self.seed.unit(2 * self.period + 1) - 1.0);
         }
         let is_open = self.phase < self.open;
         let mut flow = 0.0;
@@ -151,7 +156,7 @@ impl Glottis {
         } else if (-1.0..0.0).contains(&from_jump) {
             flow += 0.5 * (1.0 + from_jump) * (1.0 + from_jump);
         }
-        self.soft += self.softness * (self.shimmer * flow - self.soft);
+        self.soft += self.softness * (self.strength * flow - self.soft);
         (self.soft, is_open)
     }
 }
@@ -159,9 +164,12 @@ impl Glottis {
 /// Renders the frames: mono, at [`SAMPLE_RATE`], levelled.
 pub(crate) fn render(frames: &[Frame], voice: &Voice, seed: Seed) -> Vec<f32> {
     let mut sound = waveform(frames, voice, seed);
+    if let Some(channel) = &voice.channel {
+        record(&mut sound, channel);
+    }
     level(&mut sound, frames);
     let mut room = White { seed: seed.derive("room"), at: 0 };
-    let floor = decibels(ROOM);
+    let floor = decibels(voice.channel.map_or(ROOM, |channel| channel.noise));
     sound.iter().map(|sample| (sample + floor * room.next()) as f32).collect()
 }
 

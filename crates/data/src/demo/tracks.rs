@@ -101,7 +101,7 @@ pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
         let before = i.checked_sub(1).map(|i| &sounds[i]);
         tracks.add(before, sound, sounds.get(i + 1), voice);
     }
-    let count = (score.length * f64::from(SAMPLE_RATE) / FRAME as f64).ceil() as usize;
+    let count = count_frames(score);
     let linear = |x: f64| x;
     let formants = tracks.formants.map(|track| track.sampled(count, ease));
     let widths = tracks.widths.map(|track| track.sampled(count, linear));
@@ -115,8 +115,8 @@ pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
     (0..count)
         .map(|i| Frame {
             pitch: score.melody.at((i as f64 + 0.5) * FRAME as f64 / f64::from(SAMPLE_RATE)),
-            formants: [0, 1, 2].map(|n| voice.tract * formants[n][i]),
-            widths: [0, 1, 2].map(|n| voice.tract * widths[n][i]),
+            formants: [0, 1, 2].map(|n| voice.tract * voice.shape[n] * formants[n][i]),
+            widths: [0, 1, 2].map(|n| voice.tract * voice.damping * widths[n][i]),
             voice: voiced[i],
             hum: hum[i],
             breath: breath[i],
@@ -126,6 +126,11 @@ pub(crate) fn frames(score: &Score, voice: &Voice) -> Vec<Frame> {
             noise_width: [width[0][i], width[1][i]],
         })
         .collect()
+}
+
+/// Frames of the whole utterance.
+pub(crate) fn count_frames(score: &Score) -> usize {
+    (score.length * f64::from(SAMPLE_RATE) / FRAME as f64).ceil() as usize
 }
 
 impl Tracks {

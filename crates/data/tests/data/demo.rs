@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use myxtts_data::audio::wav;
-use myxtts_data::demo::{self, DemoError, DemoOptions, Language, ReadError, VOICES};
+use myxtts_data::demo::{
+    self, DemoError, DemoOptions, Language, PretrainingOptions, ReadError, VOICES, Voice,
+};
 use myxtts_run::progress::Silent;
 use proptest::prelude::*;
 
@@ -145,8 +147,8 @@ fn a_folder_with_something_else_in_it_is_refused() {
 fn options_out_of_range_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let wrong = [
-        (DemoOptions { speakers: 4, ..options(2) }, "1 to 3"),
-        (DemoOptions { speakers: 0, ..options(2) }, "1 to 3"),
+        (DemoOptions { speakers: 1001, ..options(2) }, "1 to 1000"),
+        (DemoOptions { speakers: 0, ..options(2) }, "1 to 1000"),
         (DemoOptions { languages: vec![], ..options(2) }, "en, fa"),
         (DemoOptions { languages: vec![Language::Persian; 2], ..options(2) }, "once"),
         (options(0), "at least 1"),
@@ -172,6 +174,48 @@ fn the_sound_is_the_same_everywhere() {
         format!("{} {}", voice.name, &hash.finalize().to_hex()[..16])
     });
     assert_eq!(hashes, ["mina 0a5cccea992ade6c", "dara 19cff71796b94d48", "kian 2436f2133e760161"]);
+}
+
+/// The same of words from the dictionary, in voices that are drawn.
+#[test]
+fn drawn_voices_sound_the_same_everywhere() {
+    let hashes = ["voice-0004", "voice-0300", "voice-1000"].map(|name| {
+        let voice = Voice::named(name).unwrap();
+        let said =
+            demo::speak("Naïve colonels photographed Worcestershire, didn't they?", Language::English, voice);
+        blake3::hash(&wav::encode_pcm16(&said, 22_050)).to_hex()[..16].to_owned()
+    });
+    assert_eq!(hashes, ["9f274117e36aa3a9", "ab05e30df6125eb2", "e5d6f9b90a013614"]);
+}
+
+#[test]
+fn a_pretraining_corpus_has_many_voices_and_the_texts_it_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let (texts, refused) =
+        demo::read_texts("x|The quixotic ewe owes £3.|\n\nSecond line\n", &[Language::English]);
+    assert_eq!((texts.len(), refused), (2, vec![]));
+    let options = PretrainingOptions { utterances: 12, speakers: 6, texts, ..Default::default() };
+    let report = demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
+    assert_eq!((report.utterances, report.speakers.len(), report.languages), (12, 6, vec!["en"]));
+    let metadata = lines(dir.path(), "metadata.csv");
+    assert_eq!(metadata.iter().filter(|line| line[1] == "The quixotic ewe owes £3.").count(), 3);
+    assert!(metadata.iter().any(|line| line[2] == "the quixotic ewe owes three pounds."), "{metadata:?}");
+    let first = files(dir.path());
+    assert_eq!(first.len(), 12 + 3);
+    let again = demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
+    assert!((again.seconds - report.seconds).abs() < 1e-6 && files(dir.path()) == first);
+    // What is missing is made again, and other options replace the corpus.
+    std::fs::remove_file(dir.path().join(format!("wavs/{}.wav", metadata[5][0]))).unwrap();
+    demo::write_pretraining(dir.path(), &options, &Silent).unwrap();
+    assert!(files(dir.path()) == first);
+    let other = PretrainingOptions { utterances: 4, texts_share: 0.0, seed: 2, ..options };
+    demo::write_pretraining(dir.path(), &other, &Silent).unwrap();
+    assert_eq!(files(dir.path()).len(), 4 + 3);
+    // A folder of the other kind is not taken for ours to replace.
+    let refused = demo::write(dir.path(), &self::options(2), &Silent);
+    assert!(matches!(refused, Err(DemoError::NotEmpty { .. })), "{refused:?}");
+    let share = PretrainingOptions { texts_share: 1.5, ..other };
+    assert!(matches!(demo::write_pretraining(dir.path(), &share, &Silent), Err(DemoError::Options(_))));
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! `myxtts synthesize-corpus`: synthetic speech in hundreds of voices to pretrain on.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use myxtts_data::demo::{self, Language, PretrainingOptions, Sentence};
+use myxtts_run::exit::Exit;
+
+use crate::demo_corpus::{described, language, speakers};
+use crate::failure::UsageError;
+use crate::output::print;
+use crate::progress::Terminal;
+
+/// Lines of a file of texts that are named one by one where they cannot be read.
+const NAMED_LINES: usize = 5;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Folder to write to; created where it does not exist
+    dir: PathBuf,
+    /// How many utterances to make, 1 to 10 seconds each, dealt evenly to languages and speakers
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    utterances: usize,
+    /// The same seed gives the same corpus, byte for byte, on any machine
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Languages to speak: en, fa
+    #[arg(long, value_name = "CODES", value_delimiter = ',', default_value = "en", value_parser = language)]
+    languages: Vec<Language>,
+    /// How many speakers, up to 1000: men, women and children
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = speakers)]
+    speakers: usize,
+    /// Also read the texts of this file: one a line, or lines `id|text` as in metadata.csv; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    texts: Vec<PathBuf>,
+    /// Share of the utterances that read one of --texts; the others are generated, with words of --texts among theirs
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, requires = "texts")]
+    texts_share: f64,
+    /// Write even where the folder holds something that is no synthetic speech
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let options = PretrainingOptions {
+        utterances: args.utterances,
+        seed: args.seed,
+        speakers: args.speakers,
+        texts: read_texts(&args.texts, &args.languages)?,
+        texts_share: args.texts_share,
+        languages: args.languages,
+        overwrite: args.force,
+    };
+    let report = demo::write_pretraining(&args.dir, &options, &Terminal::new())?;
+    print(&described(&report))?;
+    Ok(Exit::Done)
+}
+
+/// The texts of all files; lines that cannot be read are named and left out.
+fn read_texts(files: &[PathBuf], languages: &[Language]) -> anyhow::Result<Vec<Sentence>> {
+    let mut all = Vec::new();
+    for path in files {
+        let lines =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (read, refused) = demo::read_texts(&lines, languages);
+        for (line, why) in refused.iter().take(NAMED_LINES) {
+            eprintln!("note: {}:{line} is left out: {why}", path.display());
+        }
+        if refused.len() > NAMED_LINES {
+            eprintln!("note: {} more lines of {} are left out", refused.len() - NAMED_LINES, path.display());
+        }
+        if read.is_empty() {
+            let codes: Vec<&str> = languages.iter().map(|language| language.code()).collect();
+            let codes = codes.join(", ");
+            return Err(UsageError(format!(
+                "--texts {}: it has no text that can be read in {codes}: write one a line, and name its language by --languages",
+                path.display()
+            ))
+            .into());
+        }
+        all.extend(read);
+    }
+    Ok(all)
+}
