@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! runs/NAME/
+//!   request.json   what was asked beside the settings
+//!   from-vocab.json  the vocabulary of the model it began from, where it began from one
 //!   plan.json      every setting as it was resolved; the folder is a run once this is there
 //!   events.jsonl   what happened
 //!   log.txt        what was said
@@ -18,11 +20,18 @@ use std::sync::Arc;
 use crate::checkpoint::{CheckpointError, CheckpointStore, Checkpoints};
 use crate::durable::{self, Appender, Disk, DurableError, fault};
 use crate::events::{EventLog, EventReader};
+use crate::exit::Exit;
 use crate::lock::{FolderLock, LOCK_FILE, LockError};
 use crate::plan::Plan;
 use crate::tensorboard::{TensorBoard, TensorBoardError};
 
 const PLAN: &str = "plan.json";
+/// What a run was asked beside its plan, for when it goes on.
+pub const REQUEST: &str = "request.json";
+/// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
+pub const BASE_VOCABULARY: &str = "from-vocab.json";
+/// Files that a beginning writes before its plan.
+const FIRST: [&str; 2] = [REQUEST, BASE_VOCABULARY];
 const EVENTS: &str = "events.jsonl";
 const LOG: &str = "log.txt";
 const CHECKPOINTS: &str = "checkpoints";
@@ -97,6 +106,23 @@ pub enum FolderError {
     },
 }
 
+impl FolderError {
+    /// The exit code that belongs to it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            FolderError::Durable(_) | FolderError::Io { .. } | FolderError::Lock(LockError::Io { .. }) => {
+                Exit::Io
+            }
+            FolderError::Plan { .. } => Exit::BadData,
+            FolderError::Exists { .. }
+            | FolderError::Foreign { .. }
+            | FolderError::NotARun { .. }
+            | FolderError::Name { .. }
+            | FolderError::Lock(LockError::Held { .. }) => Exit::Usage,
+        }
+    }
+}
+
 fn others(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -128,8 +154,20 @@ impl RunFolder {
         name: Option<&str>,
         plan: &Plan,
     ) -> Result<Self, FolderError> {
+        Self::create_with(disk, runs, name, plan, &[])
+    }
+
+    /// [`Self::create_on`] with the first files of a run, [`REQUEST`] and [`BASE_VOCABULARY`]: they are there before the
+    /// plan, so that a folder that is a run has all that it takes to go on.
+    pub fn create_with(
+        disk: Arc<dyn Disk>,
+        runs: &Path,
+        name: Option<&str>,
+        plan: &Plan,
+        first: &[(&str, &[u8])],
+    ) -> Result<Self, FolderError> {
         if let Some(name) = name {
-            return Self::begin(disk, runs, check_name(name)?, plan);
+            return Self::begin(disk, runs, check_name(name)?, plan, first);
         }
         durable::create_folder(&*disk, runs)?;
         // No date in the name: numbers are short to type, and the folder knows when it was made.
@@ -138,7 +176,7 @@ impl RunFolder {
         let mut next = numbers.max().map_or(1, |last| last.saturating_add(1));
         for _ in 0..MOST_TRIES {
             let name = format!("run-{next:03}");
-            match Self::begin(disk.clone(), runs, &name, plan) {
+            match Self::begin(disk.clone(), runs, &name, plan, first) {
                 // Begun by another process since the folder was read.
                 Err(FolderError::Exists { .. } | FolderError::Lock(LockError::Held { .. })) => next += 1,
                 other => return other,
@@ -148,7 +186,13 @@ impl RunFolder {
         Err(FolderError::Exists { path, name })
     }
 
-    fn begin(disk: Arc<dyn Disk>, runs: &Path, name: &str, plan: &Plan) -> Result<Self, FolderError> {
+    fn begin(
+        disk: Arc<dyn Disk>,
+        runs: &Path,
+        name: &str,
+        plan: &Plan,
+        first: &[(&str, &[u8])],
+    ) -> Result<Self, FolderError> {
         let path = runs.join(name);
         let exists = || FolderError::Exists { path: path.clone(), name: name.to_owned() };
         if path.join(PLAN).exists() {
@@ -160,6 +204,7 @@ impl RunFolder {
             let ours = |entry: &str| {
                 let folder = path.join(entry);
                 entry == LOCK_FILE
+                    || FIRST.contains(&entry)
                     || durable::is_unfinished(entry)
                     || FOLDERS.contains(&entry) && entries(&folder).is_ok_and(|inside| inside.is_empty())
             };
@@ -176,6 +221,12 @@ impl RunFolder {
         durable::sweep(&*disk, &path)?;
         for folder in FOLDERS {
             durable::create_folder(&*disk, &path.join(folder))?;
+        }
+        for old in FIRST.iter().filter(|old| first.iter().all(|(name, _)| name != *old)) {
+            durable::remove(&*disk, &path.join(old))?;
+        }
+        for (name, bytes) in first {
+            durable::write_with(&*disk, &path.join(name), bytes)?;
         }
         durable::write_with(&*disk, &path.join(PLAN), plan.to_json().as_bytes())?;
         Ok(RunFolder { path, name: name.to_owned(), disk, lock: Some(lock), is_made })
@@ -210,23 +261,25 @@ impl RunFolder {
     }
 
     /// Takes the folder away again, so that the name of a run that was refused is free: only where this very value made
-    /// it, no stage has begun, and nothing is in it but what a beginning writes; `beside` are files that the caller wrote
-    /// for his own. Says whether it is gone.
-    pub fn take_back(self, beside: &[&str]) -> Result<bool, FolderError> {
-        if !self.is_made || !self.is_bare(beside)? {
+    /// it, no stage has begun, and nothing is in it but what a beginning writes. Says whether it is gone.
+    pub fn take_back(self) -> Result<bool, FolderError> {
+        if !self.is_made || !self.is_bare()? {
             return Ok(false);
         }
-        // The plan late: cut off before, this is a run that can be named and removed. The lock last: until then nobody else
+        // The plan late: cut off before, this is a run that can be named and removed. Then the first files, which a next
+        // beginning takes over as well. The lock last: until then nobody else
         // begins one of the same name.
-        for name in entries(&self.path)?.iter().filter(|name| *name != PLAN && *name != LOCK_FILE) {
+        let last = |name: &str| name == PLAN || name == LOCK_FILE || FIRST.contains(&name);
+        for name in entries(&self.path)?.iter().filter(|name| !last(name)) {
             let path = self.path.join(name);
             match FOLDERS.contains(&name.as_str()) {
                 true => durable::remove_folder(&*self.disk, &path)?,
                 false => durable::remove(&*self.disk, &path)?,
             }
         }
-        durable::remove(&*self.disk, &self.path.join(PLAN))?;
-        durable::remove(&*self.disk, &self.path.join(LOCK_FILE))?;
+        for name in [&[PLAN][..], &FIRST, &[LOCK_FILE]].concat() {
+            durable::remove(&*self.disk, &self.path.join(name))?;
+        }
         match self.disk.remove_folder(&self.path) {
             // Somebody has begun one just now: it is his.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
@@ -236,17 +289,22 @@ impl RunFolder {
     }
 
     /// Nothing but what is there before the first stage begins.
-    fn is_bare(&self, beside: &[&str]) -> Result<bool, FolderError> {
+    fn is_bare(&self) -> Result<bool, FolderError> {
         let ours = |name: &str| match name {
             // Files for curves are made before there is one.
-            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD => true,
+            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY => true,
             CHECKPOINTS | SAMPLES => entries(&self.path.join(name)).is_ok_and(|inside| inside.is_empty()),
-            name => beside.contains(&name) || durable::is_unfinished(name),
+            name => durable::is_unfinished(name),
         };
         let events =
             self.events().read().map_err(|source| FolderError::Io { path: self.path.clone(), source })?;
         let begun = events.iter().any(|event| event.kind == "stage");
         Ok(!begun && entries(&self.path)?.iter().all(|name| ours(name)))
+    }
+
+    /// Whether a folder is a run.
+    pub fn is_run(path: &Path) -> bool {
+        path.join(PLAN).is_file()
     }
 
     /// Names of all runs, in alphabetical order. A folder that is not there holds none.

@@ -61,6 +61,48 @@ impl LockError {
     }
 }
 
+impl LockError {
+    /// Whether who holds the lock has been killed, and the system is still taking it down: then it will be free soon.
+    pub fn is_dying(&self) -> bool {
+        matches!(self, LockError::Held { holder: Some(pid), .. } if is_dying(*pid))
+    }
+
+    /// Who holds the lock, for a sentence.
+    pub fn holder(&self) -> String {
+        match self {
+            LockError::Held { holder, .. } => named(*holder),
+            LockError::Io { .. } => named(None),
+        }
+    }
+}
+
+/// Whether a process is gone, or has been killed and only has to be taken down: which can take seconds where it has much
+/// memory or a GPU.
+fn is_dying(pid: u32) -> bool {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if !cfg!(target_os = "linux") || !Path::new("/proc/self").exists() {
+        return false;
+    }
+    let Ok(stat) = std::fs::read_to_string(process.join("stat")) else { return true };
+    // After the name, which may hold anything: state, six numbers, flags.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+    let killed = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    matches!(state, "Z" | "X" | "x")
+        || flags & EXITING != 0
+        || killed.into_iter().any(|mask| mask & KILL != 0)
+}
+
+/// `PF_EXITING` of the kernel.
+const EXITING: u64 = 4;
+/// SIGKILL in a mask of signals.
+const KILL: u64 = 1 << 8;
+
 fn named(holder: Option<u32>) -> String {
     holder.map_or("another process".to_owned(), |pid| format!("process {pid}"))
 }

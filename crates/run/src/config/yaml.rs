@@ -1,7 +1,6 @@
 //! A YAML file as settings, or everything that is wrong with it.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use super::lookup;
 use super::node::{Entry, MAX_BYTES, Node, tree};
 use super::removed::Removed;
 use super::sources::{Assignment, Layer, Origin};
+use crate::regular;
 
 /// The settings of a file given as bytes; `path` is for messages only. Never panics, whatever the
 /// bytes are, and reports all mistakes at once.
@@ -22,7 +22,7 @@ pub fn parse_yaml(path: &Path, bytes: &[u8]) -> Result<Vec<Assignment>, ConfigEr
 /// Reads a file, no more of it than a configuration may have.
 pub(super) fn read_layer(path: &Path) -> Result<Layer, ConfigError> {
     let mut bytes = Vec::new();
-    File::open(path)
+    regular::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     Ok(layer(path, &bytes))

@@ -126,11 +126,11 @@ impl DurableError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            " (no space is left: free some there and run the same command again; what was finished is kept)"
+            " (no space is left: free some there; what was finished is kept)"
         }
         ErrorKind::PermissionDenied => " (give this user the right to write there, or choose another folder)",
         ErrorKind::ReadOnlyFilesystem => " (it is mounted read-only: choose another folder)",
-        _ => " (what was finished is kept: when the cause is gone, run the same command again)",
+        _ => " (what was finished is kept)",
     }
 }
 
@@ -215,7 +215,7 @@ pub fn is_unfinished(name: &str) -> bool {
 }
 
 /// The folder a path stands in.
-fn parent(path: &Path) -> &Path {
+pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -136,6 +136,14 @@ impl DataPlan {
     pub fn longest_seconds(&self) -> f64 {
         self.max_seconds.unwrap_or(f64::INFINITY).min(self.frame_limit_seconds())
     }
+
+    /// The setting that says so.
+    pub fn longest_setting(&self) -> &'static str {
+        match self.max_seconds {
+            Some(seconds) if seconds < self.frame_limit_seconds() => "data.max_seconds",
+            _ => "data.max_mel_frames",
+        }
+    }
 }
 
 /// Section `model`.

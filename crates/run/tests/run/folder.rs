@@ -202,7 +202,7 @@ fn a_run_that_was_refused_leaves_its_name_free() {
         run.event_log().unwrap().append("strategy", json!({})).unwrap();
         drop(run.tensorboard(None).unwrap());
         std::fs::write(path.join("request.json"), "{}").unwrap();
-        assert!(run.take_back(&["request.json"]).unwrap());
+        assert!(run.take_back().unwrap());
         assert!(!path.exists());
     }
     assert_eq!(std::fs::read_dir(runs.path()).unwrap().count(), 0);
@@ -225,15 +225,15 @@ fn a_run_with_anything_in_it_is_never_taken_back() {
         let runs = tempfile::tempdir().unwrap();
         let run = RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap();
         happens(&run);
-        assert!(!run.take_back(&[]).unwrap(), "{what}");
+        assert!(!run.take_back().unwrap(), "{what}");
         RunFolder::resume(runs.path(), "a").unwrap_or_else(|error| panic!("{what}: {error}"));
     }
     // Nor one that was there before: resumed, or a folder that somebody made for it.
     let runs = tempfile::tempdir().unwrap();
     drop(RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap());
     let (resumed, _) = RunFolder::resume(runs.path(), "a").unwrap();
-    assert!(!resumed.take_back(&[]).unwrap() && runs.path().join("a/plan.json").is_file());
+    assert!(!resumed.take_back().unwrap() && runs.path().join("a/plan.json").is_file());
     std::fs::create_dir(runs.path().join("b")).unwrap();
     let run = RunFolder::create(runs.path(), Some("b"), &plan(&[])).unwrap();
-    assert!(!run.take_back(&[]).unwrap() && runs.path().join("b").is_dir());
+    assert!(!run.take_back().unwrap() && runs.path().join("b").is_dir());
 }
