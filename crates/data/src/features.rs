@@ -39,6 +39,8 @@ pub struct Recipe {
     pub min_seconds: f32,
     /// Clips with more mel frames are refused.
     pub max_mel_frames: u32,
+    /// The setting that `max_mel_frames` comes from, for messages.
+    pub limited_by: &'static str,
     /// Texts with more tokens are refused.
     pub max_text_tokens: u32,
     /// How text is cleaned.
@@ -60,6 +62,7 @@ impl Recipe {
             loudness_lufs: plan.loudness_lufs,
             min_seconds: plan.min_seconds as f32,
             max_mel_frames: (frames as u32).min(plan.max_mel_frames as u32),
+            limited_by: plan.longest_setting(),
             max_text_tokens: plan.max_text_tokens as u32,
             cleaner: plan.cleaner.parse().expect("the configuration knows no other cleaners"),
         }
@@ -74,6 +77,7 @@ impl Default for Recipe {
             loudness_lufs: None,
             min_seconds: 0.5,
             max_mel_frames: 1000,
+            limited_by: "data.max_mel_frames",
             max_text_tokens: 400,
             cleaner: Cleaner::Default,
         }
@@ -202,15 +206,17 @@ impl Extractor {
         }
         let seconds = heard.len() as f32 / LISTENING_RATE as f32;
         if seconds < self.recipe.min_seconds {
-            let detail =
-                format!("{seconds:.2} s after trimming, {:.2} s is the least", self.recipe.min_seconds);
+            let detail = format!(
+                "{seconds:.2} s after trimming, {:.2} s is the least (data.min_seconds)",
+                self.recipe.min_seconds
+            );
             return Err(refused(utterance, ProblemKind::TooShort, detail));
         }
         let frames = FrontEnd::Dvae.frames(heard.len());
         if frames > self.recipe.max_mel_frames as usize {
             let detail = format!(
-                "{seconds:.2} s are {frames} mel frames, {} is the most (data.max_mel_frames): split it",
-                self.recipe.max_mel_frames
+                "{seconds:.2} s are {frames} mel frames, {} is the most ({}): split it",
+                self.recipe.max_mel_frames, self.recipe.limited_by
             );
             return Err(refused(utterance, ProblemKind::TooLong, detail));
         }
@@ -256,8 +262,9 @@ impl Featurizer for Extractor {
     }
 
     fn fingerprint(&self) -> [u8; 32] {
-        let Recipe { columns, trim_db, loudness_lufs, min_seconds, max_mel_frames, max_text_tokens, cleaner } =
-            &self.recipe;
+        // Whose limit it is changes no record.
+        let Recipe { limited_by: _, columns, trim_db, loudness_lufs, min_seconds, .. } = &self.recipe;
+        let Recipe { max_mel_frames, max_text_tokens, cleaner, .. } = &self.recipe;
         let mut hash = blake3::Hasher::new();
         let mut field = |bytes: &[u8]| {
             hash.update(&(bytes.len() as u64).to_le_bytes());

@@ -90,6 +90,16 @@ pub enum AudioError {
         /// How empty it is.
         what: &'static str,
     },
+    /// Larger than anything that is read whole.
+    #[error("{}: has {bytes} bytes, more than the {limit} that are read; cut it into utterances first", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The most that is read.
+        limit: u64,
+    },
     /// Longer than anything that is decoded in one piece.
     #[error(
         "{}: more than {limit} samples in one piece; cut it into utterances first",
@@ -115,7 +125,7 @@ impl AudioError {
             AudioError::LengthDiffers { .. } => ProblemKind::LengthDiffers,
             AudioError::Corrupt { .. } => ProblemKind::Corrupt,
             AudioError::Empty { .. } => ProblemKind::TooShort,
-            AudioError::TooLong { .. } => ProblemKind::TooLong,
+            AudioError::TooLong { .. } | AudioError::TooLarge { .. } => ProblemKind::TooLong,
         }
     }
 
@@ -131,7 +141,8 @@ impl AudioError {
             | AudioError::LengthDiffers { path, .. }
             | AudioError::Corrupt { path, .. }
             | AudioError::Empty { path, .. }
-            | AudioError::TooLong { path, .. } => path,
+            | AudioError::TooLong { path, .. }
+            | AudioError::TooLarge { path, .. } => path,
         }
     }
 

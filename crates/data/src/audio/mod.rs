@@ -38,6 +38,15 @@ pub const MOST_CHANNELS: u16 = 64;
 /// silence can be 10,000 times smaller than what it decodes to, so something has to say stop.
 pub const MOST_FRAMES: u64 = 1 << 28;
 
+/// The largest file that is read whole, in bytes.
+pub const LARGEST_FILE: u64 = 1 << 30;
+
+/// Larger WAV files are decoded in pieces.
+const LARGEST_WHOLE: u64 = 64 << 20;
+
+/// What is read of a large file to find its samples.
+const HEAD: u64 = 1 << 20;
+
 /// Samples this close to full scale count as clipped: one step of 16 bits below it.
 const FULL_SCALE: f32 = 1.0 - 1.5 / 32768.0;
 
@@ -106,11 +115,33 @@ pub struct Decoded {
 }
 
 /// Decodes a sound file to mono. Which decoder is decided by the content, not by the name.
+///
+/// A large WAV file is judged by its header and decoded in pieces; of other formats no more than [`LARGEST_FILE`] is read.
 pub fn decode(path: &Path) -> Result<Decoded, AudioError> {
     let (mut file, length) = open(path)?;
+    if length > LARGEST_WHOLE {
+        return decode_large(file, length, path);
+    }
     // One byte more than the file has: the read that finds the end then needs no growth.
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).min(LARGEST_GUESS) + 1);
     file.read_to_end(&mut bytes).map_err(|source| AudioError::io(path, source))?;
+    decode_bytes(&bytes, path)
+}
+
+fn decode_large(mut file: File, length: u64, path: &Path) -> Result<Decoded, AudioError> {
+    let failed = |source| AudioError::io(path, source);
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEAD).read_to_end(&mut bytes).map_err(failed)?;
+    if let Ok((Container::Wav, start)) = sniff::sniff(&bytes)
+        && let Some(decoded) =
+            wav::decode_in_pieces(&mut file, &bytes[start..], (start as u64, length), path)?
+    {
+        return Ok(decoded);
+    }
+    if length > LARGEST_FILE {
+        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: LARGEST_FILE });
+    }
+    file.read_to_end(&mut bytes).map_err(failed)?;
     decode_bytes(&bytes, path)
 }
 

@@ -4,6 +4,7 @@
 //! field contradicts which. It forgives what writers really do: streamed files with no size, missing
 //! padding bytes, chunks nobody knows, rubbish behind the end.
 
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -11,6 +12,9 @@ use super::pcm::{self, Encoding};
 use super::{AudioError, Container, Decoded, MOST_CHANNELS, MOST_FRAMES, SAMPLE_RATES, SourceInfo};
 
 const BYTES: &str = "bytes of data";
+
+/// Samples per channel that are decoded at a time where a file is not read whole.
+const PIECE_FRAMES: u64 = 1 << 16;
 
 /// Decodes the content of a WAV file.
 pub fn decode(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
@@ -21,6 +25,37 @@ pub fn decode(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
     }
     let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is infinite or not a number"))?;
     Ok(super::finish(samples, layout.info(), peak))
+}
+
+/// Decodes a file whose first bytes are `head`, without ever holding more of it than a piece: only its samples. The WAV
+/// begins at a byte of a file of so many (`start`, `length`). `None` where the samples begin beyond the head.
+pub(super) fn decode_in_pieces(
+    file: &mut (impl Read + Seek),
+    head: &[u8],
+    (start, length): (u64, u64),
+    name: &Path,
+) -> Result<Option<Decoded>, AudioError> {
+    let Some(layout) = layout(head, length.saturating_sub(start), name)? else { return Ok(None) };
+    let failed = |source| AudioError::io(name, source);
+    file.seek(SeekFrom::Start(start + layout.data.start)).map_err(failed)?;
+    let mut samples = Vec::with_capacity(layout.frames() as usize);
+    let mut loudest = 0.0f32;
+    let mut bytes = Vec::new();
+    let mut left = layout.frames();
+    while left > 0 {
+        let frames = left.min(PIECE_FRAMES);
+        bytes.resize((frames * layout.format.frame_bytes()) as usize, 0);
+        file.read_exact(&mut bytes).map_err(failed)?;
+        let (piece, peak) = pcm::to_mono(&bytes, layout.format.encoding, layout.channels());
+        let peak = peak.ok_or_else(|| AudioError::corrupt(name, "a sample is infinite or not a number"))?;
+        loudest = loudest.max(peak);
+        samples.extend(piece);
+        left -= frames;
+    }
+    if samples.is_empty() {
+        return Err(AudioError::empty(name, "the WAV file holds no samples"));
+    }
+    Ok(Some(super::finish(samples, layout.info(), loudest)))
 }
 
 /// A WAV file of 16 bits and one channel. What is beyond [-1, 1] is limited.

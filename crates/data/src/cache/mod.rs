@@ -102,7 +102,7 @@ pub enum CacheError {
     },
     /// More utterances failed than the budget allows.
     #[error(
-        "at least {failed} of {total} utterances cannot be used, more than the {:.1} % allowed: `myxtts check` lists \
+        "at least {failed} of {total} utterances cannot be used, unreadable lines counted, more than the {:.1} % allowed: `myxtts check` lists \
          them; what was finished is kept",
         budget * 100.0
     )]

@@ -31,6 +31,9 @@ pub struct PrepareOptions {
     pub workers: usize,
     /// Share of utterances that may fail before the work is given up.
     pub failure_budget: f64,
+    /// What was declared beside the utterances and is none, see [`Corpus::lost`](crate::dataset::Corpus::lost): it counts
+    /// as failed.
+    pub lost: u64,
     /// Average length of a shard at most, see [`names::shard_count`]. Tests make it small.
     pub shard_size: u32,
     /// Check the checksum of every record before its shard is kept, not only files and keys.
@@ -48,6 +51,7 @@ impl Default for PrepareOptions {
         PrepareOptions {
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             failure_budget: 0.05,
+            lost: 0,
             shard_size: names::SHARD_SIZE,
             thorough: false,
             disk: Arc::new(Os),
@@ -214,8 +218,8 @@ impl<'a> Work<'a> {
             recipe: fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint()),
             shards: self.partition.shards.len() as u32,
             thorough: options.thorough,
-            failed: AtomicU64::new(0),
-            total: self.total,
+            failed: AtomicU64::new(options.lost),
+            total: self.total + options.lost,
             budget: options.failure_budget,
             stop: &options.stop,
             halt: AtomicBool::new(false),

@@ -31,6 +31,8 @@ pub struct RuntimeOptions {
     pub workers: usize,
     /// Share of utterances that may fail before the work is given up.
     pub failure_budget: f64,
+    /// What was declared beside the utterances and is none: it counts as failed.
+    pub lost: u64,
     /// Set to end the opening after the utterances at hand.
     pub stop: Arc<AtomicBool>,
 }
@@ -38,7 +40,7 @@ pub struct RuntimeOptions {
 impl Default for RuntimeOptions {
     fn default() -> Self {
         let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        RuntimeOptions { memory_bytes: 1 << 30, workers, failure_budget: 0.05, stop: Arc::default() }
+        RuntimeOptions { memory_bytes: 1 << 30, workers, failure_budget: 0.05, lost: 0, stop: Arc::default() }
     }
 }
 
@@ -81,10 +83,11 @@ impl Runtime {
         let survey = Survey {
             featurizer: featurizer.as_ref(),
             options,
-            total: utterances.len() as u64,
-            failed: AtomicU64::new(problems.len() as u64),
+            total: utterances.len() as u64 + options.lost,
+            failed: AtomicU64::new(0),
             progress,
         };
+        survey.count_failures(options.lost + problems.len() as u64, &problems)?;
         let found = survey.all(&ordered)?;
 
         let mut kept = Vec::with_capacity(ordered.len());
@@ -226,15 +229,19 @@ impl Survey<'_> {
         };
         self.progress.advance(1);
         if let Err(problem) = &found {
-            let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
-            let (total, budget) = (self.total, self.options.failure_budget);
-            // No later success can undo this.
-            if failed as f64 > budget * total as f64 {
-                let problems = vec![problem.clone()];
-                return Err(CacheError::OverBudget { failed, total, budget, problems });
-            }
+            self.count_failures(1, std::slice::from_ref(problem))?;
         }
         Ok(found.map(|measured| (measured, mark.hash)))
+    }
+
+    fn count_failures(&self, more: u64, problems: &[Problem]) -> Result<(), CacheError> {
+        let failed = self.failed.fetch_add(more, Ordering::Relaxed) + more;
+        let (total, budget) = (self.total, self.options.failure_budget);
+        // No later success can undo this.
+        if failed as f64 > budget * total as f64 {
+            return Err(CacheError::OverBudget { failed, total, budget, problems: problems.to_vec() });
+        }
+        Ok(())
     }
 }
 

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use myxtts_run::durable::{self, Disk, Writer};
+use myxtts_run::mapped::{Lost, Mapped};
 
 use super::CacheError;
 use super::fingerprint::Hash;
@@ -53,7 +53,7 @@ pub fn map_array(
     column: &StoredColumn,
     rows: u64,
     check_header: bool,
-) -> Result<Mmap, ArrayFileError> {
+) -> Result<Mapped, ArrayFileError> {
     let file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => ArrayFileError::Missing,
         _ => ArrayFileError::Io(error),
@@ -64,8 +64,8 @@ pub fn map_array(
     if found != wanted {
         return Err(ArrayFileError::Length { found, wanted });
     }
-    // SAFETY: files of a store are never changed in place, only replaced by rename.
-    let map = unsafe { Mmap::map(&file) }.map_err(ArrayFileError::Io)?;
+    // Zeros, for those whose every read is checked.
+    let map = Mapped::new(&file, path, Lost::Zeros).map_err(ArrayFileError::Io)?;
     if check_header && map[..HEADER_BYTES] != array_header(column, rows) {
         return Err(ArrayFileError::Header);
     }
@@ -170,7 +170,7 @@ pub(super) struct SealedShard {
     dir: PathBuf,
     /// First row of every record, per column.
     first_rows: Vec<Vec<u64>>,
-    maps: Vec<OnceCell<Option<Mmap>>>,
+    maps: Vec<OnceCell<Option<Mapped>>>,
 }
 
 impl SealedShard {

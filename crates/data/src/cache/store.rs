@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use memmap2::Mmap;
+use myxtts_run::mapped::Mapped;
 
 use super::CacheError;
 use super::fingerprint::Hash;
@@ -28,7 +28,7 @@ pub struct Store {
     index: Index,
     columns: Vec<Column>,
     /// By shard, then column.
-    maps: Vec<OnceLock<Mmap>>,
+    maps: Vec<OnceLock<Mapped>>,
 }
 
 /// Where an array lies.
@@ -116,25 +116,39 @@ impl Store {
         (0..self.index.shards()).map(of_shard).sum()
     }
 
-    /// The bytes of an array, checked.
-    fn array(&self, record: usize, column: usize) -> Result<&[u8], RecordError> {
+    /// Copies rows of an array, checked: before they are copied its bytes by their checksum, and after that whether the
+    /// file was still there. It may be cut short at any moment.
+    fn rows_of(
+        &self,
+        record: usize,
+        column: usize,
+        first_row: u32,
+        out: &mut [u8],
+    ) -> Result<u32, RecordError> {
         let rows = self.index.rows(record, column);
         if rows == 0 {
-            return Ok(&[]);
+            return Ok(0);
         }
         let shard = self.index.shard_of_record(record);
         let map = self.map(record, shard, column)?;
+        let before = map.losses();
         let row_bytes = self.columns[column].row_bytes();
         let start = HEADER_BYTES + self.index.first_row(record, column) as usize * row_bytes;
         // The index was checked as a whole, so only a defect of ours leads past the end.
         let bytes = map.get(start..start + rows as usize * row_bytes);
-        match bytes {
-            Some(bytes) if crc32fast::hash(bytes) == self.index.crc(record, column) => Ok(bytes),
+        let bytes = bytes.filter(|bytes| crc32fast::hash(bytes) == self.index.crc(record, column));
+        let copied = bytes.map(|bytes| copy_rows(bytes, row_bytes, first_row, out));
+        match copied {
+            Some(copied) if map.losses() == before => Ok(copied),
+            _ if map.losses() > 0 => {
+                let what = "the file was cut short or its disk failed while it was in use";
+                Err(self.damaged(record, shard, column, what))
+            }
             _ => Err(self.damaged(record, shard, column, "its checksum does not fit")),
         }
     }
 
-    fn map(&self, record: usize, shard: u32, column: usize) -> Result<&Mmap, RecordError> {
+    fn map(&self, record: usize, shard: u32, column: usize) -> Result<&Mapped, RecordError> {
         let slot = &self.maps[shard as usize * self.columns.len() + column];
         if let Some(map) = slot.get() {
             return Ok(map);
@@ -200,8 +214,7 @@ impl RecordSource for Store {
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        let array = self.array(record, column)?;
-        Ok(copy_rows(array, self.columns[column].row_bytes(), first_row, out))
+        self.rows_of(record, column, first_row, out)
     }
 
     fn fingerprint(&self) -> Hash {

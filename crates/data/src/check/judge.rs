@@ -98,7 +98,10 @@ fn sound(heard: &Heard, declared: Option<f64>, options: &CheckOptions, said: &mu
         said.push((
             ProblemKind::TooLong,
             Severity::Error,
-            format!("{seconds:.2} s long, more than the {:.2} s that can be trained on; cut it at a pause or raise data.max_mel_frames", options.max_seconds),
+            format!(
+                "{seconds:.2} s long, more than the {:.2} s that can be trained on; cut it at a pause or raise {}",
+                options.max_seconds, options.limited_by
+            ),
         ));
     }
     if heard.peak < SILENT || heard.rms < SILENT {

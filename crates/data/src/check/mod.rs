@@ -24,6 +24,8 @@ pub struct CheckOptions {
     pub min_seconds: f64,
     /// Longer sounds cannot be trained on.
     pub max_seconds: f64,
+    /// The setting that `max_seconds` comes from, for messages.
+    pub limited_by: &'static str,
     /// More tokens than this the model does not read.
     pub max_text_tokens: usize,
     /// The share of unusable items above which the corpus is refused.
@@ -35,6 +37,7 @@ impl Default for CheckOptions {
         CheckOptions {
             min_seconds: 0.5,
             max_seconds: seconds_of_frames(1000),
+            limited_by: "data.max_mel_frames",
             max_text_tokens: 400,
             failure_budget: 0.05,
         }

@@ -172,7 +172,7 @@ impl Report {
             }
         }
         let usable_utterances = findings.len() - failed;
-        let lost = corpus.problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+        let lost = corpus.lost() as usize;
         let items = findings.len() + lost;
         let failed = failed + lost;
         let share = if items == 0 { 0.0 } else { failed as f64 / items as f64 };

@@ -16,7 +16,7 @@ use crate::utterance::Origin;
 
 pub(super) const FILES: [&str; 2] = ["metadata.csv", "metadata.txt"];
 pub(super) const LOOKED_FOR: &str = "metadata.csv with lines `id|text` or `id|text|normalised text`";
-const SPEAKERS: &str = "speakers.csv";
+pub(super) const SPEAKERS: &str = "speakers.csv";
 const SOUND_FOLDERS: [&str; 5] = ["wavs", "wav", "audio", "clips", "."];
 
 /// Most lines have one or two bars.

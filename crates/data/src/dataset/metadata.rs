@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use myxtts_run::regular;
+
 use super::DatasetError;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
@@ -215,13 +217,13 @@ pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, s
 /// A whole metadata file.
 pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
     let failed = |source| DatasetError::Io { path: file.to_owned(), source };
-    let mut open = std::fs::File::open(file).map_err(failed)?;
+    let mut open = regular::open(file).map_err(failed)?;
     let bytes = open.metadata().map_err(failed)?.len();
     if bytes > LARGEST_FILE {
         return Err(DatasetError::TooLarge { file: file.to_owned(), bytes, limit: LARGEST_FILE });
     }
     let mut content = Vec::with_capacity(bytes as usize);
-    // A pipe or a growing file has no honest size.
+    // A growing file has no honest size.
     open.by_ref().take(LARGEST_FILE).read_to_end(&mut content).map_err(failed)?;
     let encoding = match content.get(..2) {
         Some(b"\xff\xfe") => "UTF-16LE",
@@ -234,7 +236,7 @@ pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
 /// The first lines of a file, for telling layouts apart. Unreadable files have none.
 pub(super) fn head(file: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
-    let Ok(open) = std::fs::File::open(file) else { return Vec::new() };
+    let Ok(open) = regular::open(file) else { return Vec::new() };
     if open.take(LONGEST_LINE as u64).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }

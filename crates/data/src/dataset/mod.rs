@@ -147,6 +147,24 @@ pub struct Corpus {
     pub problems: Vec<Problem>,
     /// Durations that the metadata declares, in seconds by id.
     pub declared_seconds: BTreeMap<String, f64>,
+    /// Files beside the metadata that say something of its utterances: `speakers.csv`.
+    pub beside: Vec<PathBuf>,
+}
+
+impl Corpus {
+    /// What was declared and is no utterance: lines that cannot be read, ids that were taken. They count against the
+    /// failure budget as utterances that cannot be used do.
+    pub fn lost(&self) -> u64 {
+        self.problems.iter().filter(|problem| problem.severity == Severity::Error).count() as u64
+    }
+
+    /// Every file it was read from: metadata, transcripts and sounds, some of them more than once.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let declared =
+            self.utterances.iter().flat_map(|one| [one.origin.file.as_path(), one.audio.as_path()]);
+        let wrong = self.problems.iter().map(|problem| problem.origin.file.as_path());
+        declared.chain(wrong).chain(self.beside.iter().map(PathBuf::as_path))
+    }
 }
 
 /// Why a corpus could not be read at all.
@@ -340,7 +358,12 @@ fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corp
         let key = |p: &Problem| (p.origin.file.clone(), p.origin.line, p.kind, p.id.clone());
         key(a).cmp(&key(b))
     });
+    let beside = vec![found.place.root.join(ljspeech::SPEAKERS)];
     Corpus {
+        beside: beside
+            .into_iter()
+            .filter(|file| found.format == Format::LjSpeech && file.is_file())
+            .collect(),
         root: found.place.root,
         format: found.format,
         why: format!("{}: {why}", found.format.title()),

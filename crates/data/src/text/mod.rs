@@ -16,6 +16,7 @@ pub mod numbers;
 pub mod persian;
 mod punctuation;
 pub(crate) mod rewrite;
+pub mod terminal;
 mod web;
 
 use std::fmt;

@@ -14,6 +14,7 @@ mod train;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use myxtts_run::regular;
 use tokenizers::models::bpe::BPE;
 use tokenizers::pre_tokenizers::whitespace::Whitespace;
 
@@ -140,7 +141,7 @@ impl Tokenizer {
             let reason = format!("it has {size} bytes; the largest we read is {LARGEST_FILE}");
             return Err(TokenizerError::Broken { path: path.to_owned(), reason });
         }
-        Self::from_bytes(&std::fs::read(path).map_err(io)?, path)
+        Self::from_bytes(&regular::read(path).map_err(io)?, path)
     }
 
     /// Reads a vocabulary from memory; `name` stands for it in messages.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use myxtts_data::audio::{decode, probe};
+use myxtts_data::audio::{AudioError, decode, decode_bytes, probe, wav};
 use myxtts_data::problem::ProblemKind::{
     self, Corrupt, LengthDiffers, Missing, TooShort, Truncated, Unreadable,
 };
@@ -253,4 +253,39 @@ fn the_files_they_are_made_of_are_fine() {
     let path = folder.path().join("good.wav");
     std::fs::write(&path, Wav::new(1, 16, 1, &sweep(22_050, 2_205)).bytes()).unwrap();
     decode(Path::new(&path)).unwrap();
+}
+
+#[test]
+fn a_wav_of_four_gigabytes_was_read_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = |channels: u16, bytes: u32| {
+        let mut wav = wav::encode_pcm16(&[], 48_000);
+        wav[22..24].copy_from_slice(&channels.to_le_bytes());
+        wav[32..34].copy_from_slice(&(2 * channels).to_le_bytes());
+        wav[28..32].copy_from_slice(&(48_000 * 2 * u32::from(channels)).to_le_bytes());
+        wav[4..8].copy_from_slice(&(bytes + 36).to_le_bytes());
+        wav[40..44].copy_from_slice(&bytes.to_le_bytes());
+        wav
+    };
+    // Of holes: it takes no room on the disk, and would take all of the memory.
+    let path = folder.path().join("large.wav");
+    let bytes = 0xffff_ff00u32;
+    std::fs::write(&path, header(1, bytes)).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(u64::from(bytes) + 44).unwrap();
+    let began = std::time::Instant::now();
+    let error = decode(&path).unwrap_err();
+    assert!(matches!(error, AudioError::TooLong { .. }), "{error}");
+    assert!(began.elapsed().as_secs() < 5, "it was read");
+    // What is no WAV is refused by its size.
+    std::fs::write(&path, b"OggS").unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len((1 << 30) + 1).unwrap();
+    let error = decode(&path).unwrap_err();
+    assert!(matches!(error, AudioError::TooLarge { .. }), "{error}");
+    // In pieces or whole, it is the same sound.
+    let frames = 17_000_003usize;
+    let mut whole = header(2, 4 * frames as u32);
+    whole.extend((0..frames * 2).flat_map(|i| ((i as u32).wrapping_mul(2_654_435_761) as u16).to_le_bytes()));
+    std::fs::write(&path, &whole).unwrap();
+    let (pieces, whole) = (decode(&path).unwrap(), decode_bytes(&whole, &path).unwrap());
+    assert!(pieces == whole, "{:?} {:?}", pieces.info, whole.info);
 }

@@ -268,3 +268,50 @@ proptest! {
         }
     }
 }
+
+/// The system sends SIGBUS to whoever reads a mapped file that was cut short since.
+#[test]
+fn a_cache_file_that_was_cut_short_under_its_reader_ended_the_program() {
+    let root = scratch();
+    let (utterances, dir) = (corpus(&root.path().join("corpus"), 12), root.path().join("cache"));
+    prepared(&dir, &utterances);
+    let store = Store::open(&dir).unwrap();
+    let read = |record: usize, column: usize| {
+        let mut out = vec![0; store.rows(record, column) as usize * store.columns()[column].row_bytes()];
+        store.read(record, column, 0, &mut out).map(|_| out)
+    };
+    let all =
+        || (0..store.len()).flat_map(|record| (0..store.columns().len()).map(move |column| (record, column)));
+    let before: Vec<Vec<u8>> = all().map(|(record, column)| read(record, column).unwrap()).collect();
+    let files: Vec<_> = files_ending(&dir, ".npy");
+    let kept: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    for file in &files {
+        std::fs::File::options().write(true).open(file).unwrap().set_len(0).unwrap();
+    }
+    let mut bad = 0;
+    for ((record, column), before) in all().zip(&before) {
+        match read(record, column) {
+            Ok(bytes) => {
+                assert!(bytes.is_empty() && before.is_empty(), "record {record} has bytes that are not there")
+            }
+            Err(RecordError::Bad(problem)) => {
+                assert_eq!(problem.kind, ProblemKind::DamagedRecord);
+                assert_eq!(problem.id, Some(store.id(record)));
+                assert!(
+                    problem.detail.contains("cut short") && problem.detail.contains(".npy"),
+                    "{}",
+                    problem.detail
+                );
+                bad += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(bad > store.len(), "{bad} of {}", store.len());
+    // Written again, it can be opened again.
+    files.iter().zip(&kept).for_each(|(file, bytes)| std::fs::write(file, bytes).unwrap());
+    let again = Store::open(&dir).unwrap();
+    let mut out = vec![0; again.rows(0, 0) as usize * again.columns()[0].row_bytes()];
+    again.read(0, 0, 0, &mut out).unwrap();
+    assert_eq!(out, before[0]);
+}

@@ -78,6 +78,7 @@ fn corpus(utterances: Vec<Utterance>) -> Corpus {
         utterances,
         problems: Vec::new(),
         declared_seconds: BTreeMap::new(),
+        beside: Vec::new(),
     }
 }
 

@@ -22,7 +22,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-use memmap2::Mmap;
+use myxtts_run::mapped::{Lost, Mapped};
 
 pub use builder::{IndexBuilder, IndexEntry, IndexImage};
 pub use layout::{Layout, parse};
@@ -68,7 +68,7 @@ pub struct Index {
 }
 
 enum Backing {
-    Mapped(Mmap),
+    Mapped(Mapped),
     Owned(Vec<u8>),
 }
 
@@ -101,14 +101,11 @@ impl Index {
     /// Maps and checks an index file.
     pub fn open(path: &Path) -> Result<Index, CacheError> {
         let file = File::open(path).map_err(CacheError::read(path))?;
-        // SAFETY: files of a store are never changed in place, only replaced by rename.
-        let map = unsafe { Mmap::map(&file) }.map_err(CacheError::read(path))?;
+        let map = Mapped::new(&file, path, Lost::Exit).map_err(CacheError::read(path))?;
         let layout =
             parse(&map).map_err(|e| CacheError::Damaged { path: path.to_owned(), what: e.to_string() })?;
         // The check has touched every page; what is needed again comes back from the page cache.
-        // SAFETY: the mapping is of a file and read-only, so its pages come back with the same bytes.
-        #[cfg(unix)]
-        let _ = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        map.release();
         Ok(Index { bytes: Backing::Mapped(map), layout })
     }
 
