@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::archive::ArchiveWriter;
+use super::buffers::{self, Buffer};
 use super::folder::{CONFIG, ModelFolder, Part, VOCABULARY};
 use super::pickle_writer::PickleWriter;
 use super::sizes::{Shapes, Sizes};
@@ -47,7 +48,12 @@ pub fn export(
     durable::create_folder(disk, output)?;
     let mut report = ExportReport::default();
 
-    let model: Vec<(&str, View)> = parts.iter().flat_map(|&part| tensors(folder, part)).collect();
+    let mut model: Vec<(&str, View)> = parts.iter().flat_map(|&part| tensors(folder, part)).collect();
+    let shapes = model.iter().map(|(name, view)| ((*name).to_owned(), view.shape.to_vec())).collect();
+    let buffers = buffers::missing(&shapes);
+    model.extend(buffers.iter().map(|Buffer { name, kind, shape, bytes }| {
+        (name.as_str(), View { kind: *kind, shape: &shape[..], bytes: &bytes[..] })
+    }));
     report.tensors = model.len();
     let mut pickle = PickleWriter::new();
     pickle.begin_dict();

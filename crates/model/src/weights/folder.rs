@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use myxtts_run::durable::{self, Disk};
+use myxtts_run::regular;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -271,7 +272,7 @@ pub(crate) fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>, WeightsErro
             format!("it has {size} bytes, which is too much for such a file"),
         ));
     }
-    std::fs::read(path).map_err(at)
+    regular::read(path).map_err(at)
 }
 
 /// What a folder that shall become a model holds now.

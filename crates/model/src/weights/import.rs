@@ -12,6 +12,7 @@ use myxtts_run::durable::Disk;
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::buffers::is_buffer;
 use super::expected::{Expected, Mismatch, OPTIONAL};
 use super::folder::{CONFIG, FolderWriter, Manifest, Part, SMALL, TEXT, VOCABULARY, read_small};
 use super::pickle::{TensorRef, Value};
@@ -267,6 +268,8 @@ pub fn import_expecting(
     let heads = configured.size("gpt_n_heads");
     let sizes = Sizes::of(&shapes, heads);
     let mut mismatch = Mismatch::between(&shapes, &expected(&sizes), &OPTIONAL);
+    // They are no weights: an export makes them again.
+    mismatch.missing.retain(|(name, _)| !is_buffer(name));
     mismatch.left_over.append(&mut gathered.left_over);
     // A name of no part could not be written anywhere, whatever the caller expected.
     mismatch.left_over.extend(shapes.keys().filter(|name| Part::of(name).is_none()).cloned());
@@ -276,6 +279,9 @@ pub fn import_expecting(
         return Err(WeightsError::Mismatch { path: sources.model.clone(), mismatch: Box::new(mismatch) });
     }
     check_heads(&sizes, heads, &sources.model, &mut notes)?;
+    if let (Some(path), Some(bytes)) = (&sources.vocabulary, &vocabulary) {
+        check_vocabulary(path, bytes, sizes.gpt.text_tokens)?;
+    }
     notes.extend(configured.differences(&sizes));
     check_volume(&gathered, &sources.model)?;
     let voices = voices.as_ref().map(|file| read_voices(file, &sizes)).transpose()?.unwrap_or_default();
@@ -454,6 +460,24 @@ fn read_vocabulary(path: &Path) -> Result<Vec<u8>, WeightsError> {
         WeightsError::content(path, format!("it is no vocabulary: it is not JSON: {error}"))
     })?;
     Ok(bytes)
+}
+
+/// A vocabulary of another size is another model's: its tokens would mean other rows, or none.
+fn check_vocabulary(path: &Path, bytes: &[u8], rows: usize) -> Result<(), WeightsError> {
+    let json: Json = serde_json::from_slice(bytes)
+        .map_err(|error| WeightsError::content(path, format!("it is no vocabulary: {error}")))?;
+    let pieces = json.pointer("/model/vocab").and_then(Json::as_object);
+    let added = json.get("added_tokens").and_then(Json::as_array);
+    let ids = pieces.into_iter().flat_map(|pieces| pieces.values().filter_map(Json::as_u64));
+    let added = added.into_iter().flatten().filter_map(|token| token.get("id")?.as_u64());
+    let tokens = ids.chain(added).max().map_or(0, |last| last.saturating_add(1));
+    if tokens == rows as u64 {
+        return Ok(());
+    }
+    let what = format!(
+        "it has {tokens} tokens, and the model's text table {rows} rows: it is of another model; name that of this one with --vocab"
+    );
+    Err(WeightsError::content(path, what))
 }
 
 #[cfg(test)]

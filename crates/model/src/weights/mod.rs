@@ -2,9 +2,11 @@
 //! folder of safetensors ([`folder`]).
 //!
 //! `model.pth` -> [`pth`] (an [`archive`] around a [`pickle`]) -> [`import`] (names and shapes against [`expected`] of the
-//! [`sizes`]) -> [`folder`] -> [`export`] -> `model.pth`. [`mod@grow`] makes room for new text tokens on the way.
+//! [`sizes`]) -> [`folder`] (its manifest's [`claims`] checked by whoever makes a network of it) -> [`export`] -> `model.pth`. [`mod@grow`] makes room for new text tokens on the way.
 
 pub mod archive;
+pub mod buffers;
+pub mod claims;
 pub mod expected;
 pub mod export;
 pub mod folder;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
+use myxtts_run::mapped::Mapped;
 
 use super::archive::{Archive, ArchiveError};
 use super::map::map;
@@ -14,7 +14,7 @@ use super::{Kind, WeightsError};
 #[derive(Debug)]
 pub struct TorchFile {
     path: PathBuf,
-    map: Mmap,
+    map: Mapped,
     archive: Archive,
 }
 

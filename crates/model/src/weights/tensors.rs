@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use myxtts_run::durable::{Disk, Finished, Writer};
+use myxtts_run::mapped::Mapped;
 use safetensors::SafeTensors;
 
 use super::map::map;
@@ -19,7 +19,7 @@ const HEADER: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    map: Mmap,
+    map: Mapped,
     tensors: BTreeMap<String, Stored>,
 }
 

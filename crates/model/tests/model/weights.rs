@@ -3,6 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use myxtts_model::decoder::Decoder;
+use myxtts_model::dvae::Dvae;
+use myxtts_model::presets::{Networks, Preset, TextIds};
+use myxtts_model::speaker::SpeakerEncoder;
+use myxtts_model::weights::buffers;
 use myxtts_model::weights::export::export;
 use myxtts_model::weights::folder::{CONFIG, FolderWriter, MANIFEST, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{grow, grow_text};
@@ -11,6 +16,7 @@ use myxtts_model::weights::pth::TorchFile;
 use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::TensorFile;
 use myxtts_model::weights::{Kind, Mismatch, Sizes, WeightsError, python_json};
+use myxtts_model::{Declare, Gpt};
 use myxtts_run::durable::Os;
 use myxtts_run::seed::Seed;
 
@@ -265,12 +271,11 @@ fn an_export_is_imported_as_the_same_model() {
         model: golden("trainer_checkpoint.pth"),
         config: Some(golden("config.json")),
         voices: Some(golden("speakers_xtts.pth")),
-        vocabulary: Some(
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens/tokenizer/vocab.json"),
-        ),
+        vocabulary: Some(vocabulary(out.path(), TEXT_TOKENS)),
         ..Sources::default()
     };
-    let (folder, _) = imported(&sources, &first);
+    let (folder, report) = imported(&sources, &first);
+    assert_eq!(report.sizes.gpt.text_tokens, TEXT_TOKENS);
     let report = export(&folder, &Os, &exported, false).unwrap();
     assert!(report.notes.is_empty(), "{:?}", report.notes);
     let files: BTreeSet<&str> = report.files.iter().map(String::as_str).collect();
@@ -501,4 +506,84 @@ fn a_configuration_that_lags_behind_the_tensors_is_put_right_on_export() {
     let written = std::fs::read_to_string(out.path().join("x").join(CONFIG)).unwrap();
     assert_eq!(written.matches(": Infinity").count(), text.matches(": Infinity").count());
     assert_eq!(python_json::parse(&written).unwrap(), python_json::parse(&text).unwrap());
+}
+
+/// Rows of the text table of the golden checkpoints.
+const TEXT_TOKENS: usize = 48;
+
+/// A vocabulary of so many tokens.
+fn vocabulary(folder: &Path, tokens: usize) -> PathBuf {
+    let path = folder.join(format!("vocab-{tokens}.json"));
+    let pieces: BTreeMap<String, usize> = (0..tokens - 1).map(|id| (format!("p{id}"), id)).collect();
+    let added = serde_json::json!([{ "id": tokens - 1, "content": "[START]" }]);
+    let json = serde_json::json!({ "model": { "vocab": pieces, "merges": [] }, "added_tokens": added });
+    std::fs::write(&path, json.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn a_vocabulary_of_another_size_was_imported() {
+    let out = tempfile::tempdir().unwrap();
+    for tokens in [TEXT_TOKENS - 1, TEXT_TOKENS + 1, 2] {
+        let sources = Sources {
+            model: golden("trainer_checkpoint.pth"),
+            config: Some(golden("config.json")),
+            vocabulary: Some(vocabulary(out.path(), tokens)),
+            ..Sources::default()
+        };
+        let error = import(&sources, &Os, &out.path().join("model"), false).unwrap_err().to_string();
+        assert!(error.contains(&format!("{tokens} tokens")) && error.contains("--vocab"), "{error}");
+        assert!(!out.path().join("model").exists());
+    }
+}
+
+/// What training keeps, and what an export adds to it, is what a release of that size has: for every preset.
+#[test]
+fn exports_of_models_trained_here_lacked_tensors() {
+    for preset in [Preset::Tiny, Preset::Small, Preset::Normal, Preset::Big, Preset::V2] {
+        let Networks { dvae, gpt, decoder, speaker, .. } = Networks::of(preset, TextIds::v2());
+        let mut declare = Declare::new(0.0, &|_| false);
+        let heads = gpt.heads;
+        Gpt::declare(&mut declare, gpt);
+        Dvae::declare(&mut declare, &dvae, "dvae.");
+        Decoder::declare(&mut declare, &decoder);
+        SpeakerEncoder::declare(&mut declare, &speaker);
+        let (_, released) = declare.finish();
+        let mut shapes: Shapes = released.into_iter().map(|one| (one.name, one.shape)).collect();
+        shapes.insert("mel_stats".to_owned(), vec![80]);
+        let added = buffers::missing(&shapes);
+        assert!(added.iter().any(|buffer| buffer.name.ends_with("num_batches_tracked")));
+        for buffer in &added {
+            let count: usize = buffer.shape.iter().product();
+            assert_eq!(buffer.bytes.len(), count * buffer.kind.size(), "{}", buffer.name);
+        }
+        shapes.extend(added.into_iter().map(|buffer| (buffer.name, buffer.shape)));
+        let mismatch = Mismatch::between(&shapes, &Sizes::of(&shapes, Some(heads)).expected(), &[]);
+        assert!(mismatch.is_empty(), "{preset:?}: {mismatch}");
+    }
+}
+
+#[test]
+fn the_features_an_export_adds_are_those_of_the_release() {
+    let out = tempfile::tempdir().unwrap();
+    let sources =
+        Sources { model: golden("model.pth"), config: Some(golden("config.json")), ..Sources::default() };
+    let (folder, _) = imported(&sources, &out.path().join("model"));
+    let part = folder.part(Part::Speaker).unwrap();
+    let shapes: Shapes = part
+        .names()
+        .filter(|name| !name.contains("torch_spec"))
+        .map(|name| (name.to_owned(), part.get(name).unwrap().shape.to_vec()))
+        .collect();
+    let made: Vec<_> =
+        buffers::missing(&shapes).into_iter().filter(|one| one.name.contains("torch_spec")).collect();
+    assert_eq!(made.len(), 3);
+    for buffer in made {
+        let released = folder.numbers(&buffer.name).unwrap();
+        let ours: Vec<f32> =
+            buffer.bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        assert_eq!(ours.len(), released.len(), "{}", buffer.name);
+        let apart = ours.iter().zip(&released).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(apart < 1e-5, "{}: {apart}", buffer.name);
+    }
 }
