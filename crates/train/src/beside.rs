@@ -1,6 +1,6 @@
 //! Records with more columns than their store has: codes and latents that a stage made of them, kept in memory.
 
-use myxtts_data::record::{Column, Dtype, Overlay, RecordError, RecordSource};
+use myxtts_data::record::{Column, Dtype, Overlay, RecordError, RecordSource, WAVEFORM};
 use std::sync::Arc;
 
 /// Audio codes.
@@ -82,12 +82,16 @@ pub fn floats(source: &dyn RecordSource, record: usize, column: Column) -> Resul
     Ok(data)
 }
 
-/// The sound of a record, from -1 to 1.
-pub fn samples(source: &dyn RecordSource, record: usize, column: Column) -> Result<Vec<f32>, RecordError> {
-    let at = position(source, column);
-    let mut data = vec![0i16; source.rows(record, at) as usize];
-    let rows = source.read(record, at, 0, bytemuck::cast_slice_mut(&mut data))?;
-    data.truncate(rows as usize);
+/// So many samples of a record from the `first` on, from -1 to 1; zeros where it has ended.
+pub fn samples(
+    source: &dyn RecordSource,
+    record: usize,
+    first: usize,
+    count: usize,
+) -> Result<Vec<f32>, RecordError> {
+    let mut data = vec![0i16; count];
+    let first = u32::try_from(first).unwrap_or(u32::MAX);
+    source.read(record, position(source, WAVEFORM), first, bytemuck::cast_slice_mut(&mut data))?;
     Ok(data.into_iter().map(|x| f32::from(x) / 32_768.0).collect())
 }
 

@@ -61,6 +61,9 @@ pub enum TrainError {
         /// The stage that makes it.
         earlier: &'static str,
     },
+    /// More of the machine's own memory than it has.
+    #[error("{0}")]
+    HostMemory(String),
     /// Nothing to learn from.
     #[error("{0}")]
     NoData(String),
@@ -129,11 +132,14 @@ impl TrainError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            TrainError::Engine(_) | TrainError::Missing { .. } | TrainError::Strategy(_) => Exit::Usage,
+            TrainError::Engine(_)
+            | TrainError::Missing { .. }
+            | TrainError::HostMemory(_)
+            | TrainError::Strategy(_) => Exit::Usage,
             TrainError::Apart { .. } => Exit::Internal,
             TrainError::Weights(error) => error.exit(),
             TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
-            TrainError::Folder(_) => Exit::Usage,
+            TrainError::Folder(error) => error.exit(),
             TrainError::Stopped { .. } | TrainError::Interrupted => Exit::Stopped,
             TrainError::Plan(_)
             | TrainError::Loader(_)

@@ -2,6 +2,7 @@
 
 use crate::error::TrainError;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
@@ -191,17 +192,27 @@ impl Model {
         Ok(Some((rows, tokens)))
     }
 
-    /// The sizes of the GPT, where there is one: as it was trained here, or as the shapes of an imported one tell.
-    pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Option<GptSizes> {
-        let said = self.parts.get(GPT)?;
-        if let Ok(sizes) = serde_json::from_value(said.clone()) {
-            return Some(sizes);
-        }
+    /// The sizes of the GPT, where there is one: as it was trained here, or as the shapes of an imported one tell; held to
+    /// its tensors.
+    pub fn gpt_sizes(&self, tokenizer: &Tokenizer) -> Result<Option<GptSizes>, TrainError> {
+        let Some(said) = self.parts.get(GPT) else { return Ok(None) };
         let shapes = self.gpt_shapes();
-        let heads = said.get("heads").and_then(Value::as_u64).map(|heads| heads as usize);
-        let found = myxtts_model::weights::Sizes::of(&shapes, heads).gpt;
-        (found.heads > 0 && found.audio_tokens > 2 && found.text_positions > 2 && found.audio_positions > 3)
-            .then(|| crate::voice::sizes_of(&found, tokenizer))
+        let sizes = match serde_json::from_value(said.clone()) {
+            Ok(sizes) => sizes,
+            Err(_) => {
+                let heads = said.get("heads").and_then(Value::as_u64).map(|heads| heads as usize);
+                let found = myxtts_model::weights::Sizes::of(&shapes, heads).gpt;
+                let enough = found.audio_tokens > 2 && found.text_positions > 2 && found.audio_positions > 3;
+                if found.heads == 0 || !enough {
+                    return Ok(None);
+                }
+                crate::voice::sizes_of(&found, tokenizer)
+            }
+        };
+        check_gpt(&sizes, &shapes).map_err(|what| {
+            TrainError::NoData(format!("the model's GPT cannot be used: {what}; import or train it again"))
+        })?;
+        Ok(Some(sizes))
     }
 
     fn gpt_shapes(&self) -> Shapes {

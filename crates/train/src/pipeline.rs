@@ -108,6 +108,13 @@ pub fn train(
                 from.display()
             )));
         }
+        if model.has(GPT) && !model.has(DVAE) && request.only != Some(Kind::Dvae) {
+            return Err(TrainError::NoData(format!(
+                "{} has a GPT and no DVAE: a new one would give its audio codes another meaning; import the model again with \
+                 --dvae",
+                from.display()
+            )));
+        }
         // What is fine-tuned is made anew, beginning from what it was.
         model.set_begun(match request.only {
             Some(kind) => vec![part_of(kind)],

@@ -2,7 +2,7 @@
 
 use crate::error::TrainError;
 use crate::machine::Machine;
-use crate::model::{DECODER, DVAE, GPT, Model, SPEAKER};
+use crate::model::{DECODER, DVAE, Model, SPEAKER};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::GptSizes;
 use myxtts_model::decoder::DecoderSizes;
@@ -60,9 +60,7 @@ impl Sizes {
         if model.has(DVAE) {
             sizes.dvae = DvaeSizes::of_shapes(&shape, "dvae.")?;
         }
-        if model.has(GPT)
-            && let Some(gpt) = model.gpt_sizes(tokenizer)
-        {
+        if let Some(gpt) = model.gpt_sizes(tokenizer)? {
             sizes.gpt = gpt;
         }
         sizes.gpt.audio_vocabulary = sizes.dvae.codes + 2;

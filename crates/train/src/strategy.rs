@@ -255,6 +255,32 @@ const VISIBLE: &str = "training.visible_gpus";
 const MODEL: &str = "data.model_gpu";
 const DATA: &str = "data.data_gpu";
 
+/// What is asked, without the GPUs of `data.data_gpu` and `data.model_gpu` that are not there, and the sentence that says so;
+/// none where nothing has to be left out. Only where both are named, and there is a GPU at all: who names one GPU alone means
+/// that one.
+pub fn fall_back(found: &Found, asked: &Asked) -> Option<(Asked, String)> {
+    let (Some(data), Some(model)) = (asked.data, asked.model.as_deref()) else { return None };
+    let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
+    if missing.is_empty() || found.gpus.is_empty() || asked.device.is_some() {
+        return None;
+    }
+    let kept: Vec<u32> = model.iter().copied().filter(|gpu| found.has(*gpu)).collect();
+    let data_side = (found.has(data) && !kept.is_empty()).then_some(data);
+    let instead = match (&kept[..], data_side) {
+        ([], _) => "the model trains on the GPU that is there, and batches come buffered".to_owned(),
+        (kept, None) => format!("the model trains on {}, and batches come buffered", listed(kept)),
+        (kept, Some(data)) => format!("{data} prepares batches for {}", listed(kept)),
+    };
+    let sentence = format!(
+        "{DATA} = {data} and {MODEL} = {} name GPUs that are not here ({}); {}: {instead}. --strict-devices makes this an error",
+        listed(model),
+        listed(&missing),
+        found.words()
+    );
+    let model = (!kept.is_empty()).then_some(kept);
+    Some((Asked { data: data_side, model, ..asked.clone() }, sentence))
+}
+
 /// Where a run trains.
 pub fn strategy(found: &Found, asked: &Asked) -> Result<Chosen<Strategy>, StrategyError> {
     if asked.device == Some(Device::Cpu) {

@@ -120,9 +120,10 @@ impl Voice {
             );
             return Err(VoiceError::unfit(source, &what));
         }
+        // The small part first: where it is missing, nothing large was made for it.
+        let sound = Sound::open(source, device, &sizes)?;
         let mut generator = Generator::new(device, Precision::F32, &sizes)?;
         generator.load(|one| weights(source, one))?;
-        let sound = Sound::open(source, device, &sizes)?;
         let reading = source.reading();
         let cleaner = match reading {
             Some(reading) => reading.cleaner.parse().map_err(|_| {
@@ -253,10 +254,15 @@ impl Voice {
 
     fn encode(&self, text: &str, language: &str) -> Result<Encoded, VoiceError> {
         let encoded = self.tokenizer.encode(text, language, self.cleaner)?;
-        match encoded.cleaned.chars().any(char::is_alphanumeric) {
-            true => Ok(encoded),
-            false => Err(VoiceError::NothingToSay { text: text.to_owned() }),
+        let mut spoken = encoded.cleaned.chars().filter(|c| c.is_alphanumeric()).peekable();
+        if spoken.peek().is_none() {
+            return Err(VoiceError::NothingToSay { text: text.to_owned() });
         }
+        if spoken.all(|c| encoded.unknown.contains(&c)) {
+            let (text, unknown) = (encoded.cleaned, encoded.unknown.iter().collect());
+            return Err(VoiceError::UnknownLetters { text, unknown, languages: self.languages() });
+        }
+        Ok(encoded)
     }
 
     fn waveform(

@@ -16,7 +16,6 @@ pub mod numbers;
 pub mod persian;
 mod punctuation;
 pub(crate) mod rewrite;
-pub mod terminal;
 mod web;
 
 use std::fmt;

@@ -1,12 +1,11 @@
-//! The clips a decoder learns from: their sound, the GPT's states of it, what their speakers are heard by; and how batches
-//! are drawn from them.
+//! The clips a decoder learns from, and how batches are drawn from them. Only the GPT's states over them are in memory: sound,
+//! and what speakers are heard by, are read when a batch is made.
 
 use super::decoder::DecoderSettings;
 use super::latents::Latents;
-use crate::beside::{floats, samples};
 use crate::error::TrainError;
 use myxtts_data::batch::balance;
-use myxtts_data::record::{RecordSource, SPEAKER_MEL, WAVEFORM};
+use myxtts_data::record::RecordSource;
 use myxtts_run::seed::Seed;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,13 +14,10 @@ use std::ops::Range;
 pub(super) struct Clip {
     pub record: u32,
     pub latents: Latents,
-    pub wave: Vec<f32>,
-    /// Raw log-mels of the speaker's front-end.
-    pub heard: Vec<f32>,
     pub speaker: u32,
 }
 
-/// Everything there is to learn from, in memory once however many replicas learn from it.
+/// Everything there is to learn from, once however many replicas learn from it.
 pub struct Clips {
     pub(super) train: Vec<Clip>,
     pub(super) held_out: Vec<Clip>,
@@ -45,7 +41,7 @@ impl Clips {
         mut latents: Vec<Latents>,
         (train, validation): (&[u32], &[u32]),
     ) -> Result<Clips, TrainError> {
-        let mut clips = |records: &[u32]| -> Result<Vec<Clip>, TrainError> {
+        let mut clips = |records: &[u32]| -> Vec<Clip> {
             let mut clips = Vec::new();
             for &record in records {
                 let own = std::mem::take(&mut latents[record as usize]);
@@ -53,18 +49,12 @@ impl Clips {
                 if own.len() / settings.decoder.latent <= settings.window {
                     continue;
                 }
-                clips.push(Clip {
-                    record,
-                    latents: own,
-                    wave: samples(source, record as usize, WAVEFORM)?,
-                    heard: floats(source, record as usize, SPEAKER_MEL)?,
-                    speaker: source.speaker(record as usize),
-                });
+                clips.push(Clip { record, latents: own, speaker: source.speaker(record as usize) });
             }
-            Ok(clips)
+            clips
         };
         let records = train;
-        let (train, held_out) = (clips(train)?, clips(validation)?);
+        let (train, held_out) = (clips(train), clips(validation));
         if train.is_empty() {
             return Err(TrainError::NoData(format!(
                 "no clip is longer than the decoder's window of {} codes ({:.2} s)",
@@ -85,6 +75,13 @@ impl Clips {
             None => (0..train.len()).collect(),
         };
         Ok(Clips { train, held_out, left_out, drawn_from, by_speaker, settings: settings.clone() })
+    }
+
+    /// Bytes of the states in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let states =
+            self.train.iter().chain(&self.held_out).map(|clip| size_of_val(&clip.latents[..]) as u64);
+        states.sum()
     }
 
     /// Some rows of the batch of a step.

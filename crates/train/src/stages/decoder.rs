@@ -149,13 +149,14 @@ impl DecoderStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let (clips, inputs) = (Arc::clone(&self.clips), self.plain.inputs.clone());
+            let source = Arc::clone(&self.source);
             let bytes = inputs.image.bytes();
             let own = self.share.rows(self.settings.rows as u32)? as usize;
             let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
             let maker = Box::new(move |step, into: &mut [u8], made: &mut Made| {
                 let began = Instant::now();
                 let rows = clips.drawn(step, slice.clone());
-                inputs.fill(&clips.settings, &rows, into);
+                inputs.fill(&clips.settings, &*source, &rows, into)?;
                 made.filling = began.elapsed();
                 let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
                 let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
@@ -186,10 +187,12 @@ impl Stage for DecoderStage {
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
             format!(
-                "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB",
+                "{} clips, {rows} windows of {:.2} s in a batch; memory {:.2} GiB, and {:.2} GiB of the machine's own for the \
+                 GPT's states",
                 self.clips.train.len(),
                 decoder.samples_of(*window) as f64 / decoder.wave_rate as f64,
-                self.engine.memory().total() as f64 / (1u64 << 30) as f64
+                self.engine.memory().total() as f64 / (1u64 << 30) as f64,
+                self.clips.bytes() as f64 / (1u64 << 30) as f64
             ),
         ];
         if let Some(&first) = self.clips.left_out.first() {
@@ -265,7 +268,8 @@ impl Stage for DecoderStage {
                 let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
                 (clip, room / 2, clip, 0)
             };
-            inputs.fill(&self.settings, &(0..rows).map(row).collect::<Vec<_>>(), slot.bytes()?);
+            let rows: Vec<_> = (0..rows).map(row).collect();
+            inputs.fill(&self.settings, &*self.source, &rows, slot.bytes()?)?;
             uploader.send(&mut slot, inputs.image.bytes())?;
             self.engine.take(&self.measure.program, &mut slot)?;
             let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;

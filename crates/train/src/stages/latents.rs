@@ -33,7 +33,7 @@ pub fn latents_of(
     (progress, stop): (&dyn Progress, &AtomicBool),
 ) -> Result<Vec<Latents>, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
-    let sizes = model.gpt_sizes(tokenizer).ok_or_else(missing)?;
+    let sizes = model.gpt_sizes(tokenizer)?.ok_or_else(missing)?;
     let mut declare = Declare::new(0.0, &|_| false);
     let gpt = Gpt::declare(&mut declare, sizes.clone());
     let (layout, released) = declare.finish();

@@ -1,10 +1,11 @@
 //! What suits this machine, corpus and network: rules that need no step to be taken, and a sweep that measures.
 //!
 //! [`facts`] (what there is) and [`lengths`] (what clips will be, before their codes are made) -> [`rules`] (settings with
-//! their reasons, pure) for every run; [`sweep`] (what is measured, and which of it is chosen) for `myxtts tune`, on a
+//! their reasons, pure) for every run, [`host`] (what that takes of the machine's own memory); [`sweep`] (what is measured, and which of it is chosen) for `myxtts tune`, on a
 //! processor by a [`race`].
 
 pub mod facts;
+pub mod host;
 pub mod lengths;
 pub mod race;
 pub mod rules;

@@ -67,6 +67,19 @@ pub enum VoiceError {
         /// Numbers of a speaker's vector.
         wanted: usize,
     },
+    /// Letters, none of which the model has learnt.
+    #[error(
+        "nothing of {text:?} can be said: the model's vocabulary has none of the characters {unknown:?}; it speaks {}",
+        languages.join(", ")
+    )]
+    UnknownLetters {
+        /// The text as it was read.
+        text: String,
+        /// Characters that the vocabulary lacks, each once.
+        unknown: String,
+        /// Languages that it has a token for.
+        languages: Vec<String>,
+    },
     /// No letter and no number.
     #[error("there is nothing to say in {text:?}: after cleaning it has no letter and no digit")]
     NothingToSay {

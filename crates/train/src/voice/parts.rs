@@ -3,6 +3,7 @@
 
 use super::VoiceError;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::sizes::{FoundGpt, Shapes, Sizes};
 use myxtts_model::weights::{ModelFolder, Part, Reading, WeightsError};
@@ -82,13 +83,18 @@ impl Source for ModelFolder {
 /// The GPT's sizes: the shapes tell all but its heads, which the manifest knows, and the ids that text begins and ends
 /// with, which are the vocabulary's.
 pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<GptSizes, VoiceError> {
-    // What was trained here says everything itself.
     let said = source.gpt_said();
+    let shapes = source.gpt_shapes();
+    if said.is_none() || !shapes.contains_key("gpt.text_embedding.weight") {
+        let what = "it has no GPT: a run that was stopped before the end of that stage goes on with `myxtts train --resume`";
+        return Err(VoiceError::unfit(source, what));
+    }
+    // What was trained here says everything itself.
     if let Some(Ok(sizes)) = said.map(|said| serde_json::from_value(said.clone())) {
-        return Ok(sizes);
+        return checked(source, tokenizer, &shapes, sizes);
     }
     let heads = said.and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
-    let found = Sizes::of(&source.gpt_shapes(), heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
+    let found = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
     if found.dim == 0 || found.heads == 0 || !found.dim.is_multiple_of(found.heads) {
         let what = format!("{} channels are not those of {} heads", found.dim, found.heads);
         return Err(VoiceError::unfit(source, &what));
@@ -96,15 +102,26 @@ pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<Gp
     if found.audio_tokens < 3 || found.text_positions < 3 || found.audio_positions < 4 {
         return Err(VoiceError::unfit(source, "a table of codes or positions has hardly any rows"));
     }
-    if tokenizer.vocabulary_size() > found.text_tokens {
+    checked(source, tokenizer, &shapes, sizes_of(&found, tokenizer))
+}
+
+/// Sizes that the vocabulary and every tensor agree with: before anything is allocated by them.
+fn checked(
+    source: &dyn Source,
+    tokenizer: &Tokenizer,
+    shapes: &Shapes,
+    sizes: GptSizes,
+) -> Result<GptSizes, VoiceError> {
+    if tokenizer.vocabulary_size() > sizes.text_vocabulary {
         let what = format!(
             "vocab.json has {} tokens and the GPT's table {} rows: they are of different models",
             tokenizer.vocabulary_size(),
-            found.text_tokens
+            sizes.text_vocabulary
         );
         return Err(VoiceError::unfit(source, &what));
     }
-    Ok(sizes_of(&found, tokenizer))
+    check_gpt(&sizes, shapes).map_err(|what| VoiceError::unfit(source, &what))?;
+    Ok(sizes)
 }
 
 /// A GPT as the shapes of its tensors tell it; heads of the perceiver are the release's.

@@ -5,7 +5,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use myxtts_train::TrainError;
-use myxtts_train::strategy::{Asked, Feed, Found, Strategy, StrategyError, feed, split, strategy};
+use myxtts_train::strategy::{Asked, Feed, Found, Strategy, StrategyError, fall_back, feed, split, strategy};
 
 fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> Asked {
     Asked { multi_gpu, visible, buffer_size: 50, model_start_delay: 2.0, ..Asked::default() }
@@ -250,4 +250,31 @@ fn the_flags_reach_the_question() {
     };
     assert_eq!(asked, expected);
     assert_eq!(strategy(&Found::simulated(3), &asked).unwrap().choice, Strategy::Mirrored(vec![2, 0]));
+}
+
+#[test]
+fn two_gpus_on_a_machine_with_one_were_an_error() {
+    let apart = |data, model: &[u32]| Asked {
+        data: Some(data),
+        model: Some(model.to_vec()),
+        buffer_size: 4,
+        ..Asked::default()
+    };
+    let one = Found::simulated(1);
+    let (instead, said) = fall_back(&one, &apart(0, &[1])).unwrap();
+    assert_eq!((instead.data, &instead.model), (None, &None));
+    assert!(said.contains("there is 0 (simulated)") && said.contains("--strict-devices"), "{said}");
+    assert_eq!(strategy(&one, &instead).unwrap().choice, Strategy::One(0));
+    assert_eq!(feed(&one, &instead).unwrap().choice, Feed::Buffered);
+    // What is there is kept.
+    let (instead, _) = fall_back(&one, &apart(1, &[0])).unwrap();
+    assert_eq!((instead.data, instead.model), (None, Some(vec![0])));
+    let (instead, said) = fall_back(&Found::simulated(3), &apart(0, &[1, 2, 3])).unwrap();
+    assert_eq!((instead.data, instead.model), (Some(0), Some(vec![1, 2])));
+    assert!(said.contains("0 prepares batches for 1 and 2"), "{said}");
+    // Nothing to fall back from, or to; and who names one GPU means that one.
+    assert_eq!(fall_back(&Found::simulated(2), &apart(0, &[1])), None);
+    assert_eq!(fall_back(&Found::simulated(0), &apart(0, &[1])), None);
+    assert_eq!(fall_back(&one, &Asked { data: None, ..apart(0, &[1]) }), None);
+    assert!(strategy(&one, &apart(0, &[1])).is_err());
 }

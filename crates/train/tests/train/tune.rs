@@ -291,3 +291,26 @@ fn a_race_has_as_many_at_once_as_memory_holds() {
     assert_eq!(race::heats(&[] as &[u64], |&way| way, 10), Vec::<Vec<u64>>::new());
     assert_eq!(race::heats(&[7], |_| 100, 10), [[7]]);
 }
+
+#[test]
+fn a_batch_that_takes_all_memory_of_the_machine_was_tried() {
+    use myxtts_train::tune::host::{Host, judge};
+    let need = |rows: usize| Ok((rows as u64) << 30);
+    let host = Host { total: Some(20 << 30), free: Some(10 << 30) };
+    let error = judge(4096, 1, host, need).unwrap_err();
+    assert_eq!(error.exit(), myxtts_run::exit::Exit::Usage);
+    assert!(
+        error.to_string().contains("4096.0 GiB") && error.to_string().contains("data.batch_size = 16 fits"),
+        "{error}"
+    );
+    // Rows that replicas can share.
+    assert!(judge(36, 3, host, need).unwrap_err().to_string().contains("data.batch_size = 18 fits"));
+    assert!(judge(64, 1, host, |_| Ok(1 << 40)).unwrap_err().to_string().contains("no batch size fits"));
+    let said = judge(12, 1, host, need).unwrap();
+    assert!(
+        said.contains("12.0 GiB of 10.0 GiB that are free") && said.contains("lower data.batch_size"),
+        "{said}"
+    );
+    assert!(!judge(4, 1, host, need).unwrap().contains("lower"));
+    assert!(judge(1 << 20, 1, Host::default(), need).is_ok());
+}

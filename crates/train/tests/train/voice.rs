@@ -2,8 +2,10 @@ use crate::tiny;
 use myxtts_data::audio::Clip;
 use myxtts_data::demo;
 use myxtts_data::mel::MelInverter;
-use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::weights::tensors::Spec;
+use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Ended, SamplingOptions};
+use myxtts_run::durable::Os;
 use myxtts_tensor::Device;
 use myxtts_train::voice::{Quality, Voice, VoiceError};
 
@@ -77,4 +79,102 @@ fn what_cannot_speak_or_be_heard_says_why() {
     let error = voice.hear(&[clip(vec![0.1; 4_000])]).unwrap_err();
     assert!(error.to_string().contains("0.25 seconds"), "{error}");
     assert!(matches!(voice.hear(&[]), Err(VoiceError::TooShort { .. })));
+}
+
+/// The manifest of a folder with other sizes of its GPT, under a checksum that fits: a checksum is no proof of sense.
+fn with_sizes(model: &std::path::Path, gpt: &serde_json::Value) {
+    let path = model.join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    manifest["parts"]["gpt"] = gpt.clone();
+    manifest.as_object_mut().unwrap().remove("checksum");
+    let body = serde_json::to_string_pretty(&manifest).unwrap();
+    let body = body.trim_start_matches('{').trim_start_matches('\n').to_owned() + "\n";
+    let text = format!("{{\"checksum\": \"{}\",\n{body}", blake3::hash(body.as_bytes()));
+    std::fs::write(path, text).unwrap();
+}
+
+/// Every place of a number in a value.
+fn numbers(value: &serde_json::Value, at: String, found: &mut Vec<(String, i64)>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| numbers(value, format!("{at}/{name}"), found));
+        }
+        value => found.extend(value.as_i64().map(|number| (at, number))),
+    }
+}
+
+#[test]
+fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
+    let (at, folder) = folder(&[Part::Dvae]);
+    let path = at.path().join("model");
+    let vocabulary = folder.text("vocab.json").unwrap().unwrap();
+    let tokens = myxtts_data::tokenizer::Tokenizer::from_bytes(&vocabulary, &path).unwrap();
+    let mut sizes = myxtts_model::GptSizes::of(2, tiny::WIDTH, 2, tokens.vocabulary_size(), tiny::CODES);
+    (sizes.max_text, sizes.max_audio) = (60, tiny::MAX_AUDIO);
+    (sizes.start_text, sizes.stop_text) = (tokens.start_id(), tokens.stop_id());
+    let sizes = serde_json::to_value(sizes).unwrap();
+    drop(folder);
+    let open = || Voice::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).map(|_| ());
+    with_sizes(&path, &sizes);
+    open().unwrap();
+    let mut places = Vec::new();
+    numbers(&sizes, String::new(), &mut places);
+    assert!(places.len() > 20, "{places:?}");
+    // No shape tells these: what a network can have is taken.
+    let free =
+        ["/heads", "/groups", "/start_text", "/stop_text", "/start_audio", "/stop_audio", "/code_stride"];
+    let mut refused = 0;
+    for (place, was) in &places {
+        for edited in [0, 1, 3, 7, -1, was + 1, 1_000_000, i64::MAX] {
+            let mut other = sizes.clone();
+            *other.pointer_mut(place).unwrap() = edited.into();
+            with_sizes(&path, &other);
+            match open() {
+                Err(error) => {
+                    assert!(error.to_string().contains("cannot speak"), "{place} = {edited}: {error}");
+                    refused += 1;
+                }
+                Ok(()) => {
+                    let is_free = free.iter().any(|name| place.ends_with(name));
+                    assert!(is_free || edited == *was, "{place} = {edited} instead of {was} speaks");
+                }
+            }
+        }
+    }
+    assert!(refused > 6 * places.len(), "{refused} of {} edits were refused", 8 * places.len());
+}
+
+#[test]
+fn letters_the_model_has_not_learnt_were_spoken_as_a_second_of_nothing() {
+    let (_at, folder) = folder(&[Part::Dvae]);
+    let mut voice = Voice::open(&folder, Device::Cpu).unwrap();
+    let reference = voice.hear(&[speech(0)]).unwrap();
+    let options = SamplingOptions { greedy: true, ..SamplingOptions::default() };
+    let mut speak = |text: &str| voice.speak(text, "en", &reference, &options);
+    let error = speak("漢字 漢字").unwrap_err();
+    assert!(matches!(error, VoiceError::UnknownLetters { .. }), "{error}");
+    assert!(error.to_string().contains('漢') && error.to_string().contains("en"), "{error}");
+    // Some of them are left out, and named.
+    assert_eq!(speak("hello 漢").unwrap().unknown, ['漢']);
+    // Colours are no text.
+    let said = speak("\u{1b}[1;31mhello\u{1b}[0m world").unwrap();
+    assert_eq!(said.cleaned, "hello world");
+}
+
+#[test]
+fn a_run_that_was_stopped_before_its_gpt_was_opened_as_the_largest_model() {
+    let at = tempfile::tempdir().unwrap();
+    let path = at.path().join("model");
+    tiny::write(&path, &[Part::Dvae]);
+    let vocabulary = std::fs::read(path.join("vocab.json")).unwrap();
+    // What a run has after its first stage: statistics in the file of the GPT, and nothing else.
+    let mut folder = FolderWriter::create(&Os, &path, true).unwrap();
+    let stats = Spec { name: "mel_stats".to_owned(), kind: Kind::F32, shape: vec![80] };
+    let mut ones = |_| Ok(std::borrow::Cow::Owned(1f32.to_le_bytes().repeat(80)));
+    folder.tensors(Part::Gpt, &[stats], &mut ones).unwrap();
+    folder.text("vocab.json", &vocabulary).unwrap();
+    folder.manifest().parts.insert("dvae".to_owned(), serde_json::json!({ "channels": 80 }));
+    folder.finish().unwrap();
+    let error = Voice::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).err().unwrap().to_string();
+    assert!(error.contains("it has no GPT") && error.contains("--resume"), "{error}");
 }

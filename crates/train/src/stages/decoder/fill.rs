@@ -1,7 +1,9 @@
 //! Windows of clips made what the decoder's inputs hold, byte for byte.
 
 use super::DecoderSettings;
+use crate::beside::{floats, samples};
 use crate::stages::clips::Row;
+use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
 use myxtts_tensor::engine::Image;
 
@@ -31,8 +33,14 @@ pub(super) struct Asked {
 }
 
 impl Inputs {
-    /// Writes the inputs of these rows.
-    pub fn fill(&self, settings: &DecoderSettings, rows: &[Row<'_>], into: &mut [u8]) {
+    /// Writes the inputs of these rows, their sound read from `source`.
+    pub fn fill(
+        &self,
+        settings: &DecoderSettings,
+        source: &dyn RecordSource,
+        rows: &[Row<'_>],
+        into: &mut [u8],
+    ) -> Result<(), RecordError> {
         let DecoderSettings { decoder, window, heard, .. } = settings;
         let count = decoder.samples_of(*window);
         let (mut latents, mut wave, mut speaker) = (Vec::new(), Vec::new(), Vec::new());
@@ -41,8 +49,9 @@ impl Inputs {
             latents.extend(from.iter().map(|x| x.to_f32()));
             // Where the latents begin, at the rate of the waveform.
             let first = start * decoder.code_samples * decoder.wave_rate / decoder.code_rate;
-            wave.extend((first..first + count).map(|i| clip.wave.get(i).copied().unwrap_or(0.0)));
-            speaker.extend(window_of(&other.heard, settings.speaker.mels, *heard, draw));
+            wave.extend(samples(source, clip.record as usize, first, count)?);
+            let features = floats(source, other.record as usize, SPEAKER_MEL)?;
+            speaker.extend(window_of(&features, settings.speaker.mels, *heard, draw));
         }
         self.image.write(into, self.latents, &latents);
         self.image.write(into, self.wave, &wave);
@@ -55,6 +64,7 @@ impl Inputs {
             });
             self.image.write(into, margins, &taken.collect::<Vec<f32>>());
         }
+        Ok(())
     }
 }
 
