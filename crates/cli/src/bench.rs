@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use myxtts_run::destination::Destination;
 use myxtts_run::durable;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
@@ -181,6 +182,7 @@ fn data_gpu(machine: Machine) -> DataGpu {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let svg = args.svg.as_deref().map(|path| Destination::of("--svg", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
@@ -245,8 +247,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         }
         report.rows.push(Row { way: way.name, figures });
     }
-    if let Some(path) = &args.svg {
-        durable::write(path, drawn(&report).as_bytes())?;
+    if let Some(svg) = svg {
+        svg.write(drawn(&report).as_bytes())?;
     }
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&report)?))?;

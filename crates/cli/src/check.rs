@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
+use myxtts_data::dataset::Corpus;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_run::durable;
+use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
+use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::{Progress, Silent};
 
-use crate::output::print;
+use crate::output::{errln, print};
 use crate::progress::Terminal;
 use crate::settings::Settings;
 use crate::{UsageError, corpus};
@@ -41,6 +43,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let options = CheckOptions {
         min_seconds: plan.min_seconds,
         max_seconds: plan.longest_seconds(),
+        limited_by: plan.longest_setting(),
         max_text_tokens: plan.max_text_tokens,
         failure_budget: plan.failure_budget,
     };
@@ -52,25 +55,31 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
     // How the corpus was understood stands in the summary; only making one is worth a word before.
     let corpus = corpus::read(&plan, if plan.train_data.is_some() { &Silent } else { progress })?;
+    let report_file =
+        args.report.as_deref().map(|file| destination("--report", file, &corpus, &plan)).transpose()?;
+    let json_file = match args.json.as_deref() {
+        Some(file) if file != Path::new("-") => Some(destination("--json", file, &corpus, &plan)?),
+        _ => None,
+    };
     let senses = Senses::new(tokenizer.as_ref(), plan.cleaner.parse()?);
     let report = check::examine(&corpus, &options, &senses, progress);
 
-    if let Some(file) = &args.report {
+    if let Some(file) = &report_file {
         write_problems(&report, file)?;
     }
     let summary = Summary { report: &report, limit: args.limit };
     let text = if args.quiet { summary.verdict() } else { summary.to_string() };
-    match args.json.as_deref() {
-        // Standard output belongs to the machine that reads it.
-        Some(file) if file == Path::new("-") => {
-            eprint!("{text}");
-            print(&json_of(&report)?)?;
-        }
-        Some(file) => {
-            write(file, json_of(&report)?.as_bytes())?;
+    match (args.json, json_file) {
+        (None, _) => print(&text)?,
+        (Some(_), Some(file)) => {
+            write(&file, json_of(&report)?.as_bytes())?;
             print(&text)?;
         }
-        None => print(&text)?,
+        // Standard output belongs to the machine that reads it.
+        (Some(_), None) => {
+            errln!("{}", text.trim_end_matches('\n'));
+            print(&json_of(&report)?)?;
+        }
     }
     Ok(report.exit())
 }
@@ -79,7 +88,20 @@ fn json_of(report: &Report) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
-fn write_problems(report: &Report, file: &Path) -> anyhow::Result<()> {
+/// Where a report goes: nothing that the check reads.
+fn destination(
+    argument: &'static str,
+    file: &Path,
+    corpus: &Corpus,
+    plan: &DataPlan,
+) -> Result<Destination, DestinationError> {
+    let settings = [&plan.train_data, &plan.tokenizer].into_iter().flatten();
+    let inputs = settings.map(|path| (path.as_path(), "read by this check"));
+    let inputs = inputs.chain(corpus.files().map(|path| (path, "a file of the corpus")));
+    Destination::of(argument, file)?.unlike(argument, inputs)
+}
+
+fn write_problems(report: &Report, file: &Destination) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     for problem in &report.problems {
         serde_json::to_writer(&mut bytes, problem)?;
@@ -88,6 +110,6 @@ fn write_problems(report: &Report, file: &Path) -> anyhow::Result<()> {
     write(file, &bytes)
 }
 
-fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    durable::write(file, bytes).with_context(|| format!("writing {}", file.display()))
+fn write(file: &Destination, bytes: &[u8]) -> anyhow::Result<()> {
+    file.write(bytes).with_context(|| format!("writing {}", file.path().display()))
 }

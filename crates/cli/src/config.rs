@@ -11,6 +11,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::{Plan, Resolved};
 use serde_json::json;
 
+use crate::output::errln;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -51,7 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         }
         Command::Init { path, force } => {
             write(&path, force)?;
-            eprintln!("wrote {0}; use it with --config {0}", path.display());
+            errln!("wrote {0}; use it with --config {0}", path.display());
             Ok(Exit::Done)
         }
         Command::Keys => print(&template::markdown()),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use myxtts_run::durable;
+use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Stage;
 use myxtts_train::diagnose::statistics::Spread;
@@ -83,6 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             "--plant shape-churn: only the stage gpt has batches of several lengths; take --stage gpt";
         return Err(UsageError(words.to_owned()).into());
     }
+    let page = args.html.as_deref().map(|path| Destination::of("--html", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
@@ -121,8 +122,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (name, device) = (stages::name(args.stage), machine.device.to_string());
     let preset = format!("{:?}", plan.model.preset).to_lowercase();
     let title = format!("{name} on {device}: {preset}");
-    if let Some(path) = &args.html {
-        durable::write(path, html::page(&title, &trace, &found).as_bytes())?;
+    if let Some(page) = page {
+        page.write(html::page(&title, &trace, &found).as_bytes())?;
     }
     if args.json {
         print_json(&Report {

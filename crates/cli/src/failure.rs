@@ -1,5 +1,7 @@
 //! Which exit code an error gets: one table for all commands.
 
+use std::io::ErrorKind;
+
 use myxtts_data::audio::AudioError;
 use myxtts_data::batch::BatchError;
 use myxtts_data::cache::CacheError;
@@ -15,8 +17,11 @@ use myxtts_model::GenerateError;
 use myxtts_model::weights::WeightsError;
 use myxtts_monitor::log::LogError;
 use myxtts_run::config::ConfigError;
+use myxtts_run::destination::DestinationError;
+use myxtts_run::durable::DurableError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
+use myxtts_run::lock::LockError;
 use myxtts_train::TrainError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
 use myxtts_train::evaluate::texts::SpeakError;
@@ -35,6 +40,42 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// Characters of an error that are printed: what is longer is a list that nobody reads on a terminal.
+const LONGEST: usize = 2000;
+
+/// An error with its causes, each once: many of ours name their cause in their own sentence.
+pub fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain() {
+        let said = cause.to_string();
+        if words.is_empty() {
+            words = said;
+        } else if !words.contains(&said) {
+            words = format!("{words}: {said}");
+        }
+    }
+    match words.char_indices().nth(LONGEST) {
+        Some((end, _)) => {
+            format!("{} ... and {} characters more", &words[..end], words[end..].chars().count())
+        }
+        None => words,
+    }
+}
+
+/// What to try where an error alone does not say it.
+pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    let cache = error.chain().find_map(|cause| cause.downcast_ref::<CacheError>())?;
+    let system = match cache {
+        CacheError::Disk(DurableError { source, .. }) | CacheError::Lock(LockError::Io { source, .. }) => {
+            source
+        }
+        _ => return None,
+    };
+    matches!(system.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem).then_some(
+        "the cache is kept inside the corpus unless told otherwise: --cache-dir DIR keeps it in a folder you can write to",
+    )
+}
+
 /// The exit code of an error: that of the outermost cause which has one.
 pub fn exit_of(error: &anyhow::Error) -> Exit {
     error.chain().find_map(exit_of_cause).unwrap_or(Exit::Internal)
@@ -42,7 +83,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 
 fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     // Configuration comes before I/O: a file of settings that cannot be read is a wrong argument.
-    if cause.is::<ConfigError>() || cause.is::<UsageError>() {
+    if cause.is::<ConfigError>() || cause.is::<UsageError>() || cause.is::<DestinationError>() {
         return Some(Exit::Usage);
     }
     if let Some(error) = cause.downcast_ref::<CacheError>() {
@@ -51,8 +92,8 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<TrainError>() {
         return Some(error.exit());
     }
-    if cause.is::<FolderError>() {
-        return Some(Exit::Usage);
+    if let Some(error) = cause.downcast_ref::<FolderError>() {
+        return Some(error.exit());
     }
     if let Some(error) = cause.downcast_ref::<LogError>() {
         let asked = matches!(error, LogError::Kind { .. } | LogError::Columns { .. });
@@ -123,4 +164,51 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(Exit::BadData);
     }
     cause.is::<std::io::Error>().then_some(Exit::Io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says its cause itself, as many errors do.
+    #[derive(Debug)]
+    struct Doubled(std::io::Error);
+
+    impl std::fmt::Display for Doubled {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "reading a.wav: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for Doubled {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn causes_were_said_twice_and_lists_of_kilobytes_printed() {
+        let error =
+            anyhow::Error::new(Doubled(std::io::Error::other("the disk is gone"))).context("checking");
+        assert_eq!(words(&error), "checking: reading a.wav: the disk is gone");
+        let long = words(&anyhow::anyhow!("{}", "é".repeat(9000)));
+        assert!(
+            long.len() < 2 * LONGEST + 100 && long.ends_with("... and 7000 characters more"),
+            "{}",
+            long.len()
+        );
+    }
+
+    #[test]
+    fn a_corpus_that_cannot_be_written_to_hears_of_another_place_for_its_cache() {
+        let error = |kind: ErrorKind| {
+            let (action, path) = ("make the folder", "corpus/.myxtts-cache".into());
+            anyhow::Error::new(CacheError::Disk(DurableError { action, path, source: kind.into() }))
+                .context("preparing")
+        };
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            assert!(hint(&error(kind)).is_some_and(|hint| hint.contains("--cache-dir")), "{kind:?}");
+        }
+        assert!(hint(&error(ErrorKind::StorageFull)).is_none());
+    }
 }

@@ -1,5 +1,8 @@
 //! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
 
+// `print!` and `eprint!` panic where nobody reads: see `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod advice;
 mod bench;
 mod beside;
@@ -24,6 +27,7 @@ mod prepare;
 mod progress;
 mod recognizer;
 mod records;
+mod request;
 mod resume;
 mod resynthesize;
 mod sampling;
@@ -43,6 +47,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::{UsageError, exit_of};
+use output::errln;
 
 /// Trains, fine-tunes and speaks XTTS voices, and keeps the GPU busy while it does.
 #[derive(Parser)]
@@ -119,7 +124,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            errln!("error: {}", failure::words(&error));
+            if let Some(hint) = failure::hint(&error) {
+                errln!("{hint}");
+            }
             exit_of(&error).into()
         }
     }

@@ -12,7 +12,7 @@ use myxtts_monitor::{Attached, Log, Machine, Monitor, Summary};
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
-use crate::output::{outln, print, size};
+use crate::output::{errln, outln, print, size};
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let stop = stop_requested()?;
     let mut monitor = Monitor::new(Machine::new(), run);
     if let Some(reason) = monitor.no_gpus() {
-        eprintln!("no GPU to watch, only processor and memory: {reason}");
+        errln!("no GPU to watch, only processor and memory: {reason}");
     }
 
     let view = View::new(args.json);

@@ -1,5 +1,5 @@
-//! What every command prints with: results on stdout, where a reader that has seen enough
-//! (`| head`) is no failure.
+//! What every command prints with: results on stdout, where a reader that has seen enough (`| head`) is no failure, and
+//! notices on stderr, where nothing is.
 
 use std::io::{ErrorKind, Write};
 
@@ -31,6 +31,21 @@ pub fn line(text: std::fmt::Arguments) {
         let exit = if error.kind() == ErrorKind::BrokenPipe { Exit::Done } else { Exit::Io };
         std::process::exit(exit.code().into());
     }
+}
+
+/// Like `eprintln!`, but never a reason to end: a terminal that was closed or a pipe that nobody reads costs the words,
+/// not the work they are about.
+macro_rules! errln {
+    ($($argument:tt)*) => {
+        $crate::output::notice(format_args!($($argument)*))
+    };
+}
+pub(crate) use errln;
+
+/// One line on stderr, lost where it cannot be written.
+pub fn notice(text: std::fmt::Arguments) {
+    // One write: lines of several threads stay whole.
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// Prints a value as indented JSON.

@@ -17,15 +17,29 @@ pub struct Place {
 }
 
 impl Place {
-    /// What a plan and the command line mean on this machine, or on one of so many GPUs as are simulated.
-    pub fn choose(plan: &Plan, device: Option<Device>, simulate: Option<u32>) -> Result<Place, TrainError> {
+    /// What a plan and the command line mean on this machine, or on one of so many GPUs as are simulated. A GPU for batches
+    /// and one for the model that are not both here become one, unless `strict` makes that an error.
+    pub fn choose(
+        plan: &Plan,
+        device: Option<Device>,
+        simulate: Option<u32>,
+        strict: bool,
+    ) -> Result<Place, TrainError> {
         let found = match simulate {
             Some(count) => Found::simulated(count),
             None => Found::of(&myxtts_tensor::device::devices()),
         };
         let asked = Asked::of(plan, device);
-        let strategy = strategy::strategy(&found, &asked)?;
-        let feed = strategy::feed(&found, &asked)?;
+        let fallen_back = if strict { None } else { strategy::fall_back(&found, &asked) };
+        let asked = fallen_back.as_ref().map_or(&asked, |(instead, _)| instead);
+        let strategy = strategy::strategy(&found, asked)?;
+        let mut feed = strategy::feed(&found, asked)?;
+        if let Some((_, sentence)) = fallen_back {
+            if feed.choice == Feed::Buffered {
+                feed.reason = "a GPU that was named for it is not here".to_owned();
+            }
+            feed.warnings.push(sentence);
+        }
         let machines = Machine::all(&strategy.choice.devices(&found))?;
         Ok(Place { machines, strategy, feed, simulated: found.simulated })
     }

@@ -13,7 +13,7 @@ use myxtts_run::plan::DataPlan;
 use serde::Serialize;
 
 use crate::corpus;
-use crate::output::{print, print_json, size};
+use crate::output::{errln, print, print_json, size};
 use crate::progress::Terminal;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
@@ -94,6 +94,7 @@ fn prepare_one<'a>(
     progress: &Terminal,
 ) -> anyhow::Result<Prepared<'a>> {
     print_problems(&corpus.problems);
+    let options = &PrepareOptions { lost: corpus.lost(), ..options.clone() };
     let report =
         cache::prepare(&cache, &corpus.utterances, extractor, options, progress).inspect_err(|error| {
             if let CacheError::OverBudget { problems, .. } = error {
@@ -126,10 +127,10 @@ pub fn options_of(plan: &DataPlan) -> anyhow::Result<PrepareOptions> {
 /// The first few of what is wrong, and how many more there are.
 pub fn print_problems(problems: &[Problem]) {
     for problem in problems.iter().take(PRINTED) {
-        eprintln!("{problem}");
+        errln!("{problem}");
     }
     if problems.len() > PRINTED {
-        eprintln!("... and {} more; `myxtts check` lists them all", problems.len() - PRINTED);
+        errln!("... and {} more; `myxtts check` lists them all", problems.len() - PRINTED);
     }
 }
 

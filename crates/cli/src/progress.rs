@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use myxtts_run::progress::Progress;
 
+use crate::output::errln;
+
 /// Progress on stderr, so that stdout stays for results.
 pub struct Terminal {
     state: Mutex<State>,
@@ -63,7 +65,7 @@ impl Progress for Terminal {
                     *said = Instant::now();
                     let rate = *done as f64 / began.elapsed().as_secs_f64();
                     let left = (*total - (*done).min(*total)) as f64 / rate.max(1e-9);
-                    eprintln!("{what}: {done}/{total}, {rate:.1}/s, {left:.0} s left");
+                    errln!("{what}: {done}/{total}, {rate:.1}/s, {left:.0} s left");
                 }
             }
         });
@@ -71,8 +73,8 @@ impl Progress for Terminal {
 
     fn say(&self, message: &str) {
         self.with(|state| match state {
-            State::Bar(bar) => bar.suspend(|| eprintln!("{message}")),
-            State::Idle | State::Lines { .. } => eprintln!("{message}"),
+            State::Bar(bar) => bar.suspend(|| errln!("{message}")),
+            State::Idle | State::Lines { .. } => errln!("{message}"),
         });
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use myxtts_data::cache::{self, CacheError, PrepareOptions, Runtime, RuntimeOptions};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::problem::Problem;
-use myxtts_data::record::RecordSource;
+use myxtts_data::record::{COLUMNS, Column, RecordSource};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::lock::LockError;
 use myxtts_run::plan::{DataPlan, PreprocessingMode};
 use myxtts_run::progress::Progress;
 
 use crate::corpus::Computing;
+use crate::failure::UsageError;
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
 
@@ -60,6 +61,20 @@ impl Records {
         matches!(self, Records::Computed { .. })
     }
 
+    /// Whether the records of a plan have all that the stages read; `data.cache_columns` may say otherwise.
+    pub fn check(plan: &DataPlan) -> Result<(), UsageError> {
+        let has = |column: &Column| plan.cache_columns.iter().any(|name| name == column.name);
+        let missing: Vec<&str> = COLUMNS.iter().filter(|column| !has(column)).map(|c| c.name).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(UsageError(format!(
+            "data.cache_columns = {} lacks {}, and training reads all of them: add these, or leave data.cache_columns out",
+            plan.cache_columns.join(", "),
+            missing.join(", ")
+        )))
+    }
+
     /// The records of a corpus, and the vocabulary they are cut by.
     pub fn open(
         self,
@@ -85,7 +100,7 @@ impl Records {
             Records::Cached | Records::CachedWherePossible { .. } => {
                 let (home, extractor) = (&computing.cache, &computing.extractor);
                 // Of several that are started together one makes the cache, and the others have it from there.
-                let waiting = PrepareOptions { wait: true, ..options };
+                let waiting = PrepareOptions { wait: true, lost: corpus.lost(), ..options };
                 let opened = cache::open(home, &corpus.utterances, extractor, &waiting, progress);
                 if let (Records::CachedWherePossible { memory_bytes }, Err(error)) = (self, &opened)
                     && is_unwritable(error)
@@ -107,6 +122,7 @@ impl Records {
                     memory_bytes,
                     workers: options.workers,
                     failure_budget: options.failure_budget,
+                    lost: corpus.lost(),
                     stop: options.stop,
                 };
                 let extractor = Arc::new(computing.extractor);

@@ -5,6 +5,7 @@ use myxtts_run::plan::{Changed, Plan, Stage};
 use serde_json::json;
 
 use crate::failure::UsageError;
+use crate::output::errln;
 
 /// The stages with steps, in the order they run, and the setting that says how many.
 const STEPS: [(Stage, &str); 3] = [
@@ -45,7 +46,7 @@ pub fn change_settings(folder: &RunFolder, plan: &mut Plan, now: &Plan) -> anyho
     if !taken.is_empty() {
         folder.settle(plan)?;
         folder.event_log()?.append_durably("settings", json!({ "changed": taken }))?;
-        taken.iter().for_each(|line| eprintln!("changed      {line}"));
+        taken.iter().for_each(|line| errln!("changed      {line}"));
     }
     Ok(())
 }

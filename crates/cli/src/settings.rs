@@ -9,6 +9,7 @@ use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Origin, So
 use myxtts_run::plan::Plan;
 
 use crate::UsageError;
+use crate::output::errln;
 
 /// What the command line says about settings.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +72,7 @@ impl Settings {
     pub fn resolve(&self) -> anyhow::Result<Plan> {
         let plan = self.plan()?;
         for note in &plan.notes {
-            eprintln!("note: {note}");
+            errln!("note: {note}");
         }
         Ok(plan)
     }

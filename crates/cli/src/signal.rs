@@ -1,5 +1,5 @@
 //! Ctrl-C and SIGTERM: the first asks the work to stop cleanly, the second leaves at once; where nothing is kept, the first
-//! does.
+//! does. SIGHUP, of a terminal that was closed, asks to stop cleanly as often as it comes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,23 @@ pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("listening for signals")?;
     }
+    // A closed terminal sends SIGHUP twice, from the shell and from the kernel: the second must not cost what the first
+    // is about to save. Under `nohup` it stays ignored.
+    #[cfg(unix)]
+    if !hangups_are_ignored() {
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, stop.clone())
+            .context("listening for signals")?;
+    }
     Ok(stop)
+}
+
+/// Whether the program was started with SIGHUP ignored, as `nohup` does.
+#[cfg(unix)]
+fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & 1 << (signal_hook::consts::SIGHUP - 1) != 0
 }
 
 /// From here on the first signal ends the program: of what it measures nothing is kept before the end.

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use myxtts_data::audio::wav;
 use myxtts_data::text::Cleaner;
-use myxtts_model::weights::ModelFolder;
-use myxtts_run::durable::{self, Os};
+use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
 use myxtts_tensor::device::{self, Device};
 use myxtts_train::voice::{Quality, Voice, Waveform};
@@ -82,6 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         ))
         .into());
     }
+    let output = destination(&args)?;
     let start = Instant::now();
     let folder = ModelFolder::open(&args.model)?;
     let mut voice = Voice::open(&folder, device)?;
@@ -98,7 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let options = args.sampling.options(voice.usual_options(), args.seed);
     let said = voice.speak(&args.text, &args.language, &reference, &options)?;
     let speaking = start.elapsed().as_secs_f64();
-    durable::write_with(&Os, &args.output, &wav::encode_pcm16(&said.samples, said.rate))?;
+    output.write(&wav::encode_pcm16(&said.samples, said.rate))?;
 
     let seconds = said.seconds();
     let Waveform { cleaned, tokens, unknown, codes, ended, rate, .. } = said;
@@ -128,6 +129,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         print(&as_text(&report, &args.voice))?
     }
     Ok(Exit::Done)
+}
+
+/// Where the sound goes: known to be writable, and nothing that is read, before the model is opened.
+fn destination(args: &Args) -> Result<Destination, DestinationError> {
+    let model = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
+    let parts = Part::ALL.map(|part| part.file().to_owned());
+    let model: Vec<PathBuf> = model.iter().chain(&parts).map(|file| args.model.join(file)).collect();
+    let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
+    let model = model.iter().map(|path| (path.as_path(), "a file of the model"));
+    Destination::of("-o", &args.output)?.unlike("-o", references.chain(model))
 }
 
 /// The device that was asked for, if there is such a one.

@@ -8,7 +8,7 @@ use myxtts_run::exit::Exit;
 
 use crate::demo_corpus::{described, language, speakers};
 use crate::failure::UsageError;
-use crate::output::print;
+use crate::output::{errln, print};
 use crate::progress::Terminal;
 
 /// Lines of a file of texts that are named one by one where they cannot be read.
@@ -64,10 +64,10 @@ fn read_texts(files: &[PathBuf], languages: &[Language]) -> anyhow::Result<Vec<S
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let (read, refused) = demo::read_texts(&lines, languages);
         for (line, why) in refused.iter().take(NAMED_LINES) {
-            eprintln!("note: {}:{line} is left out: {why}", path.display());
+            errln!("note: {}:{line} is left out: {why}", path.display());
         }
         if refused.len() > NAMED_LINES {
-            eprintln!("note: {} more lines of {} are left out", refused.len() - NAMED_LINES, path.display());
+            errln!("note: {} more lines of {} are left out", refused.len() - NAMED_LINES, path.display());
         }
         if read.is_empty() {
             let codes: Vec<&str> = languages.iter().map(|language| language.code()).collect();

@@ -9,11 +9,12 @@ use myxtts_data::tokenizer::{
     Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TrainOptions, coverage, extend, train,
 };
 use myxtts_data::utterance::Utterance;
-use myxtts_run::durable;
+use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
+use myxtts_run::regular;
 
 use crate::UsageError;
-use crate::output::{outln, print_json};
+use crate::output::{errln, outln, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -242,8 +243,8 @@ fn texts_of(paths: &[PathBuf], language: Option<&str>) -> anyhow::Result<Vec<Tex
 fn texts_of_corpus(root: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
     let options = ReadOptions { language: language.map(str::to_owned), ..ReadOptions::default() };
     let corpus = dataset::read(root, &options)?;
-    eprintln!("{}", corpus.why);
-    corpus.notes.iter().chain(&problem_count(&corpus)).for_each(|note| eprintln!("{note}"));
+    errln!("{}", corpus.why);
+    corpus.notes.iter().chain(&problem_count(&corpus)).for_each(|note| errln!("{note}"));
     Ok(corpus
         .utterances
         .into_iter()
@@ -258,7 +259,7 @@ fn problem_count(corpus: &Corpus) -> Option<String> {
 }
 
 fn texts_of_file(path: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
-    let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = regular::read(path).with_context(|| format!("reading {}", path.display()))?;
     let language = language.ok_or_else(|| {
         UsageError(format!("{} does not say its language: give --language", path.display()))
     })?;
@@ -279,7 +280,7 @@ fn measure(tokenizer: &Tokenizer, texts: &[Text], cleaner: Cleaner) -> Coverage 
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    durable::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+    Destination::of("-o", path)?.write(bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 fn describe(path: &Path, tokenizer: &Tokenizer) {

@@ -12,10 +12,9 @@ use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
-use myxtts_model::weights::ModelFolder;
-use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
+use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
-use myxtts_run::folder::RunFolder;
+use myxtts_run::folder::{BASE_VOCABULARY, REQUEST, RunFolder};
 use myxtts_run::lock::{FolderLock, LockError};
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
@@ -23,28 +22,25 @@ use myxtts_tensor::Device;
 use myxtts_train::pipeline::{self, Corpus, DataSide, MODEL_FOLDER, Request};
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
+use myxtts_train::stages;
 use myxtts_train::strategy::split;
+use myxtts_train::tune::host::{Host, host_memory};
 use myxtts_train::{Machine, TrainError, tune};
-use serde::{Deserialize, Serialize};
 
 use crate::advice::{Beginning, advice};
 use crate::caveats::caveats;
 use crate::corpus::{self, Computing};
-use crate::failure::UsageError;
-use crate::output::print;
+use crate::failure::{UsageError, exit_of};
+use crate::output::{errln, print};
 use crate::place::{DataGpu, Place};
 use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
 use crate::records::{Records, is_unwritable};
+use crate::request::{self, Asked, base_of, model_vocabulary};
 use crate::resume::change_settings;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::watch::Watch;
-
-/// What a run was asked beside its plan, kept in its folder for when it goes on.
-const REQUEST_FILE: &str = "request.json";
-/// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
-const BASE_FILE: &str = "from-vocab.json";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -68,6 +64,9 @@ pub struct Args {
     /// Let the processor play so many GPUs: what several would do can be tried without one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     simulate_gpus: Option<u32>,
+    /// An error, and no way around it, where --data-gpu and --model-gpu name GPUs that are not here
+    #[arg(long)]
+    strict_devices: bool,
     /// Decode and compute every clip whenever it is asked for, without a cache, to see what one buys
     #[arg(long)]
     disable_native_loading: bool,
@@ -112,13 +111,6 @@ fn named(name: &str) -> Result<Named, String> {
     }
 }
 
-/// What is asked beside the plan.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Asked {
-    stage: Option<Stage>,
-    from: Option<PathBuf>,
-}
-
 pub fn stage(name: &str) -> Result<Stage, String> {
     match name {
         "dvae" => Ok(Stage::Dvae),
@@ -148,10 +140,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let (folder, plan, asked, place) = begin(&args)?;
+    let (folder, plan, asked, place) = begin(&args, &stop)?;
     let ended = train(&folder, plan, asked, &place, args.resume.is_some(), stop);
-    if ended.is_err() {
+    if let Err(error) = &ended {
+        let (name, path) = (folder.name().to_owned(), folder.path().to_owned());
         take_back(folder);
+        if exit_of(error) == Exit::Io && RunFolder::is_run(&path) {
+            errln!(
+                "the run {name} is kept: when the cause is gone, `myxtts train --resume {name}` goes on with it"
+            );
+        }
     }
     ended
 }
@@ -159,12 +157,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 /// Frees the name of a run that was refused before its first stage.
 fn take_back(folder: RunFolder) {
     let (name, path) = (folder.name().to_owned(), folder.path().to_owned());
-    match folder.take_back(&[REQUEST_FILE, BASE_FILE]) {
+    match folder.take_back() {
         Ok(true) => {
-            eprintln!("no stage was begun: {} is removed, and the name {name} is free", path.display())
+            errln!("no stage was begun: {} is removed, and the name {name} is free", path.display())
         }
         Ok(false) => {}
-        Err(error) => eprintln!("note: no stage was begun, and {} stays: {error}", path.display()),
+        Err(error) => errln!("note: no stage was begun, and {} stays: {error}", path.display()),
     }
 }
 
@@ -182,7 +180,7 @@ fn train(
     let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
-            eprintln!(
+            errln!(
                 "stopped on request before the first step; `myxtts train --resume {name}` goes on from there"
             );
             return Ok(Exit::Stopped);
@@ -195,8 +193,9 @@ fn train(
         corpus.train.len(),
         corpus.validation.len()
     ));
+    request::check_corpus(folder, &*corpus.source)?;
     place.lines().iter().for_each(|line| progress.say(line));
-    let request = Request { only: asked.stage, from: asked.from };
+    let request = Request { only: asked.stage, from: asked.from.clone() };
     settle(&mut plan, folder, &request, &corpus, place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let mut watch = Watch::new();
@@ -212,6 +211,8 @@ fn train(
         stop,
         watcher: &mut watch,
     };
+    session.events.append_durably(request::EVENT, &asked)?;
+    session.events.append_durably(request::CORPUS_EVENT, request::corpus_event(&*corpus.source))?;
     session.events.append_durably("strategy", place.event())?;
     if let Some(tuning) = &plan.tuning {
         session.events.append_durably("tuning", serde_json::to_value(tuning)?)?;
@@ -219,15 +220,18 @@ fn train(
     match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
-            print(&format!(
+            // What was asked for is the model: that it cannot be announced is no failure of the run.
+            if let Err(error) = print(&format!(
                 "model        {}\nnext:        myxtts speak \"...\" --voice REFERENCE.wav --model {} -o out.wav\n",
                 model.display(),
                 model.display()
-            ))?;
+            )) {
+                errln!("note: the model is in {}: {error:#}", model.display());
+            }
             Ok(Exit::Done)
         }
         Err(stopped @ TrainError::Stopped { .. }) => {
-            eprintln!("{stopped}");
+            errln!("{stopped}");
             Ok(Exit::Stopped)
         }
         Err(error) => Err(error.into()),
@@ -235,32 +239,24 @@ fn train(
 }
 
 /// The folder of the run, its settings, what was asked, and where it trains: as the command line says, or as it was begun.
-fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
+fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut settings = args.settings.clone();
     let device = device(&args.device)?;
     if let Some(name) = &args.resume {
         args.switches(&mut settings);
         let now = settings.resolve()?;
-        let (folder, mut plan) = RunFolder::resume(&now.training.runs_dir, name)?;
+        let (folder, mut plan) = request::resume(&now.training.runs_dir, name, stop)?;
         change_settings(&folder, &mut plan, &now)?;
-        let place = Place::choose(&plan, device, args.simulate_gpus)?;
-        let path = folder.path().join(REQUEST_FILE);
-        let asked = std::fs::read(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => anyhow::Error::from(UsageError(format!(
-                "the run {name} was ended before it had begun: remove {} and start it anew",
-                folder.path().display()
-            ))),
-            _ => anyhow::Error::from(error).context(format!("cannot read {}", path.display())),
-        })?;
-        let asked = serde_json::from_slice(&asked)
-            .with_context(|| format!("{} is not as it was written", path.display()))?;
+        let place = Place::choose(&plan, device, args.simulate_gpus, args.strict_devices)?;
+        let asked = Asked::of(&folder)?;
         return Ok((folder, plan, asked, place));
     }
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
     args.switches(&mut settings);
-    let place = Place::choose(&settings.plan()?, device, args.simulate_gpus)?;
+    let place = Place::choose(&settings.plan()?, device, args.simulate_gpus, args.strict_devices)?;
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
+    Records::check(&plan.data)?;
     plan.begin_tuning();
     let gpt = args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt));
     if gpt && plan.data.frame_budget.is_none() && !plan.is_open("data.batch_size") {
@@ -268,21 +264,36 @@ fn begin(args: &Args) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
         split(plan.data.batch_size, place.machines.len()).map_err(TrainError::from)?;
     }
     plan.strategy = Some(place.sentence());
-    let base = args.from.as_deref().map(model_vocabulary).transpose()?.flatten();
-    let folder = RunFolder::create(&plan.training.runs_dir, args.name.as_deref(), &plan)?;
     let stage = match args.stage {
         Some(Named::Network(stage)) => Some(stage),
         Some(Named::Tokenizer) | None => None,
     };
+    check_steps(&plan, stage, args.from.is_some())?;
+    let base = args.from.as_deref().map(|from| model_vocabulary(from, stage)).transpose()?.flatten();
     let beginning =
         Beginning { plan: &plan, machine: place.machines[0], only: stage, from: args.from.is_some() };
-    advice(&beginning).iter().for_each(|note| eprintln!("note: {note}"));
+    advice(&beginning).iter().for_each(|note| errln!("note: {note}"));
     let asked = Asked { stage, from: args.from.clone() };
-    if let Some(base) = base {
-        myxtts_run::durable::write(&folder.path().join(BASE_FILE), &base.to_json())?;
-    }
-    myxtts_run::durable::write(&folder.path().join(REQUEST_FILE), &serde_json::to_vec(&asked)?)?;
+    let (request, base) = (serde_json::to_vec(&asked)?, base.map(|base| base.to_json()));
+    let mut first = vec![(REQUEST, &request[..])];
+    first.extend(base.as_deref().map(|base| (BASE_VOCABULARY, base)));
+    let (runs, name) = (&plan.training.runs_dir, args.name.as_deref());
+    let folder = RunFolder::create_with(disk_of_environment(), runs, name, &plan, &first)?;
     Ok((folder, plan, asked, place))
+}
+
+/// A run that would train nothing makes no model.
+fn check_steps(plan: &Plan, only: Option<Stage>, fine_tune: bool) -> Result<(), UsageError> {
+    let stages = [Stage::Dvae, Stage::Gpt, Stage::Decoder];
+    let mut wanted = stages.into_iter().filter(|stage| only.is_none_or(|only| only == *stage));
+    if wanted.any(|stage| plan.recipe(stage, fine_tune).steps > 0) {
+        return Ok(());
+    }
+    let which = match only {
+        Some(stage) => format!("training.{}_steps is 0", stages::name(stage)),
+        None => "training.dvae_steps, training.gpt_steps and training.decoder_steps are 0".to_owned(),
+    };
+    Err(UsageError(format!("{which}: nothing would be trained, and there would be no model")))
 }
 
 /// Settings that nobody made and that depend on machine and corpus: chosen once, kept in the run's folder, and said.
@@ -307,6 +318,9 @@ fn settle(
     if let Some(line) = tune::line(changes) {
         progress.say(&line);
     }
+    if let Some(line) = host_memory(plan, request, corpus, &place.machines, Host::detect())? {
+        progress.say(&line);
+    }
     Ok(())
 }
 
@@ -321,40 +335,13 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
     prefer_demo(&mut settings, Machine::CPU)?;
     let plan = settings.resolve()?;
-    let base = args.from.as_deref().map(model_vocabulary).transpose()?.flatten();
+    // A vocabulary stands on no codes.
+    let vocabulary_of = |from: &Path| model_vocabulary(from, Some(Stage::Dvae));
+    let base = args.from.as_deref().map(vocabulary_of).transpose()?.flatten();
     let progress = Terminal::new();
     let computing = vocabulary(&plan, &read(&plan, &progress)?, base.as_ref(), &progress)?;
     print(&format!("{}\n", computing.described()))?;
     Ok(Exit::Done)
-}
-
-/// The vocabulary of a model folder; none where it has no GPT, which alone knows what tokens mean.
-fn model_vocabulary(from: &Path) -> anyhow::Result<Option<Tokenizer>> {
-    if !from.join(MANIFEST).is_file() {
-        return Err(UsageError(format!(
-            "{} is no model: `myxtts import` makes one of a checkpoint, and a run has one in its folder `model`",
-            from.display()
-        ))
-        .into());
-    }
-    let folder = ModelFolder::open(from)?;
-    if !folder.manifest().parts.contains_key("gpt") {
-        return Ok(None);
-    }
-    let Some(bytes) = folder.text(VOCABULARY)? else {
-        return Err(UsageError(format!(
-            "{} has a GPT and no {VOCABULARY}: nothing says what its text tokens mean; import it again with --vocab",
-            from.display()
-        ))
-        .into());
-    };
-    Ok(Some(Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?))
-}
-
-/// The vocabulary of the model a run began from, as it was then.
-fn base_of(folder: &RunFolder) -> anyhow::Result<Option<Tokenizer>> {
-    let path = folder.path().join(BASE_FILE);
-    Ok(if path.is_file() { Some(Tokenizer::load(&path)?) } else { None })
 }
 
 /// The first stage: the vocabulary of a corpus, which is a model's where one is trained further. Kept before anything is
@@ -458,6 +445,7 @@ pub fn corpus_of(
     data_gpu: Option<DataGpu>,
     progress: &Terminal,
 ) -> anyhow::Result<Corpus> {
+    Records::check(&plan.data)?;
     let read = read(plan, progress)?;
     let computing = vocabulary(plan, &read, base, progress)?;
     progress.say(&computing.described());

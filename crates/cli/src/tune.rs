@@ -5,6 +5,7 @@ mod sweeper;
 use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{Key, Section};
+use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Stage;
 use myxtts_train::Machine;
@@ -84,6 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         // Now, and not after two minutes of measuring.
         return Err(UsageError(format!("{} is there already: name another file", path.display())).into());
     }
+    let file = args.write.as_deref().map(|path| Destination::of("--write", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
@@ -99,8 +101,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut sweeper =
         Sweeper { plan, corpus: &corpus, machine, home: &home, facts, asked, model, progress: &progress };
     let report = sweeper.sweep(args.exhaustive)?;
-    if let Some(path) = &args.write {
-        myxtts_run::durable::write(path, yaml(&report).as_bytes())?;
+    if let Some(file) = file {
+        file.write(yaml(&report).as_bytes())?;
     }
     if args.json {
         print_json(&report)?;

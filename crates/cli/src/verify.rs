@@ -7,7 +7,7 @@ use myxtts_data::cache::{self, Finding, PrepareReport, VerifyReport};
 use myxtts_run::exit::Exit;
 use serde::Serialize;
 
-use crate::output::{print, print_json, size};
+use crate::output::{errln, print, print_json, size};
 use crate::prepare::{options_of, summary};
 use crate::progress::Terminal;
 use crate::settings::Settings;
@@ -97,9 +97,9 @@ fn verdict(outcome: &Outcome) -> String {
 
 fn print_findings(findings: &[Finding]) {
     for finding in findings.iter().take(PRINTED) {
-        eprintln!("{finding}");
+        errln!("{finding}");
     }
     if findings.len() > PRINTED {
-        eprintln!("... and {} more; --json has them all", findings.len() - PRINTED);
+        errln!("... and {} more; --json has them all", findings.len() - PRINTED);
     }
 }

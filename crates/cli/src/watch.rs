@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use myxtts_run::trend::Direction;
 use myxtts_train::session::{News, Watcher};
 
+use crate::output::errln;
+
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -54,7 +56,7 @@ impl Watcher for Watch {
         (self.stage, self.steps, self.from) = (name, steps, from);
         (self.began, self.said) = (Instant::now(), None);
         for line in described {
-            eprintln!("{name}: {line}");
+            errln!("{name}: {line}");
         }
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(steps).with_position(from);
@@ -82,7 +84,7 @@ impl Watcher for Watch {
                     self.said = Some(Instant::now());
                     let done = (news.step - self.from).max(1) as f64;
                     let left = (self.steps - news.step) as f64 * self.began.elapsed().as_secs_f64() / done;
-                    eprintln!("{} {}/{}: {words}, {left:.0} s left", self.stage, news.step, self.steps);
+                    errln!("{} {}/{}: {words}, {left:.0} s left", self.stage, news.step, self.steps);
                 }
             }
         }
@@ -90,8 +92,8 @@ impl Watcher for Watch {
 
     fn say(&mut self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| errln!("{line}")),
+            None => errln!("{line}"),
         }
     }
 

@@ -23,6 +23,9 @@ mod edges;
 mod evaluate;
 #[path = "cli/further.rs"]
 mod further;
+#[cfg(unix)]
+#[path = "cli/losses.rs"]
+mod losses;
 #[path = "cli/messages.rs"]
 mod messages;
 #[cfg(unix)]

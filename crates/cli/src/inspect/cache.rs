@@ -8,7 +8,7 @@ use myxtts_run::exit::Exit;
 use serde::Serialize;
 
 use crate::corpus::cache_in;
-use crate::output::{print, print_json, size};
+use crate::output::{errln, print, print_json, size};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -94,8 +94,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn absent(store: &Store, id: &str) -> anyhow::Result<Exit> {
     match store.failures()?.iter().find(|failure| failure.id == id) {
-        Some(failure) => eprintln!("{id} could not be prepared: {}", failure.detail),
-        None => eprintln!("error: there is no utterance {id:?} in this cache"),
+        Some(failure) => errln!("{id} could not be prepared: {}", failure.detail),
+        None => errln!("error: there is no utterance {id:?} in this cache"),
     }
     Ok(Exit::BadData)
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize, picture};
 use myxtts_data::{audio, npy};
-use myxtts_run::durable;
+use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
@@ -62,11 +62,17 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
 
     if let Some(path) = &args.output {
-        durable::write(path, &npy::write_f32(&[channels, frames], &transposed(&mel, channels)))
+        let output =
+            Destination::of("-o", path)?.unlike("-o", [(args.file.as_path(), "the sound that is read")])?;
+        output
+            .write(&npy::write_f32(&[channels, frames], &transposed(&mel, channels)))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     if let Some(path) = &args.png {
-        durable::write(path, &picture::mel_png(frames, channels, &mel))
+        let output = Destination::of("--png", path)?
+            .unlike("--png", [(args.file.as_path(), "the sound that is read")])?;
+        output
+            .write(&picture::mel_png(frames, channels, &mel))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     let (least, most) = mel.iter().fold((f32::MAX, f32::MIN), |(a, b), &v| (a.min(v), b.max(v)));

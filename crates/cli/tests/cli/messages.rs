@@ -155,16 +155,3 @@ fn float_wav(samples: &[f32]) -> Vec<u8> {
     wav.extend(data);
     wav
 }
-
-#[test]
-fn a_run_that_was_ended_before_it_began_says_so() {
-    let folder = corpus(2);
-    let run = folder.path().join("runs/cut");
-    let (code, words) = trained(folder.path(), "cut", "dvae", &[]);
-    assert_eq!(code, Some(0), "{words}");
-    fs::remove_file(run.join("request.json")).unwrap();
-    let output = myxtts(folder.path(), &["train", "--resume", "cut", "--device", "cpu"]).output().unwrap();
-    let words = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert_says(&words, &["cut", "before it had begun", "start it anew"]);
-}

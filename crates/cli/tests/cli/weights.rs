@@ -99,3 +99,28 @@ fn a_damaged_model_is_not_exported() {
         .stderr(contains("decoder.safetensors is not as it was written"));
     assert!(!files.exists());
 }
+
+#[test]
+fn a_model_trained_here_could_not_be_imported_again() {
+    use myxtts_model::weights::{ModelFolder, Part};
+    let out = tempfile::tempdir().unwrap();
+    let (model, files, again) =
+        (out.path().join("model"), out.path().join("files"), out.path().join("again"));
+    crate::tiny::write(&model, &[Part::Dvae, Part::Decoder, Part::Speaker]);
+    myxtts(&["export", model.to_str().unwrap(), "-o", files.to_str().unwrap()]).assert().success();
+    let release = files.join("model.pth");
+    myxtts(&["import", release.to_str().unwrap(), "-o", again.to_str().unwrap()]).assert().success();
+    let (first, second) = (ModelFolder::open(&model).unwrap(), ModelFolder::open(&again).unwrap());
+    for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
+        let (first, second) = (first.part(part).unwrap(), second.part(part).unwrap());
+        for name in first.names() {
+            assert!(first.get(name) == second.get(name), "{name}");
+        }
+        let more = second.names().filter(|name| first.get(name).is_none());
+        for name in more {
+            assert!(name.contains("num_batches_tracked") || name.contains("torch_spec"), "{name}");
+        }
+    }
+    // An export of an older version had not even those.
+    assert!(second.part(Part::Speaker).unwrap().names().any(|name| name.ends_with("num_batches_tracked")));
+}

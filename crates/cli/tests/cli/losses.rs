@@ -1,0 +1,432 @@
+//! What was lost: words nobody reads, terminals that close, files that are overwritten, runs that are a dead end.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use myxtts_model::weights::Part;
+use myxtts_run::lock::{FolderLock, LOCK_FILE};
+
+use super::train::{corpus, myxtts, resume};
+use crate::tiny;
+
+/// A run of the DVAE alone, of so many steps.
+fn small(folder: &Path, name: &str, settings: &[&str]) -> Command {
+    let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
+    arguments.extend([
+        "--stage",
+        "dvae",
+        "--set",
+        "data.num_workers=1",
+        "--set",
+        "training.validate_every=0",
+    ]);
+    settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+    myxtts(folder, &arguments)
+}
+
+fn words(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_reader_that_had_seen_enough_ended_training_with_a_panic() {
+    let folder = corpus();
+    let folder = folder.path();
+    // `train 2>&1 | head -0`, and a disk that takes no log.
+    let mut closed = small(folder, "closed", &["training.dvae_steps=3"]).spawn().unwrap();
+    drop((closed.stderr.take(), closed.stdout.take()));
+    assert_eq!(closed.wait().unwrap().code(), Some(0));
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    let mut command = small(folder, "full", &["training.dvae_steps=3"]);
+    assert_eq!(command.stderr(full()).stdout(full()).status().unwrap().code(), Some(0));
+    for name in ["closed", "full"] {
+        assert!(folder.join("runs").join(name).join("model/dvae.safetensors").is_file(), "{name}");
+    }
+}
+
+/// Waits for a first checkpoint, so that it trains; then sends signals.
+fn interrupted(command: &mut Command, run: &Path, signals: &[&str]) -> (Option<i32>, String) {
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    while fs::read_dir(run.join("checkpoints")).map_or(0, Iterator::count) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(120), "nothing happens");
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for signal in signals {
+        let _ = Command::new("kill").args([*signal, &child.id().to_string()]).status().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), words(&output))
+}
+
+#[test]
+fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
+    let folder = corpus();
+    let folder = folder.path();
+    let endless = ["training.dvae_steps=100000", "training.checkpoint_every=2"];
+    // The shell sends one, the kernel another.
+    let run = folder.join("runs/hung-up");
+    let (code, words) = interrupted(&mut small(folder, "hung-up", &endless), &run, &["-HUP", "-HUP"]);
+    assert_eq!(code, Some(143), "{words}");
+    assert!(words.contains("--resume hung-up"), "{words}");
+    // Under `nohup` it goes on.
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_myxtts");
+    let settings =
+        "--stage dvae --preset tiny --device cpu --set data.num_workers=1 --set training.dvae_steps=40";
+    let script = format!(
+        "trap '' HUP; exec {program} train corpus --name kept {settings} --set training.checkpoint_every=2"
+    );
+    command.current_dir(folder).args(["-c", &script]).stdin(Stdio::null()).stderr(Stdio::piped());
+    let (code, words) = interrupted(&mut command, &folder.join("runs/kept"), &["-HUP"]);
+    assert_eq!(code, Some(0), "{words}");
+}
+
+#[test]
+fn speak_replaced_devices_links_and_its_own_reference() {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write(&at.path().join("model"), &[Part::Dvae]);
+    let voice = myxtts_data::demo::speak(
+        "This is my voice.",
+        myxtts_data::demo::Language::English,
+        &myxtts_data::demo::VOICES[0],
+    );
+    let wav = myxtts_data::audio::wav::encode_pcm16(&voice, myxtts_data::demo::SAMPLE_RATE);
+    fs::write(at.path().join("ref.wav"), &wav).unwrap();
+    let speak = |output: &str| {
+        let common = ["speak", "Hello", "--voice", "ref.wav", "--device", "cpu", "--greedy", "-o", output];
+        myxtts(at.path(), &common).output().unwrap()
+    };
+    // What is read stays as it is, by whichever name.
+    symlink("ref.wav", at.path().join("other.wav")).unwrap();
+    for input in ["ref.wav", "other.wav", "model/manifest.json", "model"] {
+        let output = speak(input);
+        assert_eq!(output.status.code(), Some(2), "{input}: {}", words(&output));
+        assert!(words(&output).contains(input), "{}", words(&output));
+    }
+    assert!(fs::read(at.path().join("ref.wav")).unwrap() == wav);
+    let output = speak("missing/out.wav");
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("there is no folder missing"), "{}", words(&output));
+    // A link stays a link, and the file it leads to is written.
+    fs::write(at.path().join("real.wav"), "old").unwrap();
+    symlink("real.wav", at.path().join("link.wav")).unwrap();
+    symlink("later.wav", at.path().join("dangling.wav")).unwrap();
+    for (name, file) in [("link.wav", "real.wav"), ("dangling.wav", "later.wav"), ("new.wav", "new.wav")] {
+        let output = speak(name);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", words(&output));
+        assert!(fs::read(at.path().join(file)).unwrap().starts_with(b"RIFF"), "{name}");
+    }
+    assert!(at.path().join("link.wav").symlink_metadata().unwrap().is_symlink());
+    // A device and a named pipe are written to.
+    assert_eq!(speak("/dev/null").status.code(), Some(0));
+    assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    assert_eq!(speak("/dev/full").status.code(), Some(74));
+    let pipe = at.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    let output = speak("pipe");
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert!(reader.join().unwrap() == fs::read(at.path().join("new.wav")).unwrap());
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn check_overwrote_the_metadata_with_its_report() {
+    let folder = corpus();
+    let folder = folder.path();
+    let metadata = fs::read(folder.join("corpus/metadata.csv")).unwrap();
+    let clip = fs::read_dir(folder.join("corpus/wavs")).unwrap().next().unwrap().unwrap().file_name();
+    let clip = format!("corpus/wavs/{}", clip.to_str().unwrap());
+    for input in ["corpus/metadata.csv", "corpus/speakers.csv", &clip, "corpus"] {
+        for argument in [format!("--report={input}"), format!("--json={input}")] {
+            let output = myxtts(folder, &["check", "corpus", &argument]).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{argument}: {}", words(&output));
+        }
+    }
+    assert!(fs::read(folder.join("corpus/metadata.csv")).unwrap() == metadata);
+    for output in ["corpus/report.jsonl", "corpus/report.jsonl", "/dev/null"] {
+        let done = myxtts(folder, &["check", "corpus", "--report", output]).output().unwrap();
+        assert_eq!(done.status.code(), Some(0), "{output}: {}", words(&done));
+    }
+}
+
+#[test]
+fn a_run_without_its_request_was_a_dead_end() {
+    let folder = corpus();
+    let folder = folder.path();
+    let run = folder.join("runs/lost");
+    let settings = ["training.dvae_steps=2", "training.gpt_steps=2", "training.decoder_steps=2"];
+    assert!(small(folder, "lost", &settings).status().unwrap().success());
+    for damage in [None, Some("{\"stage\":")] {
+        match damage {
+            None => fs::remove_file(run.join("request.json")).unwrap(),
+            Some(text) => fs::write(run.join("request.json"), text).unwrap(),
+        }
+        let output = resume(folder, "lost").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        assert!(words(&output).contains("taken from its log"), "{}", words(&output));
+        // It was the one stage alone, and still is.
+        assert!(!run.join("model/decoder.safetensors").exists());
+        assert!(fs::read_to_string(run.join("request.json")).unwrap().contains("dvae"));
+    }
+    // Without a log there is still a way.
+    fs::remove_file(run.join("request.json")).unwrap();
+    fs::write(run.join("events.jsonl"), "").unwrap();
+    let output = resume(folder, "lost").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("write it again"), "{}", words(&output));
+    fs::write(run.join("request.json"), "{\"stage\":\"dvae\",\"from\":null}").unwrap();
+    let output = resume(folder, "lost").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+/// The disk fails at every step of the beginning in turn: each is a disk error, and the name can be used after it.
+#[test]
+fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
+    let folder = corpus();
+    let folder = folder.path();
+    let settings = ["training.dvae_steps=1"];
+    let before = small(folder, "prepared", &settings).output().unwrap();
+    assert_eq!(before.status.code(), Some(0), "{}", words(&before));
+    for every in [1, 2, 3, 5, 8, 13] {
+        let mut command = small(folder, "full", &settings);
+        let output = command.env("MYXTTS_FAIL_WRITE_EVERY", every.to_string()).output().unwrap();
+        assert_eq!(output.status.code(), Some(74), "every {every}: {}", words(&output));
+        assert!(words(&output).contains("no space is left"), "{}", words(&output));
+        assert!(!words(&output).contains("run the same command again"), "{}", words(&output));
+        let is_run = folder.join("runs/full/plan.json").exists();
+        assert_eq!(is_run, words(&output).contains("--resume full"), "every {every}: {}", words(&output));
+        if is_run {
+            let output = resume(folder, "full").output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "every {every}: {}", words(&output));
+            fs::remove_dir_all(folder.join("runs/full")).unwrap();
+        }
+    }
+    let output = small(folder, "full", &settings).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+}
+
+#[test]
+fn columns_that_training_lacked_were_a_panic_and_kept_the_name() {
+    let folder = corpus();
+    let output = small(folder.path(), "columns", &["data.cache_columns=tokens"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("lacks dvae_mel"), "{}", words(&output));
+    assert!(!folder.path().join("runs/columns").exists());
+}
+
+/// The holder is gone and its lock not yet: the system may take seconds to take down what was killed.
+#[test]
+fn a_run_was_refused_while_the_system_took_its_killed_process_down() {
+    let folder = corpus();
+    let folder = folder.path();
+    assert!(small(folder, "dying", &["training.dvae_steps=1"]).status().unwrap().success());
+    let run = folder.join("runs/dying");
+    let lock = FolderLock::acquire(&run).unwrap();
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    fs::write(run.join(LOCK_FILE), format!("{}\n", gone.id())).unwrap();
+    let child = resume(folder, "dying").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    drop(lock);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert!(words(&output).contains("waiting up to 30 s"), "{}", words(&output));
+    // One that lives is not waited for.
+    let _lock = FolderLock::acquire(&run).unwrap();
+    let output = resume(folder, "dying").output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("is being written by"), "{}", words(&output));
+}
+
+/// Runs something that may wait for ever; `None` where it does.
+fn within(command: &mut Command, limit: Duration) -> Option<std::process::Output> {
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > limit {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Some(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
+    let at = corpus();
+    let folder = at.path();
+    assert!(Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+    fs::create_dir(folder.join("texts")).unwrap();
+    fs::write(folder.join("texts/a.wav"), "").unwrap();
+    fs::write(folder.join("texts/b.txt"), "b").unwrap();
+    fs::write(folder.join("texts/b.wav"), "").unwrap();
+    assert!(Command::new("mkfifo").arg(folder.join("texts/a.txt")).status().unwrap().success());
+    for arguments in [
+        &["import", "pipe", "-o", "model"][..],
+        &["check", "corpus", "--config", "pipe"],
+        &["check", "corpus", "--set", "data.tokenizer=pipe"],
+        &["check", "pipe"],
+        &["check", "texts", "--format", "folder"],
+        &["tokenizer", "train", "pipe", "-o", "v.json", "--language", "en"],
+    ] {
+        let output = within(&mut myxtts(folder, arguments), Duration::from_secs(60));
+        let output = output.unwrap_or_else(|| panic!("{arguments:?} waits"));
+        let all = words(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}: {all}");
+        assert!(all.contains("named pipe"), "{arguments:?}: {all}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_together_was_noticed_after_the_work() {
+    let at = corpus();
+    let folder = at.path();
+    tiny::write(&folder.join("codeless"), &[Part::Decoder, Part::Speaker]);
+    let refused = |arguments: &[&str], code: i32, sentence: &str| {
+        let common = ["train", "corpus", "--device", "cpu", "--name", "x"];
+        let output = myxtts(folder, &[&common, arguments].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", words(&output));
+        assert!(words(&output).contains(sentence), "{arguments:?}: {}", words(&output));
+        assert!(!folder.join("runs/x").exists(), "{arguments:?}");
+    };
+    refused(&["--from", "codeless"], 2, "has a GPT and no DVAE");
+    refused(&["--from", "codeless"], 2, "--dvae");
+    let none = [
+        "--set",
+        "training.dvae_steps=0",
+        "--set",
+        "training.gpt_steps=0",
+        "--set",
+        "training.decoder_steps=0",
+    ];
+    refused(&none, 2, "nothing would be trained");
+    refused(&["--stage", "gpt", "--set", "training.gpt_steps=0"], 2, "training.gpt_steps is 0");
+    refused(&["--preset", "v2", "--batch-size", "4096", "--set", "data.buckets=1"], 2, "fits, with");
+}
+
+#[test]
+fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
+    let at = corpus();
+    let folder = at.path();
+    let stage = |more: &[&str]| {
+        let common = ["train", "corpus", "--name", "edited", "--device", "cpu", "--preset", "tiny"];
+        let mut command = myxtts(folder, &[&common, more].concat());
+        for setting in ["dvae_steps=2", "gpt_steps=100000", "decoder_steps=0", "checkpoint_every=1"] {
+            command.args(["--set", &format!("training.{setting}")]);
+        }
+        command.args(["--set", "data.batch_size=2", "--set", "data.num_workers=1"]);
+        command
+    };
+    let run = folder.join("runs/edited");
+    let (code, said) = interrupted(&mut stage(&[]), &run, &["-TERM"]);
+    assert_eq!(code, Some(143), "{said}");
+    let metadata = folder.join("corpus/metadata.csv");
+    let text = fs::read_to_string(&metadata).unwrap();
+    fs::write(&metadata, text.split_once('\n').unwrap().1).unwrap();
+    let output = resume(folder, "edited").output().unwrap();
+    assert_eq!(output.status.code(), Some(65), "{}", words(&output));
+    assert!(words(&output).contains("it had 16 usable clips and has 15"), "{}", words(&output));
+    // Put back, it goes on.
+    fs::write(&metadata, text).unwrap();
+    let mut child = resume(folder, "edited").spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(child.try_wait().unwrap().is_none(), "it does not go on");
+    let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(143));
+}
+
+#[test]
+fn lines_that_cannot_be_read_counted_for_check_alone() {
+    let at = corpus();
+    let folder = at.path();
+    let metadata = folder.join("corpus/metadata.csv");
+    let text = fs::read(&metadata).unwrap();
+    let unreadable: Vec<u8> = (0..16).flat_map(|_| b"id|text \xff\xfe|text\n".to_vec()).collect();
+    for (what, more) in [("the same lines again", text.clone()), ("lines that are not UTF-8", unreadable)] {
+        fs::write(&metadata, [&text[..], &more].concat()).unwrap();
+        let few = ["--set", "data.num_workers=1"];
+        for command in [
+            &["check", "corpus"][..],
+            &["prepare", "corpus"],
+            &["train", "corpus", "--name", "half", "--device", "cpu", "--preset", "tiny", "--stage", "dvae"],
+            &[
+                "train",
+                "corpus",
+                "--name",
+                "half",
+                "--device",
+                "cpu",
+                "--preset",
+                "tiny",
+                "--disable-native-loading",
+            ],
+        ] {
+            let output = myxtts(folder, &[command, &few].concat()).output().unwrap();
+            assert_eq!(output.status.code(), Some(65), "{what}, {command:?}: {}", words(&output));
+        }
+        // A budget that allows it allows it everywhere.
+        let output =
+            myxtts(folder, &["prepare", "corpus", "--set", "data.failure_budget=0.5"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{what}: {}", words(&output));
+    }
+}
+
+#[test]
+fn a_limit_blamed_a_setting_that_nobody_had_made() {
+    let at = corpus();
+    for (setting, key) in
+        [("data.max_seconds=0.6", "(data.max_seconds)"), ("data.max_mel_frames=60", "(data.max_mel_frames)")]
+    {
+        let arguments = ["prepare", "corpus", "--set", setting, "--set", "data.num_workers=1"];
+        let output = myxtts(at.path(), &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(65), "{}", words(&output));
+        assert!(words(&output).contains(key), "{setting}: {}", words(&output));
+    }
+}
+
+#[test]
+fn a_gpu_for_batches_and_one_for_the_model_fall_back_to_the_one_that_is_there() {
+    let at = corpus();
+    let folder = at.path();
+    let train = |name: &str, more: &[&str]| {
+        let common = [
+            "train",
+            "corpus",
+            "--name",
+            name,
+            "--preset",
+            "tiny",
+            "--stage",
+            "dvae",
+            "--simulate-gpus",
+            "1",
+        ];
+        let apart =
+            ["--data-gpu", "0", "--model-gpu", "1", "--num-workers", "1", "--set", "training.dvae_steps=1"];
+        myxtts(folder, &[&common[..], &apart, more].concat()).output().unwrap()
+    };
+    let output = train("one", &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    for sentence in
+        ["one device, GPU 0 (simulated)", "batches come buffered", "--strict-devices makes this an error"]
+    {
+        assert!(words(&output).contains(sentence), "{sentence}: {}", words(&output));
+    }
+    let output = train("strict", &["--strict-devices"]);
+    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert!(words(&output).contains("data.model_gpu names GPU 1"), "{}", words(&output));
+    assert!(!folder.join("runs/strict").exists());
+}
