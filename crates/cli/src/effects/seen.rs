@@ -142,7 +142,7 @@ pub fn feeding(world: &World, plan: &Plan) -> anyhow::Result<String> {
 
 /// On which of four GPUs a run trains, and where its batches come from.
 pub fn place(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    let place = Place::choose(plan, None, Some(4))?;
+    let place = Place::choose(plan, None, Some(4), false)?;
     Ok(place.lines().join("\n"))
 }
 
