@@ -40,8 +40,8 @@ pub fn is_unwritable(error: &CacheError) -> bool {
         CacheError::Lock(LockError::Io { source, .. }) => source,
         _ => return false,
     };
-    use std::io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem};
-    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem | NotADirectory)
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 impl Records {

@@ -13,13 +13,14 @@ use myxtts_run::config::{Flag, Machine, Sources};
 use myxtts_run::plan::Plan;
 use myxtts_train::pipeline::Corpus;
 
-/// Sentences of different lengths, one of them with a number that cleaners read differently.
-const SENTENCES: [&str; 8] = [
+/// Sentences of different lengths, one of them with what cleaners read differently.
+const SENTENCES: [&str; 9] = [
     "Hello.",
     "A quiet morning.",
     "The sea is calm and the wind is warm.",
     "We walk home.",
-    "There were 12 birds by the river on the hill.",
+    "On May 5, 1999 at 3:30 pm 2.5 km cost $5.50.",
+    "The old stone bridge near the old mill is the oldest stone bridge near the river.",
     "Rain falls on the roof.",
     "Nobody knows the way.",
     "Red boats sail south.",

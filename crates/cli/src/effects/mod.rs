@@ -47,7 +47,7 @@ seen! {
     CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DRAWN: decoder_batches,
     RECIPE: recipe, FEEDING: feeding, PLACE: place, SAID: said, RESOLVED: resolved, SOURCE: source, GPT: gpt,
     SET_UP: set_up, TRAINED: trained, LEAPING: leaping, POISONED: poisoned, RUNS: runs,
-    LISTENER: listener,
+    LISTENER: listener, SIZES: sizes,
 }
 
 /// Settings whose effect cannot be seen here, and why; where it is seen instead.
@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
     // On a GPU: how many steps are queued before the first is waited for.
     case("data.optimize_cpu_gpu_overlap", "false", SAID),
 
-    case("model.preset", "small", SET_UP),
+    case("model.preset", "small", SIZES),
     case("model.masks", "coqui", GPT),
 
     case("training.seed", "5", BATCHES),
@@ -208,7 +208,7 @@ fn settings_of_the_corpus_change_what_is_read() {
 #[test]
 fn settings_of_batches_and_devices_change_batches_and_feeds() {
     hold(|case| {
-        [BATCHES.0, DRAWN.0, FEEDING.0, PLACE.0, SAID.0, RESOLVED.0, SOURCE.0, LISTENER.0]
+        [BATCHES.0, DRAWN.0, FEEDING.0, PLACE.0, SAID.0, RESOLVED.0, SOURCE.0, LISTENER.0, SIZES.0]
             .contains(&case.seen.0)
     });
 }

@@ -13,6 +13,7 @@ use myxtts_tensor::{Control, Device, Precision};
 use myxtts_train::Machine;
 use myxtts_train::pipeline::{self, Corpus, Ground, Request};
 use myxtts_train::session::{News, Session, Watcher};
+use myxtts_train::sizes::Sizes;
 use myxtts_train::stages::preview::Preview;
 
 use super::made_up::{Mels, World, made_up};
@@ -160,6 +161,11 @@ pub fn resolved(_: &World, plan: &Plan) -> anyhow::Result<String> {
     let own = ["data.cache_dir", "training.runs_dir"];
     let others = others.filter(|value| !own.contains(&value.key.path));
     Ok(others.map(|value| format!("{} {}\n", value.key.path, value.value)).collect())
+}
+
+/// Sizes of all networks, batches and windows.
+pub fn sizes(_: &World, plan: &Plan) -> anyhow::Result<String> {
+    Ok(format!("{:?}", Sizes::without_vocabulary(plan, Machine::CPU)))
 }
 
 /// Who listens to what is spoken.

@@ -49,19 +49,19 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
     assert!(over.contains("the stage `dvae` of this run is over"), "{over}");
     fs::write(
         folder.join("c.yaml"),
-        "training:\n  learning_rate: 1e-5\n  keep_checkpoints: 2\n  fused_kernels: true\n",
+        "training:\n  learning_rate: 0.001\n  keep_checkpoints: 2\n  fused_kernels: true\n",
     )
     .unwrap();
     let taken = done(&mut resume(&["--config", "c.yaml"]));
     for said in [
-        "training.learning_rate: null -> 1e-5",
+        "training.learning_rate: null -> 0.001",
         "training.keep_checkpoints: 3 -> 2",
         "c.yaml:4",
         "no longer means",
     ] {
         assert!(taken.contains(said), "{taken}");
     }
-    assert!(plan().contains("\"learning_rate\": 1e-5"));
+    assert!(plan().contains("\"learning_rate\": 0.001"));
     assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "it holds since the last time");
 }
 
@@ -84,7 +84,9 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
 #[test]
 fn a_model_is_read_to_as_it_was_trained() {
     let folder = corpus();
-    done(&mut train(folder.path(), "a", &["--cleaner", "coqui", "--set", "data.trim_db=30"]));
+    // It reads no Persian, of which there is some.
+    let coqui = ["--cleaner", "coqui", "--set", "data.trim_db=30", "--failure-budget", "0.9"];
+    done(&mut train(folder.path(), "a", &coqui));
     let manifest = fs::read_to_string(folder.path().join("runs/a/model/manifest.json")).unwrap();
     assert!(
         manifest.contains("\"cleaner\": \"coqui\"") && manifest.contains("\"trim_db\": 30.0"),
@@ -100,15 +102,16 @@ fn a_model_is_read_to_as_it_was_trained() {
 #[test]
 fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
     let folder = corpus();
-    fs::write(folder.path().join("file"), "").unwrap();
-    let said = done(&mut train(folder.path(), "a", &["--cache-dir", "file/cache"]));
-    assert!(said.contains("name a folder for it with --cache-dir"), "{said}");
-    assert!(said.contains("stay in memory once they are computed"), "{said}");
-    let refused = ended(
-        &mut train(folder.path(), "b", &["--cache-dir", "file/cache", "--preprocessing-mode", "precompute"]),
-        74,
-    );
-    assert!(refused.contains("file/cache"), "{refused}");
+    // Nobody makes folders there, not even root.
+    let closed = "/sys/myxtts-cache";
+    if cfg!(target_os = "linux") && Path::new("/sys").is_dir() {
+        let said = done(&mut train(folder.path(), "a", &["--cache-dir", closed]));
+        assert!(said.contains("name a folder for it with --cache-dir"), "{said}");
+        assert!(said.contains("stay in memory once they are computed"), "{said}");
+        let strict = ["--cache-dir", closed, "--preprocessing-mode", "precompute"];
+        let refused = ended(&mut train(folder.path(), "b", &strict), 74);
+        assert!(refused.contains(closed), "{refused}");
+    }
     // Nothing is kept where that is asked for.
     let said = done(&mut train(folder.path(), "c", &["--set", "data.native_loading=false"]));
     assert!(said.contains("are read in pieces"), "{said}");

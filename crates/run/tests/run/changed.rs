@@ -57,7 +57,7 @@ fn lists_of_settings_name_settings_that_there_are() {
 fn what_may_change_is_taken_over_when_a_run_goes_on() {
     let now = [
         "training.gpt_steps=900",
-        "training.learning_rate=1e-5",
+        "training.learning_rate=0.001",
         "training.checkpoint_every=7",
         "training.seed=1234",
     ];
@@ -67,13 +67,13 @@ fn what_may_change_is_taken_over_when_a_run_goes_on() {
         changed.taken,
         [
             "training.gpt_steps: 700 -> 900",
-            "training.learning_rate: null -> 1e-5",
+            "training.learning_rate: null -> 0.001",
             "training.checkpoint_every: 500 -> 7"
         ],
         "a seed that is said again as it was is no change"
     );
     let training = stored.training;
-    assert_eq!((training.gpt_steps, training.learning_rate), (Some(900), Some(1e-5)));
+    assert_eq!((training.gpt_steps, training.learning_rate), (Some(900), Some(0.001)));
     assert_eq!((training.checkpoint_every, stored.data.batch_size), (7, 4));
 }
 

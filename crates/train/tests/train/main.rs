@@ -9,6 +9,7 @@ mod small;
 mod tiny;
 
 mod chart;
+mod checked;
 mod conditioning;
 mod diagnose;
 mod evaluate;

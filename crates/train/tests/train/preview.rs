@@ -66,7 +66,7 @@ fn plan(set: &[&str]) -> Plan {
     Plan::resolve(&Sources { command_line, ..Sources::of(Found::detect()) }).unwrap()
 }
 
-/// Every record of a batch once: those of its rows, then those they are heard by.
+/// The records of a batch: those of its rows, then those they are heard by, where they are, each of them once.
 fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
     let rows: Vec<(u32, u32)> = (0..step.rows()).filter_map(|row| step.row(row)).collect();
     let own = rows.iter().map(|&(record, _)| record);
@@ -74,7 +74,7 @@ fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
         rows.iter().map(|&(record, time)| step.companion(record, time, Uneven.speaker(record as usize), 0));
     let mut all = Vec::new();
     for record in own.chain(heard.filter(|_| companions)) {
-        if !all.contains(&record) {
+        if !companions || !all.contains(&record) {
             all.push(record);
         }
     }
