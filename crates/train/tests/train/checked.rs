@@ -1,0 +1,40 @@
+//! Results that are looked at: nothing is wrong with a healthy step, and where something is, the operation is named.
+
+use myxtts_data::record::{DVAE_MEL, SPEAKER_MEL};
+use myxtts_run::plan::Stage as Kind;
+use myxtts_tensor::{Control, Mode};
+use myxtts_train::Machine;
+
+use super::small::{self, Clips};
+
+#[test]
+fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
+    for kind in [Kind::Dvae, Kind::Gpt, Kind::Decoder] {
+        let plan = small::plan(kind, 4);
+        let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+        stage.engine_mut().set_mode(Mode::Checked);
+        // The decoder's later steps have judges.
+        for step in 0..4 {
+            let taken = stage.submit(step, &Control { rate: 1e-4, ..Control::default() }).unwrap();
+            assert!(stage.wait(taken.ticket).unwrap().good);
+            let fault = stage.engine_mut().take_fault().map(|fault| fault.to_string());
+            assert_eq!(fault, None, "step {step} of {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
+    for (kind, column) in [(Kind::Dvae, DVAE_MEL), (Kind::Decoder, SPEAKER_MEL)] {
+        let mut plan = small::plan(kind, 6);
+        plan.training.enable_eager_debug = true;
+        let mut stage = small::stage(kind, &plan, Clips::poisoned(1, column), 1, Machine::CPU);
+        stage.engine_mut().set_mode(Mode::Checked);
+        let folder = tempfile::tempdir().unwrap();
+        let (_, said) = small::run(folder.path(), &plan, &mut *stage);
+        let named = said.iter().find(|line| line.contains("is the first whose result is not finite"));
+        let named = named.unwrap_or_else(|| panic!("{kind:?}: {said:?}"));
+        assert!(named.contains("its inputs are not finite either"), "{named}");
+        assert!(!small::events(folder.path(), "fault").is_empty());
+    }
+}
