@@ -30,6 +30,8 @@ const PLAN: &str = "plan.json";
 pub const REQUEST: &str = "request.json";
 /// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
 pub const BASE_VOCABULARY: &str = "from-vocab.json";
+/// What a run holds out: clips that it only measures on.
+pub const HELD_OUT: &str = "held-out.json";
 /// Files that a beginning writes before its plan.
 const FIRST: [&str; 2] = [REQUEST, BASE_VOCABULARY];
 const EVENTS: &str = "events.jsonl";
@@ -292,7 +294,7 @@ impl RunFolder {
     fn is_bare(&self) -> Result<bool, FolderError> {
         let ours = |name: &str| match name {
             // Files for curves are made before there is one.
-            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY => true,
+            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY | HELD_OUT => true,
             CHECKPOINTS | SAMPLES => entries(&self.path.join(name)).is_ok_and(|inside| inside.is_empty()),
             name => durable::is_unfinished(name),
         };

@@ -85,6 +85,9 @@ pub struct Manifest {
     pub licence: String,
     /// Sizes or presets of each part; whoever reads them knows their form.
     pub parts: BTreeMap<String, Value>,
+    /// How parts that were trained here came about: steps done, and which of them was kept. None for imported ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trained: BTreeMap<String, Value>,
     /// Names of the voices, in order.
     pub voices: Vec<String>,
     /// How text and recordings were read in training; none where that is not known, as of imported models.

@@ -105,13 +105,13 @@ impl CheckpointStore {
     pub fn tidy(&mut self, keep: Keep) -> Result<Vec<String>, CheckpointError> {
         let mut checkpoints = self.list()?.checkpoints;
         checkpoints.retain(|checkpoint| !self.damaged.contains(&checkpoint.name()));
-        let kept = |checkpoint: &Checkpoint| Kept {
+        let history = checkpoints.iter().map(|checkpoint| Kept {
             number: checkpoint.number,
+            stage: checkpoint.meta["stage"].as_str().unwrap_or_default(),
             score: checkpoint.score,
             pinned: self.checkpoints.is_pinned(&checkpoint.name()),
-        };
-        let history: Vec<Kept> = checkpoints.iter().map(kept).collect();
-        let gone = retain(&history, keep);
+        });
+        let gone = retain(&history.collect::<Vec<_>>(), keep);
         checkpoints.retain(|checkpoint| gone.contains(&checkpoint.number));
         let mut names = Vec::new();
         for name in checkpoints.iter().map(Checkpoint::name) {

@@ -81,6 +81,8 @@ pub enum Kind {
     Text,
     /// A file or folder, relative to the working folder.
     Path,
+    /// Some of those, each once; one alone is written as a path.
+    Paths,
     /// A language code: `en`, `fa`, `zh-cn`.
     Language,
     /// The number of one GPU.
@@ -163,6 +165,7 @@ impl Key {
             Kind::Choices(choices) => format!("a list of some of {}", choices.join(", ")),
             Kind::Text => "a text".to_owned(),
             Kind::Path => "a path".to_owned(),
+            Kind::Paths => "a path, or a list such as [a, b]".to_owned(),
             Kind::Language => "a language code such as en, fa or zh-cn".to_owned(),
             Kind::Gpu => "the number of a GPU such as 0".to_owned(),
             Kind::Gpus => "distinct numbers of GPUs such as \"0,1\"".to_owned(),

@@ -3,7 +3,7 @@
 //! Adding one is an entry here and a field of the same name in [`crate::plan`]; the file, `--set`,
 //! the environment, its flag, `config show`, `config init` and `config keys` follow.
 
-use super::key::Kind::{Bool, Choice, Choices, Gpu, Gpus, Language, Path, Text};
+use super::key::Kind::{Bool, Choice, Choices, Gpu, Gpus, Language, Path, Paths, Text};
 use super::key::{Key, Kind};
 
 const fn int(min: u64, max: u64) -> Kind {
@@ -27,12 +27,14 @@ pub const COLUMNS: &[&str] = &["tokens", "dvae_mel", "conditioning_mel", "speake
 #[rustfmt::skip] // one entry, one to three lines, aligned by what it says and not by its length
 pub static KEYS: &[Key] = &[
     // The corpus.
-    Key::new("data.train_data", Path, "null",
-        "folder or metadata file of the training corpus; null because only you know where it is").flag("train-data"),
+    Key::new("data.train_data", Paths, "null",
+        "folder or metadata file of the training corpus, or a list of several; null because only you know where it is")
+        .flag("train-data"),
     Key::new("data.val_data", Path, "null",
-        "corpus to validate on; when null, val_fraction of the training corpus is held out").flag("val-data"),
+        "corpus to validate on, all of it; when null, val_fraction of the training corpus is held out").flag("val-data"),
     Key::new("data.val_fraction", float(0.0, 0.5), "0.05",
-        "share of utterances held out for validation, chosen by their id; 0.05 keeps 95 % to learn from").flag("val-fraction"),
+        "share of utterances held out for validation, all readings of a text together, and whole speakers where there are \
+         eight or more; 0.05 keeps 95 % to learn from").flag("val-fraction"),
     Key::new("data.format", Choice(FORMATS), "auto",
         "layout of the corpus; auto recognises it and says which it took").flag("format"),
     Key::new("data.language", Language, "null",
@@ -178,14 +180,14 @@ pub static KEYS: &[Key] = &[
     Key::new("training.spike_limit", float(2.0, 1000.0), "10.0",
         "a loss this many deviations above the last ones is reported as a spike; 10 leaves ordinary noise alone"),
     Key::new("training.early_stop_patience", int(1, 100_000), "null",
-        "validations without improvement before a stage ends; null goes to the end, as short runs should")
+        "validations without improvement before a stage ends with its best weights; null ends a GPT that passes 20 times or more over its clips after a quarter of its steps without improvement, 10 validations at least, and leaves the other stages to their end")
         .flag("early-stop-patience"),
 
     // What a run keeps.
     Key::new("training.runs_dir", Path, "runs",
         "folder in which every run gets a folder of its own").flag("runs-dir"),
-    Key::new("training.validate_every", int(0, MOST_STEPS), "500",
-        "steps between validations, 0 for none; 500 costs a few percent of the time").flag("validate-every"),
+    Key::new("training.validate_every", int(0, MOST_STEPS), "null",
+        "steps between validations, 0 for one at the end only; null is four epochs, 100 at least and 500 at most, so that a small corpus is not overfitted unseen").flag("validate-every"),
     Key::new("training.sample_every", int(0, MOST_STEPS), "1000",
         "steps between spoken samples, of which the end of a stage has one too; 0 for none; 1000 lets one hear progress without slowing it").flag("sample-every"),
     Key::new("training.checkpoint_every", int(0, MOST_STEPS), "500",
@@ -193,7 +195,7 @@ pub static KEYS: &[Key] = &[
     Key::new("training.keep_checkpoints", int(1, 10_000), "3",
         "newest checkpoints kept; 3 leaves two to fall back to. Pinned ones are kept anyway").flag("keep-checkpoints"),
     Key::new("training.keep_best", int(1, 10_000), "1",
-        "checkpoints kept for their validation score").flag("keep-best"),
+        "checkpoints of each stage kept for their validation score").flag("keep-best"),
 
     // A recogniser.
     Key::new("training.recognizer_command", Text, "null",

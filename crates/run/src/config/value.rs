@@ -125,6 +125,7 @@ impl Key {
             Kind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
             Kind::Choices(choices) => self.read_choices(node, choices),
             Kind::Text | Kind::Path => self.read_words(node),
+            Kind::Paths => self.read_paths(node),
             Kind::Language => self.read_language(node),
             Kind::Gpu => match &self.read_gpus(node)?[..] {
                 [id] => Ok(Value::Int(u64::from(*id))),
@@ -225,6 +226,34 @@ impl Key {
             Some(text) if unfit(text) => Err(self.impossible(node)),
             Some(text) => Ok(Value::Text(text.to_owned())),
             None => Err(self.wrong_type(node, None)),
+        }
+    }
+
+    /// A list, as YAML has it or as text in brackets; anything else is one path, commas and all.
+    fn read_paths(&self, node: &Node) -> Result<Value, Problem> {
+        let items = match node {
+            Node::List(_) => self.items(node)?,
+            Node::Scalar { text, plain: true } if text.starts_with('[') && text.ends_with(']') => {
+                let inside = &text[1..text.len() - 1];
+                let words = serde_json::from_str(text).unwrap_or_else(|_| {
+                    inside.split(',').map(|word| word.trim().to_owned()).collect::<Vec<String>>()
+                });
+                words.into_iter().map(|word| Node::Scalar { text: word.into(), plain: false }).collect()
+            }
+            one => vec![one.clone()],
+        };
+        let mut paths = Vec::new();
+        for item in items {
+            let Value::Text(path) = self.read_words(&item)? else { return Err(self.wrong_type(node, None)) };
+            if paths.contains(&path) {
+                return Err(self.impossible_as(format!("{path} twice")));
+            }
+            paths.push(path);
+        }
+        match <[String; 1]>::try_from(paths) {
+            Ok([one]) => Ok(Value::Text(one)),
+            Err(paths) if paths.is_empty() => Err(self.impossible_as("an empty list".to_owned())),
+            Err(paths) => Ok(Value::List(paths)),
         }
     }
 

@@ -49,6 +49,11 @@ impl EarlyStop {
         }
     }
 
+    /// Forgets what it has seen: from now on scores measure something else.
+    pub fn restart(&mut self) {
+        (self.best, self.waited) = (None, 0);
+    }
+
     /// Whether it has said to stop: a stage that goes on from here has nothing left to do.
     pub fn is_spent(&self) -> bool {
         self.waited > 0 && self.patience.is_some_and(|patience| self.waited >= patience)

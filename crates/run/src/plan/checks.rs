@@ -122,7 +122,7 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
             data.prefetch_buffer_size, data.buffer_size
         )
     });
-    note(training.early_stop_patience.is_some() && training.validate_every == 0, &|| {
+    note(training.early_stop_patience.is_some() && training.validate_every == Some(0), &|| {
         "training.early_stop_patience has no effect: training.validate_every is 0".to_owned()
     });
     note(

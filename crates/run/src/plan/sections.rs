@@ -69,6 +69,36 @@ pub enum OptimizationLevel {
     Experimental,
 }
 
+/// Paths as a user writes them: nothing, one, or a list.
+mod one_or_more {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(PathBuf),
+        More(Vec<PathBuf>),
+    }
+
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::Error> {
+        match paths {
+            [] => serializer.serialize_none(),
+            [one] => one.serialize(serializer),
+            more => more.serialize(serializer),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PathBuf>, D::Error> {
+        Ok(match Option::<Written>::deserialize(deserializer)? {
+            None => Vec::new(),
+            Some(Written::One(path)) => vec![path],
+            Some(Written::More(paths)) => paths,
+        })
+    }
+}
+
 /// Section `data`.
 ///
 /// `format`, `cleaner` and `cache_columns` stay words, checked against the table: their types belong
@@ -77,7 +107,8 @@ pub enum OptimizationLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataPlan {
-    pub train_data: Option<PathBuf>,
+    #[serde(with = "one_or_more")]
+    pub train_data: Vec<PathBuf>,
     pub val_data: Option<PathBuf>,
     pub val_fraction: f64,
     pub format: String,
@@ -184,7 +215,7 @@ pub struct TrainingPlan {
     pub early_stop_patience: Option<u32>,
 
     pub runs_dir: PathBuf,
-    pub validate_every: u64,
+    pub validate_every: Option<u64>,
     pub sample_every: u64,
     pub checkpoint_every: u64,
     pub keep_checkpoints: usize,

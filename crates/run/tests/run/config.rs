@@ -185,6 +185,7 @@ fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
             Kind::Gpus => vec!["3,1".into()],
             Kind::Language => vec!["fa".into()],
             Kind::Text | Kind::Path => vec!["a b/c".into()],
+            Kind::Paths => vec!["a b/c".into(), "[a, b, c d]".into(), r#"["a, b", "c"]"#.into()],
         };
         for value in values.into_iter().chain([key.default.to_owned()]) {
             let set = Flag::Set(format!("{}={value}", key.path));
@@ -308,6 +309,10 @@ fn text_for(key: &'static Key) -> BoxedStrategy<String> {
         }
         Kind::Text => "[a-zA-Z0-9:#'\"{} -]{0,20}[a-z]".boxed(),
         Kind::Path => "[a-zA-Z0-9/. -]{0,20}[a-z]".boxed(),
+        Kind::Paths => {
+            let one = "[a-zA-Z0-9/.,-]{0,20}[a-z]";
+            prop_oneof![one, "x[a-z]{3}".prop_map(|a| format!("[{a}, y{a}, \"z, {a}\"]"))].boxed()
+        }
         Kind::Language => "[a-z]{2}(-[a-z]{2})?".boxed(),
         Kind::Gpu => (0u32..8).prop_map(|id| id.to_string()).boxed(),
         Kind::Gpus => {

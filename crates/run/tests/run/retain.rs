@@ -4,10 +4,12 @@
 use myxtts_run::checkpoint::{Keep, Kept, retain};
 use myxtts_run::seed::Seed;
 
+const STAGES: [&str; 2] = ["dvae", "gpt"];
+
 /// What must hold after every step, said without sorting anything.
-fn assert_safe(history: &[Kept], keep: Keep, gone: &[u64]) {
-    let is_gone = |kept: &&Kept| gone.contains(&kept.number);
-    let finite = |kept: &Kept| kept.score.filter(|score| score.is_finite());
+fn assert_safe(history: &[Kept<'_>], keep: Keep, gone: &[u64]) {
+    let is_gone = |kept: &&Kept<'_>| gone.contains(&kept.number);
+    let finite = |kept: &Kept<'_>| kept.score.filter(|score| score.is_finite());
     for kept in history.iter().filter(is_gone) {
         assert!(!kept.pinned);
         let newer = history.iter().filter(|other| other.number > kept.number).count();
@@ -15,6 +17,7 @@ fn assert_safe(history: &[Kept], keep: Keep, gone: &[u64]) {
         if let Some(score) = finite(kept) {
             let better = history
                 .iter()
+                .filter(|other| other.stage == kept.stage)
                 .filter(|other| {
                     finite(other)
                         .is_some_and(|theirs| theirs < score || theirs == score && other.number > kept.number)
@@ -25,7 +28,8 @@ fn assert_safe(history: &[Kept], keep: Keep, gone: &[u64]) {
     }
     // And no hoarding: what is left has a reason.
     let left = history.iter().filter(|kept| !gone.contains(&kept.number) && !kept.pinned).count();
-    assert!(left <= keep.newest.max(1) + keep.best.max(1), "{left} kept: {history:?} {keep:?}");
+    let most = keep.newest.max(1) + STAGES.len() * keep.best.max(1);
+    assert!(left <= most, "{left} kept: {history:?} {keep:?}");
     assert!(gone.iter().all(|number| history.iter().any(|kept| kept.number == *number)));
 }
 
@@ -40,7 +44,7 @@ fn a_hundred_thousand_random_histories() {
             run.below(at, bound)
         };
         let keep = Keep { newest: draw(4) as usize, best: draw(4) as usize };
-        let mut history: Vec<Kept> = Vec::new();
+        let mut history: Vec<Kept<'_>> = Vec::new();
         let mut number = 0;
         for _ in 0..draw(20) {
             match draw(5) {
@@ -57,7 +61,8 @@ fn a_hundred_thousand_random_histories() {
                         2 => Some(f64::NEG_INFINITY),
                         some => Some(some as f64 - 5.0),
                     };
-                    history.push(Kept { number, score, pinned: false });
+                    let stage = STAGES[draw(2) as usize];
+                    history.push(Kept { number, stage, score, pinned: false });
                     // The order in which a folder is read must not matter.
                     let place = draw(history.len() as u64) as usize;
                     let last = history.len() - 1;
@@ -74,4 +79,18 @@ fn a_hundred_thousand_random_histories() {
         }
     }
     assert!(deleted > 100_000, "only {deleted} were deleted: the test tries nothing");
+}
+
+#[test]
+fn the_best_of_a_stage_outlives_lower_scores_of_another() {
+    // Once one best was kept of all: a DVAE's score of 0.1 deleted the best GPT, whose scores are around 5.
+    let kept = |number, stage, score| Kept { number, stage, score, pinned: false };
+    let history = [
+        kept(1, "dvae", Some(0.2)),
+        kept(2, "dvae", Some(0.1)),
+        kept(3, "gpt", Some(5.3)),
+        kept(4, "gpt", Some(5.9)),
+        kept(5, "gpt", Some(6.4)),
+    ];
+    assert_eq!(retain(&history, Keep { newest: 1, best: 1 }), [1, 4]);
 }
