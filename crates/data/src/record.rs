@@ -11,6 +11,7 @@
 //! | [`SPEAKER_MEL`] | frames | 64 | f32 | ln mel, 16,000 Hz, hop 160, before instance norm |
 //! | [`WAVEFORM`] | samples | 1 | i16 | 24,000 Hz mono: what the decoder stage learns to produce |
 
+mod joined;
 mod overlay;
 
 use std::cell::Cell;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
+pub use joined::{JoinError, Joined, Joining, Shared, joined_id};
 pub use overlay::Overlay;
 
 /// Element type of a column.

@@ -25,6 +25,8 @@ mod dataset;
 mod demo;
 #[path = "data/features.rs"]
 mod features;
+#[path = "data/joined.rs"]
+mod joined;
 #[path = "data/loader.rs"]
 mod loader;
 #[path = "data/mel_goldens.rs"]
@@ -37,6 +39,8 @@ mod overlay;
 mod persian;
 #[path = "data/restores.rs"]
 mod restores;
+#[path = "data/split.rs"]
+mod split;
 #[path = "data/synthetic.rs"]
 mod synthetic;
 #[path = "data/text.rs"]
