@@ -2,7 +2,7 @@
 //!
 //! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches,
 //! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
-//! [`session`] (the loop: steps, guards, checkpoints) and [`samples`] (what it sounds like on the way),
+//! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
 
 pub mod error;
@@ -18,6 +18,7 @@ pub mod stages;
 
 pub mod mirrored;
 
+mod best;
 mod pace;
 pub mod samples;
 pub mod session;
@@ -34,6 +35,7 @@ pub mod voice;
 pub mod evaluate;
 pub mod resynthesize;
 
+pub use best::Chosen;
 pub use error::TrainError;
 pub use machine::Machine;
 pub use model::Model;

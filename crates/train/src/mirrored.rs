@@ -12,7 +12,7 @@ use crate::stages::{Kind, Stage, Submitted, Validation};
 use myxtts_tensor::collective::{CollectiveError, Replica};
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::{Arena, Ticket};
-use myxtts_tensor::{Control, Device, Engine, Error, Report};
+use myxtts_tensor::{Control, Device, Engine, Error, ParameterId, Report};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -369,6 +369,14 @@ impl Stage for Mirrored {
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         self.first.validate()
+    }
+
+    fn objective(&self, step: u64) -> u64 {
+        self.first.objective(step)
+    }
+
+    fn is_averaged(&self, parameter: ParameterId) -> bool {
+        self.first.is_averaged(parameter)
     }
 
     fn epoch_steps(&self) -> u64 {

@@ -42,6 +42,7 @@ struct Tensor {
 pub struct Model {
     tensors: BTreeMap<String, Tensor>,
     parts: BTreeMap<String, Value>,
+    trained: BTreeMap<String, Value>,
     vocabulary: Option<Vec<u8>>,
     config: Option<Vec<u8>>,
     source: String,
@@ -61,6 +62,7 @@ impl Model {
         let folder = ModelFolder::open(path)?;
         let mut model = Model {
             parts: folder.manifest().parts.clone(),
+            trained: folder.manifest().trained.clone(),
             vocabulary: folder.text(VOCABULARY)?,
             config: folder.text(myxtts_model::weights::folder::CONFIG)?,
             source: folder.manifest().source.clone(),
@@ -240,6 +242,16 @@ impl Model {
         Ok(())
     }
 
+    /// Notes how a part was trained, for the manifest.
+    pub fn set_trained(&mut self, part: &str, how: Value) {
+        self.trained.insert(part.to_owned(), how);
+    }
+
+    /// How a part was trained; none where that is not known.
+    pub fn trained(&self, part: &str) -> Option<&Value> {
+        self.trained.get(part)
+    }
+
     /// Fills an engine's parameters; those the model lacks stay as they begin, and are named.
     pub fn fill(&self, engine: &mut Engine, released: &[Released]) -> Result<Vec<String>, TrainError> {
         let mut missing = Vec::new();
@@ -258,6 +270,7 @@ impl Model {
     pub fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), TrainError> {
         let mut writer = FolderWriter::create(disk, path, true)?;
         writer.manifest().parts = self.parts.clone();
+        writer.manifest().trained = self.trained.clone();
         writer.manifest().source = match self.source.as_str() {
             "" => "trained by myxtts".to_owned(),
             source => source.to_owned(),

@@ -30,6 +30,7 @@ use myxtts_run::plan::{Masks as PlanMasks, Plan, PreprocessingMode, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Mode};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -403,8 +404,14 @@ fn run_stage(
     let last = session.last_of(name)?;
     let samples = ground.samples(model);
     let spoken = (ground.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
-    session.run(&mut *stage, recipe, before, last, spoken)?;
-    stage.finish(model, recipe.ema_decay.is_some())
+    let done = session.run(&mut *stage, recipe, before, last, spoken)?;
+    // Averages are in their places already: the stage holds what was measured.
+    stage.finish(model, false)?;
+    let chosen = done.chosen;
+    let how = json!({ "steps": done.steps, "kept_step": chosen.map_or(done.steps, |chosen| chosen.step),
+                      "validation": chosen.map(|chosen| chosen.score) });
+    model.set_trained(part_of(kind), how);
+    Ok(())
 }
 
 pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {

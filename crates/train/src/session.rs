@@ -1,13 +1,14 @@
 //! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
 
+use crate::best::{self, Chosen, HeldOut};
 use crate::error::TrainError;
 use crate::pace::Pace;
 use crate::samples::Samples;
-use crate::stages::{self, Stage, Validation};
+use crate::stages::{self, Stage};
 use myxtts_run::checkpoint::{CheckpointStore, Keep, Loaded};
 use myxtts_run::events::EventLog;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::guard::{BadSteps, BadVerdict, EarlyStop, SpikeVerdict, Spikes, StopVerdict};
+use myxtts_run::guard::{Advice, BadSteps, BadVerdict, EarlyStop, SpikeVerdict, Spikes};
 use myxtts_run::plan::{Plan, Recipe};
 use myxtts_run::seed::Seed;
 use myxtts_run::tensorboard::TensorBoard;
@@ -82,6 +83,11 @@ struct Saved {
     spikes: Spikes,
     early: EarlyStop,
     trend: Trend,
+    #[serde(default)]
+    advice: Advice,
+    /// The best validation so far. Its weights are a part of their own, unless it is of this very step.
+    #[serde(default)]
+    best: Option<Chosen>,
 }
 
 /// Everything a run writes to.
@@ -110,6 +116,17 @@ struct Flying {
     rate: f64,
 }
 
+/// A stage that has ended. It holds the weights that its model is made of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finished {
+    /// How.
+    pub ended: Ended,
+    /// Steps that were done.
+    pub steps: u64,
+    /// The validation whose weights were kept; none where nothing was validated, and the last weights are kept.
+    pub chosen: Option<Chosen>,
+}
+
 /// How a stage ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -122,8 +139,8 @@ pub enum Ended {
 struct Guards {
     bad: BadSteps,
     spikes: Spikes,
-    early: EarlyStop,
     trend: Trend,
+    held_out: HeldOut,
 }
 
 impl<'a> Session<'a> {
@@ -149,14 +166,18 @@ impl<'a> Session<'a> {
         before: u64,
         last: Option<Loaded>,
         samples: Option<&Samples<'_>>,
-    ) -> Result<Ended, TrainError> {
+    ) -> Result<Finished, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
+        let validate_every = best::validate_every(training.validate_every, stage.epoch_steps());
+        let (patience, stops_early) =
+            best::early_stop(training.early_stop_patience, stage, recipe.steps, validate_every);
+        let average = recipe.ema_decay.is_some();
         let mut guards = Guards {
             bad: BadSteps::new(training.bad_steps_in_a_row, training.bad_step_budget),
             spikes: Spikes::new(SPIKE_WINDOW, training.spike_limit, SPIKE_PATIENCE),
-            early: EarlyStop::new(training.early_stop_patience, 0.0),
             trend: Trend::new(TREND_WINDOW),
+            held_out: HeldOut::new(patience, average),
         };
         let from = match last {
             Some(last) => {
@@ -164,13 +185,16 @@ impl<'a> Session<'a> {
                 // What they allow may have been changed since.
                 guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
                 guards.spikes.set_limit(training.spike_limit);
-                guards.early.set_patience(training.early_stop_patience);
+                guards.held_out.early.set_patience(patience);
                 step
             }
             None => 0,
         };
         let described = stage.described();
         self.watcher.stage(name, from, recipe.steps, &described);
+        if let Some(why) = stops_early.filter(|_| from == 0) {
+            self.watcher.say(&format!("{name}: {why}"));
+        }
         self.events.append_durably(
             "stage",
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
@@ -184,10 +208,9 @@ impl<'a> Session<'a> {
         let mut flying: VecDeque<Flying> = VecDeque::new();
         let mut pace = Pace::new(Instant::now(), stage.engine().busy());
         // A run that ended between the last checkpoint of a stage and the model made of it.
-        let spent = guards.early.is_spent();
+        let spent = guards.held_out.early.is_spent();
         let mut ended = if spent { Ended::Early } else { Ended::Done };
         let first = if spent { recipe.steps } else { from };
-        let average = recipe.ema_decay.is_some();
         let mut reached = from;
         for step in first..recipe.steps {
             if stage.due(step) {
@@ -216,15 +239,14 @@ impl<'a> Session<'a> {
             reached = done;
             let every = |n: u64| n > 0 && done.is_multiple_of(n);
             let mut score = None;
-            if every(training.validate_every) || done == recipe.steps {
+            if every(validate_every) || done == recipe.steps {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
                 pace.pause();
-                if let Some(found) = stage.validate()? {
-                    score = Some(found.score).filter(|score| score.is_finite());
-                    self.validated(name, done, before, &found)?;
-                    if guards.early.observe(found.score) == StopVerdict::Stop {
-                        ended = Ended::Early;
-                    }
+                let (at, loss) = ((done, before), guards.trend.mean());
+                let (found, is_last) = self.validate(stage, &mut guards.held_out, at, loss)?;
+                score = found;
+                if is_last {
+                    ended = Ended::Early;
                 }
             }
             // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
@@ -256,13 +278,22 @@ impl<'a> Session<'a> {
                 break;
             }
         }
+        let chosen = guards.held_out.choose(stage)?;
+        if let Some(Chosen { step, score, .. }) = chosen {
+            self.watcher.say(&format!(
+                "`{name}` keeps the weights of step {step} of {reached}: the best on held-out clips ({score:.4})"
+            ));
+        }
         if let Some(samples) = samples {
-            self.sample(stage, average, samples, (reached, before));
+            // What was chosen lies in the weights now, averages and all.
+            self.sample(stage, false, samples, (reached, before));
         }
         self.watcher.end();
-        self.events.append_durably("stage_end", json!({ "stage": name, "ended": format!("{ended:?}") }))?;
+        let end = json!({ "stage": name, "ended": format!("{ended:?}"), "steps": reached,
+                          "chosen_step": chosen.map(|chosen| chosen.step), "score": chosen.map(|chosen| chosen.score) });
+        self.events.append_durably("stage_end", end)?;
         self.board.sync()?;
-        Ok(ended)
+        Ok(Finished { ended, steps: reached, chosen })
     }
 
     /// Takes reports in order until no more than `keep` steps are under way.
@@ -372,29 +403,6 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn validated(
-        &mut self,
-        name: &str,
-        step: u64,
-        before: u64,
-        found: &Validation,
-    ) -> Result<(), TrainError> {
-        let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
-        self.watcher.say(&format!("held out, after step {step} of `{name}`: {}", words.join(", ")));
-        if !found.score.is_finite() {
-            self.watcher.say(
-                "this is no number, and no checkpoint is chosen by it: look at the held-out clips with `myxtts check`",
-            );
-        }
-        for (what, x) in &found.numbers {
-            self.board.scalar(&format!("{name}/held_out/{what}"), before + step, *x as f32)?;
-        }
-        let numbers: serde_json::Map<_, _> =
-            found.numbers.iter().map(|(what, x)| ((*what).to_owned(), json!(x))).collect();
-        let event = json!({ "stage": name, "step": step, "score": found.score, "numbers": numbers });
-        Ok(self.events.append_durably("validation", event)?)
-    }
-
     fn save(
         &mut self,
         stage: &dyn Stage,
@@ -413,13 +421,16 @@ impl<'a> Session<'a> {
             position: stage.position(step),
             bad: guards.bad.clone(),
             spikes: guards.spikes.clone(),
-            early: guards.early.clone(),
+            early: guards.held_out.early.clone(),
             trend: guards.trend.clone(),
+            advice: guards.held_out.advice.clone(),
+            best: guards.held_out.best.as_ref().map(|best| best.chosen),
         };
         let mut saving = self.store.begin(before + step)?;
         for (name, arena) in arenas(stage) {
             saving.blob(name, bytemuck::cast_slice(&engine.read_arena(arena)?))?;
         }
+        guards.held_out.save(&mut saving, step)?;
         let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
         let checkpoint = saving.commit(score, meta)?;
         let training = &self.plan.training;
@@ -473,7 +484,8 @@ fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<
     }
     stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
     stage.restored()?;
-    (guards.bad, guards.spikes, guards.early, guards.trend) =
-        (saved.bad, saved.spikes, saved.early, saved.trend);
+    guards.held_out.restore(stage, last, saved.step, saved.best)?;
+    (guards.held_out.early, guards.held_out.advice) = (saved.early, saved.advice);
+    (guards.bad, guards.spikes, guards.trend) = (saved.bad, saved.spikes, saved.trend);
     Ok(saved.step)
 }

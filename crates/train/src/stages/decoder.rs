@@ -20,7 +20,7 @@ use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::{Ticket, Upload};
-use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, Report, Training};
+use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,6 +56,9 @@ pub struct DecoderSettings {
     /// Device memory that may be used.
     pub memory_limit: Option<u64>,
 }
+
+/// What names of the speaker encoder's parameters begin with.
+const SPEAKER_ENCODER: &str = "hifigan_decoder.speaker_encoder.";
 
 /// The decoder being trained.
 pub struct DecoderStage {
@@ -279,6 +282,17 @@ impl Stage for DecoderStage {
         Ok(Some(Validation { score: sum / passes, numbers: vec![("mel", sum / passes)] }))
     }
 
+    fn objective(&self, step: u64) -> u64 {
+        // Discriminators ask for more than a near mel: what was nearer before them does not sound better.
+        u64::from(step > 0 && self.is_judged(step - 1))
+    }
+
+    fn is_averaged(&self, parameter: ParameterId) -> bool {
+        // Norms' running statistics are those of the weights, not of their averages: the two must not be mixed.
+        let of_speaker = |tensor: &&Released| tensor.name.starts_with(SPEAKER_ENCODER);
+        !self.released.iter().filter(of_speaker).any(|tensor| tensor.id == parameter)
+    }
+
     fn epoch_steps(&self) -> u64 {
         (self.clips.train.len() / self.settings.rows).max(1) as u64
     }
@@ -308,8 +322,7 @@ impl Stage for DecoderStage {
         let named = |part: &str| -> Vec<Released> {
             self.released.iter().filter(|tensor| tensor.name.starts_with(part)).cloned().collect()
         };
-        let (decoder, speaker) =
-            (named("hifigan_decoder.waveform_decoder."), named("hifigan_decoder.speaker_encoder."));
+        let (decoder, speaker) = (named("hifigan_decoder.waveform_decoder."), named(SPEAKER_ENCODER));
         model.take(
             DECODER,
             json!({ "channels": self.settings.decoder.channels }),
@@ -317,7 +330,6 @@ impl Stage for DecoderStage {
             &decoder,
             average,
         )?;
-        // Its norms' running statistics are those of the weights, not of their averages: the two must not be mixed.
         model.take(SPEAKER, json!({ "result": self.settings.speaker.result }), &self.engine, &speaker, false)
     }
 }

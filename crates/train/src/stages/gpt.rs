@@ -5,12 +5,13 @@ mod conditioner;
 pub(super) mod fill;
 mod given;
 mod places;
+mod shuffled;
 pub(super) mod sketch;
 
 pub use conditioned::Conditioning;
 pub(super) use conditioned::Kind as Heard;
 
-use super::{ClipOrder, Kind, Stage, Submitted, Validation, left_out};
+use super::{ClipOrder, Kind, Stage, Submitted, TEXT_GAIN, Validation, left_out};
 use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
@@ -287,6 +288,33 @@ impl GptStage {
         Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
+    /// Passes held-out batches through the network, each row with its own text or with another row's.
+    fn measured(&mut self, batches: &Arc<Batches>, shuffle_texts: bool) -> Result<Vec<Pass>, TrainError> {
+        let count = batches.batches_per_epoch();
+        let budget = self.settings.feeding.failures;
+        let options = LoaderOptions { until: Some(count), budget, ..LoaderOptions::default() };
+        let mut filler = self.filler.clone();
+        filler.shuffle_texts = shuffle_texts;
+        let maker = filler.maker(self.source.clone(), batches, 0, options)?;
+        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(batches, 1)?);
+        let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
+        let mut passes = Vec::new();
+        for _ in 0..count {
+            let mut fed = feed.next_batch()?;
+            let is_shuffled = fed.what.is_shuffled;
+            if is_shuffled == shuffle_texts {
+                let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
+                let report = self.engine.wait(queued.ticket)?;
+                let [text, codes, correct, count] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
+                passes.push(Pass { text, codes, correct, count, is_shuffled });
+            } else {
+                passes.push(Pass { text: 0.0, codes: 0.0, correct: 0.0, count: 0.0, is_shuffled });
+            }
+            feed.give_back(fed.slot);
+        }
+        Ok(passes)
+    }
+
     /// The feed, standing before batch `number`.
     fn feed(&mut self, number: u64) -> Result<&mut Feed<GptBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
@@ -311,6 +339,15 @@ impl GptStage {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
+
+/// What a pass over a held-out batch found: means over its targets, and how many codes were right of how many.
+struct Pass {
+    text: f64,
+    codes: f64,
+    correct: f64,
+    count: f64,
+    is_shuffled: bool,
+}
 
 impl Stage for GptStage {
     fn kind(&self) -> Kind {
@@ -414,30 +451,25 @@ impl Stage for GptStage {
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let count = batches.batches_per_epoch();
-        let budget = self.settings.feeding.failures;
-        let options = LoaderOptions { until: Some(count), budget, ..LoaderOptions::default() };
-        let maker = self.filler.clone().maker(self.source.clone(), &batches, 0, options)?;
-        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(&batches, 1)?);
-        let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
-        let [mut text, mut mel, mut correct, mut counted] = [0.0; 4];
-        for _ in 0..count {
-            let mut fed = feed.next_batch()?;
-            let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
-            feed.give_back(fed.slot);
-            let report = self.engine.wait(queued.ticket)?;
-            let [t, m, right, all] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
-            text += t * all;
-            mel += m * all;
-            correct += right;
-            counted += all;
-        }
+        let right = self.measured(&batches, false)?;
+        let sum = |passes: &[Pass], of: fn(&Pass) -> f64| passes.iter().map(of).sum::<f64>();
+        let counted = sum(&right, |pass| pass.count);
         if counted == 0.0 {
             return Ok(None);
         }
-        let numbers =
-            vec![("codes", mel / counted), ("text", text / counted), ("accuracy", correct / counted)];
-        Ok(Some(Validation { score: mel / counted, numbers }))
+        let codes = sum(&right, |pass| pass.codes * pass.count) / counted;
+        let text = sum(&right, |pass| pass.text * pass.count) / counted;
+        let mut numbers =
+            vec![("codes", codes), ("text", text), ("accuracy", sum(&right, |pass| pass.correct) / counted)];
+        // The same batches with each other's texts; those that cannot have them are left out of the difference.
+        let wrong = self.measured(&batches, true)?;
+        let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
+        let compared: f64 = pairs().map(|(right, _)| right.count).sum();
+        if compared > 0.0 {
+            let lost = pairs().map(|(right, wrong)| (wrong.codes - right.codes) * right.count);
+            numbers.push((TEXT_GAIN, lost.sum::<f64>() / compared));
+        }
+        Ok(Some(Validation { score: codes, numbers }))
     }
 
     fn epoch_steps(&self) -> u64 {

@@ -17,7 +17,7 @@ use crate::model::Model;
 use myxtts_data::batch::{Plan as Batches, Reason};
 pub use myxtts_run::plan::Stage as Kind;
 use myxtts_tensor::engine::Ticket;
-use myxtts_tensor::{Control, Engine, Report};
+use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -65,6 +65,10 @@ pub struct Submitted {
     /// What those who make batches have to say: a bad clip, a thread that was replaced. Usually empty.
     pub notes: Vec<String>,
 }
+
+/// The name of the number that says how much worse the codes of held-out clips are guessed with the texts of other clips, in
+/// nats: near zero where the model ignores the text.
+pub const TEXT_GAIN: &str = "text_gain";
 
 /// What a pass over held-out records found.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +128,17 @@ pub trait Stage {
 
     /// A pass over held-out records; nothing where there are none.
     fn validate(&mut self) -> Result<Option<Validation>, TrainError>;
+
+    /// What is learnt after `step` steps, as a number: only scores of the same objective can be compared, and a later one
+    /// replaces an earlier.
+    fn objective(&self, _step: u64) -> u64 {
+        0
+    }
+
+    /// Whether the model takes the average of a parameter, where averages are kept.
+    fn is_averaged(&self, _parameter: ParameterId) -> bool {
+        true
+    }
 
     /// Steps of an epoch.
     fn epoch_steps(&self) -> u64;

@@ -238,7 +238,7 @@ fn sound_clips_are_never_called_bad() {
 fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
     let kind = Kind::Dvae;
     let mut plan = small::plan(kind, 3);
-    plan.training.validate_every = 1;
+    plan.training.validate_every = Some(1);
     let runs = tempfile::tempdir().unwrap();
     let clips = Clips::poisoned(small::CLIPS - 1, DVAE_MEL);
     let mut stage = small::stage(kind, &plan, clips, 1, Machine::CPU);

@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod best;
 mod chart;
 mod checked;
 mod conditioning;

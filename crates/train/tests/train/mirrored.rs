@@ -33,7 +33,7 @@ fn plan(steps: u64) -> Plan {
     plan.training.gpt_steps = Some(steps);
     plan.training.dvae_steps = Some(steps);
     plan.training.decoder_steps = Some(steps);
-    (plan.training.checkpoint_every, plan.training.validate_every) = (0, 0);
+    (plan.training.checkpoint_every, plan.training.validate_every) = (0, Some(0));
     plan.training.learning_rate = Some(1e-4);
     plan.training.dropout = 0.1;
     plan.training.label_smoothing = Some(0.05);
@@ -301,7 +301,7 @@ fn run(
         watcher: &mut watcher,
     };
     let last = session.last_of("gpt").unwrap();
-    let ended = session.run(&mut *stage, &recipe, 0, last, None);
+    let ended = session.run(&mut *stage, &recipe, 0, last, None).map(|finished| finished.ended);
     (ended, stage.engine().read_arena(Arena::Weights).unwrap())
 }
 

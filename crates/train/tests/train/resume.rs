@@ -14,7 +14,7 @@ const STEPS: [(Kind, u64); 3] = [(Kind::Dvae, 28), (Kind::Gpt, 6), (Kind::Decode
 fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
     for (kind, steps) in STEPS {
         let mut plan = small::plan(kind, steps);
-        plan.training.validate_every = 2;
+        plan.training.validate_every = Some(2);
         let make = || small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
         let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let mut undisturbed = make();
@@ -50,7 +50,7 @@ fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
 fn a_stage_that_ended_early_does_not_go_on() {
     let kind = Kind::Gpt;
     let mut plan = small::plan(kind, 20);
-    plan.training.validate_every = 1;
+    plan.training.validate_every = Some(1);
     plan.training.early_stop_patience = Some(2);
     // Nothing moves, and so nothing becomes better.
     plan.training.learning_rate = Some(1e-30);

@@ -15,7 +15,7 @@ use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Arena;
 use myxtts_train::beside::WithCodes;
 use myxtts_train::samples::Samples;
-use myxtts_train::session::{Ended, News, Session, Watcher};
+use myxtts_train::session::{Ended, Finished, News, Session, Watcher};
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
@@ -116,7 +116,7 @@ impl RecordSource for Clips {
 pub fn plan(kind: Kind, steps: u64) -> Plan {
     let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
     plan.training.checkpoint_every = 0;
-    plan.training.validate_every = 0;
+    plan.training.validate_every = Some(0);
     match kind {
         Kind::Dvae => plan.training.dvae_steps = Some(steps),
         Kind::Gpt => plan.training.gpt_steps = Some(steps),
@@ -263,6 +263,18 @@ pub fn run_heard(
     until: u64,
     samples: Option<&Samples<'_>>,
 ) -> (Result<Ended, TrainError>, Vec<String>) {
+    let (finished, said) = run_finished(runs, plan, stage, until, samples);
+    (finished.map(|finished| finished.ended), said)
+}
+
+/// The same, with which weights were kept.
+pub fn run_finished(
+    runs: &Path,
+    plan: &Plan,
+    stage: &mut dyn Stage,
+    until: u64,
+    samples: Option<&Samples<'_>>,
+) -> (Result<Finished, TrainError>, Vec<String>) {
     // Written last: without it a run has not begun.
     let resumed = runs.join("run/plan.json").exists();
     let folder = match resumed {

@@ -5,7 +5,7 @@ use crate::error::TrainError;
 use crate::model::Model;
 use crate::stages::{Kind, Stage, Submitted, Validation};
 use myxtts_tensor::engine::Ticket;
-use myxtts_tensor::{Control, Engine, Report};
+use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
 use std::sync::PoisonError;
 
@@ -74,6 +74,14 @@ impl Stage for Steps<'_> {
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         self.stage.validate()
+    }
+
+    fn objective(&self, step: u64) -> u64 {
+        self.stage.objective(step)
+    }
+
+    fn is_averaged(&self, parameter: ParameterId) -> bool {
+        self.stage.is_averaged(parameter)
     }
 
     fn epoch_steps(&self) -> u64 {

@@ -4,6 +4,7 @@
 use super::conditioned::Kind;
 use super::conditioner::Shared;
 use super::given::Given;
+use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
 use crate::feed::{Made, Maker, field, maker_of};
 use crate::stages::clips;
@@ -30,6 +31,8 @@ pub(in crate::stages) struct GptBatch {
     pub targets: [f32; 2],
     /// What its conditioning is made of where a device makes it.
     pub(super) given: Option<Given>,
+    /// Its rows have each other's texts; never where that was not asked for, or cannot be.
+    pub(super) is_shuffled: bool,
 }
 
 /// Makes batches of records inputs of the GPT.
@@ -46,6 +49,8 @@ pub(in crate::stages) struct Filler {
     pub(super) kind: Kind,
     /// Who makes conditioning of it, where they hold something else.
     pub(super) conditioner: Option<Shared>,
+    /// Whether rows are given the texts of other rows, where a batch has several.
+    pub(super) shuffle_texts: bool,
     images: HashMap<GptShape, (Image, GptInputs, GptTargets)>,
 }
 
@@ -56,7 +61,8 @@ impl Filler {
         (layout, precision): (Arc<Layout>, Precision),
     ) -> Filler {
         let (kind, conditioner, images) = (Kind::Mels, None, HashMap::new());
-        Filler { sizes, masks, frames, stats, layout, precision, kind, conditioner, images }
+        let shuffle_texts = false;
+        Filler { sizes, masks, frames, stats, layout, precision, kind, conditioner, shuffle_texts, images }
     }
 
     /// The shape of the inputs of a batch.
@@ -101,9 +107,18 @@ impl Filler {
         }
         let (image, inputs, targets) = &self.images[&shape];
         let ints = |name: &str| -> &[i32] { bytemuck::cast_slice(field(bytes, info, name)) };
+        let (mut text, mut text_lengths) = (ints("tokens"), ints("tokens_rows"));
+        let valid = info.rows_valid as usize;
+        let moved = match self.shuffle_texts {
+            true => shift(text, text_lengths, valid).map(|by| shuffled(text, text_lengths, valid, by)),
+            false => None,
+        };
+        if let Some((moved, lengths)) = &moved {
+            (text, text_lengths) = (moved, lengths);
+        }
         let rows = Rows {
-            text: ints("tokens"),
-            text_lengths: ints("tokens_rows"),
+            text,
+            text_lengths,
             codes: ints("codes"),
             code_lengths: ints("codes_rows"),
             prompts: &prompts(info),
@@ -152,7 +167,8 @@ impl Filler {
         let records = clips(&[ints("record"), ints("companion")]);
         let targets = [&sequences.text_targets, &sequences.mel_targets]
             .map(|targets| targets.iter().filter(|&&target| target >= 0).count() as f32);
-        Ok((image.bytes(), GptBatch { shape, rows: u64::from(info.rows_valid), records, targets, given }))
+        let (rows, is_shuffled) = (u64::from(info.rows_valid), moved.is_some());
+        Ok((image.bytes(), GptBatch { shape, rows, records, targets, given, is_shuffled }))
     }
 
     /// Where a batch puts what its conditioning is made of, as soon as that may be written.

@@ -1,0 +1,245 @@
+//! Validation and the weights it prefers: the best of a stage are kept in memory and with every checkpoint, and the model is
+//! made of them.
+//!
+//! What is measured is what would be kept: the averages of the weights where a stage keeps them, else the weights. A new best
+//! costs one copy of the weights to the host and no file. Every checkpoint holds them, so that a run that is killed goes on
+//! with the same best, or finds it again.
+
+use crate::error::TrainError;
+use crate::session::Session;
+use crate::stages::{self, Stage, Validation};
+use myxtts_run::checkpoint::{Loaded, Saving};
+use myxtts_run::guard::{Advice, EarlyStop, StopVerdict};
+use myxtts_tensor::engine::Arena;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// The blob of a checkpoint that holds the best weights, where these are not the checkpoint's own.
+const BLOB: &str = "best";
+/// Validations are at least so many steps apart where the user names no number, and at most so many.
+const EVERY: (u64, u64) = (100, 500);
+/// In between, so many epochs.
+const EVERY_EPOCHS: u64 = 4;
+/// A GPT that passes over its clips so often is likely to learn them by heart.
+const LIKELY_EPOCHS: u64 = 20;
+/// It then ends after so many validations without improvement, or this share of its steps, whichever is more: a loss that
+/// stands still may fall again when the learning rate does.
+const PATIENCE: (u64, f64) = (10, 0.25);
+
+/// The best validation of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// Steps of the stage that were done.
+    pub step: u64,
+    /// Its score; lower is better.
+    pub score: f64,
+    /// What was being learnt; see [`Stage::objective`].
+    #[serde(default)]
+    pub objective: u64,
+}
+
+/// The best validation of a stage, with the weights that were measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Best {
+    pub chosen: Chosen,
+    weights: Vec<f32>,
+}
+
+/// Steps between validations: as the user says, else a few epochs.
+pub(crate) fn validate_every(said: Option<u64>, epoch_steps: u64) -> u64 {
+    said.unwrap_or_else(|| (EVERY_EPOCHS * epoch_steps).clamp(EVERY.0, EVERY.1))
+}
+
+/// When a stage is ended early, and why, where the user does not say.
+pub(crate) fn early_stop(
+    said: Option<u32>,
+    stage: &dyn Stage,
+    steps: u64,
+    every: u64,
+) -> (Option<u32>, Option<String>) {
+    let epochs = steps / stage.epoch_steps().max(1);
+    // The other stages learn windows of sound, of which there are always more than clips.
+    if said.is_some() || every == 0 || stage.kind() != stages::Kind::Gpt || epochs < LIKELY_EPOCHS {
+        return (said, None);
+    }
+    let patience = PATIENCE.0.max((PATIENCE.1 * steps as f64 / every as f64).ceil() as u64);
+    let patience = u32::try_from(patience).unwrap_or(u32::MAX);
+    if steps / every <= u64::from(patience) {
+        return (None, None);
+    }
+    let why = format!(
+        "early stopping is on, because {epochs} passes over the same clips are likely to overfit: the stage ends after \
+         {patience} validations ({} steps) without improvement; training.early_stop_patience sets another number",
+        u64::from(patience) * every
+    );
+    (Some(patience), Some(why))
+}
+
+/// The weights as a model would take them: averages where these are kept.
+fn measured_weights(stage: &dyn Stage, average: bool) -> Result<Vec<f32>, TrainError> {
+    let engine = stage.engine();
+    let mut weights = engine.read_arena(Arena::Weights)?;
+    if average {
+        let averages = engine.read_arena(Arena::Average)?;
+        for (id, parameter) in engine.layout().parameters() {
+            let range = parameter.range();
+            if range.end <= averages.len() && stage.is_averaged(id) {
+                weights[range.clone()].copy_from_slice(&averages[range]);
+            }
+        }
+    }
+    Ok(weights)
+}
+
+/// Validates the weights that would be kept; the stage's own are as before when this returns.
+fn validate(stage: &mut dyn Stage, average: bool) -> Result<Option<Validation>, TrainError> {
+    if !average {
+        return stage.validate();
+    }
+    let own = stage.engine().read_arena(Arena::Weights)?;
+    let measured = measured_weights(stage, average)?;
+    stage.engine_mut().write_arena(Arena::Weights, &measured)?;
+    let found = stage.validate();
+    stage.engine_mut().write_arena(Arena::Weights, &own)?;
+    found
+}
+
+/// What validations have found in a stage so far.
+#[derive(Debug)]
+pub(crate) struct HeldOut {
+    pub best: Option<Best>,
+    pub early: EarlyStop,
+    pub advice: Advice,
+    /// Whether the model takes averages of the weights.
+    pub average: bool,
+    /// Nothing is held out: known after the first try.
+    is_empty: bool,
+}
+
+impl HeldOut {
+    pub fn new(patience: Option<u32>, average: bool) -> HeldOut {
+        let (early, advice) = (EarlyStop::new(patience, 0.0), Advice::default());
+        HeldOut { best: None, early, advice, average, is_empty: false }
+    }
+
+    /// Writes the best weights to a checkpoint after `step` steps, unless they are its own.
+    pub fn save(&self, saving: &mut Saving<'_>, step: u64) -> Result<(), TrainError> {
+        match &self.best {
+            Some(best) if best.chosen.step != step => {
+                Ok(saving.blob(BLOB, bytemuck::cast_slice(&best.weights))?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the best weights from a checkpoint whose arenas the stage already holds.
+    pub fn restore(
+        &mut self,
+        stage: &dyn Stage,
+        last: &Loaded,
+        step: u64,
+        chosen: Option<Chosen>,
+    ) -> Result<(), TrainError> {
+        let Some(chosen) = chosen else { return Ok(()) };
+        let mut weights = measured_weights(stage, self.average)?;
+        if chosen.step != step {
+            last.read_into(BLOB, bytemuck::cast_slice_mut(&mut weights))?;
+        }
+        self.best = Some(Best { chosen, weights });
+        Ok(())
+    }
+
+    /// Puts the weights that the model is made of into the stage: the best where there was a validation, else the last.
+    pub fn choose(&self, stage: &mut dyn Stage) -> Result<Option<Chosen>, TrainError> {
+        match &self.best {
+            Some(best) => stage.engine_mut().write_arena(Arena::Weights, &best.weights)?,
+            None if self.average => {
+                let weights = measured_weights(stage, true)?;
+                stage.engine_mut().write_arena(Arena::Weights, &weights)?;
+            }
+            None => {}
+        }
+        Ok(self.best.as_ref().map(|best| best.chosen))
+    }
+
+    /// Compares a validation with those before it; whether the stage is to end.
+    fn observe(
+        &mut self,
+        stage: &dyn Stage,
+        step: u64,
+        found: &Validation,
+    ) -> Result<(bool, StopVerdict), TrainError> {
+        let objective = stage.objective(step);
+        if self.best.as_ref().is_some_and(|best| best.chosen.objective != objective) {
+            self.early.restart();
+            self.advice.restart();
+        }
+        let verdict = self.early.observe(found.score);
+        let is_better = found.score.is_finite()
+            && self
+                .best
+                .as_ref()
+                .is_none_or(|best| best.chosen.objective != objective || found.score < best.chosen.score);
+        if is_better {
+            let chosen = Chosen { step, score: found.score, objective };
+            self.best = Some(Best { chosen, weights: measured_weights(stage, self.average)? });
+        }
+        Ok((is_better, verdict))
+    }
+}
+
+impl Session<'_> {
+    /// Validates after `step` steps of the stage and says what was found. The score, where there is one, and whether the
+    /// stage is to end; `training` is the mean of the last training losses.
+    pub(crate) fn validate(
+        &mut self,
+        stage: &mut dyn Stage,
+        held_out: &mut HeldOut,
+        (step, before): (u64, u64),
+        training: Option<f64>,
+    ) -> Result<(Option<f64>, bool), TrainError> {
+        if held_out.is_empty {
+            return Ok((None, false));
+        }
+        let Some(found) = validate(stage, held_out.average)? else {
+            held_out.is_empty = true;
+            return Ok((None, false));
+        };
+        let (is_best, verdict) = held_out.observe(stage, step, &found)?;
+        let name = stages::name(stage.kind());
+        self.validated(name, (step, before), &found, is_best)?;
+        let gain = found.numbers.iter().find(|(what, _)| *what == stages::TEXT_GAIN).map(|(_, gain)| *gain);
+        for advised in held_out.advice.observe(step, found.score, training, gain) {
+            let words = advised.to_string();
+            self.watcher.say(&format!("`{name}`: {words}"));
+            self.events.append("advice", json!({ "stage": name, "step": step, "advice": words }))?;
+        }
+        let score = Some(found.score).filter(|score| score.is_finite());
+        Ok((score, verdict == StopVerdict::Stop))
+    }
+
+    fn validated(
+        &mut self,
+        name: &str,
+        (step, before): (u64, u64),
+        found: &Validation,
+        is_best: bool,
+    ) -> Result<(), TrainError> {
+        let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
+        let best = if is_best { " (best so far)" } else { "" };
+        self.watcher.say(&format!("held out, after step {step} of `{name}`: {}{best}", words.join(", ")));
+        if !found.score.is_finite() {
+            self.watcher.say(
+                "this is no number, and no checkpoint is chosen by it: look at the held-out clips with `myxtts check`",
+            );
+        }
+        for (what, x) in &found.numbers {
+            self.board.scalar(&format!("{name}/held_out/{what}"), before + step, *x as f32)?;
+        }
+        let numbers: serde_json::Map<_, _> =
+            found.numbers.iter().map(|(what, x)| ((*what).to_owned(), json!(x))).collect();
+        let event =
+            json!({ "stage": name, "step": step, "score": found.score, "best": is_best, "numbers": numbers });
+        Ok(self.events.append_durably("validation", event)?)
+    }
+}

@@ -1,0 +1,235 @@
+//! The model is made of the weights that validated best, and of exactly the weights that were measured.
+
+use myxtts_run::plan::Stage as Kind;
+use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Control, Engine, ParameterId, Report};
+use myxtts_train::beside::WithCodes;
+use myxtts_train::model::Model;
+use myxtts_train::session::{Ended, Finished};
+use myxtts_train::stages::gpt::GptStage;
+use myxtts_train::stages::{Stage, Submitted, TEXT_GAIN, Validation};
+use myxtts_train::{Machine, TrainError};
+use serde_json::Value;
+use std::sync::Arc;
+
+use super::small::{self, Clips};
+
+/// A stage whose validations say what is asked for, by the steps done; with the weights that each of them saw.
+struct Scripted {
+    inner: Box<dyn Stage>,
+    score: fn(u64) -> f64,
+    seen: Vec<(u64, Vec<f32>)>,
+}
+
+impl Stage for Scripted {
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+    fn described(&self) -> Vec<String> {
+        self.inner.described()
+    }
+    fn engine(&self) -> &Engine {
+        self.inner.engine()
+    }
+    fn engine_mut(&mut self) -> &mut Engine {
+        self.inner.engine_mut()
+    }
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        self.inner.submit(step, control)
+    }
+    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        self.inner.numbers(report)
+    }
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        self.inner.between(step)
+    }
+    fn due(&self, step: u64) -> bool {
+        self.inner.due(step)
+    }
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        let step = self.engine().state()?.steps;
+        self.seen.push((step, self.engine().read_arena(Arena::Weights)?));
+        Ok(Some(Validation { score: (self.score)(step), numbers: vec![("asked", (self.score)(step))] }))
+    }
+    fn objective(&self, step: u64) -> u64 {
+        self.inner.objective(step)
+    }
+    fn is_averaged(&self, parameter: ParameterId) -> bool {
+        self.inner.is_averaged(parameter)
+    }
+    fn epoch_steps(&self) -> u64 {
+        self.inner.epoch_steps()
+    }
+    fn clip(&self, record: u32) -> String {
+        self.inner.clip(record)
+    }
+    fn position(&self, step: u64) -> Value {
+        self.inner.position(step)
+    }
+    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        self.inner.finish(model, average)
+    }
+}
+
+const STEPS: u64 = 6;
+const KINDS: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
+
+fn plan(kind: Kind) -> myxtts_run::plan::Plan {
+    let mut plan = small::plan(kind, STEPS);
+    plan.training.validate_every = Some(1);
+    plan
+}
+
+fn scripted(kind: Kind, plan: &myxtts_run::plan::Plan, score: fn(u64) -> f64) -> Scripted {
+    let inner = small::stage(kind, plan, Clips::default(), 1, Machine::CPU);
+    Scripted { inner, score, seen: Vec::new() }
+}
+
+fn weights(stage: &dyn Stage) -> Vec<f32> {
+    stage.engine().read_arena(Arena::Weights).unwrap()
+}
+
+/// Best after the fifth step, worse at the end.
+fn fifth(step: u64) -> f64 {
+    if step == 5 { 1.0 } else { 2.0 + step as f64 }
+}
+
+#[test]
+fn the_last_weights_became_the_model_whatever_validation_said() {
+    for kind in KINDS {
+        let plan = plan(kind);
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = scripted(kind, &plan, fifth);
+        let (finished, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
+        let Finished { ended, steps, chosen } = finished.unwrap();
+        assert_eq!((ended, steps), (Ended::Done, STEPS));
+        assert_eq!(chosen.map(|chosen| (chosen.step, chosen.score)), Some((5, 1.0)), "{kind:?}");
+        let measured = |step| &stage.seen.iter().find(|(seen, _)| *seen == step).unwrap().1;
+        assert!(weights(&stage) == *measured(5), "{kind:?}: other weights than those that were measured");
+        assert!(measured(5) != measured(6), "{kind:?}: there was nothing to choose");
+        assert!(said.iter().any(|line| line.contains("keeps the weights of step 5 of 6")), "{said:?}");
+        let end = &small::events(runs.path(), "stage_end")[0];
+        assert_eq!((end["chosen_step"].as_u64(), end["score"].as_f64()), (Some(5), Some(1.0)));
+        // A model takes the measured weights, averages where the stage keeps them.
+        let raw = stage.inner.engine().read_arena(Arena::Average).unwrap();
+        assert!(!raw.is_empty(), "{kind:?}: the recipe keeps no average, so that the test tries half");
+    }
+}
+
+#[test]
+fn a_run_killed_between_its_best_validation_and_its_model_makes_the_same_model() {
+    for kind in KINDS {
+        let plan = plan(kind);
+        let best = |step: u64| if step == 4 { 1.0 } else { 2.0 };
+        let whole = {
+            let runs = tempfile::tempdir().unwrap();
+            let mut stage = scripted(kind, &plan, best);
+            small::run(runs.path(), &plan, &mut stage).0.unwrap();
+            weights(&stage)
+        };
+        // Stopped with the best a step behind it, and again when all was done but the model.
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = scripted(kind, &plan, best);
+        let stopped = small::run_until(runs.path(), &plan, &mut stage, 5).0;
+        assert!(matches!(stopped, Err(TrainError::Stopped { step: 5, .. })), "{kind:?}");
+        for _ in 0..2 {
+            let mut again = scripted(kind, &plan, best);
+            let finished = small::run_finished(runs.path(), &plan, &mut again, u64::MAX, None).0.unwrap();
+            assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(4), "{kind:?}");
+            assert!(weights(&again) == whole, "{kind:?}: other weights");
+        }
+    }
+}
+
+#[test]
+fn early_stopping_kept_the_last_weights() {
+    let mut plan = plan(Kind::Gpt);
+    plan.training.early_stop_patience = Some(2);
+    let runs = tempfile::tempdir().unwrap();
+    let mut stage = scripted(Kind::Gpt, &plan, |step| if step == 2 { 1.0 } else { 3.0 });
+    let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
+    assert_eq!((finished.ended, finished.steps), (Ended::Early, 4));
+    assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(2));
+    assert!(weights(&stage) == stage.seen[1].1);
+}
+
+#[test]
+fn a_score_from_before_the_discriminators_is_not_compared_with_those_after() {
+    let plan = plan(Kind::Decoder);
+    let runs = tempfile::tempdir().unwrap();
+    // They join after half of the steps; mels are nearer before.
+    let mut stage = scripted(Kind::Decoder, &plan, |step| if step <= 3 { 1.0 } else { 10.0 - step as f64 });
+    let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
+    assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(6));
+}
+
+#[test]
+fn a_score_that_is_no_number_chooses_nothing() {
+    let plan = plan(Kind::Gpt);
+    let runs = tempfile::tempdir().unwrap();
+    let mut stage = scripted(Kind::Gpt, &plan, |_| f64::NAN);
+    let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
+    assert_eq!(finished.chosen, None);
+    assert!(weights(&stage) == stage.seen[STEPS as usize - 1].1, "not the last weights");
+}
+
+#[test]
+fn overfitting_is_said_once_with_advice() {
+    let mut plan = small::plan(Kind::Gpt, 12);
+    plan.training.validate_every = Some(1);
+    let runs = tempfile::tempdir().unwrap();
+    let mut stage = scripted(Kind::Gpt, &plan, |step| 1.0 + (step as f64 - 2.0).abs());
+    let (_, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
+    let told: Vec<&String> = said.iter().filter(|line| line.contains("overfitting")).collect();
+    assert_eq!(told.len(), 1, "{said:?}");
+    assert!(told[0].contains("since step 2") && told[0].contains("--from"), "{}", told[0]);
+}
+
+#[test]
+fn early_stopping_is_on_where_few_clips_are_passed_over_often_and_says_why() {
+    let said = |steps: u64, patience| {
+        let mut plan = small::plan(Kind::Gpt, steps);
+        plan.training.validate_every = Some(1);
+        plan.training.early_stop_patience = patience;
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = scripted(Kind::Gpt, &plan, |step| step as f64);
+        let (finished, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
+        (finished.unwrap(), said.iter().any(|line| line.contains("early stopping is on, because")))
+    };
+    // At most three batches an epoch: 80 steps are 20 epochs and more.
+    let (finished, told) = said(80, None);
+    assert!(told);
+    assert_eq!((finished.ended, finished.steps), (Ended::Early, 21), "one, and a quarter of the steps");
+    let (finished, told) = said(80, Some(100));
+    assert_eq!((finished.ended, told), (Ended::Done, false), "the user's number counts");
+    let (finished, told) = said(20, None);
+    assert_eq!((finished.ended, told), (Ended::Done, false), "too few epochs");
+}
+
+#[test]
+fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ignored() {
+    let settings = small::gpt_settings(1);
+    let codes = (0..small::CLIPS).map(|i| (0..10).map(|j| ((i + j) % 8) as i32).collect()).collect();
+    let source = Arc::new(WithCodes::new(Arc::new(Clips::default()), codes));
+    let recipe = small::plan(Kind::Gpt, 1).recipe(Kind::Gpt, false);
+    let gain = |held_out: &[u32], deaf: bool| {
+        let sides = (&[0, 1, 2][..], held_out);
+        let (settings, source, model) = (settings.clone(), source.clone(), Model::default());
+        let mut stage = GptStage::new(settings, recipe, Machine::CPU, source, sides, &model).unwrap();
+        if deaf {
+            let table = stage.engine().layout().find("gpt.text_embedding.weight").unwrap();
+            let zeros = vec![0.0; stage.engine().read_parameter(table).unwrap().len()];
+            stage.engine_mut().write_parameter(table, &zeros).unwrap();
+        }
+        let before = weights(&stage);
+        let [first, second] = [(); 2].map(|()| stage.validate().unwrap().unwrap());
+        assert_eq!(first, second, "a validation is a pure function");
+        assert!(weights(&stage) == before, "validating changed the weights");
+        let gain = first.numbers.iter().find(|(name, _)| *name == TEXT_GAIN).map(|(_, gain)| *gain);
+        (gain, first.score)
+    };
+    let (heard, score) = gain(&[3, 4, 5], false);
+    assert!(heard.unwrap() != 0.0 && heard.unwrap().abs() < score, "{heard:?}");
+    assert_eq!(gain(&[3, 4, 5], true).0, Some(0.0), "texts of one length that are not heard");
+    assert_eq!(gain(&[5], false).0, None, "one clip has no other's text");
+}
