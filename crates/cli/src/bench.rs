@@ -19,7 +19,6 @@ use myxtts_train::session::AHEAD;
 use myxtts_train::stages::gpt::Conditioning;
 use serde::Serialize;
 
-use crate::corpus;
 use crate::output::print;
 use crate::place::DataGpu;
 use crate::progress::Terminal;
@@ -30,8 +29,8 @@ use crate::train::{corpus_of, device, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
-    corpus: Option<PathBuf>,
+    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    corpus: Vec<PathBuf>,
     /// The stage to run
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
     stage: Stage,
@@ -185,7 +184,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let svg = args.svg.as_deref().map(|path| Destination::of("--svg", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
@@ -194,7 +193,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let wanted =
         |way: &Way| has(way) && args.only.as_ref().is_none_or(|only| way.name.contains(only.as_str()));
     let ways: Vec<Way> = ways(plan.data.num_workers, records).into_iter().filter(wanted).collect();
-    let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
+    let home = read(&plan, &progress)?.home(&plan.data);
     durable::create_folder(&*disk_of_environment(), &home)?;
     // Each source once, before anything is made of it.
     let mut corpora: Vec<((Records, bool), Corpus)> = Vec::new();
@@ -203,7 +202,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         if !corpora.iter().any(|(key, _)| *key == of(way)) {
             let (records, apart) = of(way);
             let gpu = apart.then(|| data_gpu(machine));
-            corpora.push((of(way), corpus_of(&plan, None, records, gpu, &progress)?));
+            corpora.push((of(way), corpus_of(&plan, None, (records, None), gpu, &progress)?.0));
         }
     }
     leave_at_once()?;

@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
     // How the corpus was understood stands in the summary; only making one is worth a word before.
-    let corpus = corpus::read(&plan, if plan.train_data.is_some() { &Silent } else { progress })?;
+    let corpus = corpus::read(&plan, if !plan.train_data.is_empty() { &Silent } else { progress })?;
     let report_file =
         args.report.as_deref().map(|file| destination("--report", file, &corpus, &plan)).transpose()?;
     let json_file = match args.json.as_deref() {
@@ -95,7 +95,7 @@ fn destination(
     corpus: &Corpus,
     plan: &DataPlan,
 ) -> Result<Destination, DestinationError> {
-    let settings = [&plan.train_data, &plan.tokenizer].into_iter().flatten();
+    let settings = plan.train_data.iter().chain(&plan.tokenizer);
     let inputs = settings.map(|path| (path.as_path(), "read by this check"));
     let inputs = inputs.chain(corpus.files().map(|path| (path, "a file of the corpus")));
     Destination::of(argument, file)?.unlike(argument, inputs)

@@ -3,18 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
-use myxtts_data::cache::CacheError;
 use myxtts_data::cache::names::INDEX_FILE;
-use myxtts_data::dataset::split::split;
+use myxtts_data::cache::{CacheError, Fingerprint};
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, Recipe};
 use myxtts_data::tokenizer::{self, Adopted, Chosen, Tokenizer, TrainOptions};
-use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::{self, Disk};
 use myxtts_run::lock::FolderLock;
-use myxtts_run::plan::{DataPlan, Plan};
+use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::Progress;
+
+use crate::failure::UsageError;
 
 /// Where a cache is kept, inside the corpus, unless the user says otherwise.
 const CACHE_FOLDER: &str = ".myxtts-cache";
@@ -29,15 +29,27 @@ pub const DEMO_VOICE_SECONDS: f64 = 3.2;
 
 /// The corpus the settings name, or the demo corpus where they name none.
 pub fn read(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
-    match &plan.train_data {
-        Some(root) => read_from(root, plan, progress),
-        None => {
-            let root = Path::new(DEMO_FOLDER);
-            progress.say(&format!("no corpus is named: taking the built-in demo corpus, in {DEMO_FOLDER}/"));
-            demo::write(root, &DemoOptions::default(), progress)?;
-            read_from(root, plan, progress)
+    match &plan.train_data[..] {
+        [] => read_demo(plan, progress),
+        [root] => read_from(root, plan, progress),
+        several => {
+            let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
+            Err(UsageError(format!(
+                "this command looks at one corpus at a time, and data.train_data names {}: {}",
+                several.len(),
+                names.join(", ")
+            ))
+            .into())
         }
     }
+}
+
+/// The demo corpus.
+pub fn read_demo(plan: &DataPlan, progress: &dyn Progress) -> anyhow::Result<Corpus> {
+    let root = Path::new(DEMO_FOLDER);
+    progress.say(&format!("no corpus is named: taking the built-in demo corpus, in {DEMO_FOLDER}/"));
+    demo::write(root, &DemoOptions::default(), progress)?;
+    read_from(root, plan, progress)
 }
 
 /// The demo corpus that a voice is trained on where no corpus is named: two voices and one language, so that there is
@@ -70,14 +82,6 @@ pub fn read_from(root: &Path, plan: &DataPlan, progress: &dyn Progress) -> anyho
     progress.say(&corpus.why);
     corpus.notes.iter().for_each(|note| progress.say(note));
     Ok(corpus)
-}
-
-/// The utterances that training holds out and those it learns from.
-pub fn sides<'a>(corpus: &'a Corpus, plan: &Plan) -> (Vec<&'a Utterance>, Vec<&'a Utterance>) {
-    let ids = corpus.utterances.iter().map(|utterance| utterance.id.as_str());
-    let split = split(ids, plan.data.val_fraction, plan.training.seed);
-    let of = |side: Vec<usize>| side.into_iter().map(|i| &corpus.utterances[i]).collect();
-    (of(split.validation), of(split.train))
 }
 
 /// The cache of a corpus.
@@ -122,6 +126,18 @@ impl Computing {
         Ok(durable::write_with(disk, &self.vocabulary, &written)?)
     }
 
+    /// The same for another cache, where the vocabulary is known already.
+    pub fn in_cache(&self, cache: PathBuf) -> anyhow::Result<Computing> {
+        let tokenizer = Tokenizer::from_bytes(&self.extractor.tokenizer().to_json(), &self.vocabulary)?;
+        Ok(Computing {
+            extractor: Extractor::new(self.extractor.recipe().clone(), tokenizer),
+            cache,
+            vocabulary: self.vocabulary.clone(),
+            is_new: false,
+            added: self.added,
+        })
+    }
+
     /// The vocabulary as a stage of training: how many pieces, and where they are.
     pub fn described(&self) -> String {
         let (pieces, path) = (self.extractor.tokenizer().pieces(), self.vocabulary.display());
@@ -158,8 +174,7 @@ pub fn extractor_of_model(
 ) -> anyhow::Result<Computing> {
     let (texts, options) = (texts_of(&[corpus]), options_of(plan));
     let home = cache_of(corpus, plan);
-    let name: String = base.fingerprint()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-    let own = home.join(format!("from-{name}"));
+    let own = home.join(format!("from-{}", short(&base.fingerprint())));
     let given = plan.tokenizer.as_deref();
     if Tokenizer::load(&home.join(TOKENIZER_FILE)).is_ok_and(|kept| kept.fingerprint() == base.fingerprint())
     {
@@ -170,6 +185,48 @@ pub fn extractor_of_model(
     }
     let adopted = tokenizer::adopt(base, given, &own.join(TOKENIZER_FILE), &texts, &options)?;
     Ok(computing(adopted, &own, plan, progress))
+}
+
+/// What computes the records of several corpora: with one vocabulary of all of them, or a model's. It is kept in `home`, in a
+/// folder named by what it was made of, so that the same corpora find it again and others do not take it for theirs.
+pub fn extractor_of_several(
+    base: Option<&Tokenizer>,
+    corpora: &[&Corpus],
+    home: &Path,
+    plan: &DataPlan,
+    progress: &dyn Progress,
+) -> anyhow::Result<Computing> {
+    let (mut texts, options) = (texts_of(corpora), options_of(plan));
+    // The order in which corpora are named makes no other vocabulary.
+    texts.sort_unstable();
+    let mut print = Fingerprint::new("vocabulary of several corpora")
+        .bytes("base", &base.map(Tokenizer::fingerprint).unwrap_or_default())
+        .number("size", options.vocab_size as u64)
+        .text("cleaner", &plan.cleaner);
+    for (language, text) in &texts {
+        print = print.text("language", language).text("text", text);
+    }
+    let own = home.join(format!("joint-{}", short(&print.finish())));
+    let (given, kept) = (plan.tokenizer.as_deref(), own.join(TOKENIZER_FILE));
+    let adopted = match base {
+        Some(base) => tokenizer::adopt(base, given, &kept, &texts, &options)?,
+        None => Adopted { chosen: tokenizer::choose(given, &kept, &texts, &options)?, added: 0 },
+    };
+    Ok(computing(adopted, &own, plan, progress))
+}
+
+/// The cache of a corpus for records that are cut by a vocabulary of another corpus: inside the corpus's own, unless both have
+/// the same.
+pub fn cache_for(home: &Path, vocabulary: &Tokenizer) -> PathBuf {
+    match Tokenizer::load(&home.join(TOKENIZER_FILE)) {
+        Ok(kept) if kept.fingerprint() == vocabulary.fingerprint() => home.to_owned(),
+        _ => home.join(format!("from-{}", short(&vocabulary.fingerprint()))),
+    }
+}
+
+/// The beginning of an identity, as a part of a folder's name.
+fn short(hash: &[u8; 32]) -> String {
+    hash[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {

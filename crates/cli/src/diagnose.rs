@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 
 use crate::UsageError;
 use crate::beside::Looking;
-use crate::corpus;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::settings::Settings;
@@ -28,8 +27,8 @@ use crate::train::{device, open_corpus, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
-    corpus: Option<PathBuf>,
+    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    corpus: Vec<PathBuf>,
     /// The stage to run
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
     stage: Stage,
@@ -86,17 +85,17 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let page = args.html.as_deref().map(|path| Destination::of("--html", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let mut corpus = open_corpus(&plan, None, None, &progress)?;
+    let mut corpus = open_corpus(&plan, None, &progress)?;
     leave_at_once()?;
     let fault = args.plant.map(Fault::new);
     if let Some(fault) = fault {
         corpus.source = fault.source(corpus.source);
     }
-    let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
+    let home = read(&plan, &progress)?.home(&plan.data);
     let mut ground = Ground::of(&plan, &corpus, machine, &home, &progress);
     if let Some(fault) = fault {
         (ground.feeding, ground.lengths) = (fault.feeding(ground.feeding), fault.lengths(ground.lengths));

@@ -10,8 +10,8 @@ use myxtts_train::Machine;
 use myxtts_train::evaluate::held_out::{Asked, evaluate};
 use myxtts_train::voice::Voice;
 
-use crate::corpus;
 use crate::failure::UsageError;
+use crate::held_out;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::sampling::{Sampling, at_least_one};
@@ -77,8 +77,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = folder.plan()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let progress = Terminal::new();
-    let corpus = read(&plan, &progress)?;
-    let (held_out, known) = corpus::sides(&corpus, &plan);
+    let (held_out, known) = held_out::sides(folder.path(), &read(&plan, &progress)?, &plan)?;
+    let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
     let mut voice = Voice::open(&model, machine.device)?;
     let asked = Asked {

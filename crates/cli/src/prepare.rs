@@ -12,6 +12,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::DataPlan;
 use serde::Serialize;
 
+use crate::corpora::Corpora;
 use crate::corpus;
 use crate::output::{errln, print, print_json, size};
 use crate::progress::Terminal;
@@ -23,8 +24,8 @@ const PRINTED: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
-    corpus: Option<PathBuf>,
+    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    corpus: Vec<PathBuf>,
     #[command(flatten)]
     settings: Settings,
     /// Print the report as JSON
@@ -36,6 +37,9 @@ pub struct Args {
 #[derive(Serialize)]
 struct Done<'a> {
     training: Prepared<'a>,
+    /// The other training corpora, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    more: Vec<Prepared<'a>>,
     validation: Option<Prepared<'a>>,
 }
 
@@ -52,34 +56,29 @@ struct Prepared<'a> {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut settings = args.settings;
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     let plan = settings.resolve()?.data;
     let progress = Terminal::new();
 
-    let training = corpus::read(&plan, &progress)?;
-    let validation = match &plan.val_data {
-        Some(root) => Some(corpus::read_from(root, &plan, &progress)?),
-        None => None,
-    };
-    let corpora: Vec<&Corpus> = std::iter::once(&training).chain(&validation).collect();
+    let corpora = Corpora::read(&plan, &progress, corpus::read_demo)?;
     let options = options_of(&plan)?;
-    // One vocabulary for both: it is kept in the cache of the training corpus.
-    let home = corpus::cache_of(&training, &plan);
-    let extractor = corpus::extractor(&corpora, &home, &plan, &progress)?;
-    extractor.keep_vocabulary(options.disk.as_ref()).context("keeping the vocabulary")?;
-
-    let one = |corpus, cache| prepare_one(corpus, cache, &extractor.extractor, &options, &progress);
+    // One vocabulary for all: that of what is learnt from.
+    let computing = corpora.vocabulary(&plan, None, &progress)?;
+    let mut caches = corpora.caches(&computing, &plan).into_iter();
+    let mut one = |corpus| -> anyhow::Result<Prepared<'_>> {
+        let cache = caches.next().context("every corpus has a cache")?;
+        prepare_one(corpus, cache, &computing.extractor, &options, &progress)
+    };
+    let mut training = corpora.training.iter();
     let done = Done {
-        training: one(&training, home.clone())?,
-        validation: match &validation {
-            Some(corpus) => Some(one(corpus, validation_cache(corpus, &plan))?),
-            None => None,
-        },
+        training: one(training.next().context("a run has one corpus at least")?)?,
+        more: training.map(&mut one).collect::<Result<_, _>>()?,
+        validation: corpora.validation.iter().map(&mut one).next().transpose()?,
     };
     if args.json {
         print_json(&done)?;
     } else {
-        for prepared in std::iter::once(&done.training).chain(&done.validation) {
+        for prepared in std::iter::once(&done.training).chain(&done.more).chain(&done.validation) {
             print(&summary(&prepared.cache, &prepared.report))?;
         }
     }
@@ -103,14 +102,6 @@ fn prepare_one<'a>(
         })?;
     print_problems(&report.problems);
     Ok(Prepared { corpus: &corpus.root, cache, declared_wrong: &corpus.problems, report })
-}
-
-/// The cache of the validation corpus: its own, also where `data.cache_dir` names one for training.
-fn validation_cache(corpus: &Corpus, plan: &DataPlan) -> PathBuf {
-    match &plan.cache_dir {
-        Some(dir) => dir.join("validation"),
-        None => corpus::cache_of(corpus, plan),
-    }
 }
 
 /// How a cache is written under these settings.

@@ -159,7 +159,7 @@ pub fn model_vocabulary(from: &Path, stage: Option<Stage>) -> anyhow::Result<Opt
 }
 
 /// The vocabulary of the model a run began from, as it was then.
-pub fn base_of(folder: &RunFolder) -> anyhow::Result<Option<Tokenizer>> {
-    let path = folder.path().join(BASE_VOCABULARY);
+pub fn base_of(run: &Path) -> anyhow::Result<Option<Tokenizer>> {
+    let path = run.join(BASE_VOCABULARY);
     Ok(if path.is_file() { Some(Tokenizer::load(&path)?) } else { None })
 }

@@ -43,6 +43,24 @@ impl Settings {
         Ok(())
     }
 
+    /// The same for several paths; nothing where there are none.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn set_paths(&mut self, argument: &str, setting: &str, values: &[PathBuf]) -> anyhow::Result<()> {
+        let key = Key::find(setting).expect("the path of a setting of the table");
+        let mut paths = Vec::new();
+        for path in values {
+            paths.push(path.to_str().ok_or_else(|| {
+                UsageError(format!("{argument}: {} is not valid UTF-8; rename it", path.display()))
+            })?);
+        }
+        if !paths.is_empty() {
+            self.flags.push(Flag::Own { name: argument.to_owned(), key, value: listed(&paths) });
+        }
+        Ok(())
+    }
+
     /// Sets a value that a flag of a command's own stands for; nothing where the flag was not given.
     ///
     /// # Panics
@@ -111,6 +129,14 @@ impl clap::Args for Settings {
     }
 }
 
+/// Values of a flag as the table reads them: one as it is, several as a list.
+fn listed(values: &[&str]) -> String {
+    match values {
+        [one] => (*one).to_owned(),
+        several => serde_json::Value::from(several.to_vec()).to_string(),
+    }
+}
+
 /// The flag of one setting. Its value is read by the table, so that it is refused in the same words
 /// as in a file.
 fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
@@ -124,6 +150,8 @@ fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
     match key.kind {
         // `--multi-gpu` and `--multi-gpu=false`, but never `--multi-gpu DIR`.
         Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // Once for each path.
+        Kind::Paths => arg.action(ArgAction::Append),
         _ => arg,
     }
 }
@@ -137,7 +165,7 @@ fn value_name(key: &Key) -> &'static str {
         Kind::Choice(_) => "NAME",
         Kind::Choices(_) => "NAMES",
         Kind::Text => "TEXT",
-        Kind::Path => "PATH",
+        Kind::Path | Kind::Paths => "PATH",
         Kind::Language => "CODE",
         Kind::Gpu => "GPU",
         Kind::Gpus => "GPUS",
@@ -158,8 +186,9 @@ impl FromArgMatches for Settings {
             matches.indices_of(SET).into_iter().flatten().zip(sets.map(|text| Flag::Set(text.clone())));
         let own = KEYS.iter().filter_map(|key| {
             let name = format!("--{}", key.flag?);
-            let value = matches.get_one::<String>(key.path)?.clone();
-            Some((matches.index_of(key.path)?, Flag::Own { name, key, value }))
+            let values: Vec<&str> = matches.get_many::<String>(key.path)?.map(String::as_str).collect();
+            let value = listed(&values);
+            Some((matches.indices_of(key.path)?.next_back()?, Flag::Own { name, key, value }))
         });
         let mut flags: Vec<(usize, Flag)> = sets.chain(own).collect();
         flags.sort_by_key(|(index, _)| *index);
@@ -196,6 +225,21 @@ mod tests {
         assert_eq!(batch_size(&["--set", "data.batch_size=2", "--batch-size", "3"]), 3);
         assert_eq!(batch_size(&["--batch-size", "3", "--set", "data.batch_size=2"]), 2);
         assert_eq!(batch_size(&["--set=data.batch_size=2", "--seed=1", "--set", "data.batch_size=4"]), 4);
+    }
+
+    #[test]
+    fn a_corpus_may_be_named_several_times() {
+        let paths = |arguments: &[&str]| {
+            let command_line = parsed(arguments).flags;
+            let machine = Machine { cores: 64, memory_bytes: None, gpus: None };
+            let sources = Sources { command_line, ..Sources::of(machine) };
+            let paths = Plan::resolve(&sources).unwrap().data.train_data;
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&["--train-data", "a", "--seed", "3", "--train-data", "b, c"]), ["a", "b, c"]);
+        assert_eq!(paths(&["--train-data", "b, c"]), ["b, c"]);
+        assert_eq!(paths(&["--set", "data.train_data=[a, b]"]), ["a", "b"]);
+        assert_eq!(paths(&[]), [""; 0]);
     }
 
     #[test]

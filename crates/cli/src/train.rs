@@ -1,13 +1,12 @@
 //! `myxtts train`: from recordings to a voice, stage by stage.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use myxtts_data::cache::{CacheError, Sounds};
-use myxtts_data::dataset::split::{Split, split_records};
+use myxtts_data::dataset::split::Split;
 use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
@@ -15,7 +14,6 @@ use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::{BASE_VOCABULARY, REQUEST, RunFolder};
-use myxtts_run::lock::{FolderLock, LockError};
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
@@ -29,13 +27,14 @@ use myxtts_train::{Machine, TrainError, tune};
 
 use crate::advice::{Beginning, advice};
 use crate::caveats::caveats;
-use crate::corpus::{self, Computing};
+use crate::corpora::{Corpora, Opened};
+use crate::corpus;
 use crate::failure::{UsageError, exit_of};
+use crate::held_out::{self, HeldOutClips, Kept};
 use crate::output::{errln, print};
 use crate::place::{DataGpu, Place};
-use crate::prepare::{options_of, print_problems};
 use crate::progress::Terminal;
-use crate::records::{Records, is_unwritable};
+use crate::records::Records;
 use crate::request::{self, Asked, base_of, model_vocabulary};
 use crate::resume::change_settings;
 use crate::settings::Settings;
@@ -44,8 +43,8 @@ use crate::watch::Watch;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
-    corpus: Option<PathBuf>,
+    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    corpus: Vec<PathBuf>,
     /// Train this stage alone (tokenizer, dvae, gpt or decoder); without it everything that is missing, in order
     #[arg(long, value_name = "STAGE", value_parser = named)]
     stage: Option<Named>,
@@ -176,8 +175,11 @@ fn train(
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
-    let base = base_of(folder)?;
-    let corpus = match open_corpus(&plan, base.as_ref(), place.data_gpu(), &progress) {
+    let base = base_of(folder.path())?;
+    let has_begun = resumed && !folder.checkpoint_store()?.list()?.checkpoints.is_empty();
+    let kept = Kept::of(folder.path(), has_begun)?;
+    let how = (Records::of(&plan.data), kept.as_ref());
+    let (corpus, held) = match corpus_of(&plan, base.as_ref(), how, place.data_gpu(), &progress) {
         Err(error) if matches!(error.downcast_ref(), Some(CacheError::Stopped)) => {
             let name = folder.name();
             errln!(
@@ -194,6 +196,10 @@ fn train(
         corpus.validation.len()
     ));
     request::check_corpus(folder, &*corpus.source)?;
+    held.lines.iter().for_each(|line| progress.say(line));
+    if kept.is_none() {
+        held.clips.keep(folder)?;
+    }
     place.lines().iter().for_each(|line| progress.say(line));
     let request = Request { only: asked.stage, from: asked.from.clone() };
     settle(&mut plan, folder, &request, &corpus, place, &progress)?;
@@ -251,7 +257,7 @@ fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Ask
         let asked = Asked::of(&folder)?;
         return Ok((folder, plan, asked, place));
     }
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     args.switches(&mut settings);
     let place = Place::choose(&settings.plan()?, device, args.simulate_gpus, args.strict_devices)?;
     prefer_demo(&mut settings, place.machines[0])?;
@@ -332,60 +338,22 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
         return Err(UsageError(why.into()).into());
     }
     let mut settings = args.settings;
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     prefer_demo(&mut settings, Machine::CPU)?;
     let plan = settings.resolve()?;
     // A vocabulary stands on no codes.
     let vocabulary_of = |from: &Path| model_vocabulary(from, Some(Stage::Dvae));
     let base = args.from.as_deref().map(vocabulary_of).transpose()?.flatten();
     let progress = Terminal::new();
-    let computing = vocabulary(&plan, &read(&plan, &progress)?, base.as_ref(), &progress)?;
+    let computing = read(&plan, &progress)?.vocabulary(&plan.data, base.as_ref(), &progress)?;
     print(&format!("{}\n", computing.described()))?;
     Ok(Exit::Done)
-}
-
-/// The first stage: the vocabulary of a corpus, which is a model's where one is trained further. Kept before anything is
-/// made with it.
-fn vocabulary(
-    plan: &Plan,
-    read: &myxtts_data::dataset::Corpus,
-    base: Option<&Tokenizer>,
-    progress: &Terminal,
-) -> anyhow::Result<Computing> {
-    let options = options_of(&plan.data)?;
-    loop {
-        let computing = match base {
-            Some(base) => corpus::extractor_of_model(base, read, &plan.data, progress)?,
-            None => corpus::extractor(&[read], &corpus::cache_of(read, &plan.data), &plan.data, progress)?,
-        };
-        match computing.keep_vocabulary(options.disk.as_ref()) {
-            Err(CacheError::Lock(held @ LockError::Held { .. })) => {
-                progress.say(&held.waiting());
-                // Then it is chosen again: there may be one by then that serves.
-                if !FolderLock::wait(&computing.cache, &options.stop).map_err(CacheError::from)? {
-                    return Err(CacheError::Stopped.into());
-                }
-            }
-            // Records will be computed, and the same vocabulary trained again when the run goes on.
-            Err(error) if is_unwritable(&error) && Records::of(&plan.data) != Records::Cached => {
-                progress.say(&format!(
-                    "the vocabulary cannot be kept in {}: name a folder for it with --cache-dir",
-                    computing.cache.display()
-                ));
-                return Ok(computing);
-            }
-            kept => {
-                kept.context("keeping the vocabulary")?;
-                return Ok(computing);
-            }
-        }
-    }
 }
 
 /// What every stage needs, and the demonstration's settings where no corpus is named: as small as it can be and still be
 /// understood.
 pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<()> {
-    if settings.plan()?.data.train_data.is_none() {
+    if settings.plan()?.data.train_data.is_empty() {
         let more: &[_] = if machine.device == Device::Cpu { &[] } else { &DEMO_ON_GPU };
         // What is preferred first counts.
         for (key, value) in more.iter().chain(&DEMO) {
@@ -418,80 +386,78 @@ const DEMO_ON_GPU: [(&str, &str); 4] = [
     ("training.dropout", "0.15"),
 ];
 
-/// The corpus of a plan; a demonstration's where it names none.
-pub fn read(plan: &Plan, progress: &Terminal) -> anyhow::Result<myxtts_data::dataset::Corpus> {
-    match &plan.data.train_data {
-        Some(root) => corpus::read_from(root, &plan.data, progress),
-        None => corpus::read_demo_voice(&plan.data, progress),
-    }
+/// The corpora of a plan; a demonstration's where it names none.
+pub fn read(plan: &Plan, progress: &dyn Progress) -> anyhow::Result<Corpora> {
+    Corpora::read(&plan.data, progress, corpus::read_demo_voice)
 }
 
-/// The corpus, its records as the plan has them; for a model with the vocabulary `base`, if there is one, and with sound for
-/// a GPU that prepares batches.
-pub fn open_corpus(
-    plan: &Plan,
-    base: Option<&Tokenizer>,
-    data_gpu: Option<DataGpu>,
-    progress: &Terminal,
-) -> anyhow::Result<Corpus> {
-    corpus_of(plan, base, Records::of(&plan.data), data_gpu, progress)
+/// The corpora of a plan and their split, for a command that begins no run.
+pub fn open_corpus(plan: &Plan, data_gpu: Option<DataGpu>, progress: &Terminal) -> anyhow::Result<Corpus> {
+    Ok(corpus_of(plan, None, (Records::of(&plan.data), None), data_gpu, progress)?.0)
 }
 
-/// The corpus, its records from where they are asked for.
+/// The corpora, with records from where they are asked for and the split that a run has kept, if it has; for a model with the
+/// vocabulary `base`, if there is one, and with sound for a GPU that prepares batches. Beside them what is held out.
 pub fn corpus_of(
     plan: &Plan,
     base: Option<&Tokenizer>,
-    records: Records,
+    (records, kept): (Records, Option<&Kept>),
     data_gpu: Option<DataGpu>,
     progress: &Terminal,
-) -> anyhow::Result<Corpus> {
+) -> anyhow::Result<(Corpus, Held)> {
     Records::check(&plan.data)?;
     let read = read(plan, progress)?;
-    let computing = vocabulary(plan, &read, base, progress)?;
+    let computing = read.vocabulary(&plan.data, base, progress)?;
     progress.say(&computing.described());
-    print_problems(&read.problems);
     let listener = match data_gpu {
         Some(gpu) => Some((gpu, Sounds::listener(&computing.extractor)?)),
         None => None,
     };
-    let (source, tokenizer) = records.open(&read, computing, &plan.data, progress)?;
-    let split = split_records(&*source, plan.data.val_fraction, plan.training.seed);
-    let sentences = sentences(&read, &*source, &split);
+    let Opened { source, tokenizer, utterances, training } =
+        read.open(records, computing, &plan.data, progress)?;
+    let found = held_out::split(&utterances, training, plan, kept)?;
+    let held = Held {
+        lines: held_out::described(&found, &utterances, plan),
+        clips: HeldOutClips::of(&found, &utterances, plan),
+    };
+    let sentences = sentences(&utterances, &found.split);
+    let data_side = listener.map(|(gpu, own)| data_side(gpu, &source, utterances, own)).transpose()?;
     let numbers = |side: Vec<usize>| side.into_iter().map(|record| record as u32).collect();
-    let data_side = listener.map(|(gpu, own)| data_side(gpu, &source, &read, own)).transpose()?;
-    Ok(Corpus {
-        train: numbers(split.train),
-        validation: numbers(split.validation),
+    let corpus = Corpus {
+        train: numbers(found.split.train),
+        validation: numbers(found.split.validation),
         source,
         tokenizer,
         sentences,
         data_side,
-    })
+    };
+    Ok((corpus, held))
+}
+
+/// What is held out: for people, and to be kept.
+pub struct Held {
+    lines: Vec<String>,
+    clips: HeldOutClips,
 }
 
 /// What a GPU that prepares batches is given: the sound of every record.
 fn data_side(
     gpu: DataGpu,
     source: &Arc<dyn RecordSource>,
-    read: &myxtts_data::dataset::Corpus,
+    utterances: Vec<Utterance>,
     listener: Extractor,
 ) -> anyhow::Result<DataSide> {
-    let by_id: HashMap<&str, &Utterance> = read.utterances.iter().map(|u| (u.id.as_str(), u)).collect();
-    let utterances: Option<Vec<Utterance>> =
-        (0..source.len()).map(|record| by_id.get(source.id(record).as_str()).map(|u| (*u).clone())).collect();
-    let sounds = utterances.and_then(|all| Sounds::new(source.clone(), all, listener));
+    let sounds = Sounds::new(source.clone(), utterances, listener);
     let sounds =
         sounds.context("the prepared records are not those of the corpus: run `myxtts prepare` again")?;
     let DataGpu { device, buffer_size, model_start_delay } = gpu;
     Ok(DataSide { device, sounds: Arc::new(sounds), buffer_size, model_start_delay })
 }
 
-/// Held-out sentences to be spoken, of clips that can be used.
-fn sentences(read: &myxtts_data::dataset::Corpus, source: &dyn RecordSource, split: &Split) -> Vec<Sentence> {
-    let by_id: HashMap<&str, &Utterance> = read.utterances.iter().map(|u| (u.id.as_str(), u)).collect();
-    let utterance = |&record: &usize| by_id.get(source.id(record).as_str()).copied();
+/// Held-out sentences to be spoken.
+fn sentences(utterances: &[Utterance], split: &Split) -> Vec<Sentence> {
     let held_out: Vec<(u32, &Utterance)> =
-        split.validation.iter().filter_map(|record| Some((*record as u32, utterance(record)?))).collect();
-    let known: Vec<&Utterance> = split.train.iter().filter_map(utterance).collect();
+        split.validation.iter().map(|&record| (record as u32, &utterances[record])).collect();
+    let known: Vec<&Utterance> = split.train.iter().map(|&record| &utterances[record]).collect();
     samples::choose(&held_out, &known, samples::SPOKEN)
 }

@@ -15,7 +15,6 @@ use myxtts_train::tune::sweep::{Cell, Row};
 use serde::Serialize;
 use sweeper::Sweeper;
 
-use crate::corpus;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
@@ -25,8 +24,8 @@ use crate::train::{device, open_corpus, prefer_demo, read, stage};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
-    corpus: Option<PathBuf>,
+    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    corpus: Vec<PathBuf>,
     /// The stage to run; only the GPT's batches have a size that can be set
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
     stage: Stage,
@@ -88,13 +87,13 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let file = args.write.as_deref().map(|path| Destination::of("--write", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
-    settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
+    settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     prefer_demo(&mut settings, machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let corpus = open_corpus(&plan, None, None, &progress)?;
+    let corpus = open_corpus(&plan, None, &progress)?;
     leave_at_once()?;
-    let home = corpus::cache_of(&read(&plan, &progress)?, &plan.data);
+    let home = read(&plan, &progress)?.home(&plan.data);
     let facts = Facts::of(&[machine])?;
     let model = Ground::of(&plan, &corpus, machine, &home, &progress).untrained(args.stage)?;
     let asked = (args.stage, args.steps);

@@ -45,7 +45,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let options = options_of(&plan)?;
     let progress = Terminal::new();
 
-    let given = plan.train_data.as_deref();
+    let given = match &plan.train_data[..] {
+        [one] => Some(one.as_path()),
+        _ => None,
+    };
     let outcome = if let Some(dir) = given.filter(|folder| corpus::is_cache(folder)) {
         // There is nothing to compare a cache by itself with, and nothing to rebuild it from.
         if args.fix {

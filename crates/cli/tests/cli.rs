@@ -23,6 +23,8 @@ mod edges;
 mod evaluate;
 #[path = "cli/further.rs"]
 mod further;
+#[path = "cli/held_out.rs"]
+mod held_out;
 #[cfg(unix)]
 #[path = "cli/losses.rs"]
 mod losses;

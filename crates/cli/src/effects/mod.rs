@@ -51,14 +51,12 @@ seen! {
 }
 
 /// Settings whose effect cannot be seen here, and why; where it is seen instead.
-const EXCEPTIONS: &[(&str, &str)] = &[(
-    "data.val_data",
-    "a second corpus is opened by `prepare` alone so far: crates/cli/tests/cli/cache.rs",
-)];
+const EXCEPTIONS: &[(&str, &str)] = &[];
 
 #[rustfmt::skip] // one case, one line
 const CASES: &[Case] = &[
     case("data.train_data", "@/other", CORPUS),
+    case("data.val_data", "@/other", SPLIT),
     case("data.val_fraction", "0.5", SPLIT).from("0"),
     case("data.format", "folder", CORPUS),
     case("data.language", "fa", CORPUS),

@@ -28,12 +28,12 @@ pub type Seen = fn(&World, &Plan) -> anyhow::Result<String>;
 const ALL: [Stage; 3] = [Stage::Dvae, Stage::Gpt, Stage::Decoder];
 
 fn opened(plan: &Plan) -> anyhow::Result<Corpus> {
-    open_corpus(plan, None, None, &Terminal::new())
+    open_corpus(plan, None, &Terminal::new())
 }
 
 /// Every utterance of the corpus as it is read, before anything is computed of it.
 pub fn corpus(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", read(plan, &Terminal::new())?.utterances))
+    Ok(format!("{:?}", read(plan, &Terminal::new())?.utterances()))
 }
 
 /// Every record: its name, its arrays to the last bit, and the vocabulary.

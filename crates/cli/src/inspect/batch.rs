@@ -1,27 +1,33 @@
 //! `myxtts inspect batch`: what the model will see at a step, as a table, as JSON and as a picture.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use myxtts_data::batch::{BatchInfo, Collator, Part, Plan};
 use myxtts_data::cache::Store;
-use myxtts_data::dataset::split::split_records;
+use myxtts_data::dataset::split::{Clip, hold_out};
 use myxtts_data::mel::picture::{Mel, mels_png};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Stage;
+use myxtts_run::progress::Silent;
 use myxtts_train::Machine;
 use myxtts_train::beside::CODES;
 use myxtts_train::stages::preview::Preview;
 use serde::Serialize;
 
-use crate::corpus::cache_in;
-use crate::failure::UsageError;
-use crate::output::{print, print_json};
+use crate::corpus::{cache_in, is_cache, read_from};
+use crate::held_out::Kept;
+use crate::output::{errln, print, print_json};
+use crate::progress::Terminal;
+use crate::records::Records;
+use crate::request::base_of;
+use crate::train::corpus_of;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -52,14 +58,28 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut plan = args.settings.resolve()?;
+    let mut run = None;
     if let Some(name) = &args.run {
-        plan = RunFolder::view(&plan.training.runs_dir, name)?.plan()?;
+        let folder = RunFolder::view(&plan.training.runs_dir, name)?;
+        plan = folder.plan()?;
+        run = Some(folder.path().to_owned());
     }
-    let corpus = args.dir.clone().or_else(|| plan.data.train_data.clone());
-    let corpus =
-        corpus.ok_or_else(|| UsageError("name the corpus: the run has none of its own".to_owned()))?;
-    let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(&corpus));
-    let (report, slab) = look(Arc::new(Store::open(&dir)?), &plan, &args)?;
+    let (report, slab) = match (&args.dir, &run) {
+        (Some(corpus), _) => {
+            let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(corpus));
+            let source: Arc<dyn RecordSource> = Arc::new(Store::open(&dir)?);
+            let sides = sides(&*source, &texts(corpus, &plan.data)?, &plan);
+            look(source, (&sides.0, &sides.1), &plan, &args)?
+        }
+        // All corpora of the run, and what it has held out of them.
+        (None, Some(run)) => {
+            let (base, kept) = (base_of(run)?, Kept::of(run, true)?);
+            let how = (Records::of(&plan.data), kept.as_ref());
+            let (corpus, _) = corpus_of(&plan, base.as_ref(), how, None, &Terminal::new())?;
+            look(corpus.source, (&corpus.train, &corpus.validation), &plan, &args)?
+        }
+        (None, None) => bail!("name the corpus or, with --run, a run"),
+    };
     if let Some(file) = &args.png {
         durable::write(file, &report.picture(&slab)?)
             .with_context(|| format!("writing the picture to {}", file.display()))?;
@@ -72,19 +92,47 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// What the clips of a corpus say, by id. A cache alone does not know: there every clip counts as a text of its own.
+fn texts(dir: &Path, plan: &myxtts_run::plan::DataPlan) -> anyhow::Result<HashMap<String, String>> {
+    if is_cache(dir) {
+        errln!(
+            "note: a cache does not hold texts, so that the split may differ from training's where texts occur twice; name \
+             the corpus instead"
+        );
+        return Ok(HashMap::new());
+    }
+    let corpus = read_from(dir, plan, &Silent)?;
+    Ok(corpus.utterances.into_iter().map(|utterance| (utterance.id, utterance.text)).collect())
+}
+
+/// The records of a corpus that a new run would learn from and those it would hold out.
+fn sides(
+    source: &dyn RecordSource,
+    texts: &HashMap<String, String>,
+    plan: &myxtts_run::plan::Plan,
+) -> (Vec<u32>, Vec<u32>) {
+    // A corpus of its own for validation leaves this one whole.
+    let fraction = if plan.data.val_data.is_some() { 0.0 } else { plan.data.val_fraction };
+    let ids: Vec<String> = (0..source.len()).map(|record| source.id(record)).collect();
+    let clip = |(record, id)| {
+        let speaker = source.speakers().get(source.speaker(record) as usize);
+        Clip { id, text: texts.get(id).map_or(id, |text| text), speaker: speaker.map_or("", |name| name) }
+    };
+    let clips: Vec<Clip<'_>> = ids.iter().map(String::as_str).enumerate().map(clip).collect();
+    let split = hold_out(&clips, fraction, plan.training.seed).split;
+    let records = |side: &[usize]| side.iter().map(|&record| record as u32).collect();
+    (records(&split.train), records(&split.validation))
+}
+
 /// Takes the step of a stage's own plan, collates it, and says what is in it.
 fn look(
     source: Arc<dyn RecordSource>,
+    sides: (&[u32], &[u32]),
     plan: &myxtts_run::plan::Plan,
     args: &Args,
 ) -> anyhow::Result<(Report, Vec<u8>)> {
-    // A corpus of its own for validation leaves this one whole.
-    let fraction = if plan.data.val_data.is_some() { 0.0 } else { plan.data.val_fraction };
-    let split = split_records(&*source, fraction, plan.training.seed);
-    let records = |side: &[usize]| side.iter().map(|&record| record as u32).collect::<Vec<u32>>();
-    let sides = (records(&split.train), records(&split.validation));
     // What a batch holds depends on no device; only how it is shared does.
-    let preview = Preview::new(args.stage, plan, (Machine::CPU, 1), source, (&sides.0, &sides.1))?;
+    let preview = Preview::new(args.stage, plan, (Machine::CPU, 1), source, sides)?;
     let Preview { source, train, validation, of_step } = preview;
     let (batches, of_step) = match args.validation {
         false => (train, of_step),
@@ -400,7 +448,9 @@ mod tests {
     fn report(line: &str) -> (Report, Vec<u8>) {
         let args = Line::parse_from(line.split(' ')).args;
         let plan = args.settings.plan().unwrap();
-        look(Arc::new(Ten { names: vec!["ann".into(), "bob".into()] }), &plan, &args).unwrap()
+        let ten = Arc::new(Ten { names: vec!["ann".into(), "bob".into()] });
+        let (train, validation) = sides(&*ten, &HashMap::new(), &plan);
+        look(ten, (&train, &validation), &plan, &args).unwrap()
     }
 
     #[test]
