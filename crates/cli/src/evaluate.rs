@@ -3,11 +3,17 @@
 mod texts;
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
+use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
+use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
+use myxtts_run::progress::Progress;
 use myxtts_train::Machine;
-use myxtts_train::evaluate::held_out::{Asked, evaluate};
+use myxtts_train::evaluate::held_out::{Asked, Keeping, evaluate};
+use myxtts_train::evaluate::html::Page;
+use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::voice::Voice;
 
 use crate::failure::UsageError;
@@ -16,6 +22,7 @@ use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::sampling::{Sampling, at_least_one};
 use crate::settings::Settings;
+use crate::signal::stop_requested;
 use crate::target::Target;
 use crate::train::{device, read};
 
@@ -81,17 +88,58 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
     let mut voice = Voice::open(&model, machine.device)?;
-    let asked = Asked {
-        sentences: args.sentences,
-        candidates: args.candidates,
-        seed: plan.training.seed,
-        sampling: args.sampling.options(voice.usual_options(), 0),
-    };
-    let found = evaluate(&mut voice, &known, &held_out, &asked, &progress)?;
+    let written = settings.value("training.seed").filter(|seed| seed.origin.is_written());
+    let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
+    let sampling = args.sampling.options(voice.usual_options(), seed);
+    let asked =
+        Asked { sentences: args.sentences, candidates: args.candidates, seed, sampling: sampling.clone() };
+    let stop = stop_requested()?;
+    let mut listener = Listener::of(&settings.training)?;
+    match &args.output {
+        Some(output) => durable::create_folder(&Os, output)?,
+        None if listener.is_some() => {
+            progress
+                .say("note: the recogniser is not asked: it needs sounds in files, name a folder with -o");
+            listener = None;
+        }
+        None => {}
+    }
+    let keeping = Keeping { folder: args.output.as_deref(), listener: listener.as_mut() };
+    let found = evaluate(&mut voice, &known, &held_out, &asked, keeping, (&progress, &stop))?;
+    let error = listener.as_ref().and_then(Listener::failed).map(ToString::to_string);
+    if let Some(output) = &args.output {
+        let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];
+        facts.push(("device", machine.device.to_string()));
+        facts.extend(common_facts(&sampling, listener.as_ref()));
+        facts.push(("right sentence nearest", found.sentences.to_string()));
+        let (figures, columns) = (vec![("spoken", &found.figures)], vec!["recording", "spoken"]);
+        let page = Page { title: "Held-out sentences", facts, figures, columns, rows: found.rows() };
+        durable::write(&output.join("report.html"), page.html().as_bytes())?;
+        durable::write(&output.join("report.json"), &serde_json::to_vec_pretty(&found)?)?;
+    }
     if args.json {
         print_json(&found)?;
     } else {
         print(&format!("{found}\n"))?;
     }
-    Ok(Exit::Done)
+    Ok(match error {
+        _ if stop.load(Ordering::Relaxed) => Exit::Stopped,
+        Some(_) => Exit::Io,
+        None => Exit::Done,
+    })
+}
+
+/// What every page says of how texts were spoken and heard.
+fn common_facts(sampling: &SamplingOptions, listener: Option<&Listener>) -> Vec<(&'static str, String)> {
+    let how = match sampling.greedy {
+        true => format!("the most likely code, repetition penalty {}", sampling.repetition_penalty),
+        false => format!(
+            "temperature {}, top-k {}, top-p {}, repetition penalty {}, seed {}",
+            sampling.temperature, sampling.top_k, sampling.top_p, sampling.repetition_penalty, sampling.seed
+        ),
+    };
+    let recognizer = listener.map_or("none".to_owned(), |listener| listener.recognizer().to_string());
+    let mut facts = vec![("sampling", how), ("recogniser", recognizer)];
+    facts.extend(listener.and_then(Listener::failed).map(|error| ("recogniser's error", error.to_string())));
+    facts
 }

@@ -27,7 +27,6 @@ mod output;
 mod place;
 mod prepare;
 mod progress;
-mod recognizer;
 mod records;
 mod request;
 mod resume;

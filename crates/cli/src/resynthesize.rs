@@ -11,9 +11,11 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
 use myxtts_train::Machine;
+use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::measures::METRICS;
 use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
+use myxtts_train::voice::Fit;
 use serde::Serialize;
 
 use crate::corpus;
@@ -21,7 +23,6 @@ use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::prepare::print_problems;
 use crate::progress::Terminal;
-use crate::recognizer::listener;
 use crate::sampling::at_least_one;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
@@ -80,7 +81,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let progress = Terminal::new();
     let mut given = recordings(&args, &settings, &progress)?;
     given.truncate(args.limit.unwrap_or(usize::MAX));
-    let mut listener = listener(&settings)?;
+    let mut listener = Listener::of(&settings.training)?;
     let machine = Machine::choose(device(&args.device)?)?;
     let cleaner = match settings.is_written("data.cleaner") {
         true => Some(settings.data.cleaner.parse()?),
@@ -109,6 +110,23 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         found,
     };
     durable::write(&args.output.join("report.json"), &serde_json::to_vec_pretty(&report)?)?;
+    let recognizer = report.recognizer.clone().unwrap_or_else(|| "none".to_owned());
+    let mut facts = vec![("model", report.model.display().to_string()), ("device", report.device.clone())];
+    facts.push(("recogniser", recognizer));
+    facts.extend(report.recognizer_error.clone().map(|error| ("recogniser's error", error)));
+    if let Some(fit) = report.found.fit {
+        facts.push(("the GPT's prediction of the codes", prediction(fit)));
+    }
+    let figures = report.found.figures();
+    let columns = figures.iter().map(|(way, _)| *way).collect();
+    let page = Page {
+        title: "Recordings through the parts of a model",
+        facts,
+        figures,
+        columns,
+        rows: report.found.rows(),
+    };
+    durable::write(&args.output.join("report.html"), page.html().as_bytes())?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -178,6 +196,10 @@ fn of_sound(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
     Ok(Recording { id, text, language: String::new(), sound: path.to_owned(), reference: None })
 }
 
+fn prediction(fit: Fit) -> String {
+    format!("{:.3} nats a code, {:.1} % most likely", fit.loss, 100.0 * fit.accuracy)
+}
+
 /// One column for each way.
 fn as_text(report: &Report, output: &Path) -> String {
     let found = &report.found;
@@ -201,10 +223,9 @@ fn as_text(report: &Report, output: &Path) -> String {
         }
     }
     if let Some(fit) = found.fit {
-        let what = format!("{:.3} nats a code, {:.1} % most likely", fit.loss, 100.0 * fit.accuracy);
-        text += &row("the GPT's prediction of the codes", vec![what]);
+        text += &row("the GPT's prediction of the codes", vec![prediction(fit)]);
     }
     text +=
         &row("recordings", vec![format!("{} of {}", found.items.len() - found.failed, found.items.len())]);
-    text + &row("written", vec![output.join("report.json").display().to_string()])
+    text + &row("written", vec![output.join("report.html").display().to_string()])
 }

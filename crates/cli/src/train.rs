@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Context;
 use myxtts_data::cache::{CacheError, Sounds};
@@ -17,6 +18,7 @@ use myxtts_run::folder::{BASE_VOCABULARY, REQUEST, RunFolder};
 use myxtts_run::plan::{Plan, Stage};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
+use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::pipeline::{self, Corpus, DataSide, MODEL_FOLDER, Request};
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
@@ -216,6 +218,7 @@ fn train(
         board: folder.tensorboard(last.filter(|_| resumed).map(|step| step + 1))?,
         stop,
         watcher: &mut watch,
+        listener: listener_of(&plan)?,
     };
     session.events.append_durably(request::EVENT, &asked)?;
     session.events.append_durably(request::CORPUS_EVENT, request::corpus_event(&*corpus.source))?;
@@ -244,6 +247,14 @@ fn train(
     }
 }
 
+/// Seconds a recogniser has for a spoken sample: the training waits for it.
+const LISTENING: Duration = Duration::from_secs(120);
+
+/// Who listens to spoken samples, if the settings name a recogniser.
+fn listener_of(plan: &Plan) -> anyhow::Result<Option<Listener>> {
+    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_patience(LISTENING)))
+}
+
 /// The folder of the run, its settings, what was asked, and where it trains: as the command line says, or as it was begun.
 fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut settings = args.settings.clone();
@@ -263,6 +274,7 @@ fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Ask
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
     Records::check(&plan.data)?;
+    listener_of(&plan)?;
     plan.begin_tuning();
     let gpt = args.stage.is_none_or(|stage| stage == Named::Network(Stage::Gpt));
     if gpt && plan.data.frame_budget.is_none() && !plan.is_open("data.batch_size") {

@@ -9,6 +9,7 @@
 //! Between `decoder` and what `speak` says lies the GPT's own choice of codes: `evaluate` measures that.
 
 use crate::error::TrainError;
+use crate::evaluate::html::{Cell, Row};
 use crate::evaluate::listener::Listener;
 use crate::evaluate::measures::{Figures, Measures, Meter};
 use crate::evaluate::texts::{similarity, soft};
@@ -16,7 +17,7 @@ use crate::machine::Machine;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
 use crate::voice::{Fit, Quality, Reference, Voice, VoiceError};
-use myxtts_data::audio::{self, Clip, Resampler, wav};
+use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::text::Cleaner;
 use myxtts_model::weights::ModelFolder;
@@ -99,6 +100,27 @@ pub struct Resynthesis {
     pub items: Vec<Passed>,
 }
 
+impl Resynthesis {
+    /// The ways there are, in their order, with what each comes to.
+    pub fn figures(&self) -> Vec<(&'static str, &Figures)> {
+        WAYS.into_iter().filter_map(|way| Some((way, self.ways.get(way)?))).collect()
+    }
+
+    /// A row of a page for each recording, a cell for each way.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows = Vec::with_capacity(self.items.len());
+        for Passed { id, text, error, ways, .. } in &self.items {
+            let cell = |way: &str| {
+                let measures = ways.get(way)?;
+                Some(Cell { file: format!("{way}/{id}.wav"), measures: Some(measures) })
+            };
+            let cells = self.figures().into_iter().map(|(way, _)| cell(way)).collect();
+            rows.push(Row { id, text, note: error.as_deref(), cells });
+        }
+        rows
+    }
+}
+
 /// The parts of a model.
 pub struct Resynthesizer {
     dvae: Encoder,
@@ -144,8 +166,8 @@ impl Resynthesizer {
 
     /// The codes of a recording, and the sound the DVAE makes of them.
     pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
-        let front = FrontEnd::Dvae;
-        let samples = Resampler::new(recording.sample_rate, front.sample_rate()).resample(&recording.samples);
+        // As in training: trimmed and levelled, at the rate that both of the GPT's front-ends listen at.
+        let (front, samples) = (FrontEnd::Dvae, self.voice.as_heard(recording));
         let mut mel = Vec::new();
         self.extractor.compute(&samples, &mut mel);
         let codes = self.dvae.codes(&mel)?;

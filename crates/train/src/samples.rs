@@ -11,6 +11,8 @@
 
 use crate::beside::floats;
 use crate::error::TrainError;
+use crate::evaluate::measures::Heard;
+use crate::evaluate::words::Errors;
 use crate::machine::Machine;
 use crate::model::{Model, Stacked};
 use crate::session::Session;
@@ -28,7 +30,7 @@ use myxtts_run::durable;
 use myxtts_tensor::Device;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -67,12 +69,8 @@ pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize
     let sentence = |(_, record, utterance): (usize, u32, &Utterance)| {
         // Where the speaker has no other recording, the sentence's own has to do.
         let other = known.iter().find(|other| other.speaker == utterance.speaker);
-        let mut name = file_name(&utterance.id);
-        while !taken.insert(name.clone()) {
-            name.push('_');
-        }
         Sentence {
-            name,
+            name: unique_name(&utterance.id, &mut taken),
             text: utterance.text.clone(),
             language: utterance.language.clone(),
             record,
@@ -80,6 +78,15 @@ pub fn choose(held_out: &[(u32, &Utterance)], known: &[&Utterance], count: usize
         }
     };
     turns.into_iter().take(count).map(sentence).collect()
+}
+
+/// A file's name for an id, that no other has.
+pub(crate) fn unique_name(id: &str, taken: &mut HashSet<String>) -> String {
+    let mut name = file_name(id);
+    while !taken.insert(name.clone()) {
+        name.push('_');
+    }
+    name
 }
 
 /// Ids may hold what no file may be called by.
@@ -138,7 +145,7 @@ impl Sample {
 }
 
 /// One sentence, and what came of it.
-type Heard<'a> = (&'a Sentence, Result<Sample, SampleError>);
+type Outcome<'a> = (&'a Sentence, Result<Sample, SampleError>);
 
 /// What is spoken, and by what.
 pub struct Samples<'a> {
@@ -163,7 +170,7 @@ impl Samples<'_> {
         stage: &dyn Stage,
         average: bool,
         stop: &AtomicBool,
-    ) -> Result<Vec<Heard<'_>>, SampleError> {
+    ) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut over = Model::default();
         stage.finish(&mut over, average)?;
         if stage.kind() == Kind::Dvae {
@@ -175,7 +182,7 @@ impl Samples<'_> {
     }
 
     /// The sentences from the model that is done.
-    fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Heard<'_>>, SampleError> {
+    fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         self.spoken(&Stacked { over: Model::default(), under: self.model }, stop)
     }
 
@@ -194,7 +201,7 @@ impl Samples<'_> {
         Err(SampleError::Memory { need, held, limit })
     }
 
-    fn spoken(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Heard<'_>>, SampleError> {
+    fn spoken(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut voice = Voice::of(model, self.machine.device)?.with_cleaner(self.cleaner);
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
             let reference = voice.hear(&[decode(&sentence.reference).map_err(VoiceError::from)?.clip])?;
@@ -215,7 +222,7 @@ impl Samples<'_> {
     }
 
     /// The recordings of the sentences, made into codes and back.
-    fn rebuilt(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Heard<'_>>, SampleError> {
+    fn rebuilt(&self, model: &Model, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut dvae = Encoder::new(model, self.machine)?;
         let (inverter, bands) = (MelInverter::new(), FrontEnd::Dvae.channels());
         let mut rebuild = |sentence: &Sentence| -> Result<Sample, SampleError> {
@@ -251,12 +258,15 @@ impl Session<'_> {
             Ok(heard) => heard,
             Err(error) => return self.watcher.say(&format!("nothing was spoken {when}: {error}")),
         };
-        let (all, mut kept) = (heard.len(), 0);
+        let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
         for (sentence, sample) in heard {
             let file = format!("{name}-{step:06}-{}", sentence.name);
             let place = Place { label: name, step, at: before + step, file: &file };
             match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &place)?)) {
-                Ok(_) => kept += 1,
+                Ok((_, heard)) => {
+                    kept += 1;
+                    understood.add(heard);
+                }
                 Err(error) => {
                     self.watcher.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
                 }
@@ -265,8 +275,11 @@ impl Session<'_> {
         if kept > 0 {
             let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
             let seconds = began.elapsed().as_secs_f64();
-            self.watcher
-                .say(&format!("spoken {when}: {kept} of {all} in {seconds:.1} s, {}", files.display()));
+            let rates = self.log_rates(name, (step, before + step), &understood);
+            self.watcher.say(&format!(
+                "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
+                files.display()
+            ));
         }
     }
 
@@ -276,16 +289,55 @@ impl Session<'_> {
             Ok(heard) => heard,
             Err(error) => return self.watcher.say(&format!("nothing was spoken: {error}")),
         };
+        let mut understood = Understood::default();
         for (sentence, sample) in heard {
             let place = Place { label: "model", step: steps, at: steps, file: &sentence.name };
             let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &place)?, s.seconds))) {
-                Ok((path, seconds)) => {
-                    format!("spoken       {}: {seconds:.1} s of \"{}\"", path.display(), sentence.text)
+                Ok(((path, heard), seconds)) => {
+                    let line =
+                        format!("spoken       {}: {seconds:.1} s of \"{}\"", path.display(), sentence.text);
+                    let line = match &heard {
+                        Some(heard) => format!("{line}, heard as \"{}\"", heard.transcript),
+                        None => line,
+                    };
+                    understood.add(heard);
+                    line
                 }
                 Err(error) => format!("\"{}\" was not spoken: {error}", sentence.text),
             };
             self.watcher.say(&line);
         }
+        self.log_rates("model", (steps, steps), &understood);
+    }
+
+    /// What the recogniser understands of a sample; once it fails that is said, and it is not asked again.
+    fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Heard> {
+        let listener = self.listener.as_mut()?;
+        let heard = listener.hear(path, &sentence.text, &sentence.language);
+        if let Some(error) = listener.failed() {
+            self.watcher.say(&format!("note: {error}; the run goes on without error rates"));
+            self.listener = None;
+        }
+        heard
+    }
+
+    /// Puts error rates into the curves and the events, and says them.
+    fn log_rates(&mut self, name: &str, (step, at): (u64, u64), understood: &Understood) -> String {
+        if understood.count == 0 {
+            return String::new();
+        }
+        let Understood { words, characters, count } = *understood;
+        let (wer, cer) = (words.rate(), characters.rate());
+        let event = json!({ "stage": name, "step": step, "wer": wer, "cer": cer, "sentences": count });
+        let written = self.events.append("recognized", event).map_err(TrainError::from).and_then(|()| {
+            let curves = [(format!("{name}/wer"), wer), (format!("{name}/cer"), cer)];
+            let curves = curves.iter().map(|(tag, value)| (tag.as_str(), *value as f32)).collect::<Vec<_>>();
+            Ok(self.board.scalars(at, &curves)?)
+        });
+        if let Err(error) = written {
+            self.watcher.say(&format!("error rates were not written: {error}"));
+        }
+        format!(", WER {:.0} %, CER {:.0} %", 100.0 * wer, 100.0 * cer)
     }
 
     /// Writes a sample beside its picture, into the curves and into the events.
@@ -294,7 +346,7 @@ impl Session<'_> {
         sentence: &Sentence,
         sample: &Sample,
         place: &Place<'_>,
-    ) -> Result<PathBuf, TrainError> {
+    ) -> Result<(PathBuf, Option<Heard>), TrainError> {
         let folder = self.folder.samples();
         let path = folder.join(format!("{}.wav", place.file));
         durable::write(&path, &sample.wav)?;
@@ -304,10 +356,34 @@ impl Session<'_> {
         self.board.audio(&tag("spoken"), place.at, &sample.wav)?;
         self.board.image(&tag("mel"), place.at, &sample.png)?;
         self.board.text(&tag("text"), place.at, &sentence.text)?;
-        let event = json!({ "stage": place.label, "step": place.step, "file": format!("{}.wav", place.file),
-                            "text": sentence.text, "seconds": sample.seconds });
+        let heard = self.listen(&path, sentence);
+        let mut event = json!({ "stage": place.label, "step": place.step, "file": format!("{}.wav", place.file),
+                                "text": sentence.text, "seconds": sample.seconds });
+        if let Some(heard) = &heard {
+            event["heard"] = heard.transcript.as_str().into();
+            event["wer"] = heard.score.words.rate().into();
+        }
         self.events.append("sample", event)?;
-        Ok(path)
+        Ok((path, heard))
+    }
+}
+
+/// What a recogniser made of several samples.
+#[derive(Clone, Copy, Default)]
+struct Understood {
+    words: Errors,
+    characters: Errors,
+    count: usize,
+}
+
+impl Understood {
+    fn add(&mut self, heard: Option<Heard>) {
+        let Some(Heard { score, .. }) = heard else { return };
+        for (sum, one) in [(&mut self.words, score.words), (&mut self.characters, score.characters)] {
+            sum.errors += one.errors;
+            sum.of += one.of;
+        }
+        self.count += 1;
     }
 }
 

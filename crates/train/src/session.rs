@@ -2,6 +2,7 @@
 
 use crate::best::{self, Chosen, HeldOut};
 use crate::error::TrainError;
+use crate::evaluate::listener::Listener;
 use crate::pace::Pace;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
@@ -106,6 +107,8 @@ pub struct Session<'a> {
     pub stop: Arc<AtomicBool>,
     /// Who watches.
     pub watcher: &'a mut dyn Watcher,
+    /// Who listens to spoken samples; none without a recogniser, and none once it has failed.
+    pub listener: Option<Listener>,
 }
 
 struct Flying {

@@ -10,16 +10,16 @@ use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_train::Machine;
+use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
 use myxtts_train::voice::Voice;
 use serde::Serialize;
 
-use super::Args;
+use super::{Args, common_facts};
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
-use crate::recognizer::listener;
 use crate::signal::stop_requested;
 use crate::target::{hear, language};
 use crate::train::device;
@@ -56,7 +56,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         ))
         .into());
     }
-    let mut listener = listener(settings)?;
+    let mut listener = Listener::of(&settings.training)?;
     let machine = Machine::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
     let mut voice = Voice::open(&folder, machine.device)?;
@@ -88,6 +88,19 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     };
     let json = serde_json::to_vec_pretty(&report)?;
     durable::write(&output.join("report.json"), &json)?;
+    let facts = [("model", &report.model), ("list", &report.list)]
+        .map(|(name, path)| (name, path.display().to_string()));
+    let mut facts = facts.to_vec();
+    let named: Vec<String> = args.voice.iter().map(|path| path.display().to_string()).collect();
+    facts.push((
+        "voice",
+        if named.is_empty() { "each text's own reference".to_owned() } else { named.join(", ") },
+    ));
+    facts.extend([("device", report.device.clone()), ("language", language.clone())]);
+    facts.extend(common_facts(&sampling, listener.as_ref()));
+    let (figures, columns) = (vec![("spoken", &report.spoken.figures)], vec!["recording", "spoken"]);
+    let page = Page { title: "Texts spoken", facts, figures, columns, rows: report.spoken.rows() };
+    durable::write(&output.join("report.html"), page.html().as_bytes())?;
     if args.json {
         print_json(&report)?;
     } else {
@@ -107,5 +120,5 @@ fn as_text(report: &Report, output: &Path) -> String {
     let SpokenTexts { figures, failed, items } = &report.spoken;
     let mut text = format!("{:<36} {} of {}\n", "texts spoken", items.len() - failed, items.len());
     text += &figures.lines();
-    text + &format!("{:<36} {}\n", "written", output.join("report.json").display())
+    text + &format!("{:<36} {}\n", "written", output.join("report.html").display())
 }

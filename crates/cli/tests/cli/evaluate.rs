@@ -163,3 +163,40 @@ fn a_text_that_cannot_be_spoken_is_named_and_the_others_are_spoken() {
     assert_eq!((&found["failed"], &found["items"][1]["silent"]), (&2.into(), &true.into()));
     assert!(found["items"][2]["error"].as_str().unwrap().contains("nothing to say"));
 }
+
+#[cfg(unix)]
+#[test]
+fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
+    let at = folder();
+    let say = ["evaluate", "model", "--texts", "data/list.csv", "--voice", "one.wav", "--language", "en"];
+    let hears = "sh -c 'echo this is your voice' {wav}";
+    myxtts(at.path(), &say).args(["-o", "out", "--recognizer-command", hears]).assert().success();
+    let found = report(at.path(), "out");
+    assert_eq!(
+        (&found["items"][0]["words"]["errors"], &found["items"][0]["words"]["of"]),
+        (&1.into(), &4.into())
+    );
+    // Four words and two: one is wrong in the first, all and two more in the second.
+    assert_eq!(found["figures"]["wer"]["value"], 5.0 / 6.0, "{}", found["figures"]);
+    let page = fs::read_to_string(at.path().join("out/report.html")).unwrap();
+    for wanted in ["src=\"original/one.wav\"", "src=\"one.wav\"", "word error rate", "this is your voice"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(at.path().join("out/original/two.wav").is_file());
+    let pass = ["resynthesize", "model", "data/list.csv", "--language", "en", "-o", "parts"];
+    myxtts(at.path(), &pass).args(["--recognizer-command", hears]).assert().success();
+    let ways = &report(at.path(), "parts")["ways"];
+    assert_eq!(ways["original"]["wer"]["value"], ways["decoder"]["wer"]["value"]);
+    let page = fs::read_to_string(at.path().join("parts/report.html")).unwrap();
+    assert!(page.contains("src=\"dvae/one.wav\"") && page.contains("src=\"decoder/two.wav\""), "{page}");
+    // One that fails: everything else is measured and kept.
+    let broken = "sh -c 'echo no model >&2; exit 1' {wav}";
+    myxtts(at.path(), &say)
+        .args(["-o", "broken", "--recognizer-command", broken])
+        .assert()
+        .code(74)
+        .stderr(contains("no model").count(1));
+    let found = report(at.path(), "broken");
+    assert!(found["figures"]["wer"].is_null() && found["figures"]["distortion"]["count"] == 2);
+    assert!(found["recognizer_error"].as_str().unwrap().contains("no model"));
+}

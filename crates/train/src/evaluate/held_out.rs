@@ -1,17 +1,32 @@
 //! Held-out sentences, spoken and compared with how they were recorded.
 
-use super::cepstrum;
-use super::dtw::{Frames, Warp, align};
+use super::dtw::{Frames, Warp};
+use super::listener::Listener;
+use super::measures::Meter;
 use super::rank::{self, Ranking};
 use super::report::{Evaluation, Item};
+use super::texts::{self, SpeakError};
+use crate::samples;
 use crate::voice::{Reference, Voice, VoiceError};
-use myxtts_data::audio::{self, Clip, Resampler};
+use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
-use myxtts_model::sampling::SamplingOptions;
+use myxtts_model::{Ended, SamplingOptions};
+use myxtts_run::durable;
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where an evaluation keeps its sounds, and who listens to them.
+#[derive(Default)]
+pub struct Keeping<'a> {
+    /// Sounds and recordings are kept here, under the names that items have.
+    pub folder: Option<&'a Path>,
+    /// Asked about every sound that is kept.
+    pub listener: Option<&'a mut Listener>,
+}
 
 /// What is asked of an evaluation.
 #[derive(Clone, Debug)]
@@ -32,14 +47,15 @@ pub fn evaluate(
     known: &[&Utterance],
     held_out: &[&Utterance],
     asked: &Asked,
-    progress: &dyn Progress,
-) -> Result<Evaluation, VoiceError> {
+    mut keeping: Keeping<'_>,
+    (progress, stop): (&dyn Progress, &AtomicBool),
+) -> Result<Evaluation, SpeakError> {
     let seed = Seed::new(asked.seed).derive("evaluate");
     // One recording of each speaker, which nothing that is spoken is of.
     let mut references: BTreeMap<&str, Reference> = BTreeMap::new();
     for utterance in known {
         if !references.contains_key(utterance.speaker.as_str()) {
-            let clip = audio::decode(&utterance.audio)?.clip;
+            let clip = audio::decode(&utterance.audio).map_err(VoiceError::from)?.clip;
             references.insert(&utterance.speaker, voice.hear(&[clip])?);
         }
     }
@@ -48,7 +64,11 @@ pub fn evaluate(
     let mut items = Vec::new();
     let count = asked.sentences.min(held_out.len());
     progress.start("speaking", count as u64);
+    let (mut meter, mut names, mut said) = (Meter::new(), HashSet::new(), false);
     for (number, right) in held_out.iter().take(count).enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         progress.advance(1);
         let Some(reference) = references.get(right.speaker.as_str()) else { continue };
         // The same speaker's other sentences first: then only what is said tells them apart.
@@ -66,7 +86,8 @@ pub fn evaluate(
         for candidate in &candidates {
             if !mels.contains_key(candidate.id.as_str()) {
                 // As the model has heard them, or it would be blamed for silence that was cut.
-                let samples = voice.as_heard(&audio::decode(&candidate.audio)?.clip);
+                let samples =
+                    voice.as_heard(&audio::decode(&candidate.audio).map_err(VoiceError::from)?.clip);
                 let clip = Clip { samples, sample_rate: FrontEnd::Conditioning.sample_rate() };
                 mels.insert(&candidate.id, mel(&clip));
             }
@@ -86,12 +107,37 @@ pub fn evaluate(
             continue;
         }
         let ranking: Ranking = rank::sentences(own_frames, &views, &warp);
-        let path = align(own_frames, views[0], &warp);
-        let distortion = cepstrum::distortion_along(own_frames, views[0], &path);
+        let recording = audio::decode(&right.audio).map_err(VoiceError::from)?.clip;
+        let mut measures = meter.measure(&clip, Some(&recording));
+        if spoken.ended == Ended::Loop && measures.flaws.looping.is_none() {
+            measures.flaws.looping = Some(0.0);
+        }
         let heard = voice.hear(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
         let vectors: Vec<&[f32]> = references.values().filter_map(|r| r.speaker.as_deref()).collect();
         let at = references.keys().position(|name| *name == right.speaker);
         let who = heard.as_deref().filter(|_| vectors.len() == references.len());
+        measures.similarity = who.zip(reference.speaker.as_deref()).and_then(|(a, b)| rank::similarity(a, b));
+        let file = match keeping.folder {
+            Some(folder) => {
+                let name = samples::unique_name(&right.id, &mut names);
+                texts::keep_original(folder, &name, &recording)?;
+                let file = format!("{name}.wav");
+                durable::write(&folder.join(&file), &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
+                if let Some(listener) = keeping.listener.as_deref_mut() {
+                    measures.heard = match measures.flaws.silent {
+                        true => Some(listener.nothing(&right.text, &right.language)),
+                        false => listener.hear(&folder.join(&file), &right.text, &right.language),
+                    };
+                    if let Some(error) = listener.failed().filter(|_| !said) {
+                        progress
+                            .say(&format!("{error}; it is not asked again, and there are no error rates"));
+                        said = true;
+                    }
+                }
+                Some(file)
+            }
+            None => None,
+        };
         items.push(Item {
             id: right.id.clone(),
             text: right.text.clone(),
@@ -100,12 +146,17 @@ pub fn evaluate(
             sentence_place: ranking.place(0),
             heard: ranking.nearest().map(|i| candidates[i].text.clone()),
             distance: Some(ranking.distances[0]).filter(|d| d.is_finite()),
-            distortion: Some(distortion).filter(|d| d.is_finite()),
+            distortion: measures.against.distortion,
             speaker_place: who.zip(at).map(|(heard, at)| rank::speakers(heard, &vectors).place(at)),
-            similarity: who.zip(reference.speaker.as_deref()).and_then(|(a, b)| rank::similarity(a, b)),
+            similarity: measures.similarity,
+            file,
+            measures: Some(measures),
         });
     }
     progress.finish();
+    if said {
+        items.iter_mut().filter_map(|item: &mut Item| item.measures.as_mut()).for_each(|m| m.heard = None);
+    }
     Ok(Evaluation::of(items, asked.candidates, references.len()))
 }
 

@@ -5,7 +5,9 @@ use super::measures::Heard;
 use super::recognizer::{Recognizer, RecognizerError};
 use super::words;
 use myxtts_data::text::compare::Numerals;
+use myxtts_run::plan::TrainingPlan;
 use std::path::Path;
+use std::time::Duration;
 
 /// A recogniser at work.
 #[derive(Debug)]
@@ -19,6 +21,22 @@ impl Listener {
     /// With a recogniser, and how numerals are read when what it writes is compared.
     pub fn new(recognizer: Recognizer, numerals: Numerals) -> Listener {
         Listener { recognizer, numerals, failed: None }
+    }
+
+    /// With the recogniser that the settings name; none where they name none. A command comes before an address.
+    pub fn of(plan: &TrainingPlan) -> Result<Option<Listener>, RecognizerError> {
+        let numerals = if plan.recognizer_digits { Numerals::Digits } else { Numerals::Numbers };
+        let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {
+            (Some(command), _) => Recognizer::command(command)?,
+            (None, Some(url)) => Recognizer::url(url, &plan.recognizer_model)?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Listener::new(recognizer, numerals)))
+    }
+
+    /// Waits so long for an answer and no longer.
+    pub fn with_patience(self, patience: Duration) -> Listener {
+        Listener { recognizer: self.recognizer.with_patience(patience), ..self }
     }
 
     /// What is understood of a WAV file in which `text` was to be said; none once it has failed.

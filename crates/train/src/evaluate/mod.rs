@@ -11,6 +11,7 @@
 //! | [`interval`] | a number of each utterance | the figure and its 95 % interval |
 //! | [`measures`] | a sound and its recording | all of the above, of one and of many |
 //! | [`recognizer`], [`listener`] | a WAV file | what a recogniser of the user's understands |
+//! | [`html`] | figures and sounds | a page with players |
 //! | [`report`] | one line for each sentence | shares and means, as text and as data |
 //!
 //! [`held_out`] puts them together: it speaks sentences that were held out and compares them with their recordings.
@@ -34,6 +35,7 @@ pub mod measures;
 pub mod listener;
 pub mod recognizer;
 
+pub mod html;
 pub mod report;
 
 pub mod held_out;

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::html::{Cell, Row};
+use super::measures::{Figures, Measures};
+use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
 /// One sentence that was spoken.
@@ -27,6 +30,12 @@ pub struct Item {
     pub speaker_place: Option<usize>,
     /// The cosine between the speaker vectors of what was said and of the reference.
     pub similarity: Option<f32>,
+    /// The sound, in the folder of the report; its recording lies in `original/` there. None where nothing is kept.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// Everything else that was measured.
+    #[serde(default)]
+    pub measures: Option<Measures>,
 }
 
 /// A number of items and how many of them are right.
@@ -65,11 +74,30 @@ pub struct Evaluation {
     pub similarity: Option<f32>,
     /// Sentences of which nothing was said.
     pub silent: usize,
+    /// What all measures come to.
+    #[serde(default)]
+    pub figures: Figures,
     /// All sentences in the order they were spoken.
     pub items: Vec<Item>,
 }
 
 impl Evaluation {
+    /// A row of a page for each sentence that is kept: its recording, and what was spoken.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows = Vec::with_capacity(self.items.len());
+        for item in &self.items {
+            let cell = |file: String, measures| Some(Cell { file, measures });
+            let cells = match &item.file {
+                Some(file) => {
+                    vec![cell(format!("original/{file}"), None), cell(file.clone(), item.measures.as_ref())]
+                }
+                None => vec![None, None],
+            };
+            rows.push(Row { id: &item.id, text: &item.text, note: None, cells });
+        }
+        rows
+    }
+
     /// Sums items up. Each was compared with `candidates` sentences and `speakers` speakers, the right one among them.
     pub fn of(items: Vec<Item>, candidates: usize, speakers: usize) -> Evaluation {
         let first = |places: &[usize]| places.iter().filter(|&&place| place == 1).count();
@@ -84,6 +112,7 @@ impl Evaluation {
             }),
             distortion: mean(items.iter().filter_map(|item| item.distortion)),
             similarity: mean(items.iter().filter_map(|item| item.similarity)),
+            figures: Figures::of(items.iter().filter_map(|item| item.measures.as_ref()), Seed::new(0)),
             silent: items.iter().filter(|item| item.distance.is_none()).count(),
             items,
         }
@@ -119,10 +148,13 @@ impl fmt::Display for Evaluation {
         if let Some(speakers) = self.speakers {
             writeln!(f, "right speaker nearest    {speakers}")?;
         }
-        if let Some(distortion) = self.distortion {
+        // What was measured has intervals, and the same means among them.
+        if self.figures != Figures::default() {
+            f.write_str(&self.figures.lines())?;
+        } else if let Some(distortion) = self.distortion {
             writeln!(f, "mel-cepstral distortion  {distortion:.2} dB")?;
         }
-        if let Some(similarity) = self.similarity {
+        if let Some(similarity) = self.similarity.filter(|_| self.figures == Figures::default()) {
             writeln!(f, "speaker similarity       {similarity:.3}")?;
         }
         if self.silent > 0 {
@@ -168,6 +200,8 @@ mod tests {
             distortion,
             speaker_place: Some(speaker),
             similarity: distortion.map(|_| 0.9),
+            file: None,
+            measures: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! A list of texts, spoken one after another by one opened model, each kept as a WAV file and measured.
 
+use super::html::{Cell, Row};
 use super::listener::Listener;
 use super::measures::{Figures, Measures, Meter};
 use super::rank;
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where recordings are kept, in the folder of a report.
+const ORIGINALS: &str = "original";
 
 /// Why a list was not spoken to its end.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +51,8 @@ pub struct SpokenText {
     pub text: String,
     /// The sound, in the folder of the report; none where nothing was said.
     pub file: Option<String>,
-    /// The recording of the same text, where there is one.
-    pub recording: Option<PathBuf>,
+    /// The recording of the same text, where there is one that can be read: a copy in the folder of the report.
+    pub recording: Option<String>,
     /// Codes that were said.
     pub codes: usize,
     /// Why it ended.
@@ -69,6 +73,21 @@ pub struct SpokenTexts {
     pub failed: usize,
     /// In the order of the list.
     pub items: Vec<SpokenText>,
+}
+
+impl SpokenTexts {
+    /// A row of a page for each text: its recording, and what was spoken.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        self.items.iter().map(SpokenText::row).collect()
+    }
+}
+
+impl SpokenText {
+    fn row(&self) -> Row<'_> {
+        let recording = self.recording.clone().map(|file| Cell { file, measures: None });
+        let spoken = self.file.clone().map(|file| Cell { file, measures: Some(&self.measures) });
+        Row { id: &self.id, text: &self.text, note: self.error.as_deref(), cells: vec![recording, spoken] }
+    }
 }
 
 /// The seed of one text: it depends on its id alone, so that a text sounds the same in any list.
@@ -131,7 +150,7 @@ fn speak_one(
         id: one.id.clone(),
         text: one.text.clone(),
         file: None,
-        recording: one.recording.clone(),
+        recording: None,
         codes: 0,
         ended: None,
         error: None,
@@ -175,6 +194,9 @@ fn speak_one(
         item.file = Some(format!("{}.wav", one.id));
     }
     let recording = one.recording.as_deref().and_then(|path| audio::decode(path).ok()).map(|d| d.clip);
+    if let Some(recording) = &recording {
+        item.recording = Some(keep_original(speaking.folder, &one.id, recording)?);
+    }
     item.measures = meter.measure(&clip, recording.as_ref());
     if item.ended == Some(Ended::Loop) && item.measures.flaws.looping.is_none() {
         item.measures.flaws.looping = Some(0.0);
@@ -185,6 +207,14 @@ fn speak_one(
         false => listener.hear(&path, &one.text, language),
     });
     Ok(item)
+}
+
+/// Keeps a recording beside what was made of its text; gives its place in the folder.
+pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Result<String, DurableError> {
+    let place = format!("{ORIGINALS}/{name}.wav");
+    durable::create_folder(&durable::Os, &folder.join(ORIGINALS))?;
+    durable::write(&folder.join(&place), &wav::encode_pcm16(&recording.samples, recording.sample_rate))?;
+    Ok(place)
 }
 
 /// The cosine between the speaker of a sound and of the reference it was spoken with, by the model's own encoder.

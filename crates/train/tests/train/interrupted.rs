@@ -81,6 +81,7 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         board: folder.tensorboard(None).unwrap(),
         stop: stop.clone(),
         watcher: &mut Nobody,
+        listener: None,
     };
     let corpus = Corpus {
         source: Arc::new(Clips::default()),

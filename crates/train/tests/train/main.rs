@@ -23,6 +23,7 @@ mod plants;
 mod portable;
 mod preview;
 mod prompts;
+mod recognizer;
 mod resume;
 mod samples;
 mod strategy;

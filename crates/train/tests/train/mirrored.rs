@@ -299,6 +299,7 @@ fn run(
         board: folder.tensorboard(None).unwrap(),
         stop,
         watcher: &mut watcher,
+        listener: None,
     };
     let last = session.last_of("gpt").unwrap();
     let ended = session.run(&mut *stage, &recipe, 0, last, None).map(|finished| finished.ended);

@@ -41,16 +41,19 @@ struct Trained {
     ended: Result<Ended, TrainError>,
     said: Vec<String>,
     events: usize,
+    /// Error rates among them.
+    rates: Vec<serde_json::Value>,
     bits: Vec<Vec<u32>>,
     /// Files of the folder of samples.
     samples: Vec<String>,
 }
 
 /// Trains a few steps; where there are sentences, they are heard every three, unless there are folders in the place of their files.
-fn run(heard: Option<(&[Sentence], bool)>) -> Trained {
+fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained {
     let runs = tempfile::tempdir().unwrap();
     let mut plan = small::plan(Kind::Dvae, 8);
     plan.training.sample_every = 3;
+    plan.training.recognizer_command = recognizer.map(str::to_owned);
     let clips = small::Clips::default();
     let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
     if let Some((_, false)) = heard {
@@ -73,16 +76,17 @@ fn run(heard: Option<(&[Sentence], bool)>) -> Trained {
     let mut samples: Vec<String> = files.map(|f| f.unwrap().file_name().into_string().unwrap()).collect();
     samples.sort();
     let events = small::events(runs.path(), "sample").len();
-    Trained { ended, said, events, bits: small::everything(&*stage), samples }
+    let rates = small::events(runs.path(), "recognized");
+    Trained { ended, said, events, rates, bits: small::everything(&*stage), samples }
 }
 
 #[test]
 fn being_heard_changes_no_bit_and_failing_to_be_is_a_line() {
     let one = utterance("five", "one");
     let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
-    let silent = run(None);
-    let heard = run(Some((&sentences, true)));
-    let refused = run(Some((&sentences, false)));
+    let silent = run(None, None);
+    let heard = run(Some((&sentences, true)), None);
+    let refused = run(Some((&sentences, false)), None);
     for one in [&silent, &heard, &refused] {
         assert_eq!(*one.ended.as_ref().unwrap(), Ended::Done);
         assert!(one.bits == silent.bits, "speaking changed the weights");
@@ -95,4 +99,29 @@ fn being_heard_changes_no_bit_and_failing_to_be_is_a_line() {
     let lines =
         refused.said.iter().filter(|line| line.contains("\"This is five.\" was not spoken after step"));
     assert_eq!(lines.count(), 3, "{:?}", refused.said);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_recogniser_gives_error_rates_and_one_that_fails_ends_nothing() {
+    let one = utterance("five", "one");
+    let sentences: Vec<Sentence> = choose(&[(5, &one)], &[], 3);
+    let silent = run(None, None);
+    let right = run(Some((&sentences, true)), Some("sh -c 'echo This is five!' {wav}"));
+    let wrong = run(Some((&sentences, true)), Some("sh -c 'echo That is nine.' {wav}"));
+    let broken = run(Some((&sentences, true)), Some("sh -c 'echo no model >&2; exit 1' {wav}"));
+    for one in [&right, &wrong, &broken] {
+        assert_eq!(*one.ended.as_ref().unwrap(), Ended::Done);
+        assert!(one.bits == silent.bits, "listening changed the weights");
+        assert_eq!(one.events, 3);
+    }
+    let rates = |trained: &Trained| -> Vec<f64> {
+        trained.rates.iter().map(|event| event["wer"].as_f64().unwrap()).collect()
+    };
+    assert_eq!(rates(&right), [0.0; 3]);
+    assert!(rates(&wrong).iter().all(|rate| (rate - 2.0 / 3.0).abs() < 1e-9), "{:?}", wrong.rates);
+    assert!(right.said.iter().any(|line| line.contains("WER 0 %")), "{:?}", right.said);
+    assert!(broken.rates.is_empty());
+    let complaints = broken.said.iter().filter(|line| line.contains("no model")).count();
+    assert_eq!(complaints, 1, "{:?}", broken.said);
 }

@@ -14,6 +14,7 @@ use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
 use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Arena;
 use myxtts_train::beside::WithCodes;
+use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::samples::Samples;
 use myxtts_train::session::{Ended, Finished, News, Session, Watcher};
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
@@ -292,6 +293,7 @@ pub fn run_finished(
         board: folder.tensorboard(resumed.then_some(0)).unwrap(),
         stop,
         watcher: &mut said,
+        listener: Listener::of(&plan.training).unwrap(),
     };
     let last = session.last_of(stages::name(stage.kind())).unwrap();
     let ended = session.run(stage, &recipe, 0, last, samples);

@@ -1,0 +1,164 @@
+//! Recognisers that users bring: commands and servers, those that work and those that do not.
+
+use myxtts_data::text::compare::Numerals;
+use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::evaluate::recognizer::Recognizer;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A sound file, and what a recogniser that is in the know would say of it.
+fn sound(folder: &Path) -> std::path::PathBuf {
+    let wav = folder.join("it's \"a\" sound.wav");
+    std::fs::write(&wav, b"RIFF and so on\r\n--").unwrap();
+    std::fs::write(folder.join("it's \"a\" sound.wav.txt"), "Hello,\n  twelve worlds. \n").unwrap();
+    wav
+}
+
+#[cfg(unix)]
+#[test]
+fn a_command_prints_what_it_hears() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    let heard = |command: &str| Recognizer::command(command).unwrap().recognize(&wav, "en");
+    assert_eq!(heard("cat {wav}.txt").unwrap(), "Hello, twelve worlds.");
+    assert_eq!(heard("echo '{language} \"x' {wav}").unwrap(), format!("en \"x {}", wav.display()));
+    // No shell reads the command, so that no file's name is one.
+    assert_eq!(heard("echo $(ls) ; {wav}").unwrap(), format!("$(ls) ; {}", wav.display()));
+    // More than a pipe holds, on both.
+    let much = "sh -c 'head -c 300000 /dev/zero | tr \"\\\\0\" x >&2; head -c 300000 /dev/zero | tr \"\\\\0\" y' {wav}";
+    assert_eq!(heard(much).unwrap().len(), 300_000);
+    let failed = heard("sh -c 'echo loading >&2; echo no such model >&2; exit 3' {wav}").unwrap_err();
+    assert!(!failed.is_usage() && failed.to_string().contains("no such model"), "{failed}");
+    let missing = heard("there-is-no-such-program {wav}").unwrap_err();
+    assert!(missing.to_string().contains("there-is-no-such-program does not start"), "{missing}");
+    let began = Instant::now();
+    let slow = Recognizer::command("sleep 30 {wav}").unwrap().with_patience(Duration::from_millis(50));
+    let late = slow.recognize(&wav, "en").unwrap_err();
+    // `sleep` may refuse its second argument first; either way nobody waits for it.
+    assert!(late.to_string().contains("failed") && began.elapsed() < Duration::from_secs(10), "{late}");
+}
+
+#[test]
+fn what_cannot_be_a_recogniser_is_refused_before_anything_is_tried() {
+    for (command, message) in [
+        ("", "is empty"),
+        ("whisper", "{wav}"),
+        ("{wav}", "begins with {wav}"),
+        ("whisper 'x {wav}", "quote"),
+    ] {
+        let error = Recognizer::command(command).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains(message), "{command}: {error}");
+    }
+    for url in [
+        "https://api.example.org/v1",
+        "localhost:8000",
+        "http://",
+        "http:///v1",
+        "http://a b/v1",
+        "file:///x",
+    ] {
+        let error = Recognizer::url(url, "m").unwrap_err();
+        assert!(error.is_usage(), "{url}: {error}");
+    }
+}
+
+/// A server that answers one request with this, and gives what it was sent.
+fn server(answer: &str) -> (String, JoinHandle<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}/v1/", listener.local_addr().unwrap());
+    let answer = answer.to_owned();
+    let thread = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "the request ended: {head}");
+        }
+        let length = head
+            .lines()
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.expect("the body has a length")];
+        reader.read_exact(&mut body).unwrap();
+        reader.into_inner().write_all(answer.as_bytes()).unwrap();
+        (head, body)
+    });
+    (base, thread)
+}
+
+fn answer(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[test]
+fn a_server_is_asked_as_openai_s_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    let (base, thread) = server(&answer("200 OK", "{\"text\": \" Hello,\\n twelve worlds.\", \"x\": 1}"));
+    let recognizer = Recognizer::url(&base, "whisper-small").unwrap();
+    assert_eq!(recognizer.recognize(&wav, "fa").unwrap(), "Hello, twelve worlds.");
+    let (head, body) = thread.join().unwrap();
+    assert!(head.starts_with("POST /v1/audio/transcriptions HTTP/1.1\r\n"), "{head}");
+    let boundary = head.split("boundary=").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let body = String::from_utf8(body).unwrap();
+    assert!(body.ends_with(&format!("\r\n--{boundary}--\r\n")), "{body}");
+    let parts: Vec<&str> = body.split(&format!("--{boundary}\r\n")).collect();
+    let part = |name: &str| {
+        let wanted = format!("name=\"{name}\"");
+        let part = parts.iter().find(|part| part.contains(&wanted)).unwrap();
+        part.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    assert_eq!((part("model").trim(), part("language").trim()), ("whisper-small", "fa"));
+    assert!(part("file").starts_with("RIFF and so on\r\n--\r\n"), "the sound as it is: {}", part("file"));
+}
+
+#[test]
+fn a_server_that_fails_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    for (given, message) in [
+        (
+            answer("500 Internal Server Error", "{\"error\": {\"message\": \"out of\\u001b[2J memory\"}}"),
+            "500",
+        ),
+        (answer("404 Not Found", "nothing here"), "nothing here"),
+        (answer("302 Found", "elsewhere"), "302"),
+        (answer("200 OK", "plain text"), "no JSON"),
+        (answer("200 OK", "{\"txt\": 1}"), "no \"text\""),
+        ("garbage\r\n\r\n".to_owned(), "failed"),
+        (String::new(), "failed"),
+    ] {
+        let (base, thread) = server(&given);
+        let error = Recognizer::url(&base, "m").unwrap().recognize(&wav, "en").unwrap_err().to_string();
+        assert!(error.contains(message) && !error.contains('\u{1b}'), "{given}: {error}");
+        thread.join().unwrap();
+    }
+    // Nobody is there, or somebody who never answers.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("http://{}", gone.local_addr().unwrap());
+    let patient = Recognizer::url(&base, "m").unwrap().with_patience(Duration::from_millis(200));
+    let began = Instant::now();
+    assert!(patient.recognize(&wav, "en").is_err() && began.elapsed() < Duration::from_secs(10));
+    drop(gone);
+    assert!(Recognizer::url(&base, "m").unwrap().recognize(&wav, "en").is_err());
+}
+
+#[test]
+fn a_listener_that_failed_once_is_not_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let wav = sound(folder.path());
+    let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));
+    let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), Numerals::Numbers);
+    let heard = listener.hear(&wav, "Hello, twelve worlds.", "en").unwrap();
+    thread.join().unwrap();
+    assert_eq!((heard.score.words.errors, heard.score.words.of), (1, 3));
+    assert_eq!(listener.nothing("Hello there.", "en").score.words.rate(), 1.0);
+    assert!(listener.failed().is_none());
+    assert!(listener.hear(&wav, "Hello.", "en").is_none(), "the server is gone");
+    assert!(listener.failed().is_some() && listener.hear(&wav, "Hello.", "en").is_none());
+}
