@@ -170,7 +170,7 @@ pub fn sizes(_: &World, plan: &Plan) -> anyhow::Result<String> {
 
 /// Who listens to what is spoken.
 pub fn listener(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", crate::recognizer::listener(plan)?))
+    Ok(format!("{:?}", myxtts_train::evaluate::listener::Listener::of(&plan.training)?))
 }
 
 /// Where records come from.
@@ -276,6 +276,7 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         board: folder.tensorboard(None)?,
         stop: Arc::new(AtomicBool::new(false)),
         watcher: &mut listener,
+        listener: None,
     };
     let request = Request { only: Some(Stage::Dvae), from: None };
     let ended = pipeline::train(&mut session, &request, &corpus, &[Machine::CPU], &Silent);

@@ -107,7 +107,8 @@ impl Recognizer {
             ));
         }
         let host = base.strip_prefix("http://").ok_or_else(|| wrong("does not begin with http://"))?;
-        if host.trim_start_matches('/').is_empty()
+        if host.is_empty()
+            || host.starts_with('/')
             || base.contains(|c: char| c.is_whitespace() || c.is_control())
         {
             return Err(wrong("names no host: write http://HOST:PORT/v1"));
