@@ -24,7 +24,7 @@ const TOKENIZER_FILE: &str = "tokenizer.json";
 const DEMO_FOLDER: &str = "demo";
 /// The same for training.
 const DEMO_VOICE_FOLDER: &str = "demo-voice";
-/// No clip of it is longer, and the demonstration trains on clips up to that length.
+/// No clip of it is longer; the demonstration trains on clips up to that length.
 pub const DEMO_VOICE_SECONDS: f64 = 3.2;
 
 /// The corpus the settings name, or the demo corpus where they name none.

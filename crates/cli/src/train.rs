@@ -371,17 +371,18 @@ pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<
         for (key, value) in more.iter().chain(&DEMO) {
             settings.prefer(key, value);
         }
+        // The corpus is made for it: no clip is left out.
+        settings.prefer("data.max_seconds", &corpus::DEMO_VOICE_SECONDS.to_string());
     }
     settings.prefer("data.cache_columns", "tokens, dvae_mel, conditioning_mel, speaker_mel, waveform");
     Ok(())
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 9] = [
+const DEMO: [(&str, &str); 8] = [
     ("model.preset", "tiny"),
     ("data.batch_size", "16"),
     ("data.vocab_size", "160"),
-    ("data.max_seconds", "3.2"),
     ("training.validate_every", "300"),
     ("training.checkpoint_every", "300"),
     ("training.sample_every", "0"),
