@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use myxtts_data::demo::{self, Language, PretrainingOptions, Sentence};
 use myxtts_run::exit::Exit;
+use myxtts_run::regular;
 
 use crate::demo_corpus::{described, language, speakers};
 use crate::failure::UsageError;
@@ -30,7 +31,7 @@ pub struct Args {
     /// How many speakers, up to 1000: men, women and children
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = speakers)]
     speakers: usize,
-    /// Also read the texts of this file: one a line, or lines `id|text` as in metadata.csv; may be given more than once
+    /// Also read the texts of this file: one a line, or lines `id|text` as in metadata.csv, `#` for remarks; may be given more than once
     #[arg(long, value_name = "FILE")]
     texts: Vec<PathBuf>,
     /// Share of the utterances that read one of --texts; the others are generated, with words of --texts among theirs
@@ -60,8 +61,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 fn read_texts(files: &[PathBuf], languages: &[Language]) -> anyhow::Result<Vec<Sentence>> {
     let mut all = Vec::new();
     for path in files {
-        let lines =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = regular::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let lines = String::from_utf8(bytes)
+            .map_err(|_| UsageError(format!("--texts {} is not UTF-8: save it as UTF-8", path.display())))?;
         let (read, refused) = demo::read_texts(&lines, languages);
         for (line, why) in refused.iter().take(NAMED_LINES) {
             errln!("note: {}:{line} is left out: {why}", path.display());

@@ -75,7 +75,8 @@ pub fn write_pretraining(
 }
 
 /// The texts of `lines` that can be read aloud in one of `languages`, numbers and abbreviations as the default cleaner
-/// reads them; and the numbers of the lines that cannot, from 1, with the reason. Empty lines are neither.
+/// reads them; and the numbers of the lines that cannot, from 1, with the reason. Empty lines and remarks (`#`) are
+/// neither.
 ///
 /// Of a line `id|text|...`, as `metadata.csv` of LJSpeech's layout has it, the text is taken.
 pub fn read_texts(lines: &str, languages: &[Language]) -> (Vec<Sentence>, Vec<(usize, ReadError)>) {
@@ -84,7 +85,7 @@ pub fn read_texts(lines: &str, languages: &[Language]) -> (Vec<Sentence>, Vec<(u
         let text =
             line.trim_start_matches('\u{feff}').split('|').nth(usize::from(line.contains('|'))).unwrap_or("");
         let text = text.trim();
-        if text.is_empty() {
+        if text.is_empty() || line.starts_with('#') {
             continue;
         }
         match read_text(text, languages) {
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let (read, refused) = read_texts("good\nдень\n—\n", &[Language::English]);
+        let (read, refused) = read_texts("good\nдень\n—\n# день\n", &[Language::English]);
         assert_eq!(read.len(), 1);
         let lines: Vec<usize> = refused.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [2, 3]);

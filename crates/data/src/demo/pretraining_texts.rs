@@ -122,7 +122,7 @@ fn english_text(draw: &mut Draw, own: &[String]) -> String {
     words.join(" ") + end
 }
 
-fn capitalise(word: &mut String) {
+fn capitalise(word: &mut str) {
     if let Some(first) = word.get_mut(..1) {
         first.make_ascii_uppercase();
     }
