@@ -112,9 +112,12 @@ fn a_folder_of_something_else_says_what_was_looked_for() {
 }
 
 #[test]
-fn what_cannot_be_written_ends_with_74() {
+fn what_cannot_be_written_ends_with_74_and_where_nothing_can_be_with_2() {
     let dir = corpus(2, "");
-    check(&dir, &["--json=/nonexistent/report.json"]).code(74).stderr(predicate::str::contains("writing"));
+    check(&dir, &["--json=/dev/full"]).code(74).stderr(predicate::str::contains("writing"));
+    check(&dir, &["--json=/nonexistent/report.json"])
+        .code(2)
+        .stderr(predicate::str::contains("no folder /nonexistent"));
 }
 
 /// Every trouble that real files can be in, and the kind it must be reported as.

