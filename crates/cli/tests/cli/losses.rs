@@ -280,7 +280,7 @@ fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
         &["check", "corpus", "--set", "data.tokenizer=pipe"],
         &["check", "pipe"],
         &["check", "texts", "--format", "folder"],
-        &["tokenizer", "train", "pipe", "-o", "v.json", "--language", "en"],
+        &["tokenizer", "train", "--data", "pipe", "-o", "v.json", "--language", "en"],
     ] {
         let output = within(&mut myxtts(folder, arguments), Duration::from_secs(60));
         let output = output.unwrap_or_else(|| panic!("{arguments:?} waits"));
