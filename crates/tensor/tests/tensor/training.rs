@@ -107,9 +107,9 @@ fn looking_at_every_result_changes_no_bit_and_names_the_first_that_is_not_finite
     feed(&engine, &program, step, &sentences(SMALL, 0));
     assert!(engine.run(&mut program, &control(0)).unwrap().good);
     assert_eq!(engine.take_fault(), None, "nothing is wrong with a good step");
-    // One weight of the network is no number: whatever reads it first is named.
+    // The weights of the network are no numbers: whatever reads them first is named.
     let mut weights = engine.read_arena(Arena::Weights).unwrap();
-    weights[0] = f32::INFINITY;
+    weights.fill(f32::NAN);
     engine.write_arena(Arena::Weights, &weights).unwrap();
     assert!(!engine.run(&mut program, &control(1)).unwrap().good);
     let fault = engine.take_fault().expect("a step that is no number has a first operation");
