@@ -114,11 +114,11 @@ impl Corpora {
     }
 
     /// The vocabulary of everything that is learnt from, which is a model's where one is trained further. Kept before
-    /// anything is made with it.
+    /// anything is made with it. Another process that writes there is waited for, or with `wait` off an error.
     pub fn vocabulary(
         &self,
         plan: &DataPlan,
-        base: Option<&Tokenizer>,
+        (base, wait): (Option<&Tokenizer>, bool),
         progress: &Terminal,
     ) -> anyhow::Result<Computing> {
         let options = options_of(plan)?;
@@ -132,7 +132,7 @@ impl Corpora {
                 }
             };
             match computing.keep_vocabulary(options.disk.as_ref()) {
-                Err(CacheError::Lock(held @ LockError::Held { .. })) => {
+                Err(CacheError::Lock(held @ LockError::Held { .. })) if wait => {
                     progress.say(&held.waiting());
                     // Then it is chosen again: there may be one by then that serves.
                     if !FolderLock::wait(&computing.cache, &options.stop).map_err(CacheError::from)? {

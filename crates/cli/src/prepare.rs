@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let corpora = Corpora::read(&plan, &progress, corpus::read_demo)?;
     let options = options_of(&plan)?;
     // One vocabulary for all: that of what is learnt from.
-    let computing = corpora.vocabulary(&plan, None, &progress)?;
+    let computing = corpora.vocabulary(&plan, (None, false), &progress)?;
     let mut caches = corpora.caches(&computing, &plan).into_iter();
     let mut one = |corpus| -> anyhow::Result<Prepared<'_>> {
         let cache = caches.next().context("every corpus has a cache")?;

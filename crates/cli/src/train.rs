@@ -357,7 +357,7 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     let vocabulary_of = |from: &Path| model_vocabulary(from, Some(Stage::Dvae));
     let base = args.from.as_deref().map(vocabulary_of).transpose()?.flatten();
     let progress = Terminal::new();
-    let computing = read(&plan, &progress)?.vocabulary(&plan.data, base.as_ref(), &progress)?;
+    let computing = read(&plan, &progress)?.vocabulary(&plan.data, (base.as_ref(), true), &progress)?;
     print(&format!("{}\n", computing.described()))?;
     Ok(Exit::Done)
 }
@@ -420,7 +420,7 @@ pub fn corpus_of(
 ) -> anyhow::Result<(Corpus, Held)> {
     Records::check(&plan.data)?;
     let read = read(plan, progress)?;
-    let computing = read.vocabulary(&plan.data, base, progress)?;
+    let computing = read.vocabulary(&plan.data, (base, true), progress)?;
     progress.say(&computing.described());
     let listener = match data_gpu {
         Some(gpu) => Some((gpu, Sounds::listener(&computing.extractor)?)),
