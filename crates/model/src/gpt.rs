@@ -8,6 +8,7 @@
 //! weights is left out: they are never in memory here, so there is nothing to drop.
 
 mod cached;
+mod diagonal;
 mod inputs;
 
 pub use cached::{Caches, Next, StepInputs};
@@ -104,6 +105,23 @@ struct Block {
     down: Product,
 }
 
+/// The name that the parameters of the alignment head begin with.
+const ALIGNMENT_HEAD: &str = "training.alignment";
+
+/// Whether a parameter is trained beside the GPT and left out of models.
+pub fn is_training_only(name: &str) -> bool {
+    name.starts_with(ALIGNMENT_HEAD)
+}
+
+/// See [`Gpt::add_alignment_head`].
+#[derive(Clone, Copy, Debug)]
+struct AlignmentHead {
+    /// The block whose states it reads.
+    block: usize,
+    norm: Affine,
+    head: Affine,
+}
+
 /// The GPT's parameters.
 #[derive(Clone, Debug)]
 pub struct Gpt {
@@ -120,6 +138,7 @@ pub struct Gpt {
     final_norm: Affine,
     text_head: Affine,
     mel_head: Affine,
+    alignment: Option<AlignmentHead>,
 }
 
 /// How it is computed. The default is how it is evaluated.
@@ -142,6 +161,8 @@ pub struct GptOutputs {
     pub text_logits: Value,
     /// `[batch, mel, audio_vocabulary]`.
     pub mel_logits: Value,
+    /// `[batch, mel, text_vocabulary]`, where there is an alignment head and it was asked for.
+    pub alignment_logits: Option<Value>,
     /// What came before.
     pub trace: Trace,
 }
@@ -166,13 +187,15 @@ pub struct LossWeights {
     pub text: f32,
     /// The codes'.
     pub mel: f32,
+    /// The alignment head's.
+    pub alignment: f32,
     /// The share of each target that is spread over all classes.
     pub smoothing: f32,
 }
 
 impl Default for LossWeights {
     fn default() -> LossWeights {
-        LossWeights { text: 0.01, mel: 1.0, smoothing: 0.0 }
+        LossWeights { text: 0.01, mel: 1.0, alignment: 0.0, smoothing: 0.0 }
     }
 }
 
@@ -189,17 +212,31 @@ pub struct GptLosses {
     pub mel_correct: Value,
     /// How many codes count.
     pub mel_count: Value,
+    /// The alignment head's loss and how many of its answers were right, where it has targets.
+    pub alignment: Option<(Value, Value)>,
 }
 
 impl GptLosses {
     /// How many notes a report carries of these losses.
-    pub const NOTES: usize = 4;
+    pub const NOTES: usize = 6;
+
+    /// The losses taken together.
+    pub fn weighted(&self, tape: &mut Tape, weights: LossWeights) -> Value {
+        let mut parts = vec![(self.text, weights.text), (self.mel, weights.mel)];
+        parts.extend(self.alignment.map(|(loss, _)| (loss, weights.alignment)));
+        tape.weighted_sum(&parts)
+    }
 
     /// Puts the text loss, the code loss, the correct codes and the counted codes into the report's notes from `first`
-    /// on. Accuracy is the third over the fourth: sums, so that steps and replicas can be added up.
+    /// on, and behind them the alignment head's loss and its correct answers. Accuracy is the third over the fourth:
+    /// sums, so that steps and replicas can be added up.
     pub fn note(&self, tape: &mut Tape, first: usize) {
         for (i, value) in [self.text, self.mel, self.mel_correct, self.mel_count].into_iter().enumerate() {
             tape.note(first + i, value);
+        }
+        if let Some((loss, correct)) = self.alignment {
+            tape.note(first + 4, loss);
+            tape.note(first + 5, correct);
         }
     }
 }
@@ -252,7 +289,19 @@ impl Gpt {
             final_norm,
             text_head,
             mel_head,
+            alignment: None,
         }
+    }
+
+    /// Declares a head that is trained beside the GPT and left out of every model: it tells from the states of a middle
+    /// block which text token is being spoken. To answer, the blocks below it must find that token in the text.
+    pub fn add_alignment_head(&mut self, declare: &mut Declare<'_>) {
+        let (width, classes) = (self.sizes.width, self.sizes.text_vocabulary);
+        self.alignment = Some(AlignmentHead {
+            block: self.sizes.layers / 2,
+            norm: declare.norm(&format!("{ALIGNMENT_HEAD}.norm"), width),
+            head: torch_linear(declare, &format!("{ALIGNMENT_HEAD}.head"), classes, width),
+        });
     }
 
     /// Declares adapters beside the products of every block. Which parameters are trained is still the `Declare`'s
@@ -293,7 +342,22 @@ impl Gpt {
         let (text_states, latents) = (self.finish(tape, x, text), self.finish(tape, x, mel));
         let text_logits = tape.scope("text_head", |tape| self.text_head.linear(tape, text_states));
         let mel_logits = tape.scope("mel_head", |tape| self.mel_head.linear(tape, latents));
-        GptOutputs { text_states, latents, text_logits, mel_logits, trace }
+        GptOutputs { text_states, latents, text_logits, mel_logits, alignment_logits: None, trace }
+    }
+
+    /// [`Gpt::forward`] with the answers of the alignment head, where there is one.
+    pub fn forward_aligned(&self, tape: &mut Tape, inputs: &GptInputs, options: &GptOptions) -> GptOutputs {
+        let mut outputs = self.forward(tape, inputs, options);
+        if let Some(head) = self.alignment {
+            let (_, mel) = self.segments(tape, inputs);
+            let states = outputs.trace.blocks[head.block];
+            outputs.alignment_logits = Some(tape.scope("alignment_head", |tape| {
+                let x = tape.slice_time(states, mel);
+                let x = head.norm.layer_norm(tape, x);
+                head.head.linear(tape, x)
+            }));
+        }
+        outputs
     }
 
     /// The states over START and the codes `[batch, mel, width]`, for the decoder: row i is the one that predicts code
@@ -315,9 +379,15 @@ impl Gpt {
         tape.scope("loss", |tape| {
             let text = tape.cross_entropy(outputs.text_logits, targets.text, weights.smoothing);
             let mel = tape.cross_entropy(outputs.mel_logits, targets.mel, weights.smoothing);
-            let total = tape.weighted_sum(&[(text.loss, weights.text), (mel.loss, weights.mel)]);
+            let alignment = outputs.alignment_logits.zip(targets.spoken).map(|(logits, spoken)| {
+                let found = tape.cross_entropy(logits, spoken, 0.0);
+                (found.loss, found.correct)
+            });
             let (mel_correct, mel_count) = (mel.correct, mel.count);
-            GptLosses { total, text: text.loss, mel: mel.loss, mel_correct, mel_count }
+            let (text, mel) = (text.loss, mel.loss);
+            let mut losses = GptLosses { total: mel, text, mel, mel_correct, mel_count, alignment };
+            losses.total = losses.weighted(tape, weights);
+            losses
         })
     }
 

@@ -1,6 +1,6 @@
 //! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`feed`] (batches,
+//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
 //! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
 //! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
@@ -10,6 +10,7 @@ pub mod machine;
 pub mod share;
 pub mod strategy;
 
+pub mod align;
 mod asked;
 pub mod beside;
 pub mod feed;

@@ -14,7 +14,7 @@ use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage};
-use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths};
+use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, ClipOrder, Kind, Stage};
 use crate::strategy::split;
@@ -471,6 +471,7 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
         memory_limit: plan.training.memory_limit,
         freeze_layers: plan.training.freeze_layers,
         lora_rank: plan.training.lora_rank,
+        regularization: Regularization::default(),
     }
 }
 

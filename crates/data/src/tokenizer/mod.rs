@@ -231,6 +231,11 @@ impl Tokenizer {
         self.languages.keys().cloned().collect()
     }
 
+    /// The text of a piece; empty where no piece has the id.
+    pub fn piece(&self, id: i32) -> &str {
+        u32::try_from(id).map_or("", |id| self.vocabulary.name(id))
+    }
+
     /// The id of a language's token.
     pub fn language_id(&self, language: &str) -> Option<i32> {
         self.languages.get(&text::canonical(language)).map(|&id| id as i32)

@@ -47,6 +47,9 @@ pub struct GptTargets {
     pub text: Value,
     /// i32 `[batch, mel]`: the next code; -1 does not count.
     pub mel: Value,
+    /// i32 `[batch, mel]`: the text token that the next code speaks, STOP at the end; -1 does not count. Only where an
+    /// alignment head is trained.
+    pub spoken: Option<Value>,
 }
 
 /// The shape of a batch.
@@ -81,6 +84,12 @@ impl GptTargets {
     /// Targets of that shape on a tape.
     pub fn new(tape: &mut Tape, shape: GptShape) -> GptTargets {
         let [text, mel] = [shape.text, shape.mel].map(|time| tape.input([shape.batch, time], DType::I32));
-        GptTargets { text, mel }
+        GptTargets { text, mel, spoken: None }
+    }
+
+    /// The same with targets of the alignment head.
+    pub fn aligned(tape: &mut Tape, shape: GptShape) -> GptTargets {
+        let targets = GptTargets::new(tape, shape);
+        GptTargets { spoken: Some(tape.input([shape.batch, shape.mel], DType::I32)), ..targets }
     }
 }

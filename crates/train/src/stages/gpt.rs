@@ -1,5 +1,6 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
+mod augment;
 mod conditioned;
 mod conditioner;
 pub(super) mod fill;
@@ -8,6 +9,8 @@ mod places;
 mod shuffled;
 pub(super) mod sketch;
 
+use augment::Augmenter;
+pub use augment::Regularization;
 pub use conditioned::Conditioning;
 pub(super) use conditioned::Kind as Heard;
 
@@ -70,6 +73,8 @@ pub struct GptSettings {
     pub freeze_layers: usize,
     /// The rank of adapters that are trained instead of the weights.
     pub lora_rank: Option<usize>,
+    /// What keeps it from learning clips by heart.
+    pub regularization: Regularization,
 }
 
 /// Lengths that batches are padded to: each is a shape, and each shape is recorded once.
@@ -114,6 +119,7 @@ pub struct GptStage {
     gpt: Gpt,
     released: Vec<Released>,
     filler: Filler,
+    augmenter: Option<Arc<Augmenter>>,
     conditioned: Conditioned,
     source: Arc<WithCodes>,
     batches: Arc<Batches>,
@@ -155,22 +161,35 @@ impl GptStage {
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
             // Adapters begin anew. Anything else that began anew would undo what the model knows, and nobody would see.
-            if let Some(name) = missing.iter().find(|name| !myxtts_model::lora::is_adapter(name)) {
+            let begins_anew = |name: &str| {
+                myxtts_model::lora::is_adapter(name) || myxtts_model::gpt::is_training_only(name)
+            };
+            if let Some(name) = missing.iter().find(|name| !begins_anew(name)) {
                 return Err(TrainError::NoData(format!(
                     "the model's GPT lacks {name}, or has it in another shape: import or train it again"
                 )));
             }
+        } else if let Some(rate) = settings.regularization.diagonal_rate() {
+            let engine = std::cell::RefCell::new(&mut engine);
+            gpt.start_diagonal(
+                rate,
+                |id| engine.borrow().read_parameter(id),
+                |id, data| engine.borrow_mut().write_parameter(id, data),
+            )?;
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let conditioned = Conditioned::of(&settings, &engine, &source, &stats)?;
         let fed = (&*conditioned.fed, conditioned.heard);
         let (plan, held_out) = sketch::batches(&settings, &*source, fed, (train, validation))?;
-        let filler = Filler::new(
+        let mut filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),
             (engine.layout().clone(), engine.precision()),
         );
+        filler.aligned = settings.regularization.aligns();
+        let batches_in_all = recipe.steps * settings.accumulate.max(1);
+        let augmenter = Augmenter::new(&settings, &source, train, batches_in_all).map(Arc::new);
         let mut stage = GptStage {
             settings,
             share,
@@ -179,6 +198,7 @@ impl GptStage {
             gpt,
             released,
             filler,
+            augmenter,
             conditioned,
             source,
             batches: Arc::new(plan),
@@ -325,6 +345,7 @@ impl GptStage {
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
             (filler.kind, filler.conditioner) = (self.conditioned.heard, self.conditioned.maker.clone());
+            filler.augmenter = self.augmenter.clone();
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.filler.slot_bytes(&self.batches, self.share.world())?;
             let (finisher, began) = (self.conditioned.finisher(), Instant::now());
@@ -379,6 +400,7 @@ impl Stage for GptStage {
                 self.memory
             ),
         ];
+        lines.extend(self.settings.regularization.described());
         lines.extend(self.conditioned.told.clone());
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
@@ -445,8 +467,13 @@ impl Stage for GptStage {
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        let [text, mel, correct, count] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
-        vec![("text", text), ("codes", mel), ("accuracy", correct / count.max(1.0))]
+        let [text, mel, correct, count, alignment, aligned] =
+            [0, 1, 2, 3, 4, 5].map(|i| f64::from(report.notes[i]));
+        let mut numbers = vec![("text", text), ("codes", mel), ("accuracy", correct / count.max(1.0))];
+        if self.settings.regularization.aligns() {
+            numbers.extend([("alignment", alignment), ("aligned", aligned / count.max(1.0))]);
+        }
+        numbers
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
@@ -489,7 +516,10 @@ impl Stage for GptStage {
         let own: Vec<Released> = self
             .released
             .iter()
-            .filter(|tensor| !myxtts_model::lora::is_adapter(&tensor.name))
+            .filter(|tensor| {
+                !myxtts_model::lora::is_adapter(&tensor.name)
+                    && !myxtts_model::gpt::is_training_only(&tensor.name)
+            })
             .cloned()
             .collect();
         model.take(GPT, sizes, &self.engine, &own, average)?;

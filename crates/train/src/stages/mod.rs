@@ -188,7 +188,7 @@ fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option
 }
 
 /// Between two pieces of what is made before a stage: goes on, unless it is asked to stop.
-fn heed(stop: &AtomicBool) -> Result<(), TrainError> {
+pub(crate) fn heed(stop: &AtomicBool) -> Result<(), TrainError> {
     if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
 }
 

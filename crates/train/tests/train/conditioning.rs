@@ -46,6 +46,7 @@ fn settings(conditioning: Conditioning, masks: Masks) -> GptSettings {
         memory_limit: None,
         freeze_layers: 0,
         lora_rank: None,
+        regularization: Default::default(),
     }
 }
 

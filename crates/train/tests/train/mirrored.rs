@@ -63,6 +63,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         memory_limit: None,
         freeze_layers: 0,
         lora_rank: None,
+        regularization: Default::default(),
     };
     let source = Arc::new(WithCodes::new(Arc::new(Voices { broken }), (0..COUNT).map(codes).collect()));
     Arc::new(move |machine, share| {

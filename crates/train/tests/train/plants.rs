@@ -42,6 +42,7 @@ fn trace_of(plant: Plant) -> Trace {
         memory_limit: None,
         freeze_layers: 0,
         lora_rank: None,
+        regularization: Default::default(),
     };
     let source = fault.source(Arc::new(Voices { broken: None }));
     let source = Arc::new(WithCodes::new(source, (0..COUNT).map(codes).collect()));

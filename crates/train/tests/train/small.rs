@@ -147,6 +147,7 @@ pub fn gpt_settings(accumulate: u64) -> GptSettings {
         memory_limit: None,
         freeze_layers: 0,
         lora_rank: None,
+        regularization: Default::default(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A batch of records made what the GPT's inputs hold, byte for byte: ahead of the loop that trains, and for whoever asks a
 //! trained one.
 
+use super::augment::Augmenter;
 use super::conditioned::Kind;
 use super::conditioner::Shared;
 use super::given::Given;
@@ -51,6 +52,10 @@ pub(in crate::stages) struct Filler {
     pub(super) conditioner: Option<Shared>,
     /// Whether rows are given the texts of other rows, where a batch has several.
     pub(super) shuffle_texts: bool,
+    /// Whether there are targets of the alignment head.
+    pub(super) aligned: bool,
+    /// What changes training batches before they are fed; none for validation and latents.
+    pub(super) augmenter: Option<Arc<Augmenter>>,
     images: HashMap<GptShape, (Image, GptInputs, GptTargets)>,
 }
 
@@ -60,9 +65,20 @@ impl Filler {
         (masks, frames, stats): (Masks, u32, Vec<f32>),
         (layout, precision): (Arc<Layout>, Precision),
     ) -> Filler {
-        let (kind, conditioner, images) = (Kind::Mels, None, HashMap::new());
-        let shuffle_texts = false;
-        Filler { sizes, masks, frames, stats, layout, precision, kind, conditioner, shuffle_texts, images }
+        Filler {
+            sizes,
+            masks,
+            frames,
+            stats,
+            layout,
+            precision,
+            kind: Kind::Mels,
+            conditioner: None,
+            aligned: false,
+            augmenter: None,
+            shuffle_texts: false,
+            images: HashMap::new(),
+        }
     }
 
     /// The shape of the inputs of a batch.
@@ -75,7 +91,10 @@ impl Filler {
     pub fn tape(&self, shape: GptShape) -> (Tape, GptInputs, GptTargets) {
         let mut tape = Tape::new(self.layout.clone(), self.precision);
         let inputs = GptInputs::new(&mut tape, &self.sizes, shape, self.masks);
-        let targets = GptTargets::new(&mut tape, shape);
+        let targets = match self.aligned {
+            true => GptTargets::aligned(&mut tape, shape),
+            false => GptTargets::new(&mut tape, shape),
+        };
         (tape, inputs, targets)
     }
 
@@ -116,14 +135,30 @@ impl Filler {
         if let Some((moved, lengths)) = &moved {
             (text, text_lengths) = (moved, lengths);
         }
-        let rows = Rows {
+        let prompts = prompts(info);
+        let mut rows = Rows {
             text,
             text_lengths,
             codes: ints("codes"),
             code_lengths: ints("codes_rows"),
-            prompts: &prompts(info),
+            prompts: &prompts,
         };
-        let sequences = self.masks.sequences(&self.sizes, &rows)?;
+        let augmented =
+            self.augmenter.as_ref().map(|augmenter| augmenter.rows(info.step, ints("record"), &rows));
+        if let Some(augmented) = &augmented {
+            rows = augmented.rows(&prompts);
+        }
+        let mut sequences = self.masks.sequences(&self.sizes, &rows)?;
+        if let Some(augmenter) = &self.augmenter {
+            augmenter.mask(info.step, ints("record"), &mut sequences.mel_in);
+        }
+        if let Some(spoken) = targets.spoken {
+            let answers = match &augmented {
+                Some(augmented) => augmented.spoken(&self.sizes, &sequences),
+                None => vec![-1; sequences.mel_targets.len()],
+            };
+            image.write_i32(into, spoken, &answers);
+        }
         let mut given = None;
         if let Condition::Mels { mels: input, lengths } = inputs.condition {
             let (name, heard) = ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));

@@ -24,6 +24,7 @@ pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layo
     let frozen = settings.freeze_layers;
     let lora = settings.lora_rank;
     let trained = move |name: &str| match lora {
+        _ if myxtts_model::gpt::is_training_only(name) => true,
         Some(_) => myxtts_model::lora::is_adapter(name),
         None => frozen == 0 || !is_frozen(name, frozen),
     };
@@ -31,6 +32,9 @@ pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layo
     let mut gpt = Gpt::declare(&mut declare, settings.sizes.clone());
     if let Some(rank) = lora {
         gpt.add_lora(&mut declare, &myxtts_model::LoraSizes { rank, ..Default::default() });
+    }
+    if settings.regularization.aligns() {
+        gpt.add_alignment_head(&mut declare);
     }
     let (layout, released) = declare.finish();
     (gpt, layout, released)
@@ -145,9 +149,16 @@ impl Sketch<'_> {
             Phase::Validate => GptOptions::default(),
             _ => GptOptions { dropout: self.recipe.dropout as f32, recomputed_blocks: self.recomputed },
         };
-        let outputs = self.gpt.forward(&mut tape, &inputs, &options);
+        let outputs = match phase {
+            Phase::Validate => self.gpt.forward(&mut tape, &inputs, &options),
+            _ => self.gpt.forward_aligned(&mut tape, &inputs, &options),
+        };
         let smoothing = if phase == Phase::Validate { 0.0 } else { self.recipe.label_smoothing as f32 };
-        let weights = LossWeights { smoothing, ..Default::default() };
+        let weights = LossWeights {
+            alignment: self.settings.regularization.alignment_weight as f32,
+            smoothing,
+            ..Default::default()
+        };
         let mut losses = self.gpt.losses(&mut tape, &outputs, &targets, weights);
         let mut shares = None;
         if phase != Phase::Validate && self.share.world() > 1 {
@@ -156,7 +167,9 @@ impl Sketch<'_> {
             let own = [(); 2].map(|()| tape.input([1], DType::F32));
             losses.text = tape.multiply(losses.text, own[0]);
             losses.mel = tape.multiply(losses.mel, own[1]);
-            losses.total = tape.weighted_sum(&[(losses.text, weights.text), (losses.mel, weights.mel)]);
+            // It has a target wherever the codes have one.
+            losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[1]), correct));
+            losses.total = losses.weighted(&mut tape, weights);
             shares = Some(own);
         }
         losses.note(&mut tape, 0);
@@ -205,11 +218,12 @@ impl<'a> GptForecast<'a> {
         let forecast =
             Forecast::new(machine.device, &layout, machine.precision, &options(&settings, &recipe));
         let stats = vec![1.0; settings.sizes.conditioning.mels];
-        let filler = Filler::new(
+        let mut filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),
             (layout, machine.precision),
         );
+        filler.aligned = settings.regularization.aligns();
         let share = match replicas {
             0 | 1 => Share::WHOLE,
             // Nobody will meet the others: they are counted only.

@@ -1,0 +1,304 @@
+//! What is done to training batches so that the GPT reads the text instead of learning clips by heart.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | masking | hides a share of the input codes, so that what comes next must be found in the text |
+//! | recombination | joins pieces of several clips of a speaker, cut between words, into new sentences |
+//! | alignment head | asks a middle block which token is being spoken ([`myxtts_model::Gpt::add_alignment_head`]) |
+//! | diagonal start | lets attention begin along the text (`myxtts_model`'s `gpt/diagonal.rs`) |
+//!
+//! Every draw is a function of seed, batch and record: batches are the same on any number of workers and replicas, and
+//! after a resume.
+
+use super::GptSettings;
+use crate::align::{Aligned, Alignments};
+use crate::beside::WithCodes;
+use myxtts_data::record::RecordSource;
+use myxtts_model::{GptSizes, Rows, Sequences};
+use myxtts_run::seed::Seed;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What keeps the GPT from learning clips by heart. The default does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Regularization {
+    /// Share of input codes that are hidden.
+    pub masking: f64,
+    /// Share of rows that are made of pieces of several clips.
+    pub recombination: f64,
+    /// Weight of the alignment head's loss; 0 leaves it out.
+    pub alignment_weight: f64,
+    /// Whether attention begins along the text, in a GPT that begins from nothing.
+    pub diagonal: bool,
+    /// Which token each code says; recombination, head and diagonal start need it.
+    pub alignments: Option<Arc<Alignments>>,
+    /// The token of a space.
+    pub space: i32,
+}
+
+impl Regularization {
+    /// Whether an alignment head is trained.
+    pub fn aligns(&self) -> bool {
+        self.alignment_weight > 0.0 && self.alignments.is_some()
+    }
+
+    /// Tokens per code that attention begins with, where it does.
+    pub fn diagonal_rate(&self) -> Option<f64> {
+        self.alignments.as_ref().filter(|_| self.diagonal)?.rate()
+    }
+
+    /// In words, for the stage's description.
+    pub(super) fn described(&self) -> Option<String> {
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let mut parts = Vec::new();
+        if self.masking > 0.0 {
+            parts.push(format!("{} of the input codes masked", percent(self.masking)));
+        }
+        if self.recombination > 0.0 && self.alignments.is_some() {
+            parts.push(format!("{} of the rows joined from pieces of clips", percent(self.recombination)));
+        }
+        if self.aligns() {
+            parts.push(format!("an alignment head with weight {}", self.alignment_weight));
+        }
+        if self.diagonal_rate().is_some() {
+            parts.push("attention starting along the text".to_owned());
+        }
+        (!parts.is_empty()).then(|| format!("against learning by heart: {}", parts.join(", ")))
+    }
+}
+
+/// Share of the batches after which clips stay whole: the model ends on speech as it was recorded.
+const WHOLE_FROM: f64 = 0.85;
+/// Words of a piece.
+const PIECE_WORDS: Range<u64> = 2..8;
+/// Pieces that are tried until a row is full.
+const MOST_PIECES: usize = 6;
+
+/// Changes training batches.
+pub(in crate::stages) struct Augmenter {
+    seed: Seed,
+    masking: f64,
+    recombination: f64,
+    whole_from: u64,
+    alignments: Option<Arc<Alignments>>,
+    space: i32,
+    mask_id: i32,
+    source: Arc<WithCodes>,
+    /// Aligned training records of each speaker and language.
+    together: HashMap<(u32, u32), Vec<u32>>,
+}
+
+/// A batch's rows, changed.
+pub(super) struct Augmented {
+    text: Vec<i32>,
+    text_lengths: Vec<i32>,
+    codes: Vec<i32>,
+    code_lengths: Vec<i32>,
+    /// The token each code says, `[rows, codes]`; -1 where that is not known.
+    spoken: Vec<i32>,
+}
+
+impl Augmented {
+    pub fn rows<'a>(&'a self, prompts: &'a [Range<usize>]) -> Rows<'a> {
+        let Augmented { text, text_lengths, codes, code_lengths, .. } = self;
+        Rows { text, text_lengths, codes, code_lengths, prompts }
+    }
+
+    /// Targets of the alignment head: where the codes have one, the token spoken there, and STOP behind the last.
+    pub fn spoken(&self, sizes: &GptSizes, sequences: &Sequences) -> Vec<i32> {
+        let rows = self.code_lengths.len().max(1);
+        let room = self.codes.len() / rows;
+        let mut targets = vec![-1; sequences.mel_targets.len()];
+        for (row, targets) in targets.chunks_exact_mut(sequences.mel.max(1)).enumerate() {
+            let length = self.code_lengths[row] as usize;
+            for (place, target) in targets.iter_mut().enumerate() {
+                if sequences.mel_targets[row * sequences.mel + place] >= 0 {
+                    *target = if place < length { self.spoken[row * room + place] } else { sizes.stop_text };
+                }
+            }
+        }
+        targets
+    }
+}
+
+impl Augmenter {
+    /// For a stage of so many batches; nothing where there is nothing to do.
+    pub fn new(
+        settings: &GptSettings,
+        source: &Arc<WithCodes>,
+        train: &[u32],
+        batches: u64,
+    ) -> Option<Augmenter> {
+        let own = &settings.regularization;
+        if own.masking <= 0.0 && own.alignments.is_none() {
+            return None;
+        }
+        let mut together: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+        for &record in train {
+            if own.alignments.as_ref().is_some_and(|all| all.get(record).is_some()) {
+                let (speaker, language) = (source.speaker(record as usize), source.language(record as usize));
+                together.entry((speaker, language)).or_default().push(record);
+            }
+        }
+        Some(Augmenter {
+            seed: Seed::new(settings.seed).derive("augment"),
+            masking: own.masking,
+            recombination: own.recombination,
+            whole_from: (batches as f64 * WHOLE_FROM) as u64,
+            alignments: own.alignments.clone(),
+            space: own.space,
+            mask_id: settings.sizes.start_audio,
+            source: source.clone(),
+            together,
+        })
+    }
+
+    /// The rows of a batch, some of them made anew of pieces, with the token each code says.
+    pub fn rows(&self, batch: u64, records: &[i32], rows: &Rows<'_>) -> Augmented {
+        let count = rows.text_lengths.len().max(1);
+        let (tokens, codes) = (rows.text.len() / count, rows.codes.len() / count);
+        let mut made = Augmented {
+            text: rows.text.to_vec(),
+            text_lengths: rows.text_lengths.to_vec(),
+            codes: rows.codes.to_vec(),
+            code_lengths: rows.code_lengths.to_vec(),
+            spoken: vec![-1; rows.codes.len()],
+        };
+        let Some(alignments) = &self.alignments else { return made };
+        for (row, &record) in records.iter().enumerate().take(count) {
+            let Some(own) = u32::try_from(record).ok().and_then(|record| alignments.get(record)) else {
+                continue;
+            };
+            let spoken = &mut made.spoken[row * codes..][..codes];
+            for (spoken, &token) in spoken.iter_mut().zip(&own.at_code) {
+                *spoken = own.tokens[token as usize];
+            }
+            let draw = Draw { seed: self.seed.with(batch).with(record as u64), next: 0 };
+            // Conditioning that was cut from the row's own clip belongs to that clip's codes.
+            let conditioned_by_itself = rows.prompts.get(row).is_some_and(|prompt| !prompt.is_empty());
+            if batch >= self.whole_from || conditioned_by_itself {
+                continue;
+            }
+            let Some(joined) = self.joined(record as u32, own, (tokens, codes), draw) else { continue };
+            let (text, sound) = (joined.tokens.len(), joined.codes.len());
+            made.text[row * tokens..][..text].copy_from_slice(&joined.tokens);
+            made.text_lengths[row] = text as i32;
+            made.codes[row * codes..][..sound].copy_from_slice(&joined.codes);
+            made.code_lengths[row] = sound as i32;
+            made.spoken[row * codes..][..sound].copy_from_slice(&joined.spoken);
+        }
+        made
+    }
+
+    /// A sentence of pieces that fits into so many tokens and codes, for the share of rows that gets one.
+    fn joined(
+        &self,
+        record: u32,
+        own: &Aligned,
+        (tokens, codes): (usize, usize),
+        mut draw: Draw,
+    ) -> Option<Joined> {
+        if draw.unit() >= self.recombination {
+            return None;
+        }
+        let alignments = self.alignments.as_ref()?;
+        let key = (self.source.speaker(record as usize), self.source.language(record as usize));
+        let others = self.together.get(&key)?;
+        let prefix = own.words.first()?.0 as usize;
+        let mut joined = Joined { tokens: own.tokens[..prefix].to_vec(), ..Joined::default() };
+        // About as long as the clip itself, so that batches stay as full as they were planned.
+        let enough = own.at_code.len() * 3 / 4;
+        for piece in 0..MOST_PIECES {
+            let (record, from) = match piece {
+                0 => (record, own),
+                _ => {
+                    let other = others[draw.below(others.len() as u64) as usize];
+                    (other, &**alignments.get(other)?)
+                }
+            };
+            let Some(piece) = Piece::draw(from, &mut draw) else { continue };
+            let sound = &self.source.codes(record as usize)[piece.codes.clone()];
+            let words = &from.tokens[piece.tokens.clone()];
+            let gap = usize::from(!joined.codes.is_empty());
+            if joined.tokens.len() + gap + words.len() > tokens || joined.codes.len() + sound.len() > codes {
+                continue;
+            }
+            if gap == 1 {
+                joined.tokens.push(self.space);
+            }
+            joined.tokens.extend_from_slice(words);
+            joined.codes.extend_from_slice(sound);
+            let said = from.at_code[piece.codes].iter().map(|&token| from.tokens[token as usize]);
+            joined.spoken.extend(said);
+            if joined.codes.len() >= enough {
+                break;
+            }
+        }
+        (!joined.codes.is_empty()).then_some(joined)
+    }
+
+    /// Hides a share of the input codes `[rows, places]`: START, codes, STOP. What is hidden reads as START.
+    pub fn mask(&self, batch: u64, records: &[i32], mel_in: &mut [i32]) {
+        if self.masking <= 0.0 || records.is_empty() {
+            return;
+        }
+        let places = mel_in.len() / records.len();
+        for (row, &record) in mel_in.chunks_exact_mut(places.max(1)).zip(records) {
+            let seed = self.seed.derive("mask").with(batch).with(record as u64);
+            for (place, code) in row.iter_mut().enumerate().skip(1) {
+                if *code < self.mask_id && seed.unit(place as u64) < self.masking {
+                    *code = self.mask_id;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Joined {
+    tokens: Vec<i32>,
+    codes: Vec<i32>,
+    spoken: Vec<i32>,
+}
+
+/// Some words of a clip: its tokens without the space behind them, and its codes.
+struct Piece {
+    tokens: Range<usize>,
+    codes: Range<usize>,
+}
+
+impl Piece {
+    fn draw(from: &Aligned, draw: &mut Draw) -> Option<Piece> {
+        let words = from.words.len();
+        let length =
+            ((PIECE_WORDS.start + draw.below(PIECE_WORDS.end - PIECE_WORDS.start)) as usize).min(words);
+        let first = draw.below((words - length + 1) as u64) as usize;
+        let &(token, code) = from.words.get(first)?;
+        let (token_end, code_end) = match from.words.get(first + length) {
+            // The token before a word is a space.
+            Some(&(token, code)) => (token as usize - 1, code as usize),
+            None => (from.tokens.len(), from.at_code.len()),
+        };
+        let piece = Piece { tokens: token as usize..token_end, codes: code as usize..code_end };
+        (!piece.tokens.is_empty() && !piece.codes.is_empty()).then_some(piece)
+    }
+}
+
+/// Draws in order.
+struct Draw {
+    seed: Seed,
+    next: u64,
+}
+
+impl Draw {
+    fn unit(&mut self) -> f64 {
+        self.next += 1;
+        self.seed.unit(self.next)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next += 1;
+        self.seed.below(self.next, bound.max(1))
+    }
+}
