@@ -157,7 +157,8 @@ pub fn extractor(
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
     let kept = cache.join(TOKENIZER_FILE);
-    let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts_of(corpora), &options_of(plan))?;
+    let texts = texts_of(corpora);
+    let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts, &options_of(plan, &texts))?;
     Ok(computing(Adopted { chosen, added: 0 }, cache, plan, progress))
 }
 
@@ -172,7 +173,8 @@ pub fn extractor_of_model(
     plan: &DataPlan,
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
-    let (texts, options) = (texts_of(&[corpus]), options_of(plan));
+    let texts = texts_of(&[corpus]);
+    let options = options_of(plan, &texts);
     let home = cache_of(corpus, plan);
     let own = home.join(format!("from-{}", short(&base.fingerprint())));
     let given = plan.tokenizer.as_deref();
@@ -234,8 +236,10 @@ fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {
     utterances.map(|utterance| (utterance.language.as_str(), utterance.text.as_str())).collect()
 }
 
-fn options_of(plan: &DataPlan) -> TrainOptions {
-    TrainOptions { vocab_size: plan.vocab_size, cleaner: Recipe::of(plan).cleaner, ..TrainOptions::default() }
+fn options_of(plan: &DataPlan, texts: &[(&str, &str)]) -> TrainOptions {
+    let characters = texts.iter().map(|(_, text)| text.chars().count()).sum();
+    let vocab_size = plan.vocab_size.unwrap_or_else(|| tokenizer::size_for(characters));
+    TrainOptions { vocab_size, cleaner: Recipe::of(plan).cleaner, ..TrainOptions::default() }
 }
 
 fn computing(adopted: Adopted, cache: &Path, plan: &DataPlan, progress: &dyn Progress) -> Computing {

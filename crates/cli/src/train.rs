@@ -25,7 +25,7 @@ use myxtts_train::session::Session;
 use myxtts_train::stages;
 use myxtts_train::strategy::split;
 use myxtts_train::tune::host::{Host, host_memory};
-use myxtts_train::{Machine, TrainError, tune};
+use myxtts_train::{Machine, TrainError, low_data, tune};
 
 use crate::advice::{Beginning, advice};
 use crate::caveats::caveats;
@@ -332,6 +332,13 @@ fn settle(
         plan.finish_tuning(&chosen);
         folder.settle(plan)?;
     }
+    // A run that goes on has them in its plan.
+    let facts = low_data::Facts::of(corpus);
+    let chosen = low_data::choose(plan, &facts);
+    if !chosen.is_empty() {
+        folder.settle(plan)?;
+        low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
+    }
     let changes = plan.tuning.as_ref().map(|tuning| &tuning.changed[..]).unwrap_or_default();
     if let Some(line) = tune::line(changes) {
         progress.say(&line);
@@ -379,13 +386,18 @@ pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 8] = [
+const DEMO: [(&str, &str); 12] = [
     ("model.preset", "tiny"),
     ("data.batch_size", "16"),
     ("data.vocab_size", "160"),
     ("training.validate_every", "300"),
     ("training.checkpoint_every", "300"),
     ("training.sample_every", "0"),
+    // The demonstration's few hundred steps are too few for what these slow down.
+    ("training.code_masking", "0"),
+    ("training.recombination", "0"),
+    ("training.alignment_weight", "0"),
+    ("training.diagonal_start", "false"),
     ("training.dropout", "0.05"),
     ("data.val_fraction", "0.02"),
 ];

@@ -25,6 +25,7 @@ pub mod samples;
 pub mod session;
 pub mod sizes;
 
+pub mod low_data;
 pub mod pipeline;
 
 pub mod bench;

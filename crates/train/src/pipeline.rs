@@ -1,5 +1,6 @@
 //! A run from its first stage to its last: what is missing is trained, in order, each stage on what the one before it made.
 
+use crate::align::Alignments;
 use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Depth, Feeding};
@@ -283,6 +284,7 @@ impl<'a> Ground<'a> {
                     settings.start_delay = Some(side.model_start_delay);
                 }
                 let source = self.with_codes(model)?;
+                settings.regularization = self.regularization(&source)?;
                 let rows = match plan.data.frame_budget {
                     // Batches of whatever length come in multiples of it.
                     Some(_) => self.machines.len().max(1),
@@ -369,6 +371,33 @@ impl<'a> Ground<'a> {
             self.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
         }
         Ok(model)
+    }
+
+    /// What keeps the GPT from learning clips by heart, with the alignments that needs.
+    fn regularization(&self, source: &Arc<WithCodes>) -> Result<Regularization, TrainError> {
+        let training = &self.plan.training;
+        let mut made = Regularization {
+            masking: training.code_masking.unwrap_or(0.0),
+            recombination: training.recombination.unwrap_or(0.0),
+            alignment_weight: training.alignment_weight.unwrap_or(0.0),
+            diagonal: training.diagonal_start.unwrap_or(false),
+            alignments: None,
+            space: self.corpus.tokenizer.space_id(),
+        };
+        if made.needs_alignments() {
+            self.progress.start("alignment of text and codes", 1);
+            let codes_of = |record: u32| source.codes(record as usize).len();
+            let aligned = Alignments::of(
+                &*self.corpus.source,
+                &self.corpus.train,
+                &self.corpus.tokenizer,
+                &codes_of,
+                &self.stop,
+            );
+            self.progress.finish();
+            made.alignments = Some(Arc::new(aligned?));
+        }
+        Ok(made)
     }
 
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {

@@ -57,6 +57,9 @@ impl Sizes {
         };
         let mut sizes = Sizes::planned(plan, machine, text);
         let shape = |name: &str| model.shape(name);
+        if let Some(codes) = plan.model.audio_codes {
+            sizes.dvae.codes = codes;
+        }
         if model.has(DVAE) {
             sizes.dvae = DvaeSizes::of_shapes(&shape, "dvae.")?;
         }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Tokenizer, TokenizerError, TrainOptions, train};
+use super::{CHARACTERS, Tokenizer, TokenizerError, TrainOptions, train};
 use crate::text;
 
 /// A vocabulary and where it came from.
@@ -64,6 +64,7 @@ fn trained(texts: &[(&str, &str)], options: &TrainOptions) -> Result<Tokenizer, 
 fn other_size(kept: &Tokenizer, texts: &[(&str, &str)], options: &TrainOptions) -> Option<String> {
     let (has, asked) = (kept.vocabulary_size(), options.vocab_size);
     let other = match has.cmp(&asked) {
+        _ if asked == CHARACTERS => false,
         Ordering::Equal => false,
         Ordering::Greater => true,
         Ordering::Less => trained(texts, options).is_ok_and(|new| new.vocabulary_size() > has),

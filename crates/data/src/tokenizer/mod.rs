@@ -25,7 +25,7 @@ pub use adopt::{Adopted, adopt};
 pub use choose::{Chosen, choose};
 pub use coverage::{CharacterCount, Coverage, LongText, TEXT_TOKEN_LIMIT, coverage};
 pub use extend::{ExtendOptions, ExtendReport, extend};
-pub use train::{TrainOptions, train};
+pub use train::{CHARACTERS, TrainOptions, size_for, train};
 
 /// A vocabulary larger than this is no vocabulary (XTTS-v2's is 0.4 MB).
 const LARGEST_FILE: u64 = 64 << 20;

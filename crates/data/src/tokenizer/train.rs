@@ -12,7 +12,7 @@ use crate::text::{self, Cleaner};
 /// How a vocabulary is trained.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Tokens in all, special ones and characters included.
+    /// Tokens in all, special ones and characters included; [`CHARACTERS`] for single characters alone.
     pub vocab_size: usize,
     /// Languages that get a token beside those of the texts.
     pub languages: Vec<String>,
@@ -20,6 +20,17 @@ pub struct TrainOptions {
     pub cleaner: Cleaner,
     /// How often two pieces must stand together to become one.
     pub min_frequency: u64,
+}
+
+/// The size of a vocabulary without merged pieces: as many tokens as there are characters and special tokens.
+pub const CHARACTERS: usize = 0;
+
+/// Below this many characters of text, pieces of several letters are too rare to learn the sound of.
+const ENOUGH_FOR_PIECES: usize = 1_000_000;
+
+/// The size of a vocabulary for texts of so many characters, where nobody names one.
+pub fn size_for(characters: usize) -> usize {
+    if characters < ENOUGH_FOR_PIECES { CHARACTERS } else { 2048 }
 }
 
 impl Default for TrainOptions {
@@ -67,8 +78,9 @@ where
         pieces.number(&character.to_string());
     }
     let needed = pieces.names.len();
-    let Some(room) = options.vocab_size.checked_sub(needed) else {
-        return Err(TokenizerError::TooSmall { asked: options.vocab_size, needed });
+    let room = match options.vocab_size {
+        CHARACTERS => 0,
+        asked => asked.checked_sub(needed).ok_or(TokenizerError::TooSmall { asked, needed })?,
     };
     let words = counts
         .words

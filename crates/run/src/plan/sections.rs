@@ -118,7 +118,7 @@ pub struct DataPlan {
 
     pub cleaner: String,
     pub tokenizer: Option<PathBuf>,
-    pub vocab_size: usize,
+    pub vocab_size: Option<usize>,
     pub max_text_tokens: usize,
 
     pub max_mel_frames: usize,
@@ -184,6 +184,7 @@ impl DataPlan {
 pub struct ModelPlan {
     pub preset: Preset,
     pub masks: Masks,
+    pub audio_codes: Option<usize>,
 }
 
 /// Section `training`.
@@ -206,6 +207,10 @@ pub struct TrainingPlan {
     pub ema_decay: Option<f64>,
     pub dropout: f64,
     pub label_smoothing: Option<f64>,
+    pub code_masking: Option<f64>,
+    pub recombination: Option<f64>,
+    pub alignment_weight: Option<f64>,
+    pub diagonal_start: Option<bool>,
     pub lora_rank: Option<usize>,
     pub freeze_layers: usize,
 

@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod align;
 mod best;
 mod chart;
 mod checked;

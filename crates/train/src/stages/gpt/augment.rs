@@ -38,6 +38,11 @@ pub struct Regularization {
 }
 
 impl Regularization {
+    /// Whether any part of it has to know which token each code says.
+    pub fn needs_alignments(&self) -> bool {
+        self.recombination > 0.0 || self.alignment_weight > 0.0 || self.diagonal
+    }
+
     /// Whether an alignment head is trained.
     pub fn aligns(&self) -> bool {
         self.alignment_weight > 0.0 && self.alignments.is_some()
