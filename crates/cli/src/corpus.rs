@@ -198,7 +198,8 @@ pub fn extractor_of_several(
     plan: &DataPlan,
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
-    let (mut texts, options) = (texts_of(corpora), options_of(plan));
+    let mut texts = texts_of(corpora);
+    let options = options_of(plan, &texts);
     // The order in which corpora are named makes no other vocabulary.
     texts.sort_unstable();
     let mut print = Fingerprint::new("vocabulary of several corpora")

@@ -104,6 +104,7 @@ const CASES: &[Case] = &[
 
     case("model.preset", "small", SIZES),
     case("model.masks", "coqui", GPT),
+    case("model.audio_codes", "32", SET_UP),
 
     case("training.seed", "5", BATCHES),
     case("training.optimization_level", "basic", RECIPE),
@@ -121,6 +122,10 @@ const CASES: &[Case] = &[
     case("training.dropout", "0.5", GPT),
     case("training.dropout", "0.5", SAID),
     case("training.label_smoothing", "0.3", GPT),
+    case("training.code_masking", "0.5", GPT).from("0"),
+    case("training.recombination", "1", GPT).from("0"),
+    case("training.alignment_weight", "1", GPT).from("0"),
+    case("training.diagonal_start", "true", GPT).from("false"),
     case("training.lora_rank", "2", GPT),
     case("training.lora_rank", "2", SAID),
     case("training.freeze_layers", "1", GPT),
