@@ -295,8 +295,8 @@ impl Gaussians {
             square: vec![0.0; states * FEATURES],
             constant: vec![0.0; states],
         };
-        for state in 0..states {
-            let weight = count[state] + PRIOR_FRAMES;
+        for (state, own_frames) in count.iter().enumerate() {
+            let weight = own_frames + PRIOR_FRAMES;
             let mut constant = 0.0;
             for (k, &(mean, variance)) in overall.iter().enumerate() {
                 let i = state * FEATURES + k;

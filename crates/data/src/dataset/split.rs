@@ -81,8 +81,7 @@ pub fn text_key(text: &str) -> String {
 /// Splits clips. Pure in its arguments, whatever their order. There is always one clip to learn from, and where there are two
 /// and a fraction above 0 also one to measure on.
 pub fn hold_out(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
-    // Written so that NaN says no.
-    if !(fraction > 0.0) {
+    if fraction.is_nan() || fraction <= 0.0 {
         let split = Split { train: (0..clips.len()).collect(), validation: Vec::new() };
         return HeldOut { split, ..HeldOut::default() };
     }
