@@ -77,7 +77,10 @@ impl Alignments {
         codes_of: &(dyn Fn(u32) -> usize + Sync),
         stop: &AtomicBool,
     ) -> Result<Alignments, TrainError> {
-        let clips = read(source, records, tokenizer, codes_of)?;
+        // Whatever order they are named in: sums are taken in this one.
+        let mut records = records.to_vec();
+        records.sort_unstable();
+        let clips = read(source, &records, tokenizer, codes_of)?;
         let aligned = align(clips, stop)?;
         let of = aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect();
         Ok(Alignments { of })

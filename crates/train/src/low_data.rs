@@ -60,7 +60,6 @@ pub struct Choice {
 /// Fills the settings that are left open; what the user wrote stays. With enough speech they are all off.
 pub fn choose(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
     let little = facts.is_little();
-    let dropout_is_open = !plan.is_written("training.dropout");
     let mut chosen = Vec::new();
     let training = &mut plan.training;
     let mut share = |setting: &mut Option<f64>, key, value: f64, why| {
@@ -96,8 +95,8 @@ pub fn choose(plan: &mut Plan, facts: &Facts) -> Vec<Choice> {
             chosen.push(Choice { key: "training.diagonal_start", value: "true".into(), why });
         }
     }
-    if little && dropout_is_open {
-        training.dropout = 0.2;
+    if little && training.dropout.is_none() {
+        training.dropout = Some(0.2);
         let why = "less is learnt by heart";
         chosen.push(Choice { key: "training.dropout", value: "0.2".into(), why });
     }

@@ -63,6 +63,7 @@ impl World {
             "data.auto_tune_performance=false".to_owned(),
             "data.failure_budget=0.5".to_owned(),
             "data.num_workers=1".to_owned(),
+            "data.cache_columns=tokens, dvae_mel, conditioning_mel, speaker_mel, waveform".to_owned(),
             "data.batch_size=2".to_owned(),
             "data.dvae_batch_size=2".to_owned(),
             "model.preset=tiny".to_owned(),

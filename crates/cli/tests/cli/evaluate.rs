@@ -195,7 +195,7 @@ fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
         .args(["-o", "broken", "--recognizer-command", broken])
         .assert()
         .code(74)
-        .stderr(contains("no model").count(1));
+        .stderr(contains("no model; it is not asked again").count(1));
     let found = report(at.path(), "broken");
     assert!(found["figures"]["wer"].is_null() && found["figures"]["distortion"]["count"] == 2);
     assert!(found["recognizer_error"].as_str().unwrap().contains("no model"));

@@ -83,7 +83,7 @@ impl Plan {
             clip: some(training.gradient_clip.unwrap_or(clip)),
             weight_decay: training.weight_decay,
             ema_decay: some(training.ema_decay.unwrap_or(ema)),
-            dropout: training.dropout,
+            dropout: training.dropout.unwrap_or(0.1),
             label_smoothing: training.label_smoothing.unwrap_or(smoothing),
         }
     }

@@ -205,7 +205,7 @@ pub struct TrainingPlan {
     pub gradient_clip: Option<f64>,
     pub gradient_accumulation_steps: usize,
     pub ema_decay: Option<f64>,
-    pub dropout: f64,
+    pub dropout: Option<f64>,
     pub label_smoothing: Option<f64>,
     pub code_masking: Option<f64>,
     pub recombination: Option<f64>,

@@ -35,7 +35,7 @@ fn plan(steps: u64) -> Plan {
     plan.training.decoder_steps = Some(steps);
     (plan.training.checkpoint_every, plan.training.validate_every) = (0, Some(0));
     plan.training.learning_rate = Some(1e-4);
-    plan.training.dropout = 0.1;
+    plan.training.dropout = Some(0.1);
     plan.training.label_smoothing = Some(0.05);
     plan
 }

@@ -49,8 +49,19 @@ fn nothing_in_a_checkpoint_depends_on_the_device() {
             [("weights", layout.len()), ("moment1", trained), ("moment2", trained), ("average", trained)];
         assert_eq!(sizes, expected.map(|(name, elements)| of(name, elements)), "{kind:?}");
         let meta = checkpoint.meta.as_object().unwrap();
-        let known =
-            ["bad", "early", "engine_steps", "layout", "position", "spikes", "stage", "step", "trend"];
+        let known = [
+            "advice",
+            "bad",
+            "best",
+            "early",
+            "engine_steps",
+            "layout",
+            "position",
+            "spikes",
+            "stage",
+            "step",
+            "trend",
+        ];
         assert!(meta.keys().map(String::as_str).eq(known), "{kind:?}: is {meta:?} true on every device?");
         let words = checkpoint.meta.to_string().to_lowercase();
         for word in ["cuda", "cpu", "device", "precision"] {

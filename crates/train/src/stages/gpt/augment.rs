@@ -146,6 +146,7 @@ impl Augmenter {
                 together.entry((speaker, language)).or_default().push(record);
             }
         }
+        together.values_mut().for_each(|records| records.sort_unstable());
         Some(Augmenter {
             seed: Seed::new(settings.seed).derive("augment"),
             masking: own.masking,
