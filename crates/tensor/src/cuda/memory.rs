@@ -3,6 +3,16 @@
 use crate::error::Error;
 use cudarc::driver::{result, sys};
 
+/// Waits for what was queued on the default stream.
+///
+/// `cuMemsetD8` and copies from pageable memory return before the device has done them, and the engine's own streams do
+/// not wait for the default stream: on a GPU that other processes use, memory was once cleared after its first inputs had
+/// been copied there, and the first validation of a run was computed from zeros.
+fn finish_default_stream(what: &'static str) -> Result<(), Error> {
+    // SAFETY: the null stream is the current context's default stream.
+    unsafe { result::stream::synchronize(std::ptr::null_mut()) }.map_err(|e| Error::driver(what, e))
+}
+
 /// A piece of device memory.
 #[derive(Debug)]
 pub struct DeviceMemory {
@@ -19,7 +29,9 @@ impl DeviceMemory {
             .map_err(|e| Error::driver(format!("give {} MiB of memory", size >> 20), e))?;
         // SAFETY: the range was just allocated.
         unsafe { result::memset_d8_sync(address, 0, size) }.map_err(|e| Error::driver("clear memory", e))?;
-        Ok(DeviceMemory { address, bytes })
+        let memory = DeviceMemory { address, bytes };
+        finish_default_stream("clear memory")?;
+        Ok(memory)
     }
 
     /// Where it starts.
@@ -36,7 +48,8 @@ impl DeviceMemory {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= self.bytes, "{} bytes into {}", bytes.len(), self.bytes);
         // SAFETY: the place is ours and large enough; the call returns when the host's bytes are no longer needed.
-        unsafe { result::memcpy_htod_sync(self.address, bytes) }.map_err(|e| Error::driver("copy", e))
+        unsafe { result::memcpy_htod_sync(self.address, bytes) }.map_err(|e| Error::driver("copy", e))?;
+        finish_default_stream("copy")
     }
 }
 
