@@ -59,6 +59,11 @@ impl Alignments {
         self.of.get(&record)
     }
 
+    #[cfg(test)]
+    pub(crate) fn known(aligned: impl IntoIterator<Item = (u32, Aligned)>) -> Alignments {
+        Alignments { of: aligned.into_iter().map(|(record, aligned)| (record, Arc::new(aligned))).collect() }
+    }
+
     /// How many tokens are spoken per code, on average; none without records.
     pub fn rate(&self) -> Option<f64> {
         let (mut tokens, mut codes) = (0usize, 0usize);

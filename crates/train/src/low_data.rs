@@ -117,3 +117,39 @@ pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
     lines.extend(chosen.iter().map(|choice| format!("  {} = {}: {}", choice.key, choice.value, choice.why)));
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myxtts_run::config::{Machine, Sources};
+
+    fn plan() -> Plan {
+        Plan::resolve(&Sources::of(Machine::detect())).expect("the defaults are a plan")
+    }
+
+    const LITTLE: Facts = Facts { hours: 2.0, clips: 2_000, speakers: 1 };
+
+    #[test]
+    fn little_speech_fills_what_is_open_and_keeps_what_is_written() {
+        let mut plan = plan();
+        plan.training.code_masking = Some(0.1);
+        let chosen = choose(&mut plan, &LITTLE);
+        assert_eq!(plan.training.code_masking, Some(0.1));
+        assert_eq!((plan.training.recombination, plan.training.diagonal_start), (Some(0.7), Some(true)));
+        assert!(chosen.iter().all(|choice| choice.key != "training.code_masking"));
+        assert_eq!(lines(&LITTLE, &chosen).len(), chosen.len() + 1);
+        // A run that goes on finds everything chosen.
+        let before = plan.clone();
+        assert!(choose(&mut plan, &LITTLE).is_empty());
+        assert_eq!(plan.training, before.training);
+    }
+
+    #[test]
+    fn much_speech_is_trained_as_before() {
+        let mut plan = plan();
+        let much = Facts { hours: 24.0, clips: 13_000, speakers: 1 };
+        assert!(choose(&mut plan, &much).is_empty());
+        assert_eq!((plan.training.code_masking, plan.training.diagonal_start), (Some(0.0), Some(false)));
+        assert_eq!(plan.training.dropout, None);
+    }
+}

@@ -277,8 +277,9 @@ struct Piece {
 impl Piece {
     fn draw(from: &Aligned, draw: &mut Draw) -> Option<Piece> {
         let words = from.words.len();
-        let length =
-            ((PIECE_WORDS.start + draw.below(PIECE_WORDS.end - PIECE_WORDS.start)) as usize).min(words);
+        let drawn = (PIECE_WORDS.start + draw.below(PIECE_WORDS.end - PIECE_WORDS.start)) as usize;
+        // Fewer than the clip has, or nothing would be new.
+        let length = drawn.min(words.saturating_sub(1).max(1)).min(words);
         let first = draw.below((words - length + 1) as u64) as usize;
         let &(token, code) = from.words.get(first)?;
         let (token_end, code_end) = match from.words.get(first + length) {
@@ -306,5 +307,165 @@ impl Draw {
     fn below(&mut self, bound: u64) -> u64 {
         self.next += 1;
         self.seed.below(self.next, bound.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myxtts_data::record::{Column, RecordError, TOKENS};
+
+    const SPACE: i32 = 2;
+    const LANGUAGE: i32 = 4;
+    const MASK: i32 = 1000;
+    /// Rows have room for so many tokens and codes.
+    const ROOM: (usize, usize) = (40, 60);
+
+    struct Names(Vec<String>, usize);
+
+    impl RecordSource for Names {
+        fn columns(&self) -> &[Column] {
+            &[TOKENS]
+        }
+        fn len(&self) -> usize {
+            self.1
+        }
+        fn rows(&self, _: usize, _: usize) -> u32 {
+            0
+        }
+        fn speaker(&self, record: usize) -> u32 {
+            record as u32 % 2
+        }
+        fn language(&self, _: usize) -> u32 {
+            0
+        }
+        fn speakers(&self) -> &[String] {
+            &self.0
+        }
+        fn languages(&self) -> &[String] {
+            &self.0
+        }
+        fn id(&self, record: usize) -> String {
+            record.to_string()
+        }
+        fn read(&self, _: usize, _: usize, _: u32, _: &mut [u8]) -> Result<u32, RecordError> {
+            Ok(0)
+        }
+        fn fingerprint(&self) -> [u8; 32] {
+            [0; 32]
+        }
+    }
+
+    /// Clips of three to six words; a letter is a token above 10 and is spoken by one code, which names clip and place.
+    fn clips(count: u32) -> (Vec<Vec<i32>>, Vec<(u32, Aligned)>) {
+        let (mut codes, mut aligned) = (Vec::new(), Vec::new());
+        for clip in 0..count {
+            let (mut tokens, mut at_code, mut words) = (vec![LANGUAGE], Vec::new(), Vec::new());
+            for word in 0..3 + clip % 4 {
+                if word > 0 {
+                    tokens.push(SPACE);
+                }
+                words.push((tokens.len() as u32, at_code.len() as u32));
+                for letter in 0..2 + (clip + word) % 3 {
+                    at_code.push(tokens.len() as u32);
+                    tokens.push(10 + (clip * 100 + word * 10 + letter) as i32);
+                }
+            }
+            codes.push(at_code.iter().map(|&token| tokens[token as usize] % MASK).collect());
+            aligned.push((clip, Aligned { tokens, at_code, words }));
+        }
+        (codes, aligned)
+    }
+
+    fn augmenter(recombination: f64, masking: f64) -> (Augmenter, Vec<(u32, Aligned)>) {
+        let (codes, aligned) = clips(8);
+        let base = Arc::new(Names(vec!["a".into(), "b".into()], codes.len()));
+        let source = Arc::new(WithCodes::new(base, codes));
+        let mut together: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+        (0..8).for_each(|record| together.entry((record % 2, 0)).or_default().push(record));
+        let augmenter = Augmenter {
+            seed: Seed::new(1),
+            masking,
+            recombination,
+            whole_from: 100,
+            alignments: Some(Arc::new(Alignments::known(aligned.clone()))),
+            space: SPACE,
+            mask_id: MASK,
+            source,
+            together,
+        };
+        (augmenter, aligned)
+    }
+
+    /// A batch of all clips, as the loader makes it.
+    fn batch(augmenter: &Augmenter, aligned: &[(u32, Aligned)], number: u64) -> Augmented {
+        let (mut text, mut codes) = (Vec::new(), Vec::new());
+        let (mut text_lengths, mut code_lengths) = (Vec::new(), Vec::new());
+        for (record, clip) in aligned {
+            let own = augmenter.source.codes(*record as usize);
+            text.extend(clip.tokens.iter().copied().chain([0; ROOM.0]).take(ROOM.0));
+            codes.extend(own.iter().copied().chain([0; ROOM.1]).take(ROOM.1));
+            text_lengths.push(clip.tokens.len() as i32);
+            code_lengths.push(own.len() as i32);
+        }
+        let rows = Rows {
+            text: &text,
+            text_lengths: &text_lengths,
+            codes: &codes,
+            code_lengths: &code_lengths,
+            prompts: &[],
+        };
+        let records: Vec<i32> = aligned.iter().map(|(record, _)| *record as i32).collect();
+        augmenter.rows(number, &records, &rows)
+    }
+
+    #[test]
+    fn joined_rows_say_what_their_text_says_in_one_voice() {
+        let (augmenter, aligned) = augmenter(1.0, 0.0);
+        let mut changed = 0;
+        for number in 0..50 {
+            let made = batch(&augmenter, &aligned, number);
+            for (row, (record, whole)) in aligned.iter().enumerate() {
+                let text = &made.text[row * ROOM.0..][..made.text_lengths[row] as usize];
+                let codes = &made.codes[row * ROOM.1..][..made.code_lengths[row] as usize];
+                let spoken = &made.spoken[row * ROOM.1..][..codes.len()];
+                changed += usize::from(text != &whole.tokens[..]);
+                assert_eq!(text[0], LANGUAGE);
+                assert!(text.last() != Some(&SPACE) && !text.windows(2).any(|pair| pair == [SPACE, SPACE]));
+                // Every letter of the text is spoken once, in order, by its own code, and by this row's speaker.
+                let letters: Vec<i32> = text.iter().copied().filter(|&token| token >= 10).collect();
+                assert_eq!(letters, spoken);
+                assert!(codes.iter().zip(spoken).all(|(code, token)| *code == token % MASK));
+                assert!(letters.iter().all(|token| ((token - 10) / 100) as u32 % 2 == record % 2));
+            }
+        }
+        assert!(changed > 300, "{changed} of 400 rows are new sentences");
+    }
+
+    #[test]
+    fn rows_stay_whole_at_the_end_and_draws_are_repeatable() {
+        let (augmenter, aligned) = augmenter(1.0, 0.0);
+        let whole = batch(&augmenter, &aligned, 100);
+        for (row, (_, clip)) in aligned.iter().enumerate() {
+            assert_eq!(made_text(&whole, row), &clip.tokens[..]);
+        }
+        let (once, twice) = (batch(&augmenter, &aligned, 7), batch(&augmenter, &aligned, 7));
+        assert_eq!((once.text, once.codes), (twice.text, twice.codes));
+    }
+
+    fn made_text(made: &Augmented, row: usize) -> &[i32] {
+        &made.text[row * ROOM.0..][..made.text_lengths[row] as usize]
+    }
+
+    #[test]
+    fn a_share_of_codes_is_masked_and_nothing_else() {
+        let (augmenter, _) = augmenter(0.0, 0.3);
+        let row: Vec<i32> = [MASK].into_iter().chain((0..998).map(|i| i % 900)).chain([MASK + 1]).collect();
+        let mut masked = row.clone();
+        augmenter.mask(3, &[5], &mut masked);
+        let hidden = row.iter().zip(&masked).filter(|(before, after)| before != after).count();
+        assert!((240..360).contains(&hidden), "{hidden} of 998 codes");
+        assert!(masked[0] == MASK && masked.last() == Some(&(MASK + 1)));
+        assert!(row.iter().zip(&masked).all(|(before, after)| after == before || *after == MASK));
     }
 }
