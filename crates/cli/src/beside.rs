@@ -45,7 +45,7 @@ impl Looking {
 }
 
 /// NVML, and the number it has for a device.
-fn nvml_of(device: Device) -> Result<(Nvml, usize), String> {
+pub fn nvml_of(device: Device) -> Result<(Nvml, usize), String> {
     let Device::Cuda(ordinal) = device else { return Err("the stage runs on the processor".to_owned()) };
     let nvml = Nvml::open()?;
     let gpus = myxtts_tensor::device::devices().gpus;

@@ -206,7 +206,7 @@ fn train(
     let request = Request { only: asked.stage, from: asked.from.clone() };
     settle(&mut plan, folder, &request, &corpus, place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
-    let mut watch = Watch::new();
+    let mut watch = Watch::of(place.machines.first().map_or(Device::Cpu, |machine| machine.device));
     let store = folder.checkpoint_store()?;
     let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
     let mut session = Session {

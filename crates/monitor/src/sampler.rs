@@ -15,7 +15,16 @@ pub struct Sampler<T> {
 
 impl<T: Clone + Send + 'static> Sampler<T> {
     /// Asks `look` now and after every interval. A look that takes longer is not made up for.
-    pub fn start(interval: Duration, mut look: impl FnMut() -> T + Send + 'static) -> io::Result<Sampler<T>> {
+    pub fn start(interval: Duration, look: impl FnMut() -> T + Send + 'static) -> io::Result<Sampler<T>> {
+        Sampler::keeping(Duration::MAX, interval, look)
+    }
+
+    /// As [`Sampler::start`], and forgets what is older than `window`: for what runs for days.
+    pub fn keeping(
+        window: Duration,
+        interval: Duration,
+        mut look: impl FnMut() -> T + Send + 'static,
+    ) -> io::Result<Sampler<T>> {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let (stop, stopped) = channel::<()>();
         let into = taken.clone();
@@ -24,8 +33,12 @@ impl<T: Clone + Send + 'static> Sampler<T> {
             loop {
                 let sample = look();
                 // The moment it is complete: what it tells lies before.
-                into.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), sample));
                 let now = Instant::now();
+                {
+                    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
+                    taken.retain(|(at, _): &(Instant, T)| now.duration_since(*at) <= window);
+                    taken.push((now, sample));
+                }
                 while due <= now {
                     due += interval.max(Duration::from_millis(1));
                 }

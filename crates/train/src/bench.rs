@@ -1,8 +1,9 @@
 //! How fast a stage trains and what it waits for: its own steps on its own feed, timed.
 //!
 //! Steps are queued a few ahead of their reports, as training queues them. A step's time is from the end of the one
-//! before to its own end. The time kernels run is CUPTI's, taken in a second pass over the last of the same batches:
-//! looking on widens the gaps, so both shares are told, of the watched time and of the time nobody looked on.
+//! before to its own end. The time kernels run is CUPTI's, taken in a second pass over the last of the same batches, and
+//! looking on changes it: gaps become wider, and kernels of two streams hinder each other more. So no time of one pass is
+//! divided by a time of the other. See [`Shares`].
 
 pub mod chart;
 pub mod course;
@@ -54,8 +55,10 @@ pub struct Figures {
     pub wait_share: f64,
     /// Of the waits, in milliseconds.
     pub wait_p99_ms: f64,
-    /// Kernel time, by CUPTI, over the time the same steps took before CUPTI looked on; none without a GPU or CUPTI.
+    /// The share of the time in which kernels of steps ran, as [`Shares::busy`] has it; none without a GPU or CUPTI.
     pub busy: Option<f64>,
+    /// The share of the time in which a step was on the device, by the device's clock, with nobody looking on.
+    pub on_device: Option<f64>,
     /// Kernel time over the time while CUPTI looked on.
     pub busy_watched: Option<f64>,
     /// Kernel time of a watched step, in milliseconds.
@@ -173,9 +176,8 @@ pub fn measure(
         true => {
             let again = amount.watched.min(timed.len() as u64 - 1);
             runner.next -= again;
-            let alone = undisturbed(&timed, again as usize, wall);
             match watch(&mut runner, again) {
-                Ok((share, kernels)) => (Some((share, kernels, kernels / alone, again)), None),
+                Ok(watched) => (Some((watched, again)), None),
                 Err(why) => (None, Some(why)),
             }
         }
@@ -186,39 +188,75 @@ pub fn measure(
     figures.cores = cores / wall;
     figures.planned_bytes = engine.memory().total() as u64;
     figures.used_bytes = used;
-    if let Some((share, kernels, alone, steps)) = watched {
-        // Kernels on two streams that hinder each other more while they are watched say nothing of the time nobody looks.
-        figures.busy = Some(alone).filter(|busy| *busy <= 1.005);
-        figures.busy_watched = Some(share);
-        figures.kernel_ms = Some(kernels * 1e3 / steps as f64);
+    figures.on_device = spans(&timed).map(|spans| spans / wall);
+    if let Some((watched, steps)) = watched {
+        let shares = figures.on_device.zip(watched.inside_steps());
+        figures.busy = shares.map(|(on_device, inside)| Shares { on_device, inside }.busy());
+        figures.busy_watched = Some(watched.share);
+        figures.kernel_ms = Some(watched.kernels * 1e3 / steps as f64);
     }
     figures.no_busy = no_busy;
     Ok(figures)
 }
 
-/// The time the last steps took with nobody looking on: their part, by the device's clock, of the time of all. The host sees
-/// single steps end late while it queues others; it is the beginning and the end of all of them that it sees well.
-fn undisturbed(timed: &[Timed], last: usize, wall: f64) -> f64 {
-    let spans = |steps: &[Timed]| steps.iter().map(|step| step.spanned).sum::<Option<f64>>();
-    let own = &timed[timed.len() - last..];
-    match (spans(own), spans(timed)) {
-        (Some(own), Some(all)) if all > 0.0 => wall * own / all,
-        _ => own.iter().map(|step| step.seconds).sum(),
+/// The busy share, of two quotients that each have their time of one pass, its steps and one clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// With nobody looking on: the share of the time in which a step was on the device.
+    pub on_device: f64,
+    /// Under CUPTI's eyes: the share of the steps' time on the device in which kernels ran.
+    pub inside: f64,
+}
+
+impl Shares {
+    /// Of all the time, that in which kernels ran. Gaps between steps are those of the time nobody looked on; gaps inside
+    /// steps are those of the watched pass, which makes them somewhat wider: it is rather too low than too high.
+    pub fn busy(self) -> f64 {
+        self.on_device * self.inside
     }
 }
 
-/// The share of the time kernels ran, and the seconds of that.
-fn watch(runner: &mut Runner<'_>, steps: u64) -> Result<(f64, f64), String> {
+/// Steps under CUPTI's eyes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Watched {
+    /// Kernel time over the time from the first kernel's beginning to the last one's end.
+    share: f64,
+    /// The seconds of that in which a kernel ran.
+    kernels: f64,
+    /// The seconds that the same steps were on the device.
+    spans: Option<f64>,
+}
+
+impl Watched {
+    /// The share of the steps' time in which kernels ran. Another stream's kernels, as those that prepare batches, also run
+    /// while no step does: inside of steps there are never more than their own time has room for.
+    fn inside_steps(&self) -> Option<f64> {
+        self.spans.filter(|spans| *spans > 0.0).map(|spans| self.kernels.min(spans) / spans)
+    }
+}
+
+/// The seconds that steps were on the device, each from its beginning to its end; none where the device does not tell.
+fn spans(timed: &[Timed]) -> Option<f64> {
+    timed.iter().map(|step| step.spanned).sum()
+}
+
+/// Runs steps with CUPTI looking on.
+fn watch(runner: &mut Runner<'_>, steps: u64) -> Result<Watched, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
+    let Some(device) = runner.stage.engine().cuda().map(|cuda| cuda.ordinal() as u32) else {
+        return Err("the stage does not run on a GPU".to_owned());
+    };
     let times = KernelTimes::start().map_err(|error| words(&error))?;
-    runner.run(steps).map_err(|error| words(&error))?;
+    let timed = runner.run(steps).map_err(|error| words(&error))?;
     runner.stage.engine().synchronize().map_err(|error| words(&error))?;
-    let records = times.stop().map_err(|error| words(&error))?.records;
-    let kernels = || records.iter().filter(|record| matches!(record.activity, Activity::Kernel));
-    let from = kernels().map(|record| record.start_ns).min().unwrap_or(0);
-    let to = kernels().map(|record| record.end_ns).max().unwrap_or(1);
+    let mut records = times.stop().map_err(|error| words(&error))?.records;
+    // A GPU that prepares batches has kernels of its own.
+    records.retain(|record| record.device == device && record.activity == Activity::Kernel);
+    let from = records.iter().map(|record| record.start_ns).min();
+    let to = records.iter().map(|record| record.end_ns).max();
+    let Some((from, to)) = from.zip(to) else { return Err(format!("CUPTI saw no kernel on cuda:{device}")) };
     let share = busy(&records, from, to);
-    Ok((share, share * (to - from) as f64 * 1e-9))
+    Ok(Watched { share, kernels: share * (to - from) as f64 * 1e-9, spans: spans(&timed) })
 }
 
 fn figures(timed: &[Timed], wall: f64) -> Figures {
@@ -249,6 +287,7 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
         wait_share: waits.iter().sum::<f64>() / wall,
         wait_p99_ms: quantile(&waits, 0.99) * 1e3,
         busy: None,
+        on_device: None,
         busy_watched: None,
         kernel_ms: None,
         no_busy: None,
@@ -285,4 +324,39 @@ pub(crate) fn processor_seconds() -> f64 {
     let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
     let fields: Vec<f64> = rest.split_whitespace().skip(11).take(2).filter_map(|x| x.parse().ok()).collect();
     fields.iter().sum::<f64>() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(spanned: Option<f64>) -> Timed {
+        Timed { shape: [1, 2, 3], rows: 1, seconds: 0.1, spanned, waited: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_busy_share_is_never_more_than_all_of_the_time() {
+        // Ten steps of 90 ms on the device in a second; watched, three of them took 100 ms each, 80 of it kernels.
+        let timed: Vec<Timed> = (0..10).map(|_| step(Some(0.09))).collect();
+        let on_device = spans(&timed).unwrap();
+        assert!((on_device - 0.9).abs() < 1e-9);
+        let watched = Watched { share: 0.75, kernels: 0.24, spans: Some(0.3) };
+        let inside = watched.inside_steps().unwrap();
+        assert!((Shares { on_device, inside }.busy() - 0.72).abs() < 1e-9);
+        // Kernels that are slower while they are watched: 0.33 s of them over the 0.27 s that the steps took with nobody
+        // looking on was a share of 122 %, and was dropped.
+        let slow = Watched { share: 0.98, kernels: 0.33, spans: Some(0.335) };
+        let busy = Shares { on_device, inside: slow.inside_steps().unwrap() }.busy();
+        assert!((0.88..0.9).contains(&busy), "{busy}");
+        // Batches that are prepared beside the steps: kernels also run while no step does.
+        let beside = Watched { share: 0.9, kernels: 0.5, spans: Some(0.3) };
+        assert_eq!(beside.inside_steps(), Some(1.0));
+    }
+
+    #[test]
+    fn a_device_that_tells_no_times_has_no_share() {
+        assert_eq!(spans(&[step(Some(0.1)), step(None)]), None);
+        assert_eq!(Watched { share: 0.5, kernels: 0.1, spans: None }.inside_steps(), None);
+        assert_eq!(Watched { share: 0.0, kernels: 0.0, spans: Some(0.0) }.inside_steps(), None);
+    }
 }
