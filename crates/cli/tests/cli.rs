@@ -21,6 +21,10 @@ mod diagnose;
 mod edges;
 #[path = "cli/evaluate.rs"]
 mod evaluate;
+#[path = "cli/formats.rs"]
+mod formats;
+#[path = "cli/full_disk.rs"]
+mod full_disk;
 #[path = "cli/further.rs"]
 mod further;
 #[path = "cli/held_out.rs"]

@@ -104,6 +104,60 @@ fn a_second_signal_leaves_at_once_and_harms_nothing() {
     assert!(model("twice") == model("straight"), "the run that was left at once is another");
 }
 
+/// The stages of a run, in their order.
+const STAGES: [&str; 3] = ["dvae", "gpt", "decoder"];
+
+/// Stopped in each of its stages, a run saves the step it is at, and gone on with to its end it is the undisturbed run.
+#[test]
+fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
+    let folder = corpus();
+    let folder = folder.path();
+    let run = |name: &str| {
+        let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
+        for setting in [
+            "data.batch_size=4",
+            "data.num_workers=1",
+            "training.dvae_steps=5",
+            "training.gpt_steps=5",
+            "training.decoder_steps=5",
+            "training.checkpoint_every=0",
+            "training.validate_every=0",
+            "training.sample_every=0",
+        ] {
+            arguments.extend(["--set", setting]);
+        }
+        myxtts(folder, &arguments)
+    };
+    done(&mut run("straight"));
+    let mut command = run("stopped");
+    for stage in STAGES {
+        // Its first step is told as it is made.
+        let (code, words) = stopped(&mut command, &format!("\n{stage} 1/5: "), Duration::ZERO, 1);
+        assert_eq!(code, Some(143), "{stage}: {words}");
+        assert!(words.contains("--resume stopped"), "{stage}: {words}");
+        let (step, told) = stage_step(folder, "stopped");
+        assert_eq!(told, stage, "{words}");
+        assert!((1..5).contains(&step), "{stage}: at step {step}: {words}");
+        assert!(words.contains(&format!("at step {step} of")), "{stage}: {words}");
+        command = resume(folder, "stopped");
+    }
+    done(&mut command);
+    for part in ["dvae", "gpt", "decoder", "speaker"] {
+        let model = |name: &str| {
+            fs::read(folder.join("runs").join(name).join(format!("model/{part}.safetensors"))).unwrap()
+        };
+        assert!(model("stopped") == model("straight"), "{part} of the run that was stopped is another");
+    }
+}
+
+/// The step of its stage that a run's newest checkpoint holds, and the stage; all checkpoints must be whole.
+fn stage_step(folder: &Path, name: &str) -> (u64, String) {
+    saved(folder, name);
+    let checkpoints = Checkpoints::at(&folder.join("runs").join(name).join("checkpoints"));
+    let newest = checkpoints.latest_valid().unwrap().checkpoint.unwrap();
+    (newest.meta["step"].as_u64().unwrap(), newest.meta["stage"].as_str().unwrap().to_owned())
+}
+
 /// Of a measurement nothing is kept before its end: it does not have to be asked twice.
 #[test]
 fn a_measurement_ends_with_the_first_signal() {

@@ -27,16 +27,21 @@ pub fn decoder_sizes() -> DecoderSizes {
 
 /// Writes a folder with the GPT and the parts that are named.
 pub fn write(path: &Path, parts: &[Part]) {
+    write_sized(path, parts, WIDTH, 16);
+}
+
+/// The same with a GPT and a DVAE so wide; a decoder fits [`WIDTH`] alone.
+pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
     let texts = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
     let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
     let vocabulary = tokenizer::train(texts, &options).unwrap();
     let mut declare = Declare::new(0.0, &|_| false);
     let heads = 2;
-    let mut sizes = GptSizes::of(2, WIDTH, heads, vocabulary.vocabulary_size(), CODES);
+    let mut sizes = GptSizes::of(2, width, heads, vocabulary.vocabulary_size(), CODES);
     (sizes.max_text, sizes.max_audio) = (60, MAX_AUDIO);
     Gpt::declare(&mut declare, sizes);
     if parts.contains(&Part::Dvae) {
-        let sizes = DvaeSizes { hidden: 16, blocks: 1, codes: CODES, code_width: 8, ..DvaeSizes::v2() };
+        let sizes = DvaeSizes { hidden, blocks: 1, codes: CODES, code_width: 8, ..DvaeSizes::v2() };
         Dvae::declare(&mut declare, &sizes, "dvae.");
     }
     if parts.contains(&Part::Decoder) {
