@@ -6,7 +6,6 @@ use myxtts_monitor::host::HostProbe;
 use myxtts_monitor::nvml::Nvml;
 use myxtts_monitor::{Gpu, Limit, Sampler};
 use myxtts_tensor::Device;
-use myxtts_train::diagnose::plant::Hog;
 use myxtts_train::diagnose::trace::{Cores, Gpu as Traced};
 use myxtts_train::diagnose::{Beside, Seen};
 
@@ -17,7 +16,6 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub struct Looking {
     sampler: Option<Sampler<(Option<Gpu>, Option<f64>)>>,
     no_gpu: Option<String>,
-    hog: Option<Hog>,
 }
 
 impl Looking {
@@ -35,12 +33,7 @@ impl Looking {
         if let Err(error) = &sampler {
             no_gpu = Some(format!("the thread that looks could not be started: {error}"));
         }
-        Looking { sampler: sampler.ok(), no_gpu, hog: None }
-    }
-
-    /// From now on somebody burns the processor, and is counted as another program.
-    pub fn suffer(&mut self, hog: Option<Hog>) {
-        self.hog = hog;
+        Looking { sampler: sampler.ok(), no_gpu }
     }
 }
 
@@ -69,10 +62,6 @@ impl Beside for Looking {
             gpu: taken.iter().filter_map(|(at, (gpu, _))| Some(traced(*at, gpu.as_ref()?))).collect(),
             no_gpu,
         }
-    }
-
-    fn foreign(&self) -> f64 {
-        self.hog.as_ref().map_or(0.0, Hog::seconds)
     }
 }
 

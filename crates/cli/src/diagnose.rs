@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::builder::TypedValueParser;
 use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Stage;
+use myxtts_tensor::Device;
 use myxtts_train::diagnose::statistics::Spread;
 use myxtts_train::diagnose::{
     Amount, Culprit, Diagnosis, Fault, Nobody, Plant, Trace, collect, diagnose, html, text,
@@ -108,13 +110,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let amount = Amount { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
     let (setup, seed) = ((ground.feeding.workers, plan.data.batch_size), plan.training.seed);
     let mut looking = Looking::at(machine.device);
+    let mut hog = None;
     if let Some(fault) = fault {
         stage = fault.stage(stage);
         fault.arm(&collect(&mut *stage, &recipe, seed, HEALTHY, setup, &mut Nobody)?);
-        looking.suffer(fault.hog());
+        hog = fault
+            .hog()
+            .context("--plant cpu-hog: the programs that burn the processor could not be started")?;
     }
     let trace = collect(&mut *stage, &recipe, seed, amount, setup, &mut looking)?;
-    looking.suffer(None);
+    drop(hog);
     let found = diagnose(&trace);
     let named = args.plant.map(|plant| plant.culprit() == found.culprit());
 
@@ -139,7 +144,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     } else {
         let planted = args.plant.zip(named).map(|(plant, named)| {
             let (name, named) = (plant.name(), if named { "named" } else { "not named" });
-            format!("\nplanted      {name}: {named}\n")
+            let why = plant.needs_gpu().filter(|_| machine.device == Device::Cpu);
+            let why = why.map(|why| format!(": it cannot be there ({why})")).unwrap_or_default();
+            format!("\nplanted      {name}: {named}{why}\n")
         });
         let planted = planted.unwrap_or_default();
         let page = args.html.map(|path| format!("\npage         {}\n", path.display())).unwrap_or_default();

@@ -6,7 +6,6 @@ use myxtts_data::batch::{BatchInfo, Collator, Plan};
 use myxtts_data::loader::{HostSlab, LoaderError, Options, Slab};
 use myxtts_data::record::RecordSource;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Makes each batch of a plan when it is asked for, by `fill` of its bytes and what it is. A batch that cannot be made
 /// ends it; bad records are replaced as everywhere, and not counted: this is for measuring, not for training.
@@ -25,9 +24,8 @@ pub fn maker_when_asked<T: 'static>(
             thread: "the thread that asked".to_owned(),
             source: Box::new(error),
         })?;
-        let (began, blocked) = (Instant::now(), made.blocked);
+        made.awaited = info.took;
         let filled = fill(&slab.bytes()[..info.layout.bytes()], &info, into, made);
-        made.filling = began.elapsed().saturating_sub(made.blocked - blocked);
         made.reading = info.reading.saturating_sub(info.computing);
         made.computing = info.computing;
         made.collating = info.took.saturating_sub(info.reading);

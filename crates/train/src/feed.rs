@@ -14,6 +14,7 @@ mod maker;
 pub use feeding::{Depth, Feeding};
 pub use maker::{Finisher, Made, Maker, field, maker_of};
 
+use crate::diagnose::plant::OnTheWay;
 use crate::error::TrainError;
 use myxtts_tensor::engine::{Slot, Uploader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,6 +37,8 @@ const STALL: Duration = Duration::from_secs(90);
 struct Making<T> {
     maker: Maker<T>,
     finisher: Option<Finisher<T>>,
+    /// What is wrong on the way, where something shall be. It is given no figure to write.
+    planted: Option<OnTheWay>,
 }
 
 /// A batch that lies ready.
@@ -59,15 +62,27 @@ impl<T> Fed<T> {
         let mut made = Made::default();
         let asked = Instant::now();
         let bytes = slot.bytes()?;
-        made.blocked = asked.elapsed();
-        let (length, mut what) = (making.maker)(number, bytes, &mut made)?;
+        if let Some(planted) = &mut making.planted {
+            planted.lock();
+        }
+        let until_free = asked.elapsed();
+        made.blocked = until_free;
         let began = Instant::now();
+        let (length, mut what) = (making.maker)(number, bytes, &mut made)?;
+        if let Some(planted) = &mut making.planted {
+            planted.stall();
+        }
+        made.filling = began.elapsed().saturating_sub(made.awaited + (made.blocked - until_free));
+        let began = Instant::now();
+        if let Some(planted) = &mut making.planted {
+            planted.copy(length)?;
+        }
         match &mut making.finisher {
             None => uploader.send(&mut slot, length)?,
             Some(finish) => finish(uploader, &mut slot, length, &mut what)?,
         }
-        made.sending += began.elapsed();
-        made.pageable |= uploader.is_pageable();
+        made.sending = began.elapsed();
+        made.pageable = uploader.is_pageable();
         made.bytes = length;
         Ok(Fed { slot, what, made })
     }
@@ -134,7 +149,7 @@ impl<T: Send + 'static> Feed<T> {
         first: u64,
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
-        Feed::ahead(name, uploader, slot_bytes, depth, first, Making { maker, finisher: None })
+        Feed::ahead(name, uploader, slot_bytes, depth, first, Making { maker, finisher: None, planted: None })
     }
 
     fn ahead(
@@ -202,7 +217,7 @@ impl<T: Send + 'static> Feed<T> {
         maker: Maker<T>,
     ) -> Result<Feed<T>, TrainError> {
         let slot = Some(uploader.slot(slot_bytes)?);
-        let making = Making { maker, finisher: None };
+        let making = Making { maker, finisher: None, planted: None };
         Ok(Feed { way: Way::Blocking { making, uploader, slot }, next: first, meter: Meter::new() })
     }
 

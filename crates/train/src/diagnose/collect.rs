@@ -39,11 +39,6 @@ pub trait Beside {
     fn seen(&mut self, _from: Instant, _to: Instant) -> Seen {
         Seen::default()
     }
-
-    /// Processor time of this program that is to count as that of others, in seconds of one core.
-    fn foreign(&self) -> f64 {
-        0.0
-    }
 }
 
 /// Nobody looks.
@@ -80,29 +75,30 @@ pub fn collect(
     let mut runs: BTreeMap<[usize; 3], u64> = BTreeMap::new();
     let mut batches: Vec<Batch> = Vec::new();
     let (mut slots, mut bytes, mut pinned) = (0, 0, true);
-    let mut began = Counted::now(beside.foreign());
+    let mut began = Counted::now();
     let first = recipe.steps / 2;
     for step in first..first + amount.warm + amount.batches {
         let queued = stage.submit(step, &control(step))?;
+        let met = runs.entry(queued.shape).or_default();
+        *met += 1;
+        let is_new = *met <= recorded;
         let last = step + 1 == first + amount.warm + amount.batches;
-        clock.queue(queued);
-        for (queued, step, period) in clock.ended(stage, last)? {
-            let met = runs.entry(queued.shape).or_default();
-            *met += 1;
+        clock.queue(queued, is_new);
+        for (Queued { queued, is_new, beside_new }, step, period) in clock.ended(stage, last)? {
             let made = &queued.fed.last_made;
             (slots, bytes) = (queued.fed.slots, made.bytes.max(bytes));
             pinned &= !made.pageable;
             if clock.done <= amount.warm {
                 // Once: it asks for every thread, and that takes a while.
                 if clock.done == amount.warm {
-                    began = Counted::now(beside.foreign());
+                    began = Counted::now();
                 }
                 continue;
             }
-            batches.push(batch(&queued, *met <= recorded, step, period));
+            batches.push(Batch { compiled: is_new, beside_new, ..batch(&queued, step, period) });
         }
     }
-    let ended = Counted::now(beside.foreign());
+    let ended = Counted::now();
     let processor = began.until(&ended, workers);
     let seen = beside.seen(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
@@ -131,11 +127,12 @@ pub fn collect(
     Ok(Trace { setup, batches, processor, cores, gpu, no_gpu, alone, replayed })
 }
 
-fn batch(queued: &Submitted, compiled: bool, step: f64, period: f64) -> Batch {
+fn batch(queued: &Submitted, step: f64, period: f64) -> Batch {
     let made = &queued.fed.last_made;
     Batch {
         shape: queued.shape,
-        compiled,
+        compiled: false,
+        beside_new: false,
         worker: made.worker,
         read: made.reading.as_secs_f64(),
         // Both together: a record is decoded and its features computed in one go.
@@ -151,9 +148,18 @@ fn batch(queued: &Submitted, compiled: bool, step: f64, period: f64) -> Batch {
     }
 }
 
+/// A step under way.
+struct Queued {
+    queued: Submitted,
+    /// Its shape was measured or recorded when it was queued.
+    is_new: bool,
+    /// That of another was, before this one's end was seen.
+    beside_new: bool,
+}
+
 /// Steps under way, and when the last one ended.
 struct Clock {
-    flying: VecDeque<Submitted>,
+    flying: VecDeque<Queued>,
     ahead: usize,
     done: u64,
     last: Instant,
@@ -166,19 +172,22 @@ impl Clock {
         Clock { flying: VecDeque::new(), ahead, done: 0, last, busy }
     }
 
-    fn queue(&mut self, queued: Submitted) {
-        self.flying.push_back(queued);
+    fn queue(&mut self, queued: Submitted, is_new: bool) {
+        // While a shape is recorded nobody waits for the steps before it: the first of them seems to end late, and the
+        // others at once.
+        self.flying.iter_mut().for_each(|other| other.beside_new |= is_new);
+        self.flying.push_back(Queued { queued, is_new, beside_new: false });
     }
 
     /// Waits until no more steps are under way than may be, or none, and says how long each of the ended took.
-    fn ended(&mut self, stage: &mut dyn Stage, all: bool) -> Result<Vec<(Submitted, f64, f64)>, TrainError> {
+    fn ended(&mut self, stage: &mut dyn Stage, all: bool) -> Result<Vec<(Queued, f64, f64)>, TrainError> {
         let mut ended = Vec::new();
         let left = if all { 0 } else { self.ahead };
         while self.flying.len() > left
             && let Some(queued) = self.flying.pop_front()
         {
-            stage.wait(queued.ticket)?;
-            let (step, period) = self.tick(stage, queued.waited);
+            stage.wait(queued.queued.ticket)?;
+            let (step, period) = self.tick(stage, queued.queued.waited);
             self.done += 1;
             ended.push((queued, step, period));
         }

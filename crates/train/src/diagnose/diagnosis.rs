@@ -146,7 +146,7 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Only where the times vary too much.
     pub oscillation: Option<Oscillation>,
-    /// Share of the time in which a step ran.
+    /// Share of the time in which a step ran, without batches that are left out.
     pub busy: f64,
     /// What waits add to the steps, of 1.
     pub waiting: f64,
@@ -156,6 +156,10 @@ pub struct Diagnosis {
     pub compared: Option<Compared>,
     /// The GPU, where it was looked at.
     pub gpu: Option<Device>,
+    /// Batches that no other figure here counts: their shape was new, or another's was recorded meanwhile.
+    pub left_out: usize,
+    /// Share of all time that new shapes took beyond their steps.
+    pub recording: f64,
 }
 
 impl Diagnosis {

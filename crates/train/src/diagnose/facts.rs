@@ -16,7 +16,7 @@ fn medians(steps: impl Iterator<Item = ([usize; 3], f64)>) -> BTreeMap<[usize; 3
 /// A trace, looked at once.
 pub(super) struct Facts<'a> {
     pub trace: &'a Trace,
-    /// Batches whose step had nothing to record.
+    /// Batches whose time is not one of recording shapes.
     pub steady: Vec<&'a Batch>,
     /// The median step.
     pub step: f64,
@@ -33,7 +33,7 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     pub fn of(trace: &'a Trace) -> Facts<'a> {
-        let recorded: Vec<&Batch> = trace.batches.iter().filter(|batch| !batch.compiled).collect();
+        let recorded: Vec<&Batch> = trace.batches.iter().filter(|batch| !batch.is_disturbed()).collect();
         // Where nearly all of them are new there is nothing else to go by.
         let steady = if recorded.len() < 3 { trace.batches.iter().collect() } else { recorded };
         let sum = |of: &dyn Fn(&Batch) -> f64| steady.iter().map(|batch| of(batch)).sum::<f64>();
@@ -89,11 +89,25 @@ impl<'a> Facts<'a> {
         if all > 0.0 { 1.0 - self.idle / all } else { 0.0 }
     }
 
-    /// Seconds that steps of new shapes took more than the same alone, or than other steps.
+    /// Batches that are not looked at, for their time is one of recording shapes.
+    pub fn left_out(&self) -> usize {
+        self.trace.batches.len() - self.steady.len()
+    }
+
+    /// Seconds that new shapes took more than the same steps alone, or than other steps, and waits for their batches.
     pub fn compiling(&self) -> f64 {
-        let new = self.trace.batches.iter().filter(|batch| batch.compiled);
+        let disturbed = self.trace.batches.iter().filter(|batch| batch.is_disturbed());
         let usual = |batch: &Batch| self.alone.get(&batch.shape).copied().unwrap_or(self.usual(batch));
-        new.map(|batch| (batch.step - usual(batch)).max(0.0)).sum()
+        // Together: of the steps beside a recording one has the time of the others.
+        disturbed.map(|batch| batch.period - batch.wait - usual(batch)).sum::<f64>().max(0.0)
+    }
+
+    /// A time of every batch, with the usual one in the place of those that are not looked at.
+    pub fn undisturbed(&self, of: impl Fn(&Batch) -> f64) -> Vec<f64> {
+        let usual = self.median(&of);
+        let kept =
+            |batch: &Batch| if batch.is_disturbed() && self.left_out() > 0 { usual } else { of(batch) };
+        self.trace.batches.iter().map(kept).collect()
     }
 
     /// Each step over what its shape usually takes; a shape that came once or twice has nothing usual.
@@ -167,7 +181,7 @@ impl<'a> Facts<'a> {
             |batch: &Batch| self.alone.get(&batch.shape).copied().unwrap_or(self.usual(batch)).max(1e-12);
         let least = self.median(|batch| of(batch) / usual(batch));
         // Steps that were recorded keep their place, or what comes after them would be out of time.
-        let kept = |batch: &Batch| if batch.compiled { least } else { of(batch) / usual(batch) };
+        let kept = |batch: &Batch| if batch.is_disturbed() { least } else { of(batch) / usual(batch) };
         let series: Vec<f64> = self.trace.batches.iter().map(kept).collect();
         let extra: f64 = series
             .iter()

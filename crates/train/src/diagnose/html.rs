@@ -79,7 +79,7 @@ fn timeline(trace: &Trace) -> String {
     for (number, batch) in trace.batches.iter().enumerate() {
         let (x, w) = (number as f64 * width, (width - 1.0).max(0.5));
         let [step, wait] = [batch.step, batch.wait].map(|time| time / longest * (HEIGHT - 20.0));
-        let class = if batch.compiled { "new" } else { "step" };
+        let class = if batch.is_disturbed() { "new" } else { "step" };
         let _ = write!(
             body,
             "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{step:.1}\"><title>batch {number}: step {}, wait {}, thread {}</title></rect>\

@@ -10,8 +10,7 @@ use std::time::Instant;
 pub(super) struct Counted {
     pub at: Instant,
     own: f64,
-    foreign: f64,
-    /// Busy and in all; none where the system does not tell, or counts more cores than this program may use.
+    /// Busy and in all, of the cores that this program may use; none where the system does not tell.
     all: Option<(f64, f64)>,
     /// By thread: which it is, seconds it ran, seconds it stood in line.
     threads: BTreeMap<u32, (Task, f64, f64)>,
@@ -23,7 +22,7 @@ enum Task {
     Loading,
     Feeding,
     Stepping,
-    /// Burns on purpose, or only looks on.
+    /// Only looks on.
     Other,
 }
 
@@ -32,19 +31,21 @@ impl Task {
         match name {
             name if name.starts_with("batch-") => Task::Loading,
             name if name.starts_with("feed ") => Task::Feeding,
-            name if name.starts_with("hog-") || name == "sampler" => Task::Other,
+            "sampler" => Task::Other,
             _ => Task::Stepping,
         }
     }
 }
 
 impl Counted {
-    /// Now; `foreign` is what of this program counts as others'.
-    pub fn now(foreign: f64) -> Counted {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    /// Now.
+    pub fn now() -> Counted {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (stat, allowed) = (read("/proc/stat"), allowed(&read("/proc/self/status")));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let own = processor_seconds() - foreign;
-        Counted { at: Instant::now(), own, foreign, all: counted(&stat, cores), threads: threads() }
+        // With less time than its cores have, what others do with the rest of it takes nothing away.
+        let all = if allowed.len() > cores { None } else { counted(&stat, &allowed) };
+        Counted { at: Instant::now(), own: processor_seconds(), all, threads: threads() }
     }
 
     /// Shares of all cores from here on; `workers` threads load.
@@ -52,10 +53,10 @@ impl Counted {
         let own = later.own - self.own;
         let (busy, time) = match (self.all, later.all) {
             (Some((busy, all)), Some((later_busy, later_all))) => (later_busy - busy, later_all - all),
-            // In a container that may use some of the machine's cores, what it does itself is what can be told.
+            // Where the time of all is not told, what this program takes itself is all that is known.
             _ => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-                (own + later.foreign - self.foreign, (later.at - self.at).as_secs_f64() * cores)
+                (own, (later.at - self.at).as_secs_f64() * cores)
             }
         };
         let delayed = self.delayed(later, workers);
@@ -98,19 +99,33 @@ fn line(text: &str) -> Option<(f64, f64)> {
     Some((ran as f64 * 1e-9, stood as f64 * 1e-9))
 }
 
-/// Seconds that all cores together were busy, and seconds in all, of the system's statistics.
-fn counted(stat: &str, cores: usize) -> Option<(f64, f64)> {
-    let is_core = |line: &&str| {
-        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    if stat.lines().filter(is_core).count() > cores {
-        return None;
+/// Seconds that some cores together were busy, and seconds in all, of the system's statistics.
+fn counted(stat: &str, cores: &[usize]) -> Option<(f64, f64)> {
+    let (mut busy, mut time, mut found) = (0.0, 0.0, 0);
+    for line in stat.lines() {
+        let Some((name, rest)) = line.strip_prefix("cpu").and_then(|line| line.split_once(' ')) else {
+            continue;
+        };
+        if !name.parse().is_ok_and(|core| cores.contains(&core)) {
+            continue;
+        }
+        // user, nice, system, idle, waiting for a disk, ...; what guests use is counted in user already.
+        let ticks: Vec<f64> =
+            rest.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
+        let (all, idle) = (ticks.iter().sum::<f64>(), ticks.get(3)? + ticks.get(4)?);
+        (busy, time, found) = (busy + (all - idle) / 100.0, time + all / 100.0, found + 1);
     }
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // user, nice, system, idle, waiting for a disk, ...; what guests use is counted in user already.
-    let ticks: Vec<f64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
-    let (all, idle) = (ticks.iter().sum::<f64>(), ticks.get(3)? + ticks.get(4)?);
-    Some(((all - idle) / 100.0, all / 100.0))
+    (found > 0 && found == cores.len()).then_some((busy, time))
+}
+
+/// The cores that this program may use, of its `status`: `0-3,8` are five.
+fn allowed(status: &str) -> Vec<usize> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let cores = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(cores).flatten().collect()
 }
 
 #[cfg(test)]
@@ -123,35 +138,48 @@ mod tests {
             (*tid, (Task::of(name), ran, stood))
         };
         let threads = threads.iter().map(told).collect();
-        Counted { at: Instant::now(), own, foreign: 0.0, all: counted(text, 2), threads }
+        Counted { at: Instant::now(), own, all: counted(text, &[0, 1]), threads }
+    }
+
+    const BEFORE: &str =
+        "cpu  9 9 9 9\ncpu0 50 0 50 400 0 0 0 0 0 0\ncpu1 50 0 50 400 0 0 0 0 0 0\ncpu2 1 1 1 1 1\n";
+    const AFTER: &str =
+        "cpu0 200 0 100 650 50 0 0 0 7 0\ncpu1 200 0 100 650 50 0 0 0 0 0\ncpu2 999 1 1 1 1\n";
+
+    #[test]
+    fn shares_of_the_processor_are_of_the_cores_that_may_be_used() {
+        let found = at(1.0, BEFORE, &[]).until(&at(2.0, AFTER, &[]), 1).unwrap();
+        assert_eq!((found.own, found.all, found.delayed), (0.1, 0.4, None));
+        assert_eq!(counted("nothing", &[0]), None);
+        assert_eq!(counted("cpu0 1 1 1 1 1 1 1 1\n", &[0, 1]), None, "a core that is not told of");
+        assert_eq!(allowed("Name: x\nCpus_allowed_list:\t0-2,7\n"), [0, 1, 2, 7]);
+        assert!(allowed("").is_empty());
     }
 
     #[test]
-    fn shares_of_the_processor_are_of_all_cores() {
-        let before = at(1.0, "cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 1 1 1 1\n", &[]);
-        let after = at(2.0, "cpu  400 0 200 1300 100 0 0 0 7 0\n", &[]);
+    fn a_hog_is_found_by_what_the_system_counts_and_not_as_ones_own() {
+        let hog = crate::diagnose::plant::Hog::start().unwrap();
+        let before = Counted::now();
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let after = Counted::now();
+        drop(hog);
+        // Where the cores' time is not told nobody can find it.
+        let (Some(_), Some(_)) = (before.all, after.all) else { return println!("skipped: no /proc/stat") };
         let found = before.until(&after, 1).unwrap();
-        assert_eq!((found.own, found.all, found.delayed), (0.1, 0.4, None));
-        assert_eq!(counted("nothing", 2), None);
-        assert_eq!(
-            counted("cpu  1 1 1 1 1 1 1 1\ncpu0 1\ncpu1 1\ncpu2 1\n", 2),
-            None,
-            "more cores than ours"
-        );
+        assert!(found.all > 0.85 && found.all - found.own > 0.35, "{found:?}");
     }
 
     #[test]
     fn standing_in_line_is_told_of_those_who_feed_and_of_those_who_step() {
-        let stat = "cpu  100 0 100 800 0 0 0 0 0 0\n";
-        let before = at(0.0, stat, &[(1, "myxtts", "1000000000 0 9"), (2, "batch-0", "5 0 1")]);
+        let before = at(0.0, BEFORE, &[(1, "myxtts", "1000000000 0 9"), (2, "batch-0", "5 0 1")]);
         let after = at(
             1.0,
-            "cpu  400 0 200 1300 100 0 0 0 7 0\n",
+            AFTER,
             &[
                 (1, "myxtts", "4000000000 1000000000 12"),
                 (2, "batch-0", "5 600000000 1"),
                 (3, "feed gpt", "5 100000000 1"),
-                (4, "hog-1", "5 9000000000 1"),
+                (4, "sampler", "5 9000000000 1"),
             ],
         );
         let delayed = before.until(&after, 2).unwrap().delayed.unwrap();

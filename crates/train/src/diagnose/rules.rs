@@ -65,6 +65,8 @@ pub fn diagnose(trace: &Trace) -> Diagnosis {
         headroom: facts.compared().map(|compared| compared.headroom()),
         compared: facts.compared(),
         gpu: facts.device(),
+        left_out: facts.left_out(),
+        recording: facts.compiling() / facts.total.max(1e-12),
     }
 }
 
@@ -414,13 +416,13 @@ impl Facts<'_> {
     }
 
     fn oscillation(&self) -> Option<Oscillation> {
-        let periods: Vec<f64> = self.trace.batches.iter().map(|batch| batch.period).collect();
+        let periods: Vec<f64> = self.steady.iter().map(|batch| batch.period).collect();
         let spread = Spread::of(&periods);
-        let busy = self.trace.batches.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0));
+        let busy = self.steady.iter().map(|batch| (batch.step / batch.period.max(1e-9)).min(1.0));
         let (busy_low, busy_high) = edges(busy.collect());
         (spread.variation > STEADY).then(|| Oscillation {
             variation: spread.variation,
-            period: super::statistics::period(&periods),
+            period: super::statistics::period(&self.undisturbed(|batch| batch.period)),
             busy_low,
             busy_high,
         })

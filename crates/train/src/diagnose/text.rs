@@ -45,6 +45,13 @@ pub(super) fn summary(trace: &Trace, diagnosis: &Diagnosis) -> Vec<String> {
         percent(diagnosis.busy),
         percent(diagnosis.waiting)
     ));
+    if diagnosis.left_out > 0 {
+        lines.push(format!(
+            "{} of the batches are left out of that: shapes were new and recorded meanwhile, which took {} of all time",
+            diagnosis.left_out,
+            percent(diagnosis.recording)
+        ));
+    }
     let mean_of = |part: fn(&Batch) -> f64| mean(&trace.batches.iter().map(part).collect::<Vec<_>>());
     let (read, computed) = (mean_of(|batch| batch.read), mean_of(|batch| batch.decode + batch.features));
     if computed > 0.0 {

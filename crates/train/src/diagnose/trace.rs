@@ -17,6 +17,8 @@ pub struct Batch {
     pub shape: [usize; 3],
     /// Whether its shape was new, so that its step had to be measured or recorded first.
     pub compiled: bool,
+    /// Whether another batch's new shape was met while it was under way, so that its time is not its own.
+    pub beside_new: bool,
     /// The loader's thread that put it together.
     pub worker: usize,
     /// Reading its records.
@@ -45,6 +47,11 @@ impl Batch {
     /// What one of the loader's threads spent on it.
     pub fn load(&self) -> f64 {
         self.read + self.decode + self.features + self.collate
+    }
+
+    /// Whether its time is one of measuring or recording a shape, its own or another's.
+    pub fn is_disturbed(&self) -> bool {
+        self.compiled || self.beside_new
     }
 
     /// What the feed's thread spent on it.

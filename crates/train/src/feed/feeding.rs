@@ -97,11 +97,8 @@ impl Feeding {
         maker: Maker<T>,
         finisher: Option<Finisher<T>>,
     ) -> Result<Feed<T>, TrainError> {
-        let maker = match self.planted {
-            Some(fault) => fault.maker(engine, maker),
-            None => maker,
-        };
-        let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher });
+        let planted = self.planted.map(|fault| fault.on_the_way(engine));
+        let (uploader, making) = (engine.uploader(self.upload)?, Making { maker, finisher, planted });
         match self.depth {
             Some(depth) => Feed::ahead(name, uploader, slot_bytes, depth, first, making),
             None => {

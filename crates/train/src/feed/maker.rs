@@ -23,7 +23,9 @@ pub struct Made {
     pub computing: Duration,
     /// The rest of putting it together, on that thread.
     pub collating: Duration,
-    /// Making it a program's inputs, on the feed's thread.
+    /// The feed's thread waited for the loader's, or did their work.
+    pub awaited: Duration,
+    /// All else until it is sent, on the feed's thread: making it a program's inputs. The feed itself measures it.
     pub filling: Duration,
     /// The feed's thread stood still for a copy that was still under way.
     pub blocked: Duration,
@@ -61,14 +63,14 @@ pub fn maker_of<T: 'static>(
     let slabs = HostSlab::pool(options.depth + 2, bytes);
     let mut loader = Loader::start(source, batches.clone(), &batches.state(first), options, slabs)?;
     Ok(Box::new(move |_, into, made| {
+        let asked = Instant::now();
         let mut batch = match loader.next() {
             Some(batch) => batch?,
             None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
         };
         let info = batch.info().clone();
-        let (began, blocked) = (Instant::now(), made.blocked);
+        made.awaited = asked.elapsed();
         let filled = fill(batch.bytes(), &info, into, made);
-        made.filling = began.elapsed().saturating_sub(made.blocked - blocked);
         made.worker = info.worker;
         made.reading = info.reading.saturating_sub(info.computing);
         made.computing = info.computing;

@@ -23,7 +23,6 @@ use myxtts_tensor::engine::{Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Instant;
 use step::{Parts, Ready, What};
 
 /// How the stage is set up.
@@ -156,11 +155,9 @@ impl DecoderStage {
             let bytes = inputs.image.bytes();
             let own = self.share.rows(self.settings.rows as u32)? as usize;
             let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
-            let maker = Box::new(move |step, into: &mut [u8], made: &mut Made| {
-                let began = Instant::now();
+            let maker = Box::new(move |step, into: &mut [u8], _: &mut Made| {
                 let rows = clips.drawn(step, slice.clone());
                 inputs.fill(&clips.settings, &*source, &rows, into)?;
-                made.filling = began.elapsed();
                 let own: Vec<i32> = rows.iter().map(|row| row.0.record as i32).collect();
                 let heard: Vec<i32> = rows.iter().map(|row| row.2.record as i32).collect();
                 Ok((inputs.image.bytes(), super::clips(&[&own, &heard])))

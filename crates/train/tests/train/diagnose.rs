@@ -105,6 +105,26 @@ fn oscillation_is_told_with_its_period() {
 }
 
 #[test]
+fn shapes_recorded_in_the_window_are_left_out_and_said() {
+    let mut recorded = trace(Fault::Healthy, 4, BATCHES, 0.05);
+    // Three shapes, met early: the step before each seems to end late while the new one is recorded, and its own is at once.
+    for at in [3, 9, 15] {
+        recorded.batches[at].period += 0.3;
+        recorded.batches[at].beside_new = true;
+        recorded.batches[at + 1].compiled = true;
+    }
+    let diagnosis = diagnose(&recorded);
+    assert_eq!((diagnosis.culprit(), diagnosis.left_out), (Culprit::Healthy, 6));
+    assert_eq!(diagnosis.oscillation, None);
+    let total: f64 = recorded.batches.iter().map(|batch| batch.period).sum();
+    assert!((diagnosis.recording - 0.9 / total).abs() < 0.03, "{} of {total} s", diagnosis.recording);
+    assert!(text::text(&recorded, &diagnosis).contains("6 of the batches are left out"));
+    // The same times with nothing recorded are what they look like.
+    recorded.batches.iter_mut().for_each(|batch| (batch.beside_new, batch.compiled) = (false, false));
+    assert!(diagnose(&recorded).oscillation.is_some());
+}
+
+#[test]
 fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
     let samples = |heat: bool, power: bool| -> Vec<Gpu> {
         let sample = Gpu { busy: Some(0.99), temperature: Some(91.0), power: Some(690.0), ..Gpu::default() };

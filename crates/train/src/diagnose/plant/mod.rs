@@ -1,8 +1,11 @@
 //! A fault that is put into the real pipeline on purpose, to see that the doctor finds it.
 //!
 //! ```text
-//! Fault::source (records) ──> Fault::feeding (threads, slots, maker) ──> Fault::lengths (shapes) ──> Fault::stage (step)
+//! Fault::source (records) ──> Fault::feeding (threads, slots, copies) ──> Fault::lengths (shapes) ──> Fault::stage (step)
 //! ```
+//!
+//! A fault only acts on the world: it sleeps, computes, copies, or starts other programs. What that costs is measured by
+//! what measures every run, and no rule asks whether something was planted.
 //!
 //! Nothing is wrong until [`Fault::arm`] is told how long a healthy step takes: every amount is counted in those, so that
 //! a fault is as bad at 3 ms a step as at 300.
@@ -10,19 +13,18 @@
 mod hog;
 mod records;
 mod steps;
+mod way;
 
 use super::diagnosis::Culprit;
 use super::statistics::median;
 use super::trace::Trace;
-use crate::error::TrainError;
-use crate::feed::{Depth, Feeding, Made, Maker};
+use crate::feed::{Depth, Feeding};
 use crate::stages::Stage;
 use crate::stages::gpt::Lengths;
 pub use hog::Hog;
 use myxtts_data::record::{RecordSource, note_computing};
 use myxtts_tensor::Engine;
-use myxtts_tensor::cuda::Cuda;
-use myxtts_tensor::cuda::memory::DeviceMemory;
+use myxtts_tensor::engine::Upload;
 use records::Records;
 use serde::Serialize;
 use std::cell::Cell;
@@ -30,6 +32,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use steps::Steps;
+pub(crate) use way::OnTheWay;
 
 /// What can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -96,6 +99,11 @@ impl Plant {
         }
     }
 
+    /// Why it cannot be there without a GPU, where it cannot.
+    pub fn needs_gpu(self) -> Option<&'static str> {
+        (self == Plant::PageableUpload).then_some("without a GPU no batch is copied, from whatever memory")
+    }
+
     /// The one of that name.
     pub fn named(name: &str) -> Option<Plant> {
         Plant::ALL.into_iter().find(|plant| plant.name() == name)
@@ -139,7 +147,6 @@ pub struct Fault {
     workers: AtomicUsize,
     slots: AtomicUsize,
     draws: AtomicU64,
-    made: AtomicU64,
     over: (Mutex<u64>, Condvar),
 }
 
@@ -162,7 +169,6 @@ impl Fault {
             workers: AtomicUsize::new(1),
             slots: AtomicUsize::new(2),
             draws: AtomicU64::new(0),
-            made: AtomicU64::new(0),
             over: (Mutex::new(0), Condvar::new()),
         }))
     }
@@ -181,15 +187,17 @@ impl Fault {
     /// The same, of a step of so many seconds and rows.
     pub fn arm_by(&self, step: f64, rows: usize) {
         self.rows.store(rows.max(1), Relaxed);
-        self.made.store(0, Relaxed);
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         // Shorter than this nobody can sleep.
         self.step.store((step.max(50e-6) * 1e9) as u64, Relaxed);
     }
 
-    /// Whether it takes the processor away, and from where: held as long as it shall.
-    pub fn hog(&self) -> Option<Hog> {
-        (self.plant == Plant::CpuHog).then(Hog::start)
+    /// Whoever takes the processor away, where that is the fault: held as long as it shall.
+    ///
+    /// # Errors
+    /// The other programs cannot be started.
+    pub fn hog(&self) -> std::io::Result<Option<Hog>> {
+        (self.plant == Plant::CpuHog).then(Hog::start).transpose()
     }
 
     /// So many healthy steps; nothing before it is armed.
@@ -213,12 +221,13 @@ impl Fault {
 
     /// A feed as this fault has it.
     pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
-        let (mut workers, mut depth) = (feeding.workers, feeding.depth);
+        let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
         if matches!(self.plant, Plant::SlowWorker | Plant::TinyBuffer) {
             workers = THREADS;
         }
         match self.plant {
             Plant::TinyBuffer => depth = Some(Depth::of(2)),
+            Plant::PageableUpload => upload = Upload::AheadPageable,
             // A larger one takes longer to run dry than anybody wants to look on.
             Plant::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
             _ => {}
@@ -226,7 +235,7 @@ impl Fault {
         self.workers.store(workers.max(1), Relaxed);
         self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
         // What waits in RAM would hide a fault behind it.
-        Feeding { workers, depth, under_way: 0, planted: Some(self), ..feeding }
+        Feeding { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
     }
 
     /// Lengths that batches are padded to, as this fault has them.
@@ -238,46 +247,16 @@ impl Fault {
         }
     }
 
-    /// A maker as this fault has it, for a device.
-    pub(crate) fn maker<T: 'static>(&'static self, engine: &Engine, mut maker: Maker<T>) -> Maker<T> {
-        let mut copies = Copies { cuda: engine.cuda().cloned(), place: None, bytes: Vec::new() };
-        Box::new(move |number, into, made| {
-            let whole = maker(number, into, made)?;
-            if self.is_armed() {
-                self.between(&mut copies, whole.0, made)?;
-            }
-            Ok(whole)
-        })
+    /// What this fault does on the way of a batch to a device.
+    pub(crate) fn on_the_way(&'static self, engine: &Engine) -> OnTheWay {
+        OnTheWay::new(self, engine)
     }
 
-    /// What happens on the feed's thread after a batch is filled and before it is sent.
-    fn between(&self, copies: &mut Copies, bytes: usize, made: &mut Made) -> Result<(), TrainError> {
-        let number = self.made.fetch_add(1, Relaxed);
-        match self.plant {
-            Plant::PeriodicStall if number % EVERY == EVERY - 1 => {
-                // Longer than all that lies ready lasts.
-                made.filling += pause(self.steps(EVERY as f64 + 4.0));
-            }
-            Plant::UploadLock => {
-                made.blocked += self.until_over(number);
-                made.sending += pause(self.steps(0.4));
-            }
-            Plant::PageableUpload => {
-                made.pageable = true;
-                made.sending += copies.pageable(bytes, self.steps(1.6))?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Waits until so many steps are over, and says how long that was.
-    fn until_over(&self, count: u64) -> Duration {
-        let began = Instant::now();
+    /// Waits until so many steps are over.
+    fn until_over(&self, count: u64) {
         let over = self.over.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A step of several batches does not end before all of them are there.
         let _ = self.over.1.wait_timeout_while(over, self.steps(5.0), |over| *over < count);
-        began.elapsed()
     }
 
     /// What happens when one of the loader's threads has read an array.
@@ -318,7 +297,7 @@ impl Fault {
 
 /// The usual time from one step's end to the next one's.
 fn usual_step(trace: &Trace) -> f64 {
-    let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.compiled).map(|b| b.period).collect();
+    let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.is_disturbed()).map(|b| b.period).collect();
     match steady.len() {
         0..3 => median(&trace.batches.iter().map(|batch| batch.period).collect::<Vec<_>>()),
         _ => median(&steady),
@@ -333,54 +312,26 @@ fn drawn(index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Sleeps, and says how long that was.
-fn pause(time: Duration) -> Duration {
-    let began = Instant::now();
-    std::thread::sleep(time);
-    began.elapsed()
-}
-
 thread_local! {
     static OWED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Sleeps for what this thread owes, as soon as it is enough that a sleep is about as long as it is asked to be.
+/// Sleeps or computes for what this thread owes, as soon as it is enough that this is about as long as it is asked to be.
 fn owe(time: Duration, computing: bool) {
     let owed = OWED.get() + time;
     if owed < Duration::from_millis(1) {
         return OWED.set(owed);
     }
-    let slept = pause(owed);
     OWED.set(Duration::ZERO);
-    if computing {
-        note_computing(slept);
+    if !computing {
+        return std::thread::sleep(owed);
     }
-}
-
-/// Copies to a device from memory that is not page-locked.
-struct Copies {
-    cuda: Option<Arc<Cuda>>,
-    place: Option<DeviceMemory>,
-    bytes: Vec<u8>,
-}
-
-impl Copies {
-    /// Copies so many bytes again and again for so long; without a device there is nothing to copy to, and it sleeps.
-    fn pageable(&mut self, bytes: usize, time: Duration) -> Result<Duration, TrainError> {
-        let Some(cuda) = &self.cuda else { return Ok(pause(time)) };
-        cuda.bind()?;
-        if self.bytes.len() < bytes {
-            self.bytes = vec![0; bytes];
-            self.place = Some(DeviceMemory::new(bytes)?);
-        }
-        let began = Instant::now();
-        while began.elapsed() < time
-            && let Some(place) = &mut self.place
-        {
-            place.write(&self.bytes[..bytes])?;
-        }
-        Ok(began.elapsed())
+    // Records that are computed as they are read say how long that was, as every source of such records does.
+    let began = Instant::now();
+    while began.elapsed() < owed {
+        std::hint::spin_loop();
     }
+    note_computing(began.elapsed());
 }
 
 #[cfg(test)]
