@@ -186,7 +186,8 @@ fn write_texts(
             report
                 .notes
                 .push("there is no configuration: a config.json with Coqui's defaults is written".to_owned());
-            let mut config = json!({"model": "xtts", "model_args": {}});
+            // Coqui's default is the prompt embedding of the first XTTS; every model here has a perceiver.
+            let mut config = json!({"model": "xtts", "model_args": {"gpt_use_perceiver_resampler": true}});
             update(&mut config, &sizes);
             python_json::write(&config).into_bytes()
         }
