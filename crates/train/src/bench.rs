@@ -199,7 +199,7 @@ pub fn measure(
     Ok(figures)
 }
 
-/// The busy share, of two quotients that each have their time of one pass, its steps and one clock.
+/// The busy share, of two quotients that each have both times of one pass and its steps: device events over the wall, and CUPTI over device events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
     /// With nobody looking on: the share of the time in which a step was on the device.
