@@ -6,8 +6,8 @@ use cudarc::driver::{result, sys};
 /// Waits for what was queued on the default stream.
 ///
 /// `cuMemsetD8` and copies from pageable memory return before the device has done them, and the engine's own streams do
-/// not wait for the default stream: on a GPU that other processes use, memory was once cleared after its first inputs had
-/// been copied there, and the first validation of a run was computed from zeros.
+/// not wait for the default stream: memory could be cleared after its first inputs had been copied there. Runs that shared
+/// a GPU had a wrong first validation, most likely for this reason.
 fn finish_default_stream(what: &'static str) -> Result<(), Error> {
     // SAFETY: the null stream is the current context's default stream.
     unsafe { result::stream::synchronize(std::ptr::null_mut()) }.map_err(|e| Error::driver(what, e))
