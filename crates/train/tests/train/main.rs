@@ -16,6 +16,7 @@ mod conditioning;
 mod diagnose;
 mod evaluate;
 mod feed;
+mod flat;
 mod guards;
 mod interrupted;
 mod kills;

@@ -277,6 +277,21 @@ pub fn run_finished(
     until: u64,
     samples: Option<&Samples<'_>>,
 ) -> (Result<Finished, TrainError>, Vec<String>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut said = Said { lines: Vec::new(), until, stop: stop.clone() };
+    let finished = run_watched(runs, plan, stage, &mut said, stop, samples);
+    (finished, said.lines)
+}
+
+/// The same, told to a watcher of the caller's; raising `stop` ends it.
+pub fn run_watched(
+    runs: &Path,
+    plan: &Plan,
+    stage: &mut dyn Stage,
+    watcher: &mut dyn Watcher,
+    stop: Arc<AtomicBool>,
+    samples: Option<&Samples<'_>>,
+) -> Result<Finished, TrainError> {
     // Written last: without it a run has not begun.
     let resumed = runs.join("run/plan.json").exists();
     let folder = match resumed {
@@ -284,8 +299,6 @@ pub fn run_finished(
         false => RunFolder::create(runs, Some("run"), plan).unwrap(),
     };
     let recipe: Recipe = plan.recipe(stage.kind(), false);
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut said = Said { lines: Vec::new(), until, stop: stop.clone() };
     let mut session = Session {
         folder: &folder,
         plan,
@@ -293,13 +306,11 @@ pub fn run_finished(
         events: folder.event_log().unwrap(),
         board: folder.tensorboard(resumed.then_some(0)).unwrap(),
         stop,
-        watcher: &mut said,
+        watcher,
         listener: Listener::of(&plan.training).unwrap(),
     };
     let last = session.last_of(stages::name(stage.kind())).unwrap();
-    let ended = session.run(stage, &recipe, 0, last, samples);
-    drop(session);
-    (ended, said.lines)
+    session.run(stage, &recipe, 0, last, samples)
 }
 
 /// The same to its end.
