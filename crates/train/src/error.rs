@@ -129,6 +129,11 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Whether batches could not be made: nothing is wrong with what was learnt before.
+    pub(crate) fn is_of_batches(&self) -> bool {
+        matches!(self, TrainError::Loader(_) | TrainError::Record(_) | TrainError::Feed(_))
+    }
+
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {

@@ -331,6 +331,11 @@ impl Stage for Mirrored {
         joined(&reports)
     }
 
+    /// Others may be in the middle of the step, or past it, when one of them finds no batch.
+    fn outlives_failures(&self) -> bool {
+        false
+    }
+
     fn restored(&mut self) -> Result<(), TrainError> {
         self.first.restored()?;
         let state = self.first.engine().state()?;

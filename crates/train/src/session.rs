@@ -214,7 +214,7 @@ impl<'a> Session<'a> {
         let spent = guards.held_out.early.is_spent();
         let mut ended = if spent { Ended::Early } else { Ended::Done };
         let first = if spent { recipe.steps } else { from };
-        let mut reached = from;
+        let (mut reached, mut saved) = (from, from);
         for step in first..recipe.steps {
             if stage.due(step) {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
@@ -229,7 +229,14 @@ impl<'a> Session<'a> {
                 average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
                 seed: seed.at(step),
             };
-            let queued = stage.submit(step, &control)?;
+            let queued = match stage.submit(step, &control) {
+                Err(error) if error.is_of_batches() && stage.outlives_failures() && step > saved => {
+                    let drained = self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before);
+                    self.save_and_say(drained, stage, step, before, &guards);
+                    return Err(error);
+                }
+                queued => queued?,
+            };
             pace.wait(queued.waited);
             for note in &queued.notes {
                 self.watcher.say(&format!("note: {note}"));
@@ -267,6 +274,7 @@ impl<'a> Session<'a> {
                 self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
                 pace.pause();
                 self.save(stage, done, before, &guards, score)?;
+                saved = done;
             }
             // At its end a stage is finished first; whoever runs the stages stops before the next.
             if stop && done < recipe.steps && ended == Ended::Done {
@@ -404,6 +412,26 @@ impl<'a> Session<'a> {
             learning_rate: one.rate,
         });
         Ok(())
+    }
+
+    /// Saves what was learnt before batches stopped coming, if its last reports are good. What is said of it stands before
+    /// the error that ends the run.
+    fn save_and_say(
+        &mut self,
+        drained: Result<(), TrainError>,
+        stage: &dyn Stage,
+        step: u64,
+        before: u64,
+        guards: &Guards,
+    ) {
+        let name = stages::name(stage.kind());
+        self.watcher.end();
+        match drained.and_then(|()| self.save(stage, step, before, guards, None)) {
+            Ok(()) => {
+                self.watcher.say(&format!("no batch for step {} of `{name}`: step {step} is saved", step + 1))
+            }
+            Err(error) => self.watcher.say(&format!("step {step} of `{name}` could not be saved: {error}")),
+        }
     }
 
     fn save(

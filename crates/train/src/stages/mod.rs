@@ -103,6 +103,11 @@ pub trait Stage {
         Ok(None)
     }
 
+    /// Whether the weights are still those of the last whole step after [`Stage::submit`] found no batch.
+    fn outlives_failures(&self) -> bool {
+        true
+    }
+
     /// The report of a queued step, as soon as it is done.
     fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
         Ok(self.engine_mut().wait(ticket)?)

@@ -21,6 +21,7 @@ mod guards;
 mod interrupted;
 mod kills;
 mod mirrored;
+mod no_batches;
 mod plants;
 mod portable;
 mod preview;

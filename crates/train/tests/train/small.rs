@@ -2,7 +2,9 @@
 
 use half::bf16;
 use myxtts_data::batch::Rows;
+use myxtts_data::problem::{Problem, ProblemKind, Severity};
 use myxtts_data::record::{COLUMNS, Column, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
+use myxtts_data::utterance::Origin;
 use myxtts_model::decoder::{DecoderSizes, Residual};
 use myxtts_model::discriminator::{DiscriminatorSizes, Layer};
 use myxtts_model::dvae::DvaeSizes;
@@ -25,7 +27,7 @@ use myxtts_train::{Machine, Model, TrainError};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::tiny;
 
@@ -39,6 +41,10 @@ pub struct Clips {
     pub poisoned: Option<(usize, Column)>,
     /// Whether every clip is of a speaker of its own.
     pub alone: bool,
+    /// A clip that is damaged once this is raised: a stage reads every clip when it is made.
+    pub damaged: Option<(usize, &'static AtomicBool)>,
+    /// So many more reads before the disk is gone.
+    pub reads_left: Option<&'static AtomicI64>,
 }
 
 impl Clips {
@@ -87,6 +93,19 @@ impl RecordSource for Clips {
     }
 
     fn read(&self, record: usize, column: usize, first: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if self.damaged.is_some_and(|(bad, since)| bad == record && since.load(Ordering::Relaxed)) {
+            return Err(RecordError::Bad(Problem {
+                kind: ProblemKind::DamagedRecord,
+                severity: Severity::Error,
+                id: Some(self.id(record)),
+                origin: Origin { file: "clips".into(), line: None },
+                detail: "its checksum does not fit".to_owned(),
+            }));
+        }
+        if self.reads_left.is_some_and(|left| left.fetch_sub(1, Ordering::Relaxed) <= 0) {
+            let source = std::io::Error::other("the disk is gone");
+            return Err(RecordError::Io { id: self.id(record), source });
+        }
         let described = COLUMNS[column];
         let there = self.rows(record, column).saturating_sub(first) as usize;
         let rows = (out.len() / described.row_bytes()).min(there);

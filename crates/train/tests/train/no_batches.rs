@@ -1,0 +1,71 @@
+//! Batches that stop coming: what was learnt until then is saved before the run ends with the reason.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use myxtts_data::loader::LoaderError;
+use myxtts_run::checkpoint::Checkpoints;
+use myxtts_run::plan::Stage as Kind;
+use myxtts_train::{Machine, TrainError};
+
+use super::small::{self, Clips, everything};
+
+/// The step of the newest checkpoint; all of them must be whole.
+fn saved(runs: &Path) -> u64 {
+    let checkpoints = Checkpoints::at(&runs.join("run/checkpoints"));
+    let listing = checkpoints.list().unwrap();
+    assert!(listing.damaged.is_empty(), "{:?}", listing.damaged);
+    listing.checkpoints.iter().for_each(|checkpoint| checkpoints.verify(checkpoint).unwrap());
+    listing.checkpoints.last().map_or(0, |checkpoint| checkpoint.step)
+}
+
+/// The run used to end at its last checkpoint; here there would be none.
+#[test]
+fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
+    let plan = small::plan(Kind::Dvae, 100_000);
+    let runs = tempfile::tempdir().unwrap();
+    let mut before = 0;
+    for attempt in 0..3 {
+        let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let clips = Clips { damaged: Some((2, is_damaged)), ..Clips::default() };
+        let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
+        is_damaged.store(true, Ordering::Relaxed);
+        let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
+        let Err(TrainError::Loader(LoaderError::BudgetSpent { step, .. })) = ended else {
+            panic!("attempt {attempt}: {ended:?}")
+        };
+        let now = saved(runs.path());
+        assert_eq!(now, step, "attempt {attempt}: the steps before {step} are done");
+        assert!(now > before, "attempt {attempt}: from step {before} to {now}");
+        assert!(
+            said.contains(&format!("no batch for step {} of `dvae`: step {now} is saved", now + 1)),
+            "{said:?}"
+        );
+        before = now;
+    }
+}
+
+#[test]
+fn a_disk_that_goes_away_costs_no_step_of_any_stage() {
+    for (kind, steps, accumulate) in
+        [(Kind::Dvae, 40, 1), (Kind::Gpt, 8, 1), (Kind::Gpt, 8, 2), (Kind::Decoder, 4, 1)]
+    {
+        let what = format!("{kind:?}, {accumulate} batches a step");
+        let plan = small::plan(kind, steps);
+        let make = |clips| small::stage(kind, &plan, clips, accumulate, Machine::CPU);
+        let [whole, broken] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut undisturbed = make(Clips::default());
+        small::run(whole.path(), &plan, &mut *undisturbed).0.unwrap();
+        let left: &'static AtomicI64 = Box::leak(Box::new(AtomicI64::new(i64::MAX)));
+        let mut stage = make(Clips { reads_left: Some(left), ..Clips::default() });
+        // What a stage reads when it is made is not counted.
+        left.store(accumulate as i64 * steps as i64, Ordering::Relaxed);
+        let error = small::run(broken.path(), &plan, &mut *stage).0.unwrap_err();
+        assert!(error.to_string().contains("the disk is gone"), "{what}: {error}");
+        let step = saved(broken.path());
+        assert!((1..steps).contains(&step), "{what}: saved at step {step}");
+        let mut resumed = make(Clips::default());
+        small::run(broken.path(), &plan, &mut *resumed).0.unwrap();
+        assert!(everything(&*resumed) == everything(&*undisturbed), "{what}: another run after step {step}");
+    }
+}
