@@ -427,9 +427,12 @@ impl<'a> Session<'a> {
         let name = stages::name(stage.kind());
         self.watcher.end();
         match drained.and_then(|()| self.save(stage, step, before, guards, None)) {
-            Ok(()) => {
-                self.watcher.say(&format!("no batch for step {} of `{name}`: step {step} is saved", step + 1))
-            }
+            Ok(()) => self.watcher.say(&format!(
+                "no batch for step {} of `{name}`: step {step} is saved; when the cause below is gone, `myxtts train \
+                 --resume {}` goes on from there",
+                step + 1,
+                self.folder.name()
+            )),
             Err(error) => self.watcher.say(&format!("step {step} of `{name}` could not be saved: {error}")),
         }
     }
