@@ -38,7 +38,7 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     sampling: Sampling,
-    /// How text is read, `default` or `coqui` [default: as the model was trained; for imported models `default`]
+    /// How text is read, `default`, `coqui` or `phonemes` [default: as the model was trained; for imported models `default`]
     #[arg(long, value_name = "NAME")]
     cleaner: Option<Cleaner>,
     /// Where to compute: auto, cpu, cuda, cuda:1

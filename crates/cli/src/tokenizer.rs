@@ -46,7 +46,7 @@ struct TrainArgs {
     /// Language of texts that do not say theirs
     #[arg(long)]
     language: Option<String>,
-    /// default, or coqui for what the released models were trained with
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
     #[arg(long, default_value_t)]
     cleaner: Cleaner,
     /// How often two pieces must stand together to become one
@@ -77,7 +77,7 @@ struct ExtendArgs {
     /// Sample texts of a language the vocabulary has, to count those that change
     #[arg(long, num_args = 1.., value_name = "LANGUAGE=PATH")]
     old_data: Vec<String>,
-    /// default, or coqui for what the released models were trained with
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
     #[arg(long, default_value_t)]
     cleaner: Cleaner,
     /// How often two pieces must stand together to become one
@@ -101,7 +101,7 @@ struct ShowArgs {
     /// Language of texts that do not say theirs
     #[arg(long)]
     language: Option<String>,
-    /// default, or coqui for what the released models were trained with
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
     #[arg(long, default_value_t)]
     cleaner: Cleaner,
     /// Print everything as JSON

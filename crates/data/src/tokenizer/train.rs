@@ -64,7 +64,8 @@ where
     languages.extend(counts.languages.iter().cloned());
     let mut characters = counts.characters();
     for language in &languages {
-        characters.extend(text::alphabet(language).unwrap_or("").chars().filter(|&c| c != ' '));
+        characters
+            .extend(text::alphabet(language, options.cleaner).unwrap_or("").chars().filter(|&c| c != ' '));
     }
 
     let mut pieces = Pieces::default();

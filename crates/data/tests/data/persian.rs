@@ -26,7 +26,7 @@ fn every_case_of_the_table() {
 
 #[test]
 fn cleaned_cases_are_fixed_points_within_the_alphabet() {
-    let letters = alphabet("fa").unwrap();
+    let letters = alphabet("fa", Cleaner::Default).unwrap();
     for Case { line, expected, .. } in table("persian.tsv") {
         assert_eq!(persian(&expected), expected, "line {line}");
         let strange: String = expected

@@ -27,7 +27,7 @@ fn every_english_case_of_the_table() {
 
 #[test]
 fn cleaned_english_stays_in_its_alphabet() {
-    let letters = alphabet("en").unwrap();
+    let letters = alphabet("en", Cleaner::Default).unwrap();
     for Case { line, expected, .. } in table("english.tsv") {
         assert_eq!(english(&expected), expected, "line {line}");
         let strange: String =

@@ -120,7 +120,10 @@ fn training_covers_every_character_and_keeps_the_special_ids() {
         assert_eq!(said, encoded.cleaned);
     }
     for language in ["de", "en", "fa"] {
-        assert!(alphabet(language).unwrap().chars().all(|c| trained.knows(c)), "{language}");
+        assert!(
+            alphabet(language, Cleaner::Default).unwrap().chars().all(|c| trained.knows(c)),
+            "{language}"
+        );
     }
 }
 
@@ -160,7 +163,7 @@ fn training_agrees_with_the_tokenizers_library() {
         .min_frequency(2)
         .show_progress(false)
         .special_tokens(specials.iter().map(|s| tokenizers::AddedToken::from(*s, true)).collect())
-        .initial_alphabet(alphabet("en").unwrap().chars().filter(|&c| c != ' ').collect())
+        .initial_alphabet(alphabet("en", Cleaner::Default).unwrap().chars().filter(|&c| c != ' ').collect())
         .build();
     let mut theirs = tokenizers::Tokenizer::new(BPE::default());
     theirs.with_pre_tokenizer(Some(Whitespace));
@@ -323,7 +326,7 @@ proptest! {
         BOTH.with(|(base, extended)| {
             let languages = ["ar", "cs", "de", "en", "es", "fr", "it", "nl", "pl", "pt", "ru", "tr"];
             let language = languages[seed.index(languages.len())];
-            let letters: Vec<char> = alphabet(language).unwrap().chars().collect();
+            let letters: Vec<char> = alphabet(language, Cleaner::Default).unwrap().chars().collect();
             let text: String = picks.iter().map(|pick| letters[pick.index(letters.len())]).collect();
             let before = base.encode(&text, language, Cleaner::Coqui).unwrap();
             prop_assert_eq!(extended.encode(&text, language, Cleaner::Coqui).unwrap().ids, before.ids);

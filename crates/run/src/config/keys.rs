@@ -45,8 +45,8 @@ pub static KEYS: &[Key] = &[
         "share of utterances that may be unusable; past 0.05 the corpus itself is wrong, not a few files").flag("failure-budget"),
 
     // Text.
-    Key::new("data.cleaner", Choice(&["default", "coqui"]), "default",
-        "how text is written out before tokens; coqui repeats upstream's output, mistakes included").flag("cleaner"),
+    Key::new("data.cleaner", Choice(&["default", "coqui", "phonemes"]), "default",
+        "how text is written out before tokens; coqui repeats upstream's output, mistakes included; phonemes: English as it sounds").flag("cleaner"),
     Key::new("data.tokenizer", Path, "null",
         "vocabulary file (Hugging Face JSON); null trains one from the corpus").flag("tokenizer"),
     Key::new("data.vocab_size", int(64, 65536), "null",

@@ -6,6 +6,8 @@
 
 mod abbreviations;
 mod dates;
+pub(in crate::text) mod phonemes;
+pub(crate) mod pronunciation;
 mod quantities;
 mod symbols;
 mod telephones;

@@ -9,25 +9,16 @@
 //! | sounds | 1 + index into the sounds below for each, then a zero |
 //! | commonness | one byte: 5 for the most common to 1 for names and the like; 0 for words not to be drawn |
 //!
-//! Sounds: the 15 vowels with stress 0, 1 and 2 each, then the 24 consonants.
+//! Sounds: those of [`Sound`], in its order.
 
 use std::io::Read;
 use std::sync::LazyLock;
 
 use flate2::read::ZlibDecoder;
 
-use super::phoneme::Phoneme;
-use super::phrase::Phone;
+use super::sound::Sound;
 
-static PACKED: &[u8] = include_bytes!("../../assets/english-dictionary.bin");
-
-const VOWELS: [&str; 15] =
-    ["AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH", "UW"];
-#[rustfmt::skip]
-const CONSONANTS: [&str; 24] = [
-    "B", "CH", "D", "DH", "F", "G", "HH", "JH", "K", "L", "M", "N",
-    "NG", "P", "R", "S", "SH", "T", "TH", "V", "W", "Y", "Z", "ZH",
-];
+static PACKED: &[u8] = include_bytes!("../../../../assets/english-dictionary.bin");
 
 /// Words in the order of their bytes, unpacked once per process.
 static DICTIONARY: LazyLock<Dictionary> =
@@ -42,8 +33,6 @@ pub(crate) struct Dictionary {
     /// Where the sounds of each word begin, and the end of the last; a zero stands after each word's.
     spoken: Vec<u32>,
     commonness: Vec<u8>,
-    /// Phonemes by what stands for them in `sounds`, less one.
-    phones: Vec<Phone>,
 }
 
 /// The dictionary; unpacked by whoever asks first, which takes some milliseconds.
@@ -80,10 +69,7 @@ impl Dictionary {
         }
         let ends = sounds.iter().enumerate().filter(|(_, sound)| **sound == 0);
         let spoken: Vec<u32> = [0].into_iter().chain(ends.map(|(end, _)| end as u32 + 1)).collect();
-        let phones = VOWELS.iter().flat_map(|vowel| (0..3).map(move |stress| phone(vowel, stress)));
-        let phones: Vec<Phone> =
-            phones.chain(CONSONANTS.iter().map(|name| phone(name, 0))).collect::<Option<_>>()?;
-        let known = sounds.iter().all(|&sound| usize::from(sound) <= phones.len());
+        let known = sounds.iter().all(|&sound| sound == 0 || Sound::numbered(sound - 1).is_some());
         let whole = words.len() == commonness.len() + 1 && spoken.len() == words.len() && known;
         whole.then(|| Dictionary {
             letters,
@@ -91,7 +77,6 @@ impl Dictionary {
             sounds: sounds.to_vec(),
             spoken,
             commonness: commonness.to_vec(),
-            phones,
         })
     }
 
@@ -125,18 +110,15 @@ impl Dictionary {
     }
 
     /// The sounds of a word.
-    pub fn phones(&self, word: &str) -> Option<Vec<Phone>> {
-        let number = self.find(word)?;
-        let sounds = &self.sounds[self.spoken[number] as usize..self.spoken[number + 1] as usize - 1];
-        Some(sounds.iter().map(|&sound| self.phones[usize::from(sound) - 1]).collect())
+    pub fn sounds(&self, word: &str) -> Option<Vec<Sound>> {
+        self.find(word).map(|number| self.sounds_of(number))
     }
-}
 
-/// A sound of our inventory by its name in the dictionary. Its unstressed AH is our AX; secondary stress keeps the
-/// quality of a vowel and carries no accent.
-fn phone(name: &str, stress: u8) -> Option<Phone> {
-    let name = if name == "AH" && stress == 0 { "AX" } else { name };
-    Some(Phone { phoneme: Phoneme::named(name)?, stressed: stress == 1 })
+    /// The sounds of the word of that number.
+    pub fn sounds_of(&self, number: usize) -> Vec<Sound> {
+        let sounds = &self.sounds[self.spoken[number] as usize..self.spoken[number + 1] as usize - 1];
+        sounds.iter().filter_map(|&sound| Sound::numbered(sound - 1)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -144,22 +126,18 @@ mod tests {
     use super::*;
 
     fn said(word: &str) -> Option<String> {
-        let phones = dictionary().phones(word)?;
-        let names = phones
-            .iter()
-            .map(|phone| format!("{}{}", phone.phoneme.name(), if phone.stressed { "1" } else { "" }));
-        Some(names.collect::<Vec<_>>().join(" "))
+        dictionary().sounds(word).map(|sounds| sounds.iter().map(|sound| sound.character()).collect())
     }
 
     #[test]
     fn words_are_found_with_their_sounds() {
         assert_eq!(dictionary().len(), 124_926);
         for (word, sounds) in [
-            ("'bout", "B AW1 T"),
-            ("a", "AX"),
-            ("colonel", "K ER1 N AX L"),
-            ("photography", "F AX T AA1 G R AX F IY"),
-            ("zywicki", "Z IH W IH1 K IY"),
+            ("'bout", "bꜷt"),
+            ("a", "ə"),
+            ("colonel", "kɝnəl"),
+            ("photography", "fətɑgɹəfȉ"),
+            ("zywicki", "zɨwɪkȉ"),
         ] {
             assert_eq!(said(word).as_deref(), Some(sounds), "{word}");
         }
@@ -174,8 +152,8 @@ mod tests {
         let all = dictionary();
         for number in 0..all.len() {
             assert_eq!(all.find(all.word(number)), Some(number), "{}", all.word(number));
-            let phones = all.phones(all.word(number)).expect("it was found");
-            assert!((1..40).contains(&phones.len()), "{}", all.word(number));
+            let sounds = all.sounds_of(number);
+            assert!((1..40).contains(&sounds.len()), "{}", all.word(number));
         }
     }
 
