@@ -2,11 +2,11 @@
 //! The container of `torch.save`.
 
 use libfuzzer_sys::fuzz_target;
-use myxtts_model::weights::archive::Archive;
+
+#[allow(dead_code)]
+#[path = "../parsers/model.rs"]
+mod parsers;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(archive) = Archive::read(bytes) {
-        let _ = archive.damaged(bytes);
-        let _ = archive.entry("data.pkl").map(|entry| &bytes[entry.range.clone()]);
-    }
+    parsers::archive(bytes);
 });

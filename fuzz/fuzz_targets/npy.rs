@@ -3,6 +3,10 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code)]
+#[path = "../parsers/data.rs"]
+mod parsers;
+
 fuzz_target!(|bytes: &[u8]| {
-    let _ = myxtts_data::npy::read_f32(bytes);
+    parsers::npy(bytes);
 });

@@ -3,6 +3,10 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code)]
+#[path = "../parsers/run.rs"]
+mod parsers;
+
 fuzz_target!(|bytes: &[u8]| {
-    let _ = myxtts_run::config::parse_yaml(std::path::Path::new("fuzz.yaml"), bytes);
+    parsers::yaml(bytes);
 });

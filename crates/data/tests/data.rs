@@ -25,16 +25,22 @@ mod dataset;
 mod demo;
 #[path = "data/features.rs"]
 mod features;
+#[path = "data/fuzzed.rs"]
+mod fuzzed;
 #[path = "data/joined.rs"]
 mod joined;
 #[path = "data/loader.rs"]
 mod loader;
 #[path = "data/mel_goldens.rs"]
 mod mel_goldens;
+#[path = "../../../fuzz/mutator.rs"]
+mod mutator;
 #[path = "data/order.rs"]
 mod order;
 #[path = "data/overlay.rs"]
 mod overlay;
+#[path = "../../../fuzz/parsers/data.rs"]
+mod parsers;
 #[path = "data/persian.rs"]
 mod persian;
 #[path = "data/phonemes.rs"]

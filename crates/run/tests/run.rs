@@ -21,12 +21,18 @@ mod durable;
 mod events;
 #[path = "run/folder.rs"]
 mod folder;
+#[path = "run/fuzzed.rs"]
+mod fuzzed;
 #[path = "run/guard.rs"]
 mod guard;
 #[path = "run/lock.rs"]
 mod lock;
 #[path = "run/mistakes.rs"]
 mod mistakes;
+#[path = "../../../fuzz/mutator.rs"]
+mod mutator;
+#[path = "../../../fuzz/parsers/run.rs"]
+mod parsers;
 #[path = "run/retain.rs"]
 mod retain;
 #[path = "run/tensorboard.rs"]

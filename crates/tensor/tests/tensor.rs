@@ -22,3 +22,5 @@ mod ops;
 mod suite;
 #[path = "tensor/training.rs"]
 mod training;
+#[path = "tensor/update.rs"]
+mod update;

@@ -2,7 +2,7 @@
 
 mod cache_damage;
 mod cache_disk;
-mod cache_fixture;
+pub mod cache_fixture;
 mod cache_kill;
 mod cache_prepare;
 mod cache_runtime;

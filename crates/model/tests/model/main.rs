@@ -10,6 +10,7 @@ mod rig;
 mod decoder;
 mod discriminator;
 mod dvae;
+mod fuzzed;
 mod generate;
 mod gpt;
 mod gpt_steps;

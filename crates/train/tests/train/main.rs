@@ -8,6 +8,7 @@ mod simulated;
 mod small;
 mod tiny;
 
+mod accumulation;
 mod align;
 mod best;
 mod chart;

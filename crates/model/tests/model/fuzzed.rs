@@ -1,0 +1,67 @@
+//! Damaged weight files, for a second each.
+
+#[path = "../../../../fuzz/mutator.rs"]
+mod mutator;
+#[path = "../../../../fuzz/parsers/model.rs"]
+mod parsers;
+
+use crate::made::{Made, Tensor, checkpoint, dict, int, pickle, text};
+use mutator::fuzz;
+
+/// A small `.pth` with tensors of three kinds.
+fn made() -> Made {
+    let tensor = |name: &str, class, width: usize| Tensor {
+        name: name.to_owned(),
+        class,
+        shape: vec![2, 3],
+        bytes: vec![1; 6 * width],
+    };
+    checkpoint(&[
+        tensor("gpt.text_embedding.weight", "FloatStorage", 4),
+        tensor("gpt.mel_head.bias", "HalfStorage", 2),
+        tensor("gpt.counter", "LongStorage", 8),
+    ])
+}
+
+fn stored(name: &str) -> Vec<u8> {
+    std::fs::read(parsers::model().join(name)).unwrap()
+}
+
+#[test]
+fn pickles() {
+    // The parser puts the first two bytes before them.
+    let config = pickle(&dict(&[("config".to_owned(), text("{}")), ("step".to_owned(), int(7))]));
+    let good = [made().pickle[2..].to_vec(), config[2..].to_vec()];
+    fuzz(concat!(module_path!(), "::pickles"), &good, parsers::pickle);
+}
+
+#[test]
+fn archives() {
+    fuzz(concat!(module_path!(), "::archives"), &[made().bytes()], parsers::archive);
+}
+
+#[test]
+fn torch_files() {
+    fuzz(concat!(module_path!(), "::torch_files"), &[made().bytes()], parsers::torch);
+}
+
+#[test]
+fn safetensors_files() {
+    let header = br#"{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},"b":{"dtype":"BF16","shape":[3],"data_offsets":[16,22]}}"#;
+    let mut good = (header.len() as u64).to_le_bytes().to_vec();
+    good.extend(header);
+    good.extend([0; 22]);
+    fuzz(concat!(module_path!(), "::safetensors_files"), &[good], parsers::safetensors);
+}
+
+#[test]
+fn model_manifests() {
+    fuzz(concat!(module_path!(), "::model_manifests"), &[stored("manifest.json")], parsers::manifest);
+}
+
+#[test]
+fn python_configurations() {
+    let good =
+        br#"{"model": "xtts", "lr": 5e-06, "limit": Infinity, "none": null, "languages": ["en", "fa"]}"#;
+    fuzz(concat!(module_path!(), "::python_configurations"), &[good.to_vec()], parsers::configuration);
+}

@@ -1,0 +1,32 @@
+//! Damaged files of a run, for a second each.
+
+use super::mutator::fuzz;
+use super::parsers;
+
+fn stored(path: &str) -> Vec<u8> {
+    std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(path)).unwrap()
+}
+
+#[test]
+fn configurations() {
+    let files = ["bottleneck_fix", "multi_gpu", "oscillation_fix", "small_gpu"];
+    let good = files.map(|name| stored(&format!("configs/{name}.yaml")));
+    fuzz(concat!(module_path!(), "::configurations"), &good, parsers::yaml);
+}
+
+#[test]
+fn plans() {
+    fuzz(concat!(module_path!(), "::plans"), &[stored("formats/v1/runs/left/plan.json")], parsers::plan);
+}
+
+#[test]
+fn event_logs() {
+    let good = [stored("formats/v1/runs/left/events.jsonl")];
+    fuzz(concat!(module_path!(), "::event_logs"), &good, parsers::events);
+}
+
+#[test]
+fn checkpoint_manifests() {
+    let good = [stored("formats/v1/runs/left/checkpoints/000001-step-2/manifest")];
+    fuzz(concat!(module_path!(), "::checkpoint_manifests"), &good, parsers::checkpoint);
+}

@@ -1,0 +1,12 @@
+#![no_main]
+//! Manifests of checkpoints.
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code)]
+#[path = "../parsers/run.rs"]
+mod parsers;
+
+fuzz_target!(|bytes: &[u8]| {
+    parsers::checkpoint(bytes);
+});

@@ -1,0 +1,12 @@
+#![no_main]
+//! Vocabularies.
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code)]
+#[path = "../parsers/data.rs"]
+mod parsers;
+
+fuzz_target!(|bytes: &[u8]| {
+    parsers::tokenizer(bytes);
+});
