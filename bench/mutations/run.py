@@ -62,7 +62,7 @@ def split(test):
     """What cargo is given, and the filters behind `--`."""
     words = test.split()
     options = []
-    while words and (words[0].startswith("-") or (options and options[-1] == "--test")):
+    while words and (words[0].startswith("-") or (options and options[-1] in ("-p", "--test"))):
         options.append(words.pop(0))
     return options, words
 

@@ -1,6 +1,7 @@
 //! A disk that is full in the middle of training: a message and exit 74, nothing damaged, and gone on with the run is the
 //! undisturbed one to the last bit.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -8,59 +9,101 @@ use myxtts_run::checkpoint::Checkpoints;
 
 use super::train::{corpus, done, myxtts, resume};
 
-fn run(folder: &Path, name: &str) -> std::process::Command {
+/// A run that saves after every step.
+fn run(folder: &Path, name: &str, more: &[&str]) -> std::process::Command {
     let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
-    arguments.extend(["--stage", "dvae"]);
     for setting in [
         "data.num_workers=1",
         "data.dvae_batch_size=4",
-        "training.dvae_steps=6",
         "training.checkpoint_every=1",
         "training.validate_every=0",
         "training.sample_every=0",
     ] {
         arguments.extend(["--set", setting]);
     }
+    arguments.extend(more);
     myxtts(folder, &arguments)
 }
 
-fn model(folder: &Path, name: &str) -> Vec<u8> {
-    fs::read(folder.join("runs").join(name).join("model/dvae.safetensors")).unwrap()
+fn model(folder: &Path, name: &str, part: &str) -> Vec<u8> {
+    fs::read(folder.join("runs").join(name).join(format!("model/{part}.safetensors"))).unwrap()
+}
+
+/// A run whose disk is full every so many steps on it: whether it came to its end, and the stage of its newest checkpoint. It
+/// ends with 74, and no checkpoint is damaged.
+fn fails(
+    folder: &Path,
+    name: &str,
+    command: &mut std::process::Command,
+    every: u64,
+) -> (bool, Option<String>) {
+    let output = command.env("MYXTTS_FAIL_WRITE_EVERY", every.to_string()).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(0) {
+        return (true, None);
+    }
+    assert_eq!(output.status.code(), Some(74), "every {every}, {name}: {words}");
+    assert!(words.contains("no space is left"), "every {every}, {name}: {words}");
+    let checkpoints = Checkpoints::at(&folder.join("runs").join(name).join("checkpoints"));
+    let listing = checkpoints.list().unwrap();
+    assert!(listing.damaged.is_empty(), "every {every}: {:?}", listing.damaged);
+    for checkpoint in &listing.checkpoints {
+        checkpoints.verify(checkpoint).unwrap_or_else(|damage| panic!("every {every}: {damage}"));
+    }
+    (false, listing.checkpoints.last().map(|newest| newest.meta["stage"].as_str().unwrap().to_owned()))
 }
 
 #[test]
 fn a_disk_that_is_full_while_a_run_trains_is_a_message_and_costs_nothing() {
     let folder = corpus();
     let folder = folder.path();
-    done(&mut run(folder, "straight"));
-    let straight = model(folder, "straight");
+    let dvae = ["--stage", "dvae", "--dvae-steps", "6"];
+    done(&mut run(folder, "straight", &dvae));
+    let straight = model(folder, "straight", "dvae");
     let (mut failed, mut inside) = (0, 0);
     // At another place each time: files made, written, synced, named, removed; and again while it goes on.
     for every in [31, 46, 61, 77, 94, 113] {
         let name = format!("full-{every}");
-        let mut command = run(folder, &name);
-        for attempt in 0..3 {
-            let output = command.env("MYXTTS_FAIL_WRITE_EVERY", every.to_string()).output().unwrap();
-            let words = String::from_utf8_lossy(&output.stderr);
-            if output.status.code() == Some(0) {
+        let mut command = run(folder, &name, &dvae);
+        for _ in 0..3 {
+            let (is_done, newest) = fails(folder, &name, &mut command, every);
+            if is_done {
                 break;
             }
             failed += 1;
-            assert_eq!(output.status.code(), Some(74), "every {every}, attempt {attempt}: {words}");
-            assert!(words.contains("no space is left"), "every {every}, attempt {attempt}: {words}");
-            let checkpoints = Checkpoints::at(&folder.join("runs").join(&name).join("checkpoints"));
-            let listing = checkpoints.list().unwrap();
-            assert!(listing.damaged.is_empty(), "every {every}: {:?}", listing.damaged);
-            for checkpoint in &listing.checkpoints {
-                checkpoints.verify(checkpoint).unwrap_or_else(|damage| panic!("every {every}: {damage}"));
-            }
-            inside += usize::from(!listing.checkpoints.is_empty());
+            inside += usize::from(newest.is_some());
             command = resume(folder, &name);
         }
         // With room again.
         done(&mut resume(folder, &name));
-        assert!(model(folder, &name) == straight, "every {every}: the run is another");
+        assert!(model(folder, &name, "dvae") == straight, "every {every}: the run is another");
     }
     println!("{failed} full disks, {inside} of them after a checkpoint");
     assert!(failed >= 6 && inside >= 4, "{failed} full disks, {inside} of them after a checkpoint");
+}
+
+#[test]
+fn a_disk_that_is_full_in_any_stage_costs_nothing() {
+    let folder = corpus();
+    let folder = folder.path();
+    let mut all = vec!["--dvae-steps", "1", "--gpt-steps", "2", "--decoder-steps", "2", "--batch-size", "2"];
+    all.extend(["--set", "data.decoder_batch_size=1", "--val-fraction", "0"]);
+    done(&mut run(folder, "straight", &all));
+    let mut stages = BTreeSet::new();
+    // In the stage of the GPT, and in that of the decoder.
+    for every in [115, 190] {
+        let name = format!("full-{every}");
+        let (is_done, _) = fails(folder, &name, &mut run(folder, &name, &all), every);
+        assert!(!is_done, "every {every}: the disk was never full");
+        let log = fs::read_to_string(folder.join("runs").join(&name).join("events.jsonl")).unwrap();
+        let events = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let stage = events.filter(|event| event["kind"] == "stage").last().unwrap();
+        stages.insert(stage["stage"].as_str().unwrap().to_owned());
+        done(&mut resume(folder, &name));
+        for part in ["dvae", "gpt", "decoder", "speaker"] {
+            let same = model(folder, &name, part) == model(folder, "straight", part);
+            assert!(same, "every {every}: {part} of the run is another");
+        }
+    }
+    assert!(["gpt", "decoder"].iter().all(|stage| stages.contains(*stage)), "{stages:?}");
 }
