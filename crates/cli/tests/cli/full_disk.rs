@@ -96,8 +96,8 @@ fn a_disk_that_is_full_in_any_stage_costs_nothing() {
         let (is_done, _) = fails(folder, &name, &mut run(folder, &name, &all), every);
         assert!(!is_done, "every {every}: the disk was never full");
         let log = fs::read_to_string(folder.join("runs").join(&name).join("events.jsonl")).unwrap();
-        let events = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let stage = events.filter(|event| event["kind"] == "stage").next_back().unwrap();
+        let mut events = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let stage = events.rfind(|event| event["kind"] == "stage").unwrap();
         stages.insert(stage["stage"].as_str().unwrap().to_owned());
         done(&mut resume(folder, &name));
         for part in ["dvae", "gpt", "decoder", "speaker"] {
