@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
 use myxtts_data::dataset::Corpus;
+use myxtts_data::features::Recipe;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
@@ -61,7 +62,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         Some(file) if file != Path::new("-") => Some(destination("--json", file, &corpus, &plan)?),
         _ => None,
     };
-    let senses = Senses::new(tokenizer.as_ref(), plan.cleaner.parse()?);
+    let plan = corpus::with_cleaner(&plan, tokenizer.as_ref(), &corpus::texts_of(&[&corpus]), progress)?;
+    let senses = Senses::new(tokenizer.as_ref(), Recipe::of(&plan).cleaner);
     let report = check::examine(&corpus, &options, &senses, progress);
 
     if let Some(file) = &report_file {

@@ -8,7 +8,8 @@ use myxtts_data::cache::{CacheError, Fingerprint};
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, Recipe};
-use myxtts_data::tokenizer::{self, Adopted, Chosen, Tokenizer, TrainOptions};
+use myxtts_data::text::Cleaner;
+use myxtts_data::tokenizer::{self, Adopted, Chosen, Tokenizer, TrainOptions, choose_cleaner};
 use myxtts_run::durable::{self, Disk};
 use myxtts_run::lock::FolderLock;
 use myxtts_run::plan::DataPlan;
@@ -138,6 +139,11 @@ impl Computing {
         })
     }
 
+    /// How its texts are cleaned.
+    pub fn cleaner(&self) -> Cleaner {
+        self.extractor.recipe().cleaner
+    }
+
     /// The vocabulary as a stage of training: how many pieces, and where they are.
     pub fn described(&self) -> String {
         let (pieces, path) = (self.extractor.tokenizer().pieces(), self.vocabulary.display());
@@ -158,6 +164,7 @@ pub fn extractor(
 ) -> anyhow::Result<Computing> {
     let kept = cache.join(TOKENIZER_FILE);
     let texts = texts_of(corpora);
+    let plan = &with_cleaner(plan, None, &texts, progress)?;
     let chosen = tokenizer::choose(plan.tokenizer.as_deref(), &kept, &texts, &options_of(plan, &texts))?;
     Ok(computing(Adopted { chosen, added: 0 }, cache, plan, progress))
 }
@@ -174,6 +181,7 @@ pub fn extractor_of_model(
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
     let texts = texts_of(&[corpus]);
+    let plan = &with_cleaner(plan, Some(base), &texts, progress)?;
     let options = options_of(plan, &texts);
     let home = cache_of(corpus, plan);
     let own = home.join(format!("from-{}", short(&base.fingerprint())));
@@ -199,13 +207,14 @@ pub fn extractor_of_several(
     progress: &dyn Progress,
 ) -> anyhow::Result<Computing> {
     let mut texts = texts_of(corpora);
+    let plan = &with_cleaner(plan, base, &texts, progress)?;
     let options = options_of(plan, &texts);
     // The order in which corpora are named makes no other vocabulary.
     texts.sort_unstable();
     let mut print = Fingerprint::new("vocabulary of several corpora")
         .bytes("base", &base.map(Tokenizer::fingerprint).unwrap_or_default())
         .number("size", options.vocab_size as u64)
-        .text("cleaner", &plan.cleaner);
+        .text("cleaner", &options.cleaner.to_string());
     for (language, text) in &texts {
         print = print.text("language", language).text("text", text);
     }
@@ -232,7 +241,26 @@ fn short(hash: &[u8; 32]) -> String {
     hash[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {
+/// The settings with a cleaner: the one they name, else the one that suits the texts, which is said. `vocabulary` is that of a
+/// model, or of the file that is given.
+pub fn with_cleaner(
+    plan: &DataPlan,
+    vocabulary: Option<&Tokenizer>,
+    texts: &[(&str, &str)],
+    progress: &dyn Progress,
+) -> anyhow::Result<DataPlan> {
+    let written = plan.cleaner.as_deref().map(str::parse).transpose()?;
+    let given = match &plan.tokenizer {
+        Some(file) if vocabulary.is_none() && written.is_none() => Some(Tokenizer::load(file)?),
+        _ => None,
+    };
+    let chosen = choose_cleaner(written, vocabulary.or(given.as_ref()), texts);
+    chosen.line().iter().for_each(|line| progress.say(line));
+    Ok(DataPlan { cleaner: Some(chosen.cleaner.to_string()), ..plan.clone() })
+}
+
+/// Language and transcript of every utterance.
+pub fn texts_of<'a>(corpora: &[&'a Corpus]) -> Vec<(&'a str, &'a str)> {
     let utterances = corpora.iter().flat_map(|corpus| &corpus.utterances);
     utterances.map(|utterance| (utterance.language.as_str(), utterance.text.as_str())).collect()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use myxtts_data::record::RecordSource;
+use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::folder::{MANIFEST, VOCABULARY};
 use myxtts_model::weights::{ModelFolder, Part};
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::UsageError;
 use crate::output::errln;
+use crate::settings::Settings;
 
 /// How long a run that goes on waits for the process that trained it before and is being taken down.
 const DYING: Duration = Duration::from_secs(30);
@@ -127,9 +129,32 @@ pub fn resume(runs: &Path, name: &str, stop: &AtomicBool) -> Result<(RunFolder, 
     }
 }
 
-/// The vocabulary of a model folder that a stage, or all of them, shall begin from; none where it has no GPT, which alone
+/// How the model that training begins from reads text.
+pub struct ModelText {
+    /// Its vocabulary.
+    pub vocabulary: Tokenizer,
+    /// The cleaner that the vocabulary was made with.
+    cleaner: Cleaner,
+}
+
+impl ModelText {
+    /// Takes over the model's cleaner, unless the user names one.
+    pub fn follow(&self, plan: &mut Plan) {
+        if plan.value("data.cleaner").is_some_and(|value| Settings::is_users(&value.origin))
+            && plan.data.cleaner.is_some()
+        {
+            return;
+        }
+        if self.cleaner != Cleaner::Default {
+            errln!("data.cleaner = {}: the model was trained with it", self.cleaner);
+        }
+        plan.data.cleaner = Some(self.cleaner.to_string());
+    }
+}
+
+/// How a model folder that a stage, or all of them, shall begin from reads text; none where it has no GPT, which alone
 /// knows what tokens mean.
-pub fn model_vocabulary(from: &Path, stage: Option<Stage>) -> anyhow::Result<Option<Tokenizer>> {
+pub fn model_text(from: &Path, stage: Option<Stage>) -> anyhow::Result<Option<ModelText>> {
     if !from.join(MANIFEST).is_file() {
         return Err(UsageError(format!(
             "{} is no model: `myxtts import` makes one of a checkpoint, and a run has one in its folder `model`",
@@ -155,7 +180,17 @@ pub fn model_vocabulary(from: &Path, stage: Option<Stage>) -> anyhow::Result<Opt
         ))
         .into());
     };
-    Ok(Some(Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?))
+    let cleaner = match &folder.manifest().reading {
+        Some(reading) => reading.cleaner.parse().map_err(|_| {
+            UsageError(format!(
+                "{} reads text with the cleaner {:?}, which this program lacks: take a newer one",
+                from.display(),
+                reading.cleaner
+            ))
+        })?,
+        None => Cleaner::Default,
+    };
+    Ok(Some(ModelText { vocabulary: Tokenizer::from_bytes(&bytes, &from.join(VOCABULARY))?, cleaner }))
 }
 
 /// The vocabulary of the model a run began from, as it was then.

@@ -83,10 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     given.truncate(args.limit.unwrap_or(usize::MAX));
     let mut listener = Listener::of(&settings.training)?;
     let machine = Machine::choose(device(&args.device)?)?;
-    let cleaner = match settings.is_written("data.cleaner") {
-        true => Some(settings.data.cleaner.parse()?),
-        false => None,
-    };
+    let cleaner = settings.data.cleaner.as_deref().map(str::parse).transpose()?;
     let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
     let spoken = language(parts.voice(), settings.data.language.as_deref());
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));

@@ -6,7 +6,8 @@ use anyhow::Context;
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{
-    Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TrainOptions, coverage, extend, train,
+    Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TrainOptions, choose_cleaner,
+    coverage, extend, train,
 };
 use myxtts_data::utterance::Utterance;
 use myxtts_run::destination::Destination;
@@ -46,9 +47,10 @@ struct TrainArgs {
     /// Language of texts that do not say theirs
     #[arg(long)]
     language: Option<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
-    #[arg(long, default_value_t)]
-    cleaner: Cleaner,
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself as
+    /// `train` chooses it for these texts
+    #[arg(long)]
+    cleaner: Option<Cleaner>,
     /// How often two pieces must stand together to become one
     #[arg(long, default_value_t = TrainOptions::default().min_frequency)]
     min_frequency: u64,
@@ -77,9 +79,10 @@ struct ExtendArgs {
     /// Sample texts of a language the vocabulary has, to count those that change
     #[arg(long, num_args = 1.., value_name = "LANGUAGE=PATH")]
     old_data: Vec<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
-    #[arg(long, default_value_t)]
-    cleaner: Cleaner,
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
+    /// vocabulary was made with
+    #[arg(long)]
+    cleaner: Option<Cleaner>,
     /// How often two pieces must stand together to become one
     #[arg(long, default_value_t = 2)]
     min_frequency: u64,
@@ -101,9 +104,10 @@ struct ShowArgs {
     /// Language of texts that do not say theirs
     #[arg(long)]
     language: Option<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
-    #[arg(long, default_value_t)]
-    cleaner: Cleaner,
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
+    /// vocabulary was made with
+    #[arg(long)]
+    cleaner: Option<Cleaner>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -120,16 +124,18 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn run_train(args: TrainArgs) -> anyhow::Result<()> {
     let texts = texts_of(&args.data, args.language.as_deref())?;
+    let pairs: Vec<(&str, &str)> = texts.iter().map(|text| (&*text.language, &*text.text)).collect();
+    let cleaner = cleaner_for(args.cleaner, None, &pairs);
     let options = TrainOptions {
         vocab_size: args.vocab_size,
         languages: args.language.into_iter().collect(),
-        cleaner: args.cleaner,
+        cleaner,
         min_frequency: args.min_frequency,
     };
     let trained = train(texts.iter().map(|text| (&text.language, &text.text)), &options)?;
     write(&args.output, &trained.to_json())?;
     describe(&args.output, &trained);
-    let measured = measure(&trained, &texts, args.cleaner);
+    let measured = measure(&trained, &texts, cleaner);
     print_coverage(&measured);
     if trained.vocabulary_size() < args.vocab_size {
         outln!(
@@ -144,6 +150,7 @@ fn run_train(args: TrainArgs) -> anyhow::Result<()> {
 
 fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
     let base = Tokenizer::load(&args.base)?;
+    let cleaner = cleaner_for(args.cleaner, Some(&base), &[]);
     let mut texts = texts_of(&args.data, Some(&args.language))?;
     for sample in &args.old_data {
         let Some((language, path)) = sample.split_once('=') else {
@@ -156,7 +163,7 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
     }
     let options = ExtendOptions {
         new_tokens: args.new_tokens,
-        cleaner: args.cleaner,
+        cleaner,
         min_frequency: args.min_frequency,
         shared: args.shared,
         ..ExtendOptions::new(&args.language)
@@ -174,16 +181,17 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
 
 fn run_show(args: ShowArgs) -> anyhow::Result<()> {
     let tokenizer = Tokenizer::load(&args.file)?;
+    let cleaner = cleaner_for(args.cleaner, Some(&tokenizer), &[]);
     let covered = match args.data.is_empty() {
         true => None,
-        false => Some(measure(&tokenizer, &texts_of(&args.data, args.language.as_deref())?, args.cleaner)),
+        false => Some(measure(&tokenizer, &texts_of(&args.data, args.language.as_deref())?, cleaner)),
     };
     let encoded = match &args.text {
         None => None,
         Some(text) => {
             let language =
                 args.language.as_deref().ok_or_else(|| UsageError("--text needs --language".to_owned()))?;
-            Some(tokenizer.encode(text, language, args.cleaner)?)
+            Some(tokenizer.encode(text, language, cleaner)?)
         }
     };
     if args.json {
@@ -216,6 +224,19 @@ fn run_show(args: ShowArgs) -> anyhow::Result<()> {
         print_coverage(covered);
     }
     Ok(())
+}
+
+/// The cleaner for texts or for a vocabulary, where the user names none; a choice is said.
+pub fn cleaner_for(
+    written: Option<Cleaner>,
+    vocabulary: Option<&Tokenizer>,
+    texts: &[(&str, &str)],
+) -> Cleaner {
+    let chosen = choose_cleaner(written, vocabulary, texts);
+    if let Some(why) = chosen.why {
+        errln!("--cleaner {}: {why}", chosen.cleaner);
+    }
+    chosen.cleaner
 }
 
 /// A text to learn from or to measure.

@@ -10,6 +10,7 @@ use myxtts_data::cache::{CacheError, Sounds};
 use myxtts_data::dataset::split::Split;
 use myxtts_data::features::Extractor;
 use myxtts_data::record::RecordSource;
+use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_data::utterance::Utterance;
 use myxtts_run::durable::fault::disk_of_environment;
@@ -37,7 +38,7 @@ use crate::output::{errln, print};
 use crate::place::{DataGpu, Place};
 use crate::progress::Terminal;
 use crate::records::Records;
-use crate::request::{self, Asked, base_of, model_vocabulary};
+use crate::request::{self, Asked, base_of, model_text};
 use crate::resume::change_settings;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
@@ -204,7 +205,7 @@ fn train(
     }
     place.lines().iter().for_each(|line| progress.say(line));
     let request = Request { only: asked.stage, from: asked.from.clone() };
-    settle(&mut plan, folder, &request, &corpus, place, &progress)?;
+    settle(&mut plan, folder, &request, (&corpus, held.cleaner), place, &progress)?;
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let mut watch = Watch::of(place.machines.first().map_or(Device::Cpu, |machine| machine.device));
     let store = folder.checkpoint_store()?;
@@ -287,12 +288,15 @@ fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Ask
         Some(Named::Tokenizer) | None => None,
     };
     check_steps(&plan, stage, args.from.is_some())?;
-    let base = args.from.as_deref().map(|from| model_vocabulary(from, stage)).transpose()?.flatten();
+    let base = args.from.as_deref().map(|from| model_text(from, stage)).transpose()?.flatten();
+    if let Some(base) = &base {
+        base.follow(&mut plan);
+    }
     let beginning =
         Beginning { plan: &plan, machine: place.machines[0], only: stage, from: args.from.is_some() };
     advice(&beginning).iter().for_each(|note| errln!("note: {note}"));
     let asked = Asked { stage, from: args.from.clone() };
-    let (request, base) = (serde_json::to_vec(&asked)?, base.map(|base| base.to_json()));
+    let (request, base) = (serde_json::to_vec(&asked)?, base.map(|base| base.vocabulary.to_json()));
     let mut first = vec![(REQUEST, &request[..])];
     first.extend(base.as_deref().map(|base| (BASE_VOCABULARY, base)));
     let (runs, name) = (&plan.training.runs_dir, args.name.as_deref());
@@ -319,10 +323,13 @@ fn settle(
     plan: &mut Plan,
     folder: &RunFolder,
     request: &Request,
-    corpus: &Corpus,
+    (corpus, cleaner): (&Corpus, Cleaner),
     place: &Place,
     progress: &Terminal,
 ) -> anyhow::Result<()> {
+    // For whoever goes on with the run, or speaks with its model.
+    let cleaner_is_chosen = plan.data.cleaner.is_none();
+    plan.data.cleaner.get_or_insert_with(|| cleaner.to_string());
     if plan.tuning.as_ref().is_some_and(|tuning| !tuning.open.is_empty()) {
         let chosen = tune::tuned(plan, request, corpus, &place.machines).unwrap_or_else(|error| {
             // What cannot be planned fails where it is used, in its own words.
@@ -335,7 +342,7 @@ fn settle(
     // A run that goes on has them in its plan.
     let facts = low_data::Facts::of(corpus);
     let chosen = low_data::choose(plan, &facts);
-    if !chosen.is_empty() {
+    if !chosen.is_empty() || cleaner_is_chosen {
         folder.settle(plan)?;
         low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
     }
@@ -359,10 +366,14 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     let mut settings = args.settings;
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     prefer_demo(&mut settings, Machine::CPU)?;
-    let plan = settings.resolve()?;
+    let mut plan = settings.resolve()?;
     // A vocabulary stands on no codes.
-    let vocabulary_of = |from: &Path| model_vocabulary(from, Some(Stage::Dvae));
-    let base = args.from.as_deref().map(vocabulary_of).transpose()?.flatten();
+    let text_of = |from: &Path| model_text(from, Some(Stage::Dvae));
+    let base = args.from.as_deref().map(text_of).transpose()?.flatten();
+    if let Some(base) = &base {
+        base.follow(&mut plan);
+    }
+    let base = base.map(|base| base.vocabulary);
     let progress = Terminal::new();
     let computing = read(&plan, &progress)?.vocabulary(&plan.data, (base.as_ref(), true), &progress)?;
     print(&format!("{}\n", computing.described()))?;
@@ -386,8 +397,9 @@ pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 12] = [
+const DEMO: [(&str, &str); 13] = [
     ("model.preset", "tiny"),
+    ("data.cleaner", "default"),
     ("data.batch_size", "16"),
     ("data.vocab_size", "160"),
     ("training.validate_every", "300"),
@@ -434,6 +446,7 @@ pub fn corpus_of(
     let read = read(plan, progress)?;
     let computing = read.vocabulary(&plan.data, (base, true), progress)?;
     progress.say(&computing.described());
+    let cleaner = computing.cleaner();
     let listener = match data_gpu {
         Some(gpu) => Some((gpu, Sounds::listener(&computing.extractor)?)),
         None => None,
@@ -444,6 +457,7 @@ pub fn corpus_of(
     let held = Held {
         lines: held_out::described(&found, &utterances, plan),
         clips: HeldOutClips::of(&found, &utterances, plan),
+        cleaner,
     };
     let sentences = sentences(&utterances, &found.split);
     let data_side = listener.map(|(gpu, own)| data_side(gpu, &source, utterances, own)).transpose()?;
@@ -459,10 +473,11 @@ pub fn corpus_of(
     Ok((corpus, held))
 }
 
-/// What is held out: for people, and to be kept.
+/// What is held out, for people and to be kept; and the cleaner that the texts were read with.
 pub struct Held {
     lines: Vec<String>,
     clips: HeldOutClips,
+    cleaner: Cleaner,
 }
 
 /// What a GPU that prepares batches is given: the sound of every record.

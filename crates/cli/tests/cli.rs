@@ -9,6 +9,8 @@ mod bench;
 mod cache;
 #[path = "cli/check.rs"]
 mod check;
+#[path = "cli/cleaner.rs"]
+mod cleaner;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/demo_corpus.rs"]

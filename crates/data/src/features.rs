@@ -48,7 +48,8 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// What the settings of a run say.
+    /// What the settings of a run say; where they leave `data.cleaner` open, it must have been chosen before
+    /// ([`crate::tokenizer::choose_cleaner`]) to be anything but the usual one.
     pub fn of(plan: &DataPlan) -> Self {
         // A clip of exactly the longest time is allowed: its frames are whole hops and one.
         let frames = FrontEnd::Dvae.frames((plan.longest_seconds() * f64::from(LISTENING_RATE)) as usize);
@@ -64,7 +65,9 @@ impl Recipe {
             max_mel_frames: (frames as u32).min(plan.max_mel_frames as u32),
             limited_by: plan.longest_setting(),
             max_text_tokens: plan.max_text_tokens as u32,
-            cleaner: plan.cleaner.parse().expect("the configuration knows no other cleaners"),
+            cleaner: plan.cleaner.as_deref().map_or(Cleaner::Default, |name| {
+                name.parse().expect("the configuration knows no other cleaners")
+            }),
         }
     }
 }

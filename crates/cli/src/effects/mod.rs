@@ -63,8 +63,10 @@ const CASES: &[Case] = &[
     case("data.speaker", "somebody", CORPUS),
     case("data.failure_budget", "0", RECORDS),
     case("data.cleaner", "coqui", RECORDS).with(&["data.tokenizer=@/vocab.json"]),
+    // Chosen for the texts: phonemes.
+    case("data.cleaner", "default", RECORDS),
     case("data.tokenizer", "@/vocab.json", RECORDS),
-    case("data.vocab_size", "64", RECORDS),
+    case("data.vocab_size", "96", RECORDS),
     case("data.max_text_tokens", "12", RECORDS),
     case("data.max_mel_frames", "150", RECORDS),
     case("data.min_seconds", "1.2", RECORDS),
@@ -225,4 +227,11 @@ fn settings_of_the_recipe_change_the_weights_of_a_gpt() {
 #[test]
 fn settings_of_a_run_change_what_it_says_and_leaves() {
     hold(|case| [TRAINED.0, LEAPING.0, POISONED.0, RUNS.0, SET_UP.0].contains(&case.seen.0));
+}
+
+#[test]
+fn the_demonstration_is_read_as_letters() {
+    let mut settings = crate::settings::Settings::default();
+    crate::train::prefer_demo(&mut settings, myxtts_train::Machine::CPU).unwrap();
+    assert_eq!(settings.plan().unwrap().data.cleaner.as_deref(), Some("default"));
 }

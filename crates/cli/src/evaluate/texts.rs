@@ -60,8 +60,8 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     let machine = Machine::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
     let mut voice = Voice::open(&folder, machine.device)?;
-    if settings.is_written("data.cleaner") {
-        voice = voice.with_cleaner(settings.data.cleaner.parse()?);
+    if let Some(cleaner) = &settings.data.cleaner {
+        voice = voice.with_cleaner(cleaner.parse()?);
     }
     let heard = match &args.voice[..] {
         [] => None,

@@ -7,7 +7,7 @@ use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::exit::Exit;
 
 use crate::output::{outln, print_json};
-use crate::tokenizer::{print_encoded, visible};
+use crate::tokenizer::{cleaner_for, print_encoded, visible};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,9 +19,10 @@ pub struct Args {
     /// The vocabulary; without one only the cleaned text is shown
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds
-    #[arg(long, default_value_t)]
-    cleaner: Cleaner,
+    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
+    /// vocabulary was made with
+    #[arg(long)]
+    cleaner: Option<Cleaner>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +37,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 fn with_vocabulary(args: &Args, tokenizer: &Tokenizer) -> anyhow::Result<()> {
-    let encoded = tokenizer.encode(&args.text, &args.language, args.cleaner)?;
+    let cleaner = cleaner_for(args.cleaner, Some(tokenizer), &[]);
+    let encoded = tokenizer.encode(&args.text, &args.language, cleaner)?;
     if args.json {
         print_json(&encoded)?;
     } else {
@@ -47,8 +49,9 @@ fn with_vocabulary(args: &Args, tokenizer: &Tokenizer) -> anyhow::Result<()> {
 
 /// The cleaned text, and what in it the language does not usually write.
 fn without_vocabulary(args: &Args) -> anyhow::Result<()> {
-    let cleaned = clean(&args.text, &args.language, args.cleaner)?;
-    let letters = alphabet(&args.language, args.cleaner);
+    let cleaner = args.cleaner.unwrap_or_default();
+    let cleaned = clean(&args.text, &args.language, cleaner)?;
+    let letters = alphabet(&args.language, cleaner);
     let mut unknown: Vec<char> =
         cleaned.chars().filter(|&c| letters.is_some_and(|letters| !letters.contains(c))).collect();
     unknown.sort_unstable();

@@ -93,7 +93,7 @@ fn a_model_is_read_to_as_it_was_trained() {
         "{manifest}"
     );
     // Training its DVAE further leaves the GPT with codes that mean something else.
-    let from = ["--from", "runs/a/model"];
+    let from = ["--from", "runs/a/model", "--cleaner", "default"];
     let said = done(&mut train(folder.path(), "b", &from));
     assert!(said.contains("gives its codes another meaning"), "{said}");
     assert!(said.contains("the model was trained with data.cleaner coqui"), "{said}");

@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::cleaner::has_phonemes;
 use super::{CHARACTERS, Tokenizer, TokenizerError, TrainOptions, train};
-use crate::text;
+use crate::text::{self, Cleaner};
 
 /// A vocabulary and where it came from.
 pub struct Chosen {
@@ -104,7 +105,18 @@ fn shortcoming(tokenizer: &Tokenizer, texts: &[(&str, &str)], options: &TrainOpt
             unknown.extend(encoded.unknown);
         }
     }
-    (!unknown.is_empty()).then(|| format!("cannot say {}", unknown.iter().collect::<String>()))
+    if unknown.is_empty() {
+        return None;
+    }
+    let sounds = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
+    let other_cleaner = match options.cleaner {
+        Cleaner::Phonemes => !has_phonemes(tokenizer) && unknown.iter().any(|&c| sounds.contains(c)),
+        Cleaner::Default | Cleaner::Coqui => has_phonemes(tokenizer),
+    };
+    Some(match other_cleaner {
+        true => format!("was made with another data.cleaner than {}: records are made anew", options.cleaner),
+        false => format!("cannot say {}", unknown.iter().collect::<String>()),
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod adopt;
 mod choose;
+mod cleaner;
 mod coverage;
 mod extend;
 mod file;
@@ -23,6 +24,7 @@ use file::Vocabulary;
 
 pub use adopt::{Adopted, adopt};
 pub use choose::{Chosen, choose};
+pub use cleaner::{ChosenCleaner, choose_cleaner};
 pub use coverage::{CharacterCount, Coverage, LongText, TEXT_TOKEN_LIMIT, coverage};
 pub use extend::{ExtendOptions, ExtendReport, extend};
 pub use train::{CHARACTERS, TrainOptions, size_for, train};

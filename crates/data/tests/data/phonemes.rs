@@ -64,6 +64,8 @@ fn a_vocabulary_of_letters_is_replaced_or_extended() {
     for cleaner in [Cleaner::Default, Cleaner::Phonemes, Cleaner::Default] {
         let chosen = choose(None, &kept, &texts, &OPTIONS(cleaner)).unwrap();
         assert!(chosen.is_new, "{cleaner}: {}", chosen.why);
+        let replaced = chosen.why.contains(&format!("another data.cleaner than {cleaner}"));
+        assert_eq!(replaced, kept.exists(), "{}", chosen.why);
         std::fs::write(&kept, chosen.tokenizer.to_json()).unwrap();
         assert!(!choose(None, &kept, &texts, &OPTIONS(cleaner)).unwrap().is_new, "{cleaner}");
     }

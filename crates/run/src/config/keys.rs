@@ -45,8 +45,9 @@ pub static KEYS: &[Key] = &[
         "share of utterances that may be unusable; past 0.05 the corpus itself is wrong, not a few files").flag("failure-budget"),
 
     // Text.
-    Key::new("data.cleaner", Choice(&["default", "coqui", "phonemes"]), "default",
-        "how text is written out before tokens; coqui repeats upstream's output, mistakes included; phonemes: English as it sounds").flag("cleaner"),
+    Key::new("data.cleaner", Choice(&["default", "coqui", "phonemes"]), "null",
+        "how text is written out before tokens; coqui repeats upstream's output, mistakes included; phonemes: English as it sounds; \
+         null: a model's own, else phonemes for little English speech, else default").flag("cleaner"),
     Key::new("data.tokenizer", Path, "null",
         "vocabulary file (Hugging Face JSON); null trains one from the corpus").flag("tokenizer"),
     Key::new("data.vocab_size", int(64, 65536), "null",

@@ -116,7 +116,7 @@ pub struct DataPlan {
     pub speaker: Option<String>,
     pub failure_budget: f64,
 
-    pub cleaner: String,
+    pub cleaner: Option<String>,
     pub tokenizer: Option<PathBuf>,
     pub vocab_size: Option<usize>,
     pub max_text_tokens: usize,

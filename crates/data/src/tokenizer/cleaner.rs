@@ -1,0 +1,101 @@
+//! Which cleaner a corpus is read with where nobody names one.
+
+use super::{CHARACTERS, Tokenizer, size_for};
+use crate::text::{self, Cleaner};
+
+/// A cleaner, and the reason where it was chosen and is not the usual one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChosenCleaner {
+    /// The cleaner.
+    pub cleaner: Cleaner,
+    /// Why, for whoever did not ask for it.
+    pub why: Option<&'static str>,
+}
+
+impl ChosenCleaner {
+    /// The choice as a line for people; `None` where there is nothing to explain.
+    pub fn line(&self) -> Option<String> {
+        self.why.map(|why| format!("data.cleaner = {}: {why}", self.cleaner))
+    }
+}
+
+/// The cleaner for `texts` (language and transcript): the `written` one, else what a `vocabulary` that is given was made
+/// for, else phonemes where the texts are few and at least half of them English. Depends on nothing else, so that
+/// every command decides the same for the same corpus.
+pub fn choose_cleaner(
+    written: Option<Cleaner>,
+    vocabulary: Option<&Tokenizer>,
+    texts: &[(&str, &str)],
+) -> ChosenCleaner {
+    let usual = |cleaner| ChosenCleaner { cleaner, why: None };
+    let phonemes = |why| ChosenCleaner { cleaner: Cleaner::Phonemes, why: Some(why) };
+    if let Some(cleaner) = written {
+        return usual(cleaner);
+    }
+    match vocabulary {
+        Some(vocabulary) if has_phonemes(vocabulary) => return phonemes("the vocabulary was made with it"),
+        Some(_) => return usual(Cleaner::Default),
+        None => {}
+    }
+    let english = texts.iter().filter(|(language, _)| text::canonical(language) == "en").count();
+    let characters = texts.iter().map(|(_, text)| text.chars().count()).sum();
+    if size_for(characters) == CHARACTERS && english > 0 && 2 * english >= texts.len() {
+        return phonemes("with little English speech, the model need not learn spelling");
+    }
+    usual(Cleaner::Default)
+}
+
+/// Whether a vocabulary can say every English sound: letters alone never do.
+pub(super) fn has_phonemes(vocabulary: &Tokenizer) -> bool {
+    let sounds = text::alphabet("en", Cleaner::Phonemes).unwrap_or_default();
+    sounds.chars().filter(|c| c.is_alphabetic()).all(|c| vocabulary.knows(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::{TrainOptions, train};
+
+    const ENGLISH: (&str, &str) = ("en", "A quiet morning.");
+    const BRITISH: (&str, &str) = ("en-GB", "The colour of the sea.");
+    const PERSIAN: (&str, &str) = ("fa", "سلام");
+
+    fn cleaner(texts: &[(&str, &str)]) -> Cleaner {
+        choose_cleaner(None, None, texts).cleaner
+    }
+
+    #[test]
+    fn little_english_is_read_as_phonemes() {
+        assert_eq!(cleaner(&[ENGLISH, BRITISH]), Cleaner::Phonemes);
+        assert_eq!(cleaner(&[PERSIAN]), Cleaner::Default);
+        assert_eq!(cleaner(&[]), Cleaner::Default);
+        // Half is enough, less is not.
+        assert_eq!(cleaner(&[ENGLISH, PERSIAN]), Cleaner::Phonemes);
+        assert_eq!(cleaner(&[ENGLISH, PERSIAN, PERSIAN]), Cleaner::Default);
+        let line = choose_cleaner(None, None, &[ENGLISH]).line().unwrap();
+        assert!(line.starts_with("data.cleaner = phonemes: with little English speech"), "{line}");
+        assert_eq!(choose_cleaner(None, None, &[PERSIAN]).line(), None);
+    }
+
+    #[test]
+    fn much_text_is_read_as_letters() {
+        let text = "a".repeat(999_999);
+        assert_eq!(cleaner(&[("en", &text)]), Cleaner::Phonemes);
+        assert_eq!(cleaner(&[("en", &text), ("en", "b")]), Cleaner::Default);
+    }
+
+    #[test]
+    fn what_is_written_and_the_vocabulary_come_first() {
+        let trained = |cleaner| {
+            let options = TrainOptions { vocab_size: CHARACTERS, cleaner, ..TrainOptions::default() };
+            train([ENGLISH, PERSIAN], &options).unwrap()
+        };
+        let (letters, sounds) = (trained(Cleaner::Default), trained(Cleaner::Phonemes));
+        assert_eq!(choose_cleaner(None, Some(&letters), &[ENGLISH]).cleaner, Cleaner::Default);
+        assert_eq!(choose_cleaner(None, Some(&sounds), &[PERSIAN]).cleaner, Cleaner::Phonemes);
+        for written in [Cleaner::Default, Cleaner::Coqui, Cleaner::Phonemes] {
+            let chosen = choose_cleaner(Some(written), Some(&sounds), &[ENGLISH]);
+            assert_eq!((chosen.cleaner, chosen.line()), (written, None));
+        }
+    }
+}
