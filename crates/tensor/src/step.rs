@@ -40,7 +40,7 @@ pub(crate) mod report {
     pub const NORM: usize = 1;
     pub const GOOD: usize = 2;
     pub const STEPS: usize = 3;
-    /// What gradients are multiplied with: clipping.
+    /// What gradients are multiplied with: clipping; 0 where they exploded.
     pub const SCALE: usize = 4;
     /// Adam's two corrections for this step.
     pub const CORRECTIONS: usize = 5;

@@ -2,6 +2,8 @@
 #define CHUNK 1024
 #define GROUPS 8
 enum { RATE = 0, WEIGHT = 1, CLIP = 2, AVERAGE = 3 };
+// A gradient this many times longer than the limit is an explosion. Its direction means nothing: it is left out.
+#define EXPLODED 1000.f
 enum { LOSS = 0, NORM = 1, GOOD = 2, STEPS = 3, SCALE = 4, CORRECTIONS = 5 };
 
 struct Groups {
@@ -42,7 +44,7 @@ extern "C" __global__ void guard_finish(
   report[NORM] = norm;
   report[GOOD] = good ? 1.f : 0.f;
   report[STEPS] = steps;
-  report[SCALE] = clip > 0.f && norm > clip ? clip / norm : 1.f;
+  report[SCALE] = clip <= 0.f || norm <= clip ? 1.f : norm > EXPLODED * clip ? 0.f : clip / norm;
   report[CORRECTIONS] = (float)(1.0 - pow((double)beta1, (double)steps));
   report[CORRECTIONS + 1] = (float)sqrt(1.0 - pow((double)beta2, (double)steps));
 }

@@ -32,6 +32,10 @@ impl Default for AdamW {
     }
 }
 
+/// A gradient this many times longer than the limit is an explosion. Its direction means nothing: it is left out, where a
+/// shortened one would move the weights that it came from by whole steps, and no others.
+const EXPLODED: f32 = 1000.0;
+
 /// Partial sums of the norm: a fixed number, so that the order of addition does not depend on the device.
 const PARTS: usize = 1056;
 
@@ -70,7 +74,11 @@ impl Op for Guard {
         out[report::NORM] = norm;
         out[report::GOOD] = f32::from(good);
         out[report::STEPS] = steps;
-        out[report::SCALE] = if clip > 0.0 && norm > clip { clip / norm } else { 1.0 };
+        out[report::SCALE] = match clip > 0.0 && norm > clip {
+            false => 1.0,
+            true if norm > EXPLODED * clip => 0.0,
+            true => clip / norm,
+        };
         out[report::CORRECTIONS] = 1.0 - self.0.beta1.powf(steps);
         out[report::CORRECTIONS + 1] = (1.0 - self.0.beta2.powf(steps)).sqrt();
         Ok(())

@@ -96,6 +96,28 @@ fn a_small_gpt_learns_on_the_cpu() {
     assert!(losses[0] > 3.5 && losses[99] < 0.85 * losses[0], "{losses:?}");
 }
 
+/// A gradient far beyond the limit is left out; one that is only too long moves the weights.
+#[test]
+fn an_exploded_gradient_is_left_out() {
+    let gpu = gpu::present("an_exploded_gradient_is_left_out");
+    for device in [Device::Cpu].into_iter().chain(gpu.is_some().then_some(Device::Cuda(0))) {
+        let moved = |clip: f32| {
+            let gpt = Gpt::new(SMALL);
+            let mut engine = engine(&gpt, device, Precision::F32, Mode::Captured);
+            let (tape, step) = gpt.step(Precision::F32, averaged());
+            let mut program = engine.load(tape).unwrap();
+            feed(&engine, &program, step, &sentences(SMALL, 0));
+            let report = engine.run(&mut program, &Control { clip, ..control(0) }).unwrap();
+            assert!(report.good && report.steps == 1, "{device}: {report:?}");
+            let moments = engine.read_arena(Arena::Moment1).unwrap();
+            (report.norm, moments.iter().map(|x| x.abs()).fold(0.0, f32::max))
+        };
+        let (norm, _) = moved(0.0);
+        assert!(moved(norm / 900.0).1 > 0.0, "{device}: a long gradient is shortened");
+        assert!(moved(norm / 1100.0).1 == 0.0, "{device}: an explosion moves nothing");
+    }
+}
+
 #[test]
 fn looking_at_every_result_changes_no_bit_and_names_the_first_that_is_not_finite() {
     let plain = train(Device::Cpu, Precision::F32, Mode::Captured, averaged(), 3);
