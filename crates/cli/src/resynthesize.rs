@@ -85,11 +85,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let machine = Machine::choose(device(&args.device)?)?;
     let cleaner = settings.data.cleaner.as_deref().map(str::parse).transpose()?;
     let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
-    let spoken = language(parts.voice(), settings.data.language.as_deref());
+    let spoken = match parts.voice() {
+        Some(voice) => language(voice, settings.data.language.as_deref()),
+        None => settings.data.language.clone().unwrap_or_default(),
+    };
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
-    let voice = match &args.voice[..] {
-        [] => None,
-        named => Some(hear(parts.voice(), &ModelFolder::open(&target.model)?, named)?),
+    let voice = match (&args.voice[..], parts.voice()) {
+        ([], _) | (_, None) => None,
+        (named, Some(voice)) => Some(hear(voice, &ModelFolder::open(&target.model)?, named)?),
     };
     if !parts.has_decoder() {
         progress.say("the model has no decoder yet: only its DVAE is listened to");

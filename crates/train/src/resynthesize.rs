@@ -17,10 +17,11 @@ use crate::machine::Machine;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
 use crate::voice::{Fit, Quality, Reference, Voice, VoiceError};
-use myxtts_data::audio::{self, Clip, wav};
+use myxtts_data::audio::{self, Clip, Resampler, wav};
+use myxtts_data::features::as_in_training;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::text::Cleaner;
-use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::{ModelFolder, Reading};
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
@@ -126,7 +127,9 @@ pub struct Resynthesizer {
     dvae: Encoder,
     inverter: MelInverter,
     extractor: MelExtractor,
-    voice: Voice,
+    /// None where the model has only a DVAE yet.
+    voice: Option<Voice>,
+    reading: Option<Reading>,
     meter: Meter,
 }
 
@@ -142,32 +145,41 @@ impl Resynthesizer {
         if !model.has(crate::model::DVAE) {
             return Err(ResynthesizeError::NoDvae { path: path.to_owned() });
         }
+        let voice = match (model.has(crate::model::GPT), cleaner) {
+            (false, _) => None,
+            (true, None) => Some(Voice::open(&folder, machine.device)?),
+            (true, Some(cleaner)) => Some(Voice::open(&folder, machine.device)?.with_cleaner(cleaner)),
+        };
         Ok(Resynthesizer {
             dvae: Encoder::new(&model, machine)?,
             inverter: MelInverter::new(),
             extractor: MelExtractor::new(FrontEnd::Dvae),
-            voice: match cleaner {
-                Some(cleaner) => Voice::open(&folder, machine.device)?.with_cleaner(cleaner),
-                None => Voice::open(&folder, machine.device)?,
-            },
+            voice,
+            reading: folder.manifest().reading.clone(),
             meter: Meter::new(),
         })
     }
 
     /// Whether the model has a decoder; without one the last way is left out.
     pub fn has_decoder(&self) -> bool {
-        self.voice.quality() == Quality::Decoded
+        self.voice.as_ref().is_some_and(|voice| voice.quality() == Quality::Decoded)
     }
 
-    /// The voice, to hear references with.
-    pub fn voice(&mut self) -> &mut Voice {
-        &mut self.voice
+    /// The voice, to hear references with; none where the model has no GPT yet.
+    pub fn voice(&mut self) -> Option<&mut Voice> {
+        self.voice.as_mut()
+    }
+
+    /// A recording as the model was given them in training, at the rate that both of the GPT's front-ends listen at.
+    fn as_heard(&self, clip: &Clip) -> Vec<f32> {
+        let samples = Resampler::new(clip.sample_rate, FrontEnd::Dvae.sample_rate()).resample(&clip.samples);
+        let (trim, loudness) = self.reading.as_ref().map_or((None, None), |r| (r.trim_db, r.loudness_lufs));
+        as_in_training(&samples, trim, loudness)
     }
 
     /// The codes of a recording, and the sound the DVAE makes of them.
     pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
-        // As in training: trimmed and levelled, at the rate that both of the GPT's front-ends listen at.
-        let (front, samples) = (FrontEnd::Dvae, self.voice.as_heard(recording));
+        let (front, samples) = (FrontEnd::Dvae, self.as_heard(recording));
         let mut mel = Vec::new();
         self.extractor.compute(&samples, &mut mel);
         let codes = self.dvae.codes(&mel)?;
@@ -266,10 +278,12 @@ impl Resynthesizer {
             },
             None => None,
         };
-        let heard = match (&other, voice) {
-            (Some(clip), _) => soft(self.voice.hear(std::slice::from_ref(clip)))?,
-            (None, Some(voice)) => Ok(voice.clone()),
-            (None, None) => soft(self.voice.hear(std::slice::from_ref(&original)))?,
+        let heard = match (&mut self.voice, voice) {
+            (None, _) => Ok(None),
+            (Some(_), Some(voice)) if other.is_none() => Ok(Some(voice.clone())),
+            (Some(own), _) => {
+                soft(own.hear(std::slice::from_ref(other.as_ref().unwrap_or(&original))))?.map(Some)
+            }
         };
         let heard = match heard {
             Ok(heard) => heard,
@@ -283,7 +297,7 @@ impl Resynthesizer {
             durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
             let beside = (way != WAYS[0]).then_some(&original);
             let mut measures = this.meter.measure(clip, beside);
-            measures.similarity = similarity(&mut this.voice, clip, Some(&heard));
+            measures.similarity = this.voice.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
             measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {
                 true => Some(listener.nothing(text, language)),
                 false => listener.hear(&path, text, language),
@@ -294,10 +308,11 @@ impl Resynthesizer {
         passed.codes = codes.len();
         passed.ways.insert(WAYS[0].to_owned(), keep(self, WAYS[0], &original)?);
         passed.ways.insert(WAYS[1].to_owned(), keep(self, WAYS[1], &made)?);
-        if !self.has_decoder() {
+        let decodes = self.has_decoder();
+        let (Some(own), Some(heard)) = (self.voice.as_mut().filter(|_| decodes), &heard) else {
             return Ok(passed);
-        }
-        match soft(self.voice.speak_codes(text, language, &heard, &codes))? {
+        };
+        match soft(own.speak_codes(text, language, heard, &codes))? {
             Ok((said, fit)) => {
                 let clip = Clip { samples: said.samples, sample_rate: said.rate };
                 passed.fit = Some(fit);
