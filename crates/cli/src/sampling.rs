@@ -5,7 +5,7 @@ use myxtts_model::sampling::SamplingOptions;
 /// Flags of sampling.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
-    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes]
+    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes or little speech]
     #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
     temperature: Option<f32>,
     /// Choose among the so many most likely codes; 0 for all
@@ -14,9 +14,13 @@ pub struct Sampling {
     /// Choose among the most likely codes that together have this share
     #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share, allow_negative_numbers = true)]
     top_p: f32,
-    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes]
+    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes or little speech]
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
+    /// Prefer codes that the text makes more likely than they would be without it, by so much [default: 0; 1 for a model
+    /// trained with training.text_dropout]
+    #[arg(long, value_name = "WEIGHT", value_parser = not_negative, allow_negative_numbers = true)]
+    guidance: Option<f32>,
     /// Always the most likely code
     #[arg(long)]
     greedy: bool,
@@ -31,6 +35,7 @@ impl Sampling {
             top_k: self.top_k,
             top_p: self.top_p,
             repetition_penalty: self.repetition_penalty.unwrap_or(usual.repetition_penalty),
+            guidance: self.guidance.unwrap_or(usual.guidance),
             seed,
             ..usual
         }
@@ -41,6 +46,13 @@ fn positive(text: &str) -> Result<f32, String> {
     match text.parse() {
         Ok(value) if value > 0.0 && f32::is_finite(value) => Ok(value),
         _ => Err("a number above 0 is needed".to_owned()),
+    }
+}
+
+fn not_negative(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(value) if value >= 0.0 && f32::is_finite(value) => Ok(value),
+        _ => Err("a number from 0 up is needed".to_owned()),
     }
 }
 

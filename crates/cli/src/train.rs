@@ -341,7 +341,7 @@ fn settle(
     }
     // A run that goes on has them in its plan.
     let facts = low_data::Facts::of(corpus);
-    let chosen = low_data::choose(plan, &facts);
+    let chosen = low_data::choose(plan, &facts, request.from.is_none());
     if !chosen.is_empty() || cleaner_is_chosen {
         folder.settle(plan)?;
         low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
@@ -397,7 +397,7 @@ pub fn prefer_demo(settings: &mut Settings, machine: Machine) -> anyhow::Result<
 }
 
 /// Settings of the demonstration.
-const DEMO: [(&str, &str); 13] = [
+const DEMO: [(&str, &str); 16] = [
     ("model.preset", "tiny"),
     ("data.cleaner", "default"),
     ("data.batch_size", "16"),
@@ -410,6 +410,9 @@ const DEMO: [(&str, &str); 13] = [
     ("training.recombination", "0"),
     ("training.alignment_weight", "0"),
     ("training.diagonal_start", "false"),
+    ("training.codebook_start", "false"),
+    ("training.code_token_weight", "0"),
+    ("training.text_dropout", "0"),
     ("training.dropout", "0.05"),
     ("data.val_fraction", "0.02"),
 ];

@@ -62,6 +62,14 @@ fn permute(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
     out
 }
 
+/// What the names of parameters begin with that are trained beside a network and left out of models.
+pub const TRAINING_ONLY: &str = "training.";
+
+/// Whether a parameter is trained beside a network and left out of models.
+pub fn is_training_only(name: &str) -> bool {
+    name.starts_with(TRAINING_ONLY)
+}
+
 /// A weight and its bias.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine {

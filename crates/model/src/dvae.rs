@@ -9,10 +9,12 @@
 //! The codebook learns as a moving average, without gradients. A fresh one is all zeros and is to be filled from what
 //! the encoder makes of the first batches ([`crate::codebook`]) before the first step.
 
-use crate::declare::{Affine, Declare};
+use crate::affine::torch_linear;
+use crate::declare::{Affine, Declare, TRAINING_ONLY};
 use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
+use myxtts_tensor::ops::cross_entropy::CrossEntropyResult;
 use myxtts_tensor::ops::quantize::Codebook;
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 
@@ -112,6 +114,8 @@ pub struct Reconstructed {
     pub encoded: Value,
     /// Their codes.
     pub ids: Value,
+    /// The vectors of these codes.
+    pub rows: Value,
     /// The mel that was made of the codes.
     pub mel: Value,
     /// `[1]`: mean squared error.
@@ -140,6 +144,7 @@ pub struct Dvae {
     up_blocks: Vec<Block>,
     up: Vec<Affine>,
     last: Affine,
+    token_head: Option<Affine>,
 }
 
 impl Dvae {
@@ -178,7 +183,29 @@ impl Dvae {
             embed_avg: declare.state(&format!("{prefix}codebook.embed_avg"), &[d, n], Init::Zeros),
         };
         let sizes = sizes.clone();
-        Dvae { sizes, down, down_blocks, encoded, codebook, decoded, up_blocks, up, last }
+        Dvae { sizes, down, down_blocks, encoded, codebook, decoded, up_blocks, up, last, token_head: None }
+    }
+
+    /// Declares a classifier that is trained beside the DVAE and left out of every model: it tells from a code's vector
+    /// which of so many text tokens is being spoken.
+    pub fn add_token_head(&mut self, declare: &mut Declare<'_>, vocabulary: usize) {
+        let name = format!("{TRAINING_ONLY}token_head");
+        self.token_head = Some(torch_linear(declare, &name, vocabulary, self.sizes.code_width));
+    }
+
+    /// How well the classifier names these tokens `[batch * codes]` (negative: not asked); none where no
+    /// classifier was declared.
+    pub fn name_tokens(
+        &self,
+        tape: &mut Tape,
+        made: &Reconstructed,
+        tokens: Value,
+    ) -> Option<CrossEntropyResult> {
+        let head = self.token_head?;
+        Some(tape.scope("token_head", |tape| {
+            let logits = head.linear(tape, made.rows);
+            tape.cross_entropy(logits, tokens, 0.0)
+        }))
     }
 
     /// How large it is.
@@ -249,7 +276,8 @@ impl Dvae {
         let mut parts = vec![(squared, asked.squared), (commitment, asked.commitment)];
         parts.extend(absolute.map(|value| (value, asked.absolute)));
         let loss = tape.weighted_sum(&parts);
-        Reconstructed { encoded, ids: quantized.ids, mel: made, squared, absolute, commitment, loss }
+        let (ids, rows) = (quantized.ids, quantized.rows);
+        Reconstructed { encoded, ids, rows, mel: made, squared, absolute, commitment, loss }
     }
 
     /// Moves the codebook towards the rows that chose its codes, at the end of a good step. The step itself uses the

@@ -133,36 +133,82 @@ struct Stepping {
     next: Next,
 }
 
+/// What a sequence is computed with: keys and values of its own, and the programs that reach them.
+struct Line {
+    caches: Caches,
+    beginnings: BTreeMap<usize, Beginning>,
+    stepping: Stepping,
+}
+
 /// A GPT on a device, to speak with.
 pub struct Generator {
     engine: Engine,
     gpt: Gpt,
-    caches: Caches,
     released: Vec<Released>,
     conditioning: Option<Conditioning>,
-    beginnings: BTreeMap<usize, Beginning>,
-    stepping: Stepping,
+    line: Line,
+    /// The same speech without its text, where speech is guided by what the text changes.
+    textless: Option<Line>,
+}
+
+/// A text, and what stands in its place where a model is to say what it would without it.
+#[derive(Clone, Copy, Debug)]
+pub struct Guided<'a> {
+    /// The text's tokens.
+    pub text: &'a [i32],
+    /// Tokens that say nothing, as in rows whose text was left out in training; without them nothing is guided.
+    pub textless: Option<&'a [i32]>,
+}
+
+impl<'a> From<&'a [i32]> for Guided<'a> {
+    fn from(text: &'a [i32]) -> Guided<'a> {
+        Guided { text, textless: None }
+    }
+}
+
+impl<'a> From<&'a Vec<i32>> for Guided<'a> {
+    fn from(text: &'a Vec<i32>) -> Guided<'a> {
+        Guided { text, textless: None }
+    }
 }
 
 impl Generator {
     /// A GPT that has no weights yet.
     pub fn new(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
+        Generator::with_lines(device, precision, sizes, false)
+    }
+
+    /// The same for a GPT that was trained without its text at times, which speech can be guided by.
+    pub fn guided(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
+        Generator::with_lines(device, precision, sizes, true)
+    }
+
+    fn with_lines(
+        device: Device,
+        precision: Precision,
+        sizes: &GptSizes,
+        guided: bool,
+    ) -> Result<Generator, Error> {
         let mut declare = Declare::new(0.0, &|_| false);
         let gpt = Gpt::declare(&mut declare, sizes.clone());
-        let caches = gpt.declare_caches(&mut declare);
+        let caches = gpt.declare_caches(&mut declare, "cache");
+        let textless = guided.then(|| gpt.declare_caches(&mut declare, "textless_cache"));
         let (layout, mut released) = declare.finish();
-        released.retain(|one| !caches.holds(one.id));
+        released.retain(|one| {
+            !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
+        });
         let mut engine = Engine::new(device, Arc::clone(&layout), precision, EngineOptions::default())?;
-        let stepping = Stepping::new(&mut engine, &gpt, &caches)?;
-        Ok(Generator {
-            engine,
-            gpt,
-            caches,
-            released,
-            conditioning: None,
-            beginnings: BTreeMap::new(),
-            stepping,
-        })
+        let line = Line::new(&mut engine, &gpt, caches)?;
+        let textless = match textless {
+            Some(caches) => Some(Line::new(&mut engine, &gpt, caches)?),
+            None => None,
+        };
+        Ok(Generator { engine, gpt, released, conditioning: None, line, textless })
+    }
+
+    /// Whether it can be guided.
+    pub fn is_guided(&self) -> bool {
+        self.textless.is_some()
     }
 
     /// Its sizes.
@@ -207,24 +253,33 @@ impl Generator {
     }
 
     /// Says a text in a voice.
-    pub fn speak(
+    pub fn speak<'a>(
         &mut self,
         voice: &[f32],
-        text: &[i32],
+        text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
     ) -> Result<Spoken, GenerateError> {
         self.speak_watched(voice, text, options, &mut |_| true)
     }
 
     /// As `speak`; every step is shown to `watch`, which says whether to go on.
-    pub fn speak_watched(
+    pub fn speak_watched<'a>(
         &mut self,
         voice: &[f32],
-        text: &[i32],
+        text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
         watch: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
-        let mut rows = self.begin(voice, text)?;
+        let Guided { text, textless } = text.into();
+        self.check(voice, text)?;
+        let mut rows = self.line.begin(&mut self.engine, &self.gpt, voice, text)?;
+        let mut without = match (&mut self.textless, textless) {
+            (Some(line), Some(text)) if options.guidance > 0.0 => {
+                let rows = line.begin(&mut self.engine, &self.gpt, voice, text)?;
+                Some((line, rows))
+            }
+            _ => None,
+        };
         let sizes = &self.gpt.sizes;
         let room = sizes.max_audio.saturating_sub(KEPT_FREE).min(options.max_codes);
         let most = options.guards.most(text.len());
@@ -237,7 +292,13 @@ impl Generator {
             if codes.len() >= most {
                 break Ended::TooManyForText;
             }
-            let (logits, latent) = self.stepping.run(&mut self.engine, before, codes.len(), rows)?;
+            let place = codes.len();
+            let (mut logits, latent) = self.line.stepping.run(&mut self.engine, before, place, rows)?;
+            if let Some((line, rows)) = &mut without {
+                let (others, _) = line.stepping.run(&mut self.engine, before, place, *rows)?;
+                guide(&mut logits, &others, options.guidance, sizes.stop_audio);
+                *rows += 1;
+            }
             let not_numbers = GenerateError::NotNumbers { codes: codes.len() };
             let code = sampler.next(&logits).ok_or(not_numbers)?;
             latents.extend_from_slice(&latent);
@@ -280,11 +341,23 @@ impl Generator {
             None => Ok(()),
         }
     }
+}
+
+impl Line {
+    fn new(engine: &mut Engine, gpt: &Gpt, caches: Caches) -> Result<Line, Error> {
+        let stepping = Stepping::new(engine, gpt, &caches)?;
+        Ok(Line { caches, beginnings: BTreeMap::new(), stepping })
+    }
 
     /// Puts voice and text into the caches; gives the rows they take.
-    fn begin(&mut self, voice: &[f32], text: &[i32]) -> Result<usize, GenerateError> {
-        self.check(voice, text)?;
-        let sizes = &self.gpt.sizes;
+    fn begin(
+        &mut self,
+        engine: &mut Engine,
+        gpt: &Gpt,
+        voice: &[f32],
+        text: &[i32],
+    ) -> Result<usize, GenerateError> {
+        let sizes = &gpt.sizes;
         let places = text.len() + 2;
         let padded = places.next_multiple_of(LADDER).min(sizes.text_positions());
         let mut ids = vec![sizes.stop_text; padded];
@@ -292,14 +365,29 @@ impl Generator {
         ids[1..=text.len()].copy_from_slice(text);
         let beginning = match self.beginnings.remove(&padded) {
             Some(beginning) => beginning,
-            None => Beginning::new(&mut self.engine, &self.gpt, &self.caches, padded)?,
+            None => Beginning::new(engine, gpt, &self.caches, padded)?,
         };
         let beginning = self.beginnings.entry(padded).or_insert(beginning);
-        self.engine.write(&beginning.program, beginning.voice, voice)?;
-        self.engine.write_i32(&beginning.program, beginning.text, &ids)?;
-        self.engine.write_i32(&beginning.program, beginning.position, &[0])?;
-        self.engine.run(&mut beginning.program, &Control::default())?;
-        Ok(self.gpt.sizes.perceiver.latents + places)
+        engine.write(&beginning.program, beginning.voice, voice)?;
+        engine.write_i32(&beginning.program, beginning.text, &ids)?;
+        engine.write_i32(&beginning.program, beginning.position, &[0])?;
+        engine.run(&mut beginning.program, &Control::default())?;
+        Ok(sizes.perceiver.latents + places)
+    }
+}
+
+/// Moves logits away from what they would be without the text (classifier-free guidance). STOP stays as it is: without a text
+/// there is no place where it belongs.
+fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
+    let log_sum = |row: &[f32]| {
+        let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        top + row.iter().map(|x| (x - top).exp()).sum::<f32>().ln()
+    };
+    let (own_sum, other_sum) = (log_sum(logits), log_sum(others));
+    for (code, (own, other)) in logits.iter_mut().zip(others).enumerate() {
+        if code as i32 != stop {
+            *own += guidance * ((*own - own_sum) - (other - other_sum));
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! weights is left out: they are never in memory here, so there is nothing to drop.
 
 mod cached;
+mod codebook_start;
 mod diagonal;
 mod inputs;
 
@@ -107,11 +108,6 @@ struct Block {
 
 /// The name that the parameters of the alignment head begin with.
 const ALIGNMENT_HEAD: &str = "training.alignment";
-
-/// Whether a parameter is trained beside the GPT and left out of models.
-pub fn is_training_only(name: &str) -> bool {
-    name.starts_with(ALIGNMENT_HEAD)
-}
 
 /// See [`Gpt::add_alignment_head`].
 #[derive(Clone, Copy, Debug)]

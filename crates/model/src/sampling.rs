@@ -21,6 +21,9 @@ pub struct SamplingOptions {
     pub top_p: f32,
     /// How much less likely a code becomes that was said before; 1 changes nothing.
     pub repetition_penalty: f32,
+    /// How much more than likely the text makes them codes are preferred; 0 for not at all. Only models that were trained
+    /// without their text at times can tell.
+    pub guidance: f32,
     /// The most codes, where the model has places for so many.
     pub max_codes: usize,
     /// The seed of the draws: the same gives the same speech.
@@ -37,6 +40,7 @@ impl Default for SamplingOptions {
             top_k: 50,
             top_p: 0.85,
             repetition_penalty: 5.0,
+            guidance: 0.0,
             max_codes: 602,
             seed: 0,
             guards: Guards::default(),

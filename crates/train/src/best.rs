@@ -209,7 +209,7 @@ impl Session<'_> {
         let name = stages::name(stage.kind());
         self.validated(name, (step, before), &found, is_best)?;
         let gain = found.numbers.iter().find(|(what, _)| *what == stages::TEXT_GAIN).map(|(_, gain)| *gain);
-        for advised in held_out.advice.observe(step, found.score, training, gain) {
+        for advised in held_out.advice.observe(step, found.loss, training, gain) {
             let words = advised.to_string();
             self.watcher.say(&format!("`{name}`: {words}"));
             self.events.append("advice", json!({ "stage": name, "step": step, "advice": words }))?;

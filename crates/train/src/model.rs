@@ -19,6 +19,8 @@ use std::path::Path;
 
 /// Divides log-mels, band by band.
 pub const MEL_STATS: &str = "mel_stats";
+/// In a manifest, beside the sizes of a GPT: the share of its rows that had no text in training.
+pub(crate) const TEXT_DROPOUT: &str = "text_dropout";
 
 /// Under which name the manifest keeps the sizes of a part.
 pub const GPT: &str = "gpt";

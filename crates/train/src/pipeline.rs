@@ -1,7 +1,7 @@
 //! A run from its first stage to its last: what is missing is trained, in order, each stage on what the one before it made.
 
 use crate::align::Alignments;
-use crate::beside::WithCodes;
+use crate::beside::{WithCodes, position};
 use crate::error::TrainError;
 use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
@@ -14,7 +14,7 @@ use crate::sizes::Sizes;
 use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
-use crate::stages::dvae::{DvaeSettings, DvaeStage};
+use crate::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, ClipOrder, Kind, Stage};
@@ -22,7 +22,7 @@ use crate::strategy::split;
 use myxtts_data::batch::Rows;
 use myxtts_data::features::Recipe as Features;
 use myxtts_data::loader::FailureBudget;
-use myxtts_data::record::RecordSource;
+use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::Masks;
 use myxtts_model::weights::Reading;
@@ -261,7 +261,8 @@ impl<'a> Ground<'a> {
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
         match kind {
             Kind::Dvae => {
-                let settings = DvaeSettings { mode, feeding, ..dvae_settings(plan, &sizes) };
+                let spoken = self.spoken(&sizes)?;
+                let settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
                 self.placed(settings.rows as usize, model, move |machine, share, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
@@ -381,23 +382,37 @@ impl<'a> Ground<'a> {
             recombination: training.recombination.unwrap_or(0.0),
             alignment_weight: training.alignment_weight.unwrap_or(0.0),
             diagonal: training.diagonal_start.unwrap_or(false),
+            codebook_start: training.codebook_start.unwrap_or(false),
+            text_dropout: training.text_dropout.unwrap_or(0.0),
             alignments: None,
             space: self.corpus.tokenizer.space_id(),
         };
         if made.needs_alignments() {
-            self.progress.start("alignment of text and codes", 1);
-            let codes_of = |record: u32| source.codes(record as usize).len();
-            let aligned = Alignments::of(
-                &*self.corpus.source,
-                &self.corpus.train,
-                &self.corpus.tokenizer,
-                &codes_of,
-                &self.stop,
-            );
-            self.progress.finish();
-            made.alignments = Some(Arc::new(aligned?));
+            made.alignments = Some(self.alignments(&|record| source.codes(record as usize).len())?);
         }
         Ok(made)
+    }
+
+    /// The tokens that the DVAE's codes are asked for, where they are.
+    fn spoken(&self, sizes: &Sizes) -> Result<Option<Spoken>, TrainError> {
+        let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
+        if weight <= 0.0 {
+            return Ok(None);
+        }
+        let source = &*self.corpus.source;
+        let mel = position(source, DVAE_MEL);
+        let alignments =
+            self.alignments(&|record| sizes.dvae.codes_of(source.rows(record as usize, mel) as usize))?;
+        Ok(Some(Spoken { weight, vocabulary: self.corpus.tokenizer.vocabulary_size(), alignments }))
+    }
+
+    /// Which token is spoken at each code of the clips that are learnt from; `codes_of` counts a record's codes.
+    fn alignments(&self, codes_of: &(dyn Fn(u32) -> usize + Sync)) -> Result<Arc<Alignments>, TrainError> {
+        self.progress.start("alignment of text and codes", 1);
+        let Corpus { source, train, tokenizer, .. } = self.corpus;
+        let aligned = Alignments::of(&**source, train, tokenizer, codes_of, &self.stop);
+        self.progress.finish();
+        Ok(Arc::new(aligned?))
     }
 
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
@@ -454,6 +469,7 @@ pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
         feeding: feeding(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
+        spoken: None,
     }
 }
 

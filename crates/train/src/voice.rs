@@ -13,6 +13,7 @@ mod sound;
 pub use error::VoiceError;
 pub use sound::Quality;
 
+use crate::model::TEXT_DROPOUT;
 use crate::voice::parts::{gpt_sizes, weights};
 use crate::voice::sound::Sound;
 use myxtts_data::audio::{Clip, Resampler};
@@ -20,6 +21,7 @@ use myxtts_data::features::as_in_training;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{Encoded, Tokenizer};
+use myxtts_model::generate::Guided;
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::{Ended, Forced, Generator, SamplingOptions, Spoken};
@@ -86,6 +88,9 @@ pub struct Fit {
 /// Half of what XTTS has.
 const FEW_CODES: usize = 512;
 
+/// How much models are guided by the text that were trained without it at times.
+const GUIDANCE: f32 = 1.0;
+
 /// A model that speaks.
 pub struct Voice {
     tokenizer: Tokenizer,
@@ -122,7 +127,11 @@ impl Voice {
         }
         // The small part first: where it is missing, nothing large was made for it.
         let sound = Sound::open(source, device, &sizes)?;
-        let mut generator = Generator::new(device, Precision::F32, &sizes)?;
+        let guided = source.gpt_said().is_some_and(|gpt| gpt.get(TEXT_DROPOUT).is_some());
+        let mut generator = match guided {
+            true => Generator::guided(device, Precision::F32, &sizes)?,
+            false => Generator::new(device, Precision::F32, &sizes)?,
+        };
         generator.load(|one| weights(source, one))?;
         let reading = source.reading();
         let cleaner = match reading {
@@ -165,11 +174,14 @@ impl Voice {
     }
 
     /// How it is sampled where nobody says otherwise: as XTTS is. A model of few codes says each of them again and again in
-    /// any sentence; to be punished for that it would rather end.
+    /// any sentence; to be punished for that it would rather end. One of little speech is guided by its text, and was measured
+    /// with these settings.
     pub fn usual_options(&self) -> SamplingOptions {
         let usual = SamplingOptions::default();
-        match self.generator.sizes().audio_vocabulary < FEW_CODES {
-            true => SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..usual },
+        let careful = SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..usual.clone() };
+        match self.generator.is_guided() {
+            true => SamplingOptions { guidance: GUIDANCE, ..careful },
+            false if self.generator.sizes().audio_vocabulary < FEW_CODES => careful,
             false => usual,
         }
     }
@@ -232,7 +244,11 @@ impl Voice {
         options: &SamplingOptions,
     ) -> Result<Waveform, VoiceError> {
         let encoded = self.encode(text, language)?;
-        let spoken = self.generator.speak(&reference.conditioning, &encoded.ids, options)?;
+        // As rows whose text was left out in training.
+        let textless: Vec<i32> =
+            encoded.ids.iter().copied().take(1).chain([self.tokenizer.space_id()]).collect();
+        let guided = Guided { text: &encoded.ids, textless: Some(&textless) };
+        let spoken = self.generator.speak(&reference.conditioning, guided, options)?;
         self.waveform(encoded, &spoken, reference)
     }
 

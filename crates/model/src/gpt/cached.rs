@@ -46,10 +46,10 @@ impl Gpt {
         self.sizes.perceiver.latents + self.sizes.text_positions() + self.sizes.audio_positions()
     }
 
-    /// Declares caches for the longest sequence.
-    pub fn declare_caches(&self, declare: &mut Declare<'_>) -> Caches {
+    /// Declares caches for the longest sequence, under a name of their own.
+    pub fn declare_caches(&self, declare: &mut Declare<'_>, name: &str) -> Caches {
         let shape = [1, self.most_rows(), 2 * self.sizes.width];
-        let cache = |i: usize| declare.state(&format!("cache.{i}"), &shape, Init::Zeros);
+        let cache = |i: usize| declare.state(&format!("{name}.{i}"), &shape, Init::Zeros);
         Caches { blocks: (0..self.blocks.len()).map(cache).collect() }
     }
 

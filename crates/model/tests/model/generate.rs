@@ -3,6 +3,7 @@
 use crate::goldens;
 use crate::gpt::{given, ids, sizes};
 use crate::rig::{assert_near, devices};
+use myxtts_model::generate::Guided;
 use myxtts_model::sampling::Guards;
 use myxtts_model::{Ended, GenerateError, Generator, SamplingOptions};
 use myxtts_tensor::{Device, Error, Precision};
@@ -74,6 +75,30 @@ fn a_text_sounds_the_same_whatever_was_said_before() {
     assert_ne!(first.codes, other.codes);
     assert_eq!(generator.speak(voice, &texts[0], &drawn(1)).unwrap(), first);
     assert_ne!(generator.speak(voice, &texts[0], &drawn(2)).unwrap().codes, first.codes);
+}
+
+/// Guidance moves speech away from what it would be without its text: not at all where that is the same text.
+#[test]
+fn guidance_follows_what_the_text_changes() {
+    let decode = goldens::tensors("decode/decode.safetensors");
+    let weights = goldens::tensors("gpt/weights.safetensors");
+    let voice = decode["cond_latents"].floats();
+    let texts: Vec<Vec<i32>> = ["text0.ids", "text1.ids"].map(|name| ids(&decode[name])).to_vec();
+    let options = |guidance| SamplingOptions { guidance, ..asked(1.0) };
+    for device in devices("guidance_follows_what_the_text_changes") {
+        let mut plain = golden(device);
+        let mut guided = Generator::guided(device, Precision::F32, &sizes()).unwrap();
+        guided.load(|one| Ok::<_, Error>(one.to_ours(weights[&one.name].floats()))).unwrap();
+        assert!(guided.is_guided() && !plain.is_guided());
+        let unguided = plain.speak(voice, &texts[0], &options(1.0)).unwrap();
+        let mut speak = |textless: &[i32], guidance| {
+            let text = Guided { text: &texts[0], textless: Some(textless) };
+            guided.speak(voice, text, &options(guidance)).unwrap()
+        };
+        assert_eq!(speak(&texts[1], 0.0), unguided, "{device}: no guidance");
+        assert_eq!(speak(&texts[0], 1.0).codes, unguided.codes, "{device}: nothing to be guided by");
+        assert_ne!(speak(&texts[1], 3.0).codes, unguided.codes, "{device}: away from another text");
+    }
 }
 
 #[test]

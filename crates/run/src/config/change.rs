@@ -59,6 +59,8 @@ pub const GPT_ONLY: &[(&str, &str)] = &[
     ("training.recombination", "the others read no text"),
     ("training.alignment_weight", "the others read no text"),
     ("training.diagonal_start", "the others read no text"),
+    ("training.codebook_start", "the others have no table of codes"),
+    ("training.text_dropout", "the others read no text"),
     ("training.lora_rank", "the other networks are trained whole"),
     ("training.freeze_layers", "the other networks are trained whole"),
     ("data.data_gpu", "the others need no conditioning"),

@@ -276,12 +276,14 @@ impl Stage for DecoderStage {
             sum += f64::from(self.engine.wait(ticket)?.loss);
             passes += 1.0;
         }
-        Ok(Some(Validation { score: sum / passes, numbers: vec![("mel", sum / passes)] }))
+        let mel = sum / passes;
+        Ok(Some(Validation { score: mel, loss: mel, numbers: vec![("mel", mel)] }))
     }
 
     fn objective(&self, step: u64) -> u64 {
-        // Discriminators ask for more than a near mel: what was nearer before them does not sound better.
-        u64::from(step > 0 && self.is_judged(step - 1))
+        // Discriminators ask for more than a near mel, and nothing here measures what they ask for: once they have joined,
+        // the last weights are the best.
+        if step > 0 && self.is_judged(step - 1) { step } else { 0 }
     }
 
     fn is_averaged(&self, parameter: ParameterId) -> bool {

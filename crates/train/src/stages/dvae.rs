@@ -1,5 +1,7 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
+mod spoken;
+
 use super::{ClipOrder, Kind, Stage, Submitted, Validation};
 use crate::beside::floats;
 use crate::error::TrainError;
@@ -11,6 +13,7 @@ use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
+use myxtts_model::declare::is_training_only;
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
@@ -21,7 +24,10 @@ use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
+use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
+
+pub use spoken::Spoken;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ pub struct DvaeSettings {
     pub seed: u64,
     /// Device memory that may be used.
     pub memory_limit: Option<u64>,
+    /// The tokens that codes are asked for, if they are.
+    pub spoken: Option<Spoken>,
 }
 
 /// Every so many steps, codes that nobody chooses are put where something is.
@@ -57,6 +65,8 @@ struct Ready {
     program: Program,
     mel: Node,
     encoded: Node,
+    /// The token of every code, where they are asked for.
+    tokens: Option<Node>,
     /// Where the mels lie in a batch.
     image: Image,
 }
@@ -77,6 +87,8 @@ pub struct DvaeStage {
     released: Vec<Released>,
     stats: Vec<f32>,
     source: Arc<dyn RecordSource>,
+    /// The same, with the token of every frame where codes are asked for it.
+    learnt: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     feed: Option<Feed<DvaeBatch>>,
@@ -125,7 +137,12 @@ pub(super) fn batches(
         parts: vec![Part::window(DVAE_MEL, settings.frames)],
         ..Settings::default()
     };
-    let plan = Batches::new(source, train.iter().copied(), batches.clone())?;
+    let mut learnt = batches.clone();
+    if source.columns().contains(&SPOKEN_MEL) {
+        let silence = learnt.parts[0].pad;
+        learnt.parts = vec![Part { pad: silence, ..Part::window(SPOKEN_MEL, settings.frames) }];
+    }
+    let plan = Batches::new(source, train.iter().copied(), learnt)?;
     if validation.is_empty() {
         return Ok((plan, None));
     }
@@ -173,7 +190,10 @@ impl DvaeStage {
             None => measured,
         };
         let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
-        let dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
+        let mut dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
+        if let Some(spoken) = &settings.spoken {
+            dvae.add_token_head(&mut declare, spoken.vocabulary);
+        }
         let (layout, released) = declare.finish();
         let training = match recipe.ema_decay {
             Some(_) => Training::AdamWithAverage,
@@ -182,9 +202,17 @@ impl DvaeStage {
         let options =
             EngineOptions { training, mode: settings.mode, seed: settings.seed, ..EngineOptions::default() };
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
-        let known = model.has(DVAE) && model.fill(&mut engine, &released)?.is_empty();
+        let missing = model.fill(&mut engine, &released)?;
+        let known = model.has(DVAE) && missing.iter().all(|name| is_training_only(name));
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
-        let (plan, held_out) = batches(&settings, &*source, (train, validation))?;
+        let learnt: Arc<dyn RecordSource> = match &settings.spoken {
+            Some(spoken) => {
+                let per_code = settings.sizes.frames_per_code();
+                Arc::new(WithTokens::new(source.clone(), spoken.alignments.clone(), per_code))
+            }
+            None => source.clone(),
+        };
+        let (plan, held_out) = batches(&settings, &*learnt, (train, validation))?;
         let (plan, held_out) = (Arc::new(plan), held_out.map(Arc::new));
         let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
         let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
@@ -197,6 +225,7 @@ impl DvaeStage {
             released,
             stats,
             source,
+            learnt,
             batches: plan,
             held_out,
             feed: None,
@@ -298,8 +327,19 @@ impl DvaeStage {
         options: LoaderOptions,
     ) -> Result<Maker<DvaeBatch>, TrainError> {
         let (image, mel, stats) = (ready.image.clone(), ready.mel, self.stats.clone());
-        maker_of(self.source.clone(), batches, first, options, move |bytes, info, into, _| {
-            image.write_divided(into, mel, bytemuck::cast_slice(field(bytes, info, "dvae_mel")), &stats);
+        let (tokens, per_code) = (ready.tokens, self.settings.sizes.frames_per_code());
+        let column = batches.settings().parts[0].column;
+        maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
+            let frames = bytemuck::cast_slice(field(bytes, info, column.name));
+            if column == SPOKEN_MEL {
+                let (mels, spoken) = spoken::split(frames, per_code);
+                image.write_divided(into, mel, &mels, &stats);
+                if let Some(tokens) = tokens {
+                    image.write_i32(into, tokens, &spoken);
+                }
+            } else {
+                image.write_divided(into, mel, frames, &stats);
+            }
             let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
             let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
             Ok((image.bytes(), DvaeBatch { rows: u64::from(info.rows_valid), records }))
@@ -333,12 +373,24 @@ fn ready(
     share.begin(&mut tape);
     let shape = [share.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
+    let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
+    let codes = shape[0] * settings.sizes.codes_of(shape[1]);
+    let tokens = asked_for.map(|_| tape.input([codes], DType::I32));
     let image = Image::of(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
     let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
-    let made = dvae.reconstruct(&mut tape, given, asked);
+    let mut made = dvae.reconstruct(&mut tape, given, asked);
+    if let Some((spoken, tokens)) = asked_for.zip(tokens)
+        && let Some(told) = dvae.name_tokens(&mut tape, &made, tokens)
+    {
+        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (told.loss, spoken.weight as f32)]);
+        for (slot, value) in [(3, told.loss), (4, told.correct), (5, told.count)] {
+            let part = share.part(&mut tape, value);
+            tape.note(slot, part);
+        }
+    }
     tape.keep(made.encoded);
     for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
         if let Some(value) = value {
@@ -357,7 +409,7 @@ fn ready(
     }
     let encoded = made.encoded;
     super::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
-    Ok(Ready { program: engine.load(tape)?, mel, encoded, image })
+    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
 }
 
 impl Stage for DvaeStage {
@@ -415,7 +467,13 @@ impl Stage for DvaeStage {
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [squared, commitment, absolute] = [0, 1, 2].map(|i| f64::from(report.notes[i]));
-        vec![("squared", squared), ("absolute", absolute), ("commitment", commitment)]
+        let mut numbers = vec![("squared", squared), ("absolute", absolute), ("commitment", commitment)];
+        if self.settings.spoken.is_some() {
+            numbers.push(("tokens", f64::from(report.notes[3])));
+            let [correct, count] = [4, 5].map(|i| f64::from(report.notes[i]));
+            numbers.push(("tokens_named", correct / count.max(1.0)));
+        }
+        numbers
     }
 
     fn due(&self, step: u64) -> bool {
@@ -458,7 +516,7 @@ impl Stage for DvaeStage {
             return Ok(None);
         }
         let numbers = vec![("squared", squared / passes), ("absolute", absolute / passes)];
-        Ok(Some(Validation { score: squared / passes, numbers }))
+        Ok(Some(Validation { score: squared / passes, loss: squared / passes, numbers }))
     }
 
     fn epoch_steps(&self) -> u64 {
@@ -476,6 +534,8 @@ impl Stage for DvaeStage {
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
         let sizes = json!({ "codes": self.settings.sizes.codes });
         model.set(MEL_STATS, &[self.stats.len()], &self.stats);
-        model.take(DVAE, sizes, &self.engine, &self.released, average)
+        let own = self.released.iter().filter(|tensor| !is_training_only(&tensor.name));
+        let own: Vec<Released> = own.cloned().collect();
+        model.take(DVAE, sizes, &self.engine, &own, average)
     }
 }

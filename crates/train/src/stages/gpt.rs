@@ -19,7 +19,7 @@ use crate::beside::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
-use crate::model::{GPT, Model};
+use crate::model::{GPT, Model, TEXT_DROPOUT};
 use crate::share::Share;
 use conditioned::Conditioned;
 use fill::{Filler, GptBatch};
@@ -162,20 +162,25 @@ impl GptStage {
             let missing = model.fill(&mut engine, &released)?;
             // Adapters begin anew. Anything else that began anew would undo what the model knows, and nobody would see.
             let begins_anew = |name: &str| {
-                myxtts_model::lora::is_adapter(name) || myxtts_model::gpt::is_training_only(name)
+                myxtts_model::lora::is_adapter(name) || myxtts_model::declare::is_training_only(name)
             };
             if let Some(name) = missing.iter().find(|name| !begins_anew(name)) {
                 return Err(TrainError::NoData(format!(
                     "the model's GPT lacks {name}, or has it in another shape: import or train it again"
                 )));
             }
-        } else if let Some(rate) = settings.regularization.diagonal_rate() {
+        } else {
             let engine = std::cell::RefCell::new(&mut engine);
-            gpt.start_diagonal(
-                rate,
-                |id| engine.borrow().read_parameter(id),
-                |id, data| engine.borrow_mut().write_parameter(id, data),
-            )?;
+            let read = |id| engine.borrow().read_parameter(id);
+            let write = |id, data: &[f32]| engine.borrow_mut().write_parameter(id, data);
+            if let Some(rate) = settings.regularization.diagonal_rate() {
+                gpt.start_diagonal(rate, read, write)?;
+            }
+            if settings.regularization.codebook_start
+                && let Some(codebook) = model.numbers("dvae.codebook.embed")
+            {
+                gpt.start_from_codebook(&codebook, settings.seed, read, write)?;
+            }
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
@@ -359,6 +364,12 @@ impl GptStage {
     }
 }
 
+/// What the best GPT is chosen by; lower is better. With little speech the loss rises again early, because the GPT becomes
+/// too sure of itself, while it still learns to read: more of its first choices are right, and those are what is spoken.
+fn score(loss: f64, accuracy: f64) -> f64 {
+    (1.0 - accuracy) + 0.01 * loss
+}
+
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// What a pass over a held-out batch found: means over its targets, and how many codes were right of how many.
@@ -486,8 +497,8 @@ impl Stage for GptStage {
         }
         let codes = sum(&right, |pass| pass.codes * pass.count) / counted;
         let text = sum(&right, |pass| pass.text * pass.count) / counted;
-        let mut numbers =
-            vec![("codes", codes), ("text", text), ("accuracy", sum(&right, |pass| pass.correct) / counted)];
+        let accuracy = sum(&right, |pass| pass.correct) / counted;
+        let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
         // The same batches with each other's texts; those that cannot have them are left out of the difference.
         let wrong = self.measured(&batches, true)?;
         let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
@@ -496,7 +507,7 @@ impl Stage for GptStage {
             let lost = pairs().map(|(right, wrong)| (wrong.codes - right.codes) * right.count);
             numbers.push((TEXT_GAIN, lost.sum::<f64>() / compared));
         }
-        Ok(Some(Validation { score: codes, numbers }))
+        Ok(Some(Validation { score: score(codes, accuracy), loss: codes, numbers }))
     }
 
     fn epoch_steps(&self) -> u64 {
@@ -512,13 +523,16 @@ impl Stage for GptStage {
     }
 
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        let sizes = json!(self.settings.sizes);
+        let mut sizes = json!(self.settings.sizes);
+        if self.settings.regularization.text_dropout > 0.0 {
+            sizes[TEXT_DROPOUT] = json!(self.settings.regularization.text_dropout);
+        }
         let own: Vec<Released> = self
             .released
             .iter()
             .filter(|tensor| {
                 !myxtts_model::lora::is_adapter(&tensor.name)
-                    && !myxtts_model::gpt::is_training_only(&tensor.name)
+                    && !myxtts_model::declare::is_training_only(&tensor.name)
             })
             .cloned()
             .collect();

@@ -75,6 +75,8 @@ pub const TEXT_GAIN: &str = "text_gain";
 pub struct Validation {
     /// Lower is better: what the best checkpoint is chosen by.
     pub score: f64,
+    /// The loss, which says whether what is learnt is learnt by heart.
+    pub loss: f64,
     /// Everything measured, by name.
     pub numbers: Vec<(&'static str, f64)>,
 }

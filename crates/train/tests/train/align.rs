@@ -4,12 +4,14 @@ use super::small;
 use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{CHARACTERS, Tokenizer, TrainOptions, train};
+use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::plan::Stage as Kind;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::Control;
 use myxtts_train::align::Alignments;
 use myxtts_train::beside::WithCodes;
 use myxtts_train::stages::Stage;
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::{Machine, Model};
 use std::sync::Arc;
@@ -189,6 +191,8 @@ fn the_alignment_head_stays_out_of_the_model() {
         recombination: 1.0,
         alignment_weight: 0.5,
         diagonal: true,
+        codebook_start: false,
+        text_dropout: 0.0,
         alignments: Some(alignments),
         space: tokenizer.space_id(),
     };
@@ -223,6 +227,54 @@ fn the_alignment_head_stays_out_of_the_model() {
     assert!(none.is_empty());
     assert_eq!(made.shape("gpt.mel_head.weight"), plain.shape("gpt.mel_head.weight"));
     assert!(made.shape("training.alignment.head.weight").is_none());
+}
+
+/// Codes that are asked for the token learn to tell it, the same way each time, and the classifier stays out of the model.
+#[test]
+fn codes_learn_to_tell_tokens_apart() {
+    let (tokenizer, source) = letters();
+    let alignments = Arc::new(aligned(&tokenizer, &source));
+    let source = Arc::new(source);
+    let (records, held_out): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
+    let recipe = small::plan(Kind::Dvae, 200).recipe(Kind::Dvae, false);
+    let run = |weight: Option<f64>, from: &Model| {
+        let vocabulary = tokenizer.vocabulary_size();
+        let spoken = weight.map(|weight| Spoken { weight, vocabulary, alignments: alignments.clone() });
+        let small = small::dvae_settings();
+        let sizes = DvaeSizes { hidden: 16, codes: 64, ..small.sizes.clone() };
+        let settings = DvaeSettings { spoken, rows: 16, frames: 32, sizes, ..small };
+        let mut model = from.clone();
+        let sides = (&records[..], &held_out[..]);
+        let mut stage =
+            DvaeStage::new(settings, recipe, Machine::CPU, source.clone(), sides, &mut model).unwrap();
+        let mut named = Vec::new();
+        for step in 0..200 {
+            let control = Control { rate: 1e-2, weight: 1.0, clip: 1.0, average: 0.0, seed: step };
+            stage.between(step).unwrap();
+            let queued = stage.submit(step, &control).unwrap();
+            let report = stage.wait(queued.ticket).unwrap();
+            assert!(report.good && report.loss.is_finite());
+            let numbers = stage.numbers(&report);
+            named.extend(numbers.iter().find(|(name, _)| *name == "tokens_named").map(|(_, x)| *x));
+        }
+        let validation = stage.validate().unwrap().unwrap().score;
+        let mut made = Model::default();
+        stage.finish(&mut made, false).unwrap();
+        (named, validation, made)
+    };
+    let nothing = Model::default();
+    let (named, score, made) = run(Some(1.0), &nothing);
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    assert!(mean(&named[180..]) > 0.3, "the classifier learns: {named:?}");
+    let (again, same, _) = run(Some(1.0), &nothing);
+    assert_eq!((named, score), (again, same), "every draw comes from the seed");
+    let (none, other, plain) = run(None, &nothing);
+    assert!(none.is_empty() && other != score);
+    assert_eq!(made.shape("dvae.codebook.embed"), plain.shape("dvae.codebook.embed"));
+    assert!(made.shape("training.token_head.weight").is_none());
+    // A DVAE that is known goes on, whether it is asked for tokens or not.
+    let (_, further, _) = run(Some(1.0), &made);
+    assert!(further < score, "{further} after as many steps more, {score} before");
 }
 
 /// The same clips with the conditioning mels that a GPT stage takes.

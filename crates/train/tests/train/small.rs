@@ -170,6 +170,22 @@ pub fn gpt_settings(accumulate: u64) -> GptSettings {
     }
 }
 
+/// A DVAE of some thousand numbers.
+pub fn dvae_settings() -> DvaeSettings {
+    DvaeSettings {
+        sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 32, code_width: 8, ..DvaeSizes::v2() },
+        rows: 2,
+        frames: 16,
+        mode: Mode::Captured,
+        feeding: Default::default(),
+        balance: 1.0,
+        order: Default::default(),
+        seed: 3,
+        memory_limit: None,
+        spoken: None,
+    }
+}
+
 /// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
 pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
@@ -179,17 +195,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
     let source = Arc::new(clips);
     match kind {
         Kind::Dvae => {
-            let settings = DvaeSettings {
-                sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 32, code_width: 8, ..DvaeSizes::v2() },
-                rows: 2,
-                frames: 16,
-                mode: Mode::Captured,
-                feeding: Default::default(),
-                balance: 1.0,
-                order: Default::default(),
-                seed: 3,
-                memory_limit: None,
-            };
+            let settings = dvae_settings();
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
         }
         Kind::Gpt => {

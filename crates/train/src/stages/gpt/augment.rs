@@ -5,6 +5,8 @@
 //! | masking | hides a share of the input codes, so that what comes next must be found in the text |
 //! | recombination | joins pieces of several clips of a speaker, cut between words, into new sentences |
 //! | alignment head | asks a middle block which token is being spoken ([`myxtts_model::Gpt::add_alignment_head`]) |
+//! | text dropout | leaves the text of some rows out, so that the GPT also knows what it would say without one |
+//! | codebook start | lets codes begin as the DVAE's vectors of them (`gpt/codebook_start.rs`) |
 //! | diagonal start | lets attention begin along the text (`myxtts_model`'s `gpt/diagonal.rs`) |
 //!
 //! Every draw is a function of seed, batch and record: batches are the same on any number of workers and replicas, and
@@ -31,6 +33,10 @@ pub struct Regularization {
     pub alignment_weight: f64,
     /// Whether attention begins along the text, in a GPT that begins from nothing.
     pub diagonal: bool,
+    /// Share of rows whose text is left out.
+    pub text_dropout: f64,
+    /// Whether codes begin as the DVAE's vectors of them, in a GPT that begins from nothing.
+    pub codebook_start: bool,
     /// Which token each code says; recombination, head and diagonal start need it.
     pub alignments: Option<Arc<Alignments>>,
     /// The token of a space.
@@ -66,6 +72,9 @@ impl Regularization {
         if self.aligns() {
             parts.push(format!("an alignment head with weight {}", self.alignment_weight));
         }
+        if self.text_dropout > 0.0 {
+            parts.push(format!("{} of the rows without their text", percent(self.text_dropout)));
+        }
         if self.diagonal_rate().is_some() {
             parts.push("attention starting along the text".to_owned());
         }
@@ -84,6 +93,7 @@ const MOST_PIECES: usize = 6;
 pub(in crate::stages) struct Augmenter {
     seed: Seed,
     masking: f64,
+    text_dropout: f64,
     recombination: f64,
     whole_from: u64,
     alignments: Option<Arc<Alignments>>,
@@ -136,7 +146,7 @@ impl Augmenter {
         batches: u64,
     ) -> Option<Augmenter> {
         let own = &settings.regularization;
-        if own.masking <= 0.0 && own.alignments.is_none() {
+        if own.masking <= 0.0 && own.text_dropout <= 0.0 && own.alignments.is_none() {
             return None;
         }
         let mut together: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
@@ -150,6 +160,7 @@ impl Augmenter {
         Some(Augmenter {
             seed: Seed::new(settings.seed).derive("augment"),
             masking: own.masking,
+            text_dropout: own.text_dropout,
             recombination: own.recombination,
             whole_from: (batches as f64 * WHOLE_FROM) as u64,
             alignments: own.alignments.clone(),
@@ -162,8 +173,6 @@ impl Augmenter {
 
     /// The rows of a batch, some of them made anew of pieces, with the token each code says.
     pub fn rows(&self, batch: u64, records: &[i32], rows: &Rows<'_>) -> Augmented {
-        let count = rows.text_lengths.len().max(1);
-        let (tokens, codes) = (rows.text.len() / count, rows.codes.len() / count);
         let mut made = Augmented {
             text: rows.text.to_vec(),
             text_lengths: rows.text_lengths.to_vec(),
@@ -171,7 +180,39 @@ impl Augmenter {
             code_lengths: rows.code_lengths.to_vec(),
             spoken: vec![-1; rows.codes.len()],
         };
-        let Some(alignments) = &self.alignments else { return made };
+        if let Some(alignments) = &self.alignments {
+            self.recombine(batch, (records, rows), alignments, &mut made);
+        }
+        self.drop_texts(batch, records, &mut made);
+        made
+    }
+
+    /// Leaves out the text of a share of the rows but for its first token, the language.
+    fn drop_texts(&self, batch: u64, records: &[i32], made: &mut Augmented) {
+        if self.text_dropout <= 0.0 {
+            return;
+        }
+        let count = made.text_lengths.len().max(1);
+        let (tokens, codes) = (made.text.len() / count, made.codes.len() / count);
+        for (row, &record) in records.iter().enumerate().take(count) {
+            let seed = self.seed.derive("text").with(batch).with(record as u64);
+            if record >= 0 && made.text_lengths[row] >= 2 && seed.unit(row as u64) < self.text_dropout {
+                made.text[row * tokens + 1] = self.space;
+                made.text_lengths[row] = 2;
+                made.spoken[row * codes..][..codes].fill(-1);
+            }
+        }
+    }
+
+    fn recombine(
+        &self,
+        batch: u64,
+        (records, rows): (&[i32], &Rows<'_>),
+        alignments: &Alignments,
+        made: &mut Augmented,
+    ) {
+        let count = rows.text_lengths.len().max(1);
+        let (tokens, codes) = (rows.text.len() / count, rows.codes.len() / count);
         for (row, &record) in records.iter().enumerate().take(count) {
             let Some(own) = u32::try_from(record).ok().and_then(|record| alignments.get(record)) else {
                 continue;
@@ -194,7 +235,6 @@ impl Augmenter {
             made.code_lengths[row] = sound as i32;
             made.spoken[row * codes..][..sound].copy_from_slice(&joined.spoken);
         }
-        made
     }
 
     /// A sentence of pieces that fits into so many tokens and codes, for the share of rows that gets one.
@@ -386,6 +426,7 @@ mod tests {
         let augmenter = Augmenter {
             seed: Seed::new(1),
             masking,
+            text_dropout: 0.0,
             recombination,
             whole_from: 100,
             alignments: Some(Arc::new(Alignments::known(aligned.clone()))),
@@ -417,6 +458,30 @@ mod tests {
         };
         let records: Vec<i32> = aligned.iter().map(|(record, _)| *record as i32).collect();
         augmenter.rows(number, &records, &rows)
+    }
+
+    #[test]
+    fn rows_without_their_text_keep_their_language_and_their_codes() {
+        let (mut augmenter, aligned) = augmenter(0.0, 0.0);
+        let whole = batch(&augmenter, &aligned, 0);
+        augmenter.text_dropout = 0.5;
+        let mut dropped = 0;
+        for number in 0..50 {
+            let made = batch(&augmenter, &aligned, number);
+            assert_eq!((&made.codes, &made.code_lengths), (&whole.codes, &whole.code_lengths));
+            for row in 0..aligned.len() {
+                let text = &made.text[row * ROOM.0..][..made.text_lengths[row] as usize];
+                let spoken = &made.spoken[row * ROOM.1..][..ROOM.1];
+                if text == [LANGUAGE, SPACE] {
+                    dropped += 1;
+                    assert!(spoken.iter().all(|&token| token == -1), "nobody can say what is spoken");
+                } else {
+                    assert_eq!(text, &aligned[row].1.tokens[..]);
+                    assert_eq!(spoken, &whole.spoken[row * ROOM.1..][..ROOM.1]);
+                }
+            }
+        }
+        assert!((120..280).contains(&dropped), "{dropped} of {} rows", 50 * aligned.len());
     }
 
     #[test]

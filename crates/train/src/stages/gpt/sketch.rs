@@ -24,7 +24,7 @@ pub(super) fn network(settings: &GptSettings, recipe: &Recipe) -> (Gpt, Arc<Layo
     let frozen = settings.freeze_layers;
     let lora = settings.lora_rank;
     let trained = move |name: &str| match lora {
-        _ if myxtts_model::gpt::is_training_only(name) => true,
+        _ if myxtts_model::declare::is_training_only(name) => true,
         Some(_) => myxtts_model::lora::is_adapter(name),
         None => frozen == 0 || !is_frozen(name, frozen),
     };

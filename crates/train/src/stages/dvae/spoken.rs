@@ -1,0 +1,117 @@
+//! The token that is spoken in each mel frame, so that codes can be asked for it.
+//!
+//! Codes that only have to give a mel back spend themselves on loudness and pitch. A linear classifier over each code's vector
+//! that has to name the token keeps sounds apart that words are told apart by.
+
+use crate::align::Alignments;
+use crate::beside::position;
+use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
+use std::sync::Arc;
+
+/// A mel frame and, as its last number, the id of the token that is spoken in it; negative where none is known.
+pub(super) const SPOKEN_MEL: Column =
+    Column { name: "dvae_mel_with_token", width: DVAE_MEL.width + 1, ..DVAE_MEL };
+
+/// What codes are asked for beside the mel.
+#[derive(Clone, Debug)]
+pub struct Spoken {
+    /// Weight of the classifier's loss.
+    pub weight: f64,
+    /// Tokens there are.
+    pub vocabulary: usize,
+    /// Which one is spoken at each code.
+    pub alignments: Arc<Alignments>,
+}
+
+/// Records with [`SPOKEN_MEL`] as their last column.
+pub(super) struct WithTokens {
+    base: Arc<dyn RecordSource>,
+    columns: Vec<Column>,
+    mel: usize,
+    alignments: Arc<Alignments>,
+    frames_per_code: usize,
+}
+
+impl WithTokens {
+    pub fn new(
+        base: Arc<dyn RecordSource>,
+        alignments: Arc<Alignments>,
+        frames_per_code: usize,
+    ) -> WithTokens {
+        let mut columns = base.columns().to_vec();
+        columns.push(SPOKEN_MEL);
+        let mel = position(&*base, DVAE_MEL);
+        WithTokens { base, columns, mel, alignments, frames_per_code }
+    }
+}
+
+impl Overlay for WithTokens {
+    fn base(&self) -> &dyn RecordSource {
+        &*self.base
+    }
+
+    fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    fn rows(&self, record: usize, column: usize) -> u32 {
+        self.base.rows(record, if column + 1 == self.columns.len() { self.mel } else { column })
+    }
+
+    fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
+        if column + 1 < self.columns.len() {
+            return self.base.read(record, column, first_row, out);
+        }
+        let (narrow, wide) = (DVAE_MEL.row_bytes(), SPOKEN_MEL.row_bytes());
+        let mut mel = vec![0; out.len() / wide * narrow];
+        let rows = self.base.read(record, self.mel, first_row, &mut mel)?;
+        let aligned = self.alignments.get(record as u32);
+        let frames = mel.chunks_exact(narrow).zip(out.chunks_exact_mut(wide)).take(rows as usize);
+        for (i, (frame, out)) in frames.enumerate() {
+            let code = (first_row as usize + i) / self.frames_per_code;
+            let token = aligned.and_then(|a| a.tokens.get(*a.at_code.get(code)? as usize));
+            out[..narrow].copy_from_slice(frame);
+            out[narrow..].copy_from_slice(&token.map_or(-1.0, |&id| id as f32).to_le_bytes());
+        }
+        Ok(rows)
+    }
+
+    // The same batches in the same order.
+    fn fingerprint(&self) -> [u8; 32] {
+        self.base.fingerprint()
+    }
+}
+
+/// Takes the frames of a batch apart: the mel, and the token of every code, which is that of its third frame.
+pub(super) fn split(frames: &[f32], frames_per_code: usize) -> (Vec<f32>, Vec<i32>) {
+    let (narrow, wide) = (DVAE_MEL.width as usize, SPOKEN_MEL.width as usize);
+    let mel = frames.chunks_exact(wide).flat_map(|frame| &frame[..narrow]).copied().collect();
+    let of_code = |code: &[f32]| {
+        let frame = (frames_per_code / 2).min(code.len() / wide - 1);
+        // Padding stands below zero as well.
+        let token = code[frame * wide + narrow];
+        if token < 0.0 { -1 } else { token as i32 }
+    };
+    (mel, frames.chunks(frames_per_code * wide).map(of_code).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_the_token_of_its_middle_and_padding_has_none() {
+        let (wide, narrow) = (SPOKEN_MEL.width as usize, DVAE_MEL.width as usize);
+        // Six frames: a code whose token changes in it, one that ends in padding.
+        let tokens = [7.0, 7.0, 9.0, 9.0, -1.0, -11.5];
+        let mut frames = vec![0f32; tokens.len() * wide];
+        for (i, token) in tokens.iter().enumerate() {
+            frames[i * wide..][..narrow].fill(i as f32);
+            frames[i * wide + narrow] = *token;
+        }
+        let (mel, codes) = split(&frames, 4);
+        assert_eq!(codes, [9, -1]);
+        let first: Vec<f32> = mel.iter().step_by(narrow).copied().collect();
+        assert_eq!((mel.len(), first), (6 * narrow, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+    }
+}
