@@ -51,7 +51,8 @@ fn a_reader_that_had_seen_enough_ended_training_with_a_panic() {
 fn interrupted(command: &mut Command, run: &Path, signals: &[&str]) -> (Option<i32>, String) {
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
-    while fs::read_dir(run.join("checkpoints")).map_or(0, Iterator::count) == 0 {
+    let log = run.join("events.jsonl");
+    while !fs::read_to_string(&log).is_ok_and(|log| log.contains(r#""kind":"checkpoint""#)) {
         assert!(start.elapsed() < Duration::from_secs(120), "nothing happens");
         if child.try_wait().unwrap().is_some() {
             break;

@@ -76,7 +76,8 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
             before += 1;
             assert_eq!(now, steps, "signal {attempt}: {words}");
         } else {
-            assert!(now > steps, "signal {attempt}: no step was saved: {words}");
+            // A stage that is still being set up has saved nothing new.
+            assert!(now > steps || !words.contains("windows of"), "signal {attempt}: no step was saved: {words}");
             assert!(words.contains(&format!("at step {now} of")), "signal {attempt}: {words}");
         }
         steps = now;
