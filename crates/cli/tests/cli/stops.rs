@@ -77,7 +77,10 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
             assert_eq!(now, steps, "signal {attempt}: {words}");
         } else {
             // A stage that is still being set up has saved nothing new.
-            assert!(now > steps || !words.contains("windows of"), "signal {attempt}: no step was saved: {words}");
+            assert!(
+                now > steps || !words.contains("windows of"),
+                "signal {attempt}: no step was saved: {words}"
+            );
             assert!(words.contains(&format!("at step {now} of")), "signal {attempt}: {words}");
         }
         steps = now;

@@ -469,14 +469,14 @@ mod tests {
         for number in 0..50 {
             let made = batch(&augmenter, &aligned, number);
             assert_eq!((&made.codes, &made.code_lengths), (&whole.codes, &whole.code_lengths));
-            for row in 0..aligned.len() {
+            for (row, (_, clip)) in aligned.iter().enumerate() {
                 let text = &made.text[row * ROOM.0..][..made.text_lengths[row] as usize];
                 let spoken = &made.spoken[row * ROOM.1..][..ROOM.1];
                 if text == [LANGUAGE, SPACE] {
                     dropped += 1;
                     assert!(spoken.iter().all(|&token| token == -1), "nobody can say what is spoken");
                 } else {
-                    assert_eq!(text, &aligned[row].1.tokens[..]);
+                    assert_eq!(text, &clip.tokens[..]);
                     assert_eq!(spoken, &whole.spoken[row * ROOM.1..][..ROOM.1]);
                 }
             }
