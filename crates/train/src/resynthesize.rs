@@ -16,9 +16,8 @@ use crate::evaluate::texts::{similarity, soft};
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
-use crate::voice::{Fit, Quality, Reference, Voice, VoiceError};
-use myxtts_data::audio::{self, Clip, Resampler, wav};
-use myxtts_data::features::as_in_training;
+use crate::voice::{Fit, Quality, Reference, Voice, VoiceError, as_heard};
+use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::text::Cleaner;
 use myxtts_model::weights::{ModelFolder, Reading};
@@ -172,9 +171,8 @@ impl Resynthesizer {
 
     /// A recording as the model was given them in training, at the rate that both of the GPT's front-ends listen at.
     fn as_heard(&self, clip: &Clip) -> Vec<f32> {
-        let samples = Resampler::new(clip.sample_rate, FrontEnd::Dvae.sample_rate()).resample(&clip.samples);
         let (trim, loudness) = self.reading.as_ref().map_or((None, None), |r| (r.trim_db, r.loudness_lufs));
-        as_in_training(&samples, trim, loudness)
+        as_heard(clip, trim, loudness)
     }
 
     /// The codes of a recording, and the sound the DVAE makes of them.

@@ -102,6 +102,13 @@ pub struct Voice {
     mel_stats: Vec<f32>,
 }
 
+/// A recording as a model was given them in training, at the rate that both of the GPT's front-ends listen at.
+pub(crate) fn as_heard(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
+    let rate = FrontEnd::Conditioning.sample_rate();
+    let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
+    as_in_training(&samples, trim_db, loudness_lufs)
+}
+
 impl Voice {
     /// Takes the weights of a folder onto a device.
     pub fn open(folder: &ModelFolder, device: Device) -> Result<Voice, VoiceError> {
@@ -163,9 +170,7 @@ impl Voice {
 
     /// A recording as the model was given them in training, at the rate it listens at.
     pub fn as_heard(&self, clip: &Clip) -> Vec<f32> {
-        let rate = FrontEnd::Conditioning.sample_rate();
-        let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
-        as_in_training(&samples, self.trim_db, self.loudness_lufs)
+        as_heard(clip, self.trim_db, self.loudness_lufs)
     }
 
     /// How it sounds.
