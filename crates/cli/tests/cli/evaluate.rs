@@ -96,6 +96,23 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
     assert_eq!(report(at.path(), "alone")["items"][0]["text"], "This is my voice.");
 }
 
+/// A run that has come no further than its DVAE can be listened to as well.
+#[test]
+fn a_model_that_has_only_a_dvae_passes_recordings_through_it() {
+    let at = folder();
+    let corpus = super::train::corpus();
+    let train =
+        ["train", "corpus", "--name", "first", "--stage", "dvae", "--dvae-steps", "2", "--preset", "tiny"];
+    myxtts(corpus.path(), &train).assert().success();
+    let model = corpus.path().join("runs/first/model").display().to_string();
+    let pass = ["resynthesize", &model, "data/list.csv", "--language", "en", "-o", "out"];
+    myxtts(at.path(), &pass).assert().success();
+    assert!(at.path().join("out/dvae/one.wav").is_file() && !at.path().join("out/decoder").exists());
+    let found = report(at.path(), "out");
+    assert!(found["fit"].is_null() && found["failed"] == 0, "{found}");
+    assert_eq!(found["ways"]["dvae"]["seconds"]["count"], 2);
+}
+
 #[test]
 fn mistakes_have_their_messages_and_exit_codes() {
     let at = folder();
@@ -111,6 +128,8 @@ fn mistakes_have_their_messages_and_exit_codes() {
         fails(&with(&["--temperature", number]), 2, "temperature");
         fails(&with(&["--repetition-penalty", number]), 2, "repetition-penalty");
     }
+    fails(&with(&["--guidance", "-1"]), 2, "from 0 up");
+    fails(&with(&["--guidance", "nan"]), 2, "from 0 up");
     fails(&with(&["--top-p", "1.5"]), 2, "up to 1");
     fails(&with(&["--top-p", "nan"]), 2, "up to 1");
     fails(&with(&["--limit", "0"]), 2, "above 0");
