@@ -53,6 +53,8 @@ impl RecordSource for Uneven {
         let rows =
             (out.len() / COLUMNS[column].row_bytes()).min((self.rows(record, column) - first) as usize);
         let out = &mut out[..rows * COLUMNS[column].row_bytes()];
+        // Those clips are shorter: what they do not fill would be whatever lay there before.
+        out.fill(0);
         Clips::default().read(record % 6, column, 0, out).map(|_| rows as u32)
     }
     fn fingerprint(&self) -> [u8; 32] {
