@@ -103,7 +103,7 @@ fn rate(stage: Stage, preset: Preset, fine_tune: bool) -> f64 {
         // Measured on the demo corpus: after 1,900 steps mels were 0.67 off at 4e-4, 0.56 at 1e-3, 0.51 at 2e-3. Of 40
         // sentences after 700 steps on a processor 38 were in the right voice at 2e-3, 39 at 4e-3.
         (Stage::Decoder, Preset::Tiny) => 3e-3,
-        // On 2.4 hours of speech mels were 1.03 off after 250 steps at 2e-4, 0.89 at 1e-3.
+        // On 2.1 hours of speech mels were 1.03 off after 250 steps at 2e-4, 0.89 at 1e-3.
         (Stage::Decoder, Preset::Small) => 1e-3,
         // HiFi-GAN's own.
         (Stage::Decoder, _) => 2e-4,
