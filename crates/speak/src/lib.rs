@@ -1,0 +1,1 @@
+//! Text to sound: voices, decoding, long text, sound files.
