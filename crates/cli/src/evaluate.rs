@@ -10,11 +10,11 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Progress;
+use myxtts_speak::Synthesizer;
 use myxtts_train::Machine;
 use myxtts_train::evaluate::held_out::{Asked, Keeping, evaluate};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
-use myxtts_train::voice::Voice;
 
 use crate::failure::UsageError;
 use crate::held_out;
@@ -87,10 +87,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (held_out, known) = held_out::sides(folder.path(), &read(&plan, &progress)?, &plan)?;
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
-    let mut voice = Voice::open(&model, machine.device)?;
+    let mut synthesizer = Synthesizer::open(&model, machine.device)?;
     let written = settings.value("training.seed").filter(|seed| seed.origin.is_written());
     let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
-    let sampling = args.sampling.options(voice.usual_options(), seed);
+    let sampling = args.sampling.options(synthesizer.usual_options(), seed);
     let asked =
         Asked { sentences: args.sentences, candidates: args.candidates, seed, sampling: sampling.clone() };
     let stop = stop_requested()?;
@@ -105,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         None => {}
     }
     let keeping = Keeping { folder: args.output.as_deref(), listener: listener.as_mut() };
-    let found = evaluate(&mut voice, &known, &held_out, &asked, keeping, (&progress, &stop))?;
+    let found = evaluate(&mut synthesizer, &known, &held_out, &asked, keeping, (&progress, &stop))?;
     let error = listener.as_ref().and_then(Listener::failed).map(ToString::to_string);
     if let Some(output) = &args.output {
         let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];

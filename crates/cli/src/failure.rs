@@ -22,11 +22,11 @@ use myxtts_run::durable::DurableError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_run::lock::LockError;
+use myxtts_speak::SpeakError;
 use myxtts_train::TrainError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
-use myxtts_train::evaluate::texts::SpeakError;
+use myxtts_train::evaluate::texts::TextsError;
 use myxtts_train::resynthesize::ResynthesizeError;
-use myxtts_train::voice::VoiceError;
 
 /// The command line asks for something that cannot be: the message says what to write instead.
 #[derive(Debug)]
@@ -83,7 +83,12 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 
 fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     // Configuration comes before I/O: a file of settings that cannot be read is a wrong argument.
-    if cause.is::<ConfigError>() || cause.is::<UsageError>() || cause.is::<DestinationError>() {
+    if cause.is::<ConfigError>()
+        || cause.is::<UsageError>()
+        || cause.is::<DestinationError>()
+        // A device that cannot be opened, before there is any work for it.
+        || cause.is::<myxtts_tensor::Error>()
+    {
         return Some(Exit::Usage);
     }
     if let Some(error) = cause.downcast_ref::<CacheError>() {
@@ -102,18 +107,18 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());
     }
-    if let Some(error) = cause.downcast_ref::<VoiceError>() {
+    if let Some(error) = cause.downcast_ref::<SpeakError>() {
         return match error {
-            VoiceError::Weights(error) => exit_of_cause(error),
-            VoiceError::Tokenizer(error) => exit_of_cause(error),
-            VoiceError::Engine(_) | VoiceError::Generate(GenerateError::Engine(_)) => None,
+            SpeakError::Weights(error) => exit_of_cause(error),
+            SpeakError::Tokenizer(error) => exit_of_cause(error),
+            SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)) => None,
             _ => Some(Exit::BadData),
         };
     }
-    if let Some(error) = cause.downcast_ref::<SpeakError>() {
+    if let Some(error) = cause.downcast_ref::<TextsError>() {
         return match error {
-            SpeakError::Voice(error) => exit_of_cause(error),
-            SpeakError::Disk(_) => Some(Exit::Io),
+            TextsError::Voice(error) => exit_of_cause(error),
+            TextsError::Disk(_) => Some(Exit::Io),
         };
     }
     if let Some(error) = cause.downcast_ref::<ResynthesizeError>() {

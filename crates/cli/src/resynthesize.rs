@@ -10,12 +10,12 @@ use myxtts_run::durable;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
+use myxtts_speak::Fit;
 use myxtts_train::Machine;
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::measures::METRICS;
 use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
-use myxtts_train::voice::Fit;
 use serde::Serialize;
 
 use crate::corpus;
@@ -85,14 +85,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let machine = Machine::choose(device(&args.device)?)?;
     let cleaner = settings.data.cleaner.as_deref().map(str::parse).transpose()?;
     let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
-    let spoken = match parts.voice() {
-        Some(voice) => language(voice, settings.data.language.as_deref()),
+    let spoken = match parts.synthesizer() {
+        Some(synthesizer) => language(synthesizer, settings.data.language.as_deref()),
         None => settings.data.language.clone().unwrap_or_default(),
     };
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
-    let voice = match (&args.voice[..], parts.voice()) {
+    let voice = match (&args.voice[..], parts.synthesizer()) {
         ([], _) | (_, None) => None,
-        (named, Some(voice)) => Some(hear(voice, &ModelFolder::open(&target.model)?, named)?),
+        (named, Some(synthesizer)) => Some(hear(synthesizer, &ModelFolder::open(&target.model)?, named)?),
     };
     if !parts.has_decoder() {
         progress.say("the model has no decoder yet: only its DVAE is listened to");

@@ -8,8 +8,8 @@ use myxtts_data::text::Cleaner;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
+use myxtts_speak::{Quality, Synthesizer, Waveform};
 use myxtts_tensor::device::{self, Device};
-use myxtts_train::voice::{Quality, Voice, Waveform};
 use serde::Serialize;
 
 use crate::failure::UsageError;
@@ -85,19 +85,19 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let output = destination(&args)?;
     let start = Instant::now();
     let folder = ModelFolder::open(&args.model)?;
-    let mut voice = Voice::open(&folder, device)?;
+    let mut synthesizer = Synthesizer::open(&folder, device)?;
     if let Some(cleaner) = args.cleaner {
-        voice = voice.with_cleaner(cleaner);
+        synthesizer = synthesizer.with_cleaner(cleaner);
     }
     let opening = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let reference = hear(&mut voice, &folder, &args.voice)?;
+    let voice = hear(&mut synthesizer, &folder, &args.voice)?;
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let options = args.sampling.options(voice.usual_options(), args.seed);
-    let said = voice.speak(&args.text, &args.language, &reference, &options)?;
+    let options = args.sampling.options(synthesizer.usual_options(), args.seed);
+    let said = synthesizer.speak(&args.text, &args.language, &voice, &options)?;
     let speaking = start.elapsed().as_secs_f64();
     output.write(&wav::encode_pcm16(&said.samples, said.rate))?;
 
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         output: args.output,
         model: args.model,
         device: device.to_string(),
-        quality: match voice.quality() {
+        quality: match synthesizer.quality() {
             Quality::Decoded => "decoded",
             Quality::Early => "early",
         },

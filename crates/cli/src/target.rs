@@ -6,8 +6,8 @@ use myxtts_data::audio::decode;
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::MANIFEST;
 use myxtts_run::folder::RunFolder;
+use myxtts_speak::{Synthesizer, Voice};
 use myxtts_train::pipeline::MODEL_FOLDER;
-use myxtts_train::voice::{Reference, Voice};
 
 use crate::failure::UsageError;
 
@@ -46,20 +46,20 @@ impl Target {
 }
 
 /// Hears a voice: a name that the model has, or recordings that are heard as one.
-pub fn hear(voice: &mut Voice, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Reference> {
+pub fn hear(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Voice> {
     if let [one] = named
         && !one.exists()
-        && let Some(known) = one.to_str().and_then(|name| voice.named(folder, name))
+        && let Some(known) = one.to_str().and_then(|name| synthesizer.named(folder, name))
     {
         return Ok(known);
     }
     let clips: Result<Vec<_>, _> = named.iter().map(|path| decode(path).map(|d| d.clip)).collect();
-    Ok(voice.hear(&clips?)?)
+    Ok(synthesizer.hear(&clips?)?)
 }
 
 /// The language that texts without one are in: what the user says, else the model's only one, else English.
-pub fn language(voice: &Voice, said: Option<&str>) -> String {
-    match (said, &voice.languages()[..]) {
+pub fn language(synthesizer: &Synthesizer, said: Option<&str>) -> String {
+    match (said, &synthesizer.languages()[..]) {
         (Some(said), _) => said.to_owned(),
         (None, [only]) => only.clone(),
         (None, _) => "en".to_owned(),

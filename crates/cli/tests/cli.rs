@@ -50,7 +50,7 @@ mod speak;
 mod stops;
 #[path = "cli/synthesize_corpus.rs"]
 mod synthesize_corpus;
-#[path = "../../train/tests/train/tiny.rs"]
+#[path = "../../speak/tests/speak/tiny.rs"]
 mod tiny;
 #[path = "cli/together.rs"]
 mod together;

@@ -1,1 +1,21 @@
 //! Text to sound: voices, decoding, long text, sound files.
+//!
+//! In the order of an utterance: [`source`] (weights, in a folder or in training) on a [`machine`] -> [`synthesizer`] (the opened
+//! model) -> [`voice`] (a speaker heard) -> [`sound`] (states to samples) -> [`waveform`] (what was said).
+
+pub mod error;
+pub mod machine;
+pub mod source;
+
+pub mod sound;
+pub mod synthesizer;
+pub mod voice;
+pub mod waveform;
+
+pub use error::SpeakError;
+pub use machine::Machine;
+pub use sound::Quality;
+pub use source::Source;
+pub use synthesizer::{Synthesizer, as_heard};
+pub use voice::Voice;
+pub use waveform::{Fit, Waveform};

@@ -1,12 +1,11 @@
-//! Training and speaking: what stands between a prepared corpus, the networks and a person who waits.
+//! Training: what stands between a prepared corpus, the networks and a person who waits.
 //!
 //! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
 //! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
 //! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
-//! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`voice`] and [`evaluate`].
+//! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`evaluate`] (what it sounds like, by `myxtts-speak`).
 
 pub mod error;
-pub mod machine;
 pub mod share;
 pub mod strategy;
 
@@ -32,10 +31,10 @@ pub mod bench;
 pub mod diagnose;
 pub mod tune;
 
-pub mod voice;
-
 pub mod evaluate;
 pub mod resynthesize;
+
+pub use myxtts_speak::machine;
 
 pub use best::Chosen;
 pub use error::TrainError;

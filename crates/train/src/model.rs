@@ -19,8 +19,7 @@ use std::path::Path;
 
 /// Divides log-mels, band by band.
 pub const MEL_STATS: &str = "mel_stats";
-/// In a manifest, beside the sizes of a GPT: the share of its rows that had no text in training.
-pub(crate) const TEXT_DROPOUT: &str = "text_dropout";
+pub(crate) use myxtts_speak::source::TEXT_DROPOUT;
 
 /// Under which name the manifest keeps the sizes of a part.
 pub const GPT: &str = "gpt";
@@ -210,7 +209,7 @@ impl Model {
                 if found.heads == 0 || !enough {
                     return Ok(None);
                 }
-                crate::voice::sizes_of(&found, tokenizer)
+                myxtts_speak::source::sizes_of(&found, tokenizer)
             }
         };
         check_gpt(&sizes, &shapes).map_err(|what| {
@@ -322,7 +321,7 @@ impl Stacked<'_> {
     }
 }
 
-impl crate::voice::Source for Stacked<'_> {
+impl myxtts_speak::Source for Stacked<'_> {
     fn place(&self) -> &Path {
         Path::new("the model in training")
     }

@@ -16,7 +16,6 @@ use crate::evaluate::texts::{similarity, soft};
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
-use crate::voice::{Fit, Quality, Reference, Voice, VoiceError, as_heard};
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::text::Cleaner;
@@ -24,6 +23,7 @@ use myxtts_model::weights::{ModelFolder, Reading};
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
+use myxtts_speak::{Fit, Quality, SpeakError, Synthesizer, Voice, as_heard};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub enum ResynthesizeError {
     Train(#[from] TrainError),
     /// The GPT or the decoder cannot be opened or fails.
     #[error(transparent)]
-    Voice(#[from] VoiceError),
+    Voice(#[from] SpeakError),
     /// A sound could not be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
@@ -127,7 +127,7 @@ pub struct Resynthesizer {
     inverter: MelInverter,
     extractor: MelExtractor,
     /// None where the model has only a DVAE yet.
-    voice: Option<Voice>,
+    synthesizer: Option<Synthesizer>,
     reading: Option<Reading>,
     meter: Meter,
 }
@@ -144,16 +144,16 @@ impl Resynthesizer {
         if !model.has(crate::model::DVAE) {
             return Err(ResynthesizeError::NoDvae { path: path.to_owned() });
         }
-        let voice = match (model.has(crate::model::GPT), cleaner) {
+        let synthesizer = match (model.has(crate::model::GPT), cleaner) {
             (false, _) => None,
-            (true, None) => Some(Voice::open(&folder, machine.device)?),
-            (true, Some(cleaner)) => Some(Voice::open(&folder, machine.device)?.with_cleaner(cleaner)),
+            (true, None) => Some(Synthesizer::open(&folder, machine.device)?),
+            (true, Some(cleaner)) => Some(Synthesizer::open(&folder, machine.device)?.with_cleaner(cleaner)),
         };
         Ok(Resynthesizer {
             dvae: Encoder::new(&model, machine)?,
             inverter: MelInverter::new(),
             extractor: MelExtractor::new(FrontEnd::Dvae),
-            voice,
+            synthesizer,
             reading: folder.manifest().reading.clone(),
             meter: Meter::new(),
         })
@@ -161,12 +161,12 @@ impl Resynthesizer {
 
     /// Whether the model has a decoder; without one the last way is left out.
     pub fn has_decoder(&self) -> bool {
-        self.voice.as_ref().is_some_and(|voice| voice.quality() == Quality::Decoded)
+        self.synthesizer.as_ref().is_some_and(|model| model.quality() == Quality::Decoded)
     }
 
-    /// The voice, to hear references with; none where the model has no GPT yet.
-    pub fn voice(&mut self) -> Option<&mut Voice> {
-        self.voice.as_mut()
+    /// What speaks, to hear references with; none where the model has no GPT yet.
+    pub fn synthesizer(&mut self) -> Option<&mut Synthesizer> {
+        self.synthesizer.as_mut()
     }
 
     /// A recording as the model was given them in training, at the rate that both of the GPT's front-ends listen at.
@@ -192,7 +192,7 @@ impl Resynthesizer {
     pub fn pass(
         &mut self,
         recordings: &[Recording],
-        voice: Option<&Reference>,
+        voice: Option<&Voice>,
         folder: &Path,
         mut listener: Option<&mut Listener>,
         (progress, stop): (&dyn Progress, &AtomicBool),
@@ -246,7 +246,7 @@ impl Resynthesizer {
     fn one(
         &mut self,
         recording: &Recording,
-        voice: Option<&Reference>,
+        voice: Option<&Voice>,
         folder: &Path,
         mut listener: Option<&mut Listener>,
     ) -> Result<Passed, ResynthesizeError> {
@@ -276,7 +276,7 @@ impl Resynthesizer {
             },
             None => None,
         };
-        let heard = match (&mut self.voice, voice) {
+        let heard = match (&mut self.synthesizer, voice) {
             (None, _) => Ok(None),
             (Some(_), Some(voice)) if other.is_none() => Ok(Some(voice.clone())),
             (Some(own), _) => {
@@ -295,7 +295,8 @@ impl Resynthesizer {
             durable::write(&path, &wav::encode_pcm16(&clip.samples, clip.sample_rate))?;
             let beside = (way != WAYS[0]).then_some(&original);
             let mut measures = this.meter.measure(clip, beside);
-            measures.similarity = this.voice.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
+            measures.similarity =
+                this.synthesizer.as_mut().and_then(|own| similarity(own, clip, heard.as_ref()));
             measures.heard = listener.as_deref_mut().and_then(|listener| match measures.flaws.silent {
                 true => Some(listener.nothing(text, language)),
                 false => listener.hear(&path, text, language),
@@ -307,7 +308,7 @@ impl Resynthesizer {
         passed.ways.insert(WAYS[0].to_owned(), keep(self, WAYS[0], &original)?);
         passed.ways.insert(WAYS[1].to_owned(), keep(self, WAYS[1], &made)?);
         let decodes = self.has_decoder();
-        let (Some(own), Some(heard)) = (self.voice.as_mut().filter(|_| decodes), &heard) else {
+        let (Some(own), Some(heard)) = (self.synthesizer.as_mut().filter(|_| decodes), &heard) else {
             return Ok(passed);
         };
         match soft(own.speak_codes(text, language, heard, &codes))? {

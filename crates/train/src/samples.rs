@@ -18,7 +18,6 @@ use crate::model::{Model, Stacked};
 use crate::session::Session;
 use crate::stages::codes::Encoder;
 use crate::stages::{self, Kind, Stage};
-use crate::voice::{Voice, VoiceError};
 use myxtts_data::audio::{Resampler, decode, wav};
 use myxtts_data::mel::picture::{Mel, mel_png, mels_png};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
@@ -27,6 +26,7 @@ use myxtts_data::text::Cleaner;
 use myxtts_data::utterance::Utterance;
 use myxtts_model::SamplingOptions;
 use myxtts_run::durable;
+use myxtts_speak::{SpeakError, Synthesizer};
 use myxtts_tensor::Device;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
@@ -103,7 +103,7 @@ pub enum SampleError {
     Train(#[from] TrainError),
     /// The voice could not speak.
     #[error(transparent)]
-    Voice(#[from] VoiceError),
+    Voice(#[from] SpeakError),
     /// Too little memory beside the training.
     #[error(
         "speaking needs about {need:.1} GiB beside the {held:.1} GiB of training, and training.memory_limit is {limit:.1} GiB"
@@ -202,13 +202,14 @@ impl Samples<'_> {
     }
 
     fn spoken(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
-        let mut voice = Voice::of(model, self.machine.device)?.with_cleaner(self.cleaner);
+        let mut synthesizer = Synthesizer::of(model, self.machine.device)?.with_cleaner(self.cleaner);
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
-            let reference = voice.hear(&[decode(&sentence.reference).map_err(VoiceError::from)?.clip])?;
+            let reference =
+                synthesizer.hear(&[decode(&sentence.reference).map_err(SpeakError::from)?.clip])?;
             // Careful rather than lively, and always with the same draws: what changes is the model.
             let options =
                 SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
-            let said = voice.speak(&sentence.text, &sentence.language, &reference, &options)?;
+            let said = synthesizer.speak(&sentence.text, &sentence.language, &reference, &options)?;
             Sample::of(&said.samples, said.rate, || {
                 let front = FrontEnd::Dvae;
                 let samples = Resampler::new(said.rate, front.sample_rate()).resample(&said.samples);

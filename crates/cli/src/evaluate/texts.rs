@@ -9,11 +9,11 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
+use myxtts_speak::Synthesizer;
 use myxtts_train::Machine;
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
-use myxtts_train::voice::Voice;
 use serde::Serialize;
 
 use super::{Args, common_facts};
@@ -59,20 +59,21 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     let mut listener = Listener::of(&settings.training)?;
     let machine = Machine::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
-    let mut voice = Voice::open(&folder, machine.device)?;
+    let mut synthesizer = Synthesizer::open(&folder, machine.device)?;
     if let Some(cleaner) = &settings.data.cleaner {
-        voice = voice.with_cleaner(cleaner.parse()?);
+        synthesizer = synthesizer.with_cleaner(cleaner.parse()?);
     }
     let heard = match &args.voice[..] {
         [] => None,
-        named => Some(hear(&mut voice, &folder, named)?),
+        named => Some(hear(&mut synthesizer, &folder, named)?),
     };
     durable::create_folder(&Os, output)?;
-    let language = language(&voice, settings.data.language.as_deref());
-    let sampling = args.sampling.options(voice.usual_options(), settings.training.seed);
+    let language = language(&synthesizer, settings.data.language.as_deref());
+    let sampling = args.sampling.options(synthesizer.usual_options(), settings.training.seed);
     let speaking =
         Speaking { folder: output, language: &language, voice: heard.as_ref(), sampling: &sampling };
-    let spoken = speak_list(&mut voice, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
+    let spoken =
+        speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
     let failed = listener.as_ref().and_then(Listener::failed);
     let report = Report {
         model: model.to_owned(),

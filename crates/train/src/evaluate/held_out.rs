@@ -5,9 +5,8 @@ use super::listener::Listener;
 use super::measures::Meter;
 use super::rank::{self, Ranking};
 use super::report::{Evaluation, Item};
-use super::texts::{self, SpeakError};
+use super::texts::{self, TextsError};
 use crate::samples;
-use crate::voice::{Reference, Voice, VoiceError};
 use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
@@ -15,6 +14,7 @@ use myxtts_model::{Ended, SamplingOptions};
 use myxtts_run::durable;
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
+use myxtts_speak::{SpeakError, Synthesizer, Voice};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,20 +43,20 @@ pub struct Asked {
 
 /// Speaks sentences that were held out, each in the voice of its speaker as another recording has it, and compares.
 pub fn evaluate(
-    voice: &mut Voice,
+    synthesizer: &mut Synthesizer,
     known: &[&Utterance],
     held_out: &[&Utterance],
     asked: &Asked,
     mut keeping: Keeping<'_>,
     (progress, stop): (&dyn Progress, &AtomicBool),
-) -> Result<Evaluation, SpeakError> {
+) -> Result<Evaluation, TextsError> {
     let seed = Seed::new(asked.seed).derive("evaluate");
     // One recording of each speaker, which nothing that is spoken is of.
-    let mut references: BTreeMap<&str, Reference> = BTreeMap::new();
+    let mut references: BTreeMap<&str, Voice> = BTreeMap::new();
     for utterance in known {
         if !references.contains_key(utterance.speaker.as_str()) {
-            let clip = audio::decode(&utterance.audio).map_err(VoiceError::from)?.clip;
-            references.insert(&utterance.speaker, voice.hear(&[clip])?);
+            let clip = audio::decode(&utterance.audio).map_err(SpeakError::from)?.clip;
+            references.insert(&utterance.speaker, synthesizer.hear(&[clip])?);
         }
     }
     let mut mels: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
@@ -87,13 +87,13 @@ pub fn evaluate(
             if !mels.contains_key(candidate.id.as_str()) {
                 // As the model has heard them, or it would be blamed for silence that was cut.
                 let samples =
-                    voice.as_heard(&audio::decode(&candidate.audio).map_err(VoiceError::from)?.clip);
+                    synthesizer.as_heard(&audio::decode(&candidate.audio).map_err(SpeakError::from)?.clip);
                 let clip = Clip { samples, sample_rate: FrontEnd::Conditioning.sample_rate() };
                 mels.insert(&candidate.id, mel(&clip));
             }
         }
         let sampling = SamplingOptions { seed: seed.at(number as u64), ..asked.sampling.clone() };
-        let spoken = voice.speak(&right.text, &right.language, reference, &sampling)?;
+        let spoken = synthesizer.speak(&right.text, &right.language, reference, &sampling)?;
         let clip = Clip { samples: spoken.samples, sample_rate: spoken.rate };
         let own = mel(&clip);
         let warp = Warp::default();
@@ -107,12 +107,12 @@ pub fn evaluate(
             continue;
         }
         let ranking: Ranking = rank::sentences(own_frames, &views, &warp);
-        let recording = audio::decode(&right.audio).map_err(VoiceError::from)?.clip;
+        let recording = audio::decode(&right.audio).map_err(SpeakError::from)?.clip;
         let mut measures = meter.measure(&clip, Some(&recording));
         if spoken.ended == Ended::Loop && measures.flaws.looping.is_none() {
             measures.flaws.looping = Some(0.0);
         }
-        let heard = voice.hear(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
+        let heard = synthesizer.hear(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
         let vectors: Vec<&[f32]> = references.values().filter_map(|r| r.speaker.as_deref()).collect();
         let at = references.keys().position(|name| *name == right.speaker);
         let who = heard.as_deref().filter(|_| vectors.len() == references.len());

@@ -4,13 +4,13 @@ use super::html::{Cell, Row};
 use super::listener::Listener;
 use super::measures::{Figures, Measures, Meter};
 use super::rank;
-use crate::voice::{Reference, Voice, VoiceError};
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::dataset::list::Listed;
 use myxtts_model::{Ended, SamplingOptions};
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
+use myxtts_speak::{SpeakError, Synthesizer, Voice};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ const ORIGINALS: &str = "original";
 
 /// Why a list was not spoken to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum SpeakError {
+pub enum TextsError {
     /// A sound could not be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
     /// The device failed: the next text would fare no better.
     #[error(transparent)]
-    Voice(#[from] VoiceError),
+    Voice(#[from] SpeakError),
 }
 
 /// How a list is spoken.
@@ -37,7 +37,7 @@ pub struct Speaking<'a> {
     /// The language of all texts.
     pub language: &'a str,
     /// The voice of all texts; where there is none, each text's own reference is heard.
-    pub voice: Option<&'a Reference>,
+    pub voice: Option<&'a Voice>,
     /// How codes are chosen; its seed is the list's, each text gets one of its own.
     pub sampling: &'a SamplingOptions,
 }
@@ -97,21 +97,22 @@ pub fn seed_of(seed: u64, id: &str) -> u64 {
 
 /// Speaks a list. A text that cannot be spoken is named, counted and measured as silence; a device that fails ends it.
 pub fn speak_list(
-    voice: &mut Voice,
+    synthesizer: &mut Synthesizer,
     list: &[Listed],
     speaking: &Speaking<'_>,
     mut listener: Option<&mut Listener>,
     (progress, stop): (&dyn Progress, &AtomicBool),
-) -> Result<SpokenTexts, SpeakError> {
+) -> Result<SpokenTexts, TextsError> {
     let mut meter = Meter::new();
-    let mut references: HashMap<PathBuf, Result<Reference, String>> = HashMap::new();
+    let mut references: HashMap<PathBuf, Result<Voice, String>> = HashMap::new();
     let mut items = Vec::with_capacity(list.len());
     progress.start("speaking", list.len() as u64);
     for one in list {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let item = speak_one(voice, one, speaking, &mut meter, &mut references, listener.as_deref_mut());
+        let item =
+            speak_one(synthesizer, one, speaking, &mut meter, &mut references, listener.as_deref_mut());
         let item = item.inspect_err(|_| progress.finish())?;
         if let Some(error) = &item.error {
             progress.say(&format!("{} was not spoken: {error}", item.id));
@@ -139,13 +140,13 @@ pub fn speak_list(
 }
 
 fn speak_one(
-    voice: &mut Voice,
+    synthesizer: &mut Synthesizer,
     one: &Listed,
     speaking: &Speaking<'_>,
     meter: &mut Meter,
-    references: &mut HashMap<PathBuf, Result<Reference, String>>,
+    references: &mut HashMap<PathBuf, Result<Voice, String>>,
     listener: Option<&mut Listener>,
-) -> Result<SpokenText, SpeakError> {
+) -> Result<SpokenText, TextsError> {
     let mut item = SpokenText {
         id: one.id.clone(),
         text: one.text.clone(),
@@ -162,7 +163,7 @@ fn speak_one(
         (None, Some(path)) => match references.get(path) {
             Some(known) => known.clone(),
             None => {
-                let heard = hear(voice, path)?;
+                let heard = hear(synthesizer, path)?;
                 references.insert(path.clone(), heard.clone());
                 heard
             }
@@ -174,7 +175,7 @@ fn speak_one(
     let sampling =
         SamplingOptions { seed: seed_of(speaking.sampling.seed, &one.id), ..speaking.sampling.clone() };
     let said = match &reference {
-        Ok(reference) => soft(voice.speak(&one.text, language, reference, &sampling))?,
+        Ok(reference) => soft(synthesizer.speak(&one.text, language, reference, &sampling))?,
         Err(error) => Err(error.clone()),
     };
     let clip = match said {
@@ -185,7 +186,7 @@ fn speak_one(
         }
         Err(error) => {
             item.error = Some(error);
-            Clip { samples: Vec::new(), sample_rate: voice.quality().rate() }
+            Clip { samples: Vec::new(), sample_rate: synthesizer.quality().rate() }
         }
     };
     let path = speaking.folder.join(format!("{}.wav", one.id));
@@ -201,7 +202,7 @@ fn speak_one(
     if item.ended == Some(Ended::Loop) && item.measures.flaws.looping.is_none() {
         item.measures.flaws.looping = Some(0.0);
     }
-    item.measures.similarity = similarity(voice, &clip, reference.as_ref().ok());
+    item.measures.similarity = similarity(synthesizer, &clip, reference.as_ref().ok());
     item.measures.heard = listener.and_then(|listener| match item.measures.flaws.silent {
         true => Some(listener.nothing(&one.text, language)),
         false => listener.hear(&path, &one.text, language),
@@ -218,24 +219,24 @@ pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Resu
 }
 
 /// The cosine between the speaker of a sound and of the reference it was spoken with, by the model's own encoder.
-pub fn similarity(voice: &mut Voice, clip: &Clip, reference: Option<&Reference>) -> Option<f32> {
+pub fn similarity(synthesizer: &mut Synthesizer, clip: &Clip, reference: Option<&Voice>) -> Option<f32> {
     let wanted = reference?.speaker.as_deref()?;
-    let found = voice.hear(std::slice::from_ref(clip)).ok()?.speaker?;
+    let found = synthesizer.hear(std::slice::from_ref(clip)).ok()?.speaker?;
     (found.len() == wanted.len()).then(|| rank::similarity(&found, wanted)).flatten()
 }
 
-fn hear(voice: &mut Voice, path: &Path) -> Result<Result<Reference, String>, VoiceError> {
+fn hear(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
     match audio::decode(path) {
-        Ok(decoded) => soft(voice.hear(&[decoded.clip])),
+        Ok(decoded) => soft(synthesizer.hear(&[decoded.clip])),
         Err(error) => Ok(Err(error.to_string())),
     }
 }
 
 /// Tells what is wrong with one text or recording from what is wrong with everything.
-pub(crate) fn soft<T>(outcome: Result<T, VoiceError>) -> Result<Result<T, String>, VoiceError> {
+pub(crate) fn soft<T>(outcome: Result<T, SpeakError>) -> Result<Result<T, String>, SpeakError> {
     use myxtts_model::GenerateError;
     match outcome {
-        Err(error @ (VoiceError::Engine(_) | VoiceError::Generate(GenerateError::Engine(_)))) => Err(error),
+        Err(error @ (SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)))) => Err(error),
         Err(error) => Ok(Err(error.to_string())),
         Ok(value) => Ok(Ok(value)),
     }

@@ -1,7 +1,7 @@
 //! From what the GPT said to samples: by the decoder, or by the DVAE while there is none.
 
-use super::VoiceError;
-use super::parts::{Source, weights};
+use crate::error::SpeakError;
+use crate::source::{Source, weights};
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -37,35 +37,35 @@ enum Networks {
 }
 
 /// The networks behind the GPT.
-pub(super) struct Sound {
+pub(crate) struct Sound {
     engine: Engine,
     networks: Networks,
 }
 
 impl Sound {
     /// Opens what there is.
-    pub(super) fn open(source: &dyn Source, device: Device, gpt: &GptSizes) -> Result<Sound, VoiceError> {
+    pub(crate) fn open(source: &dyn Source, device: Device, gpt: &GptSizes) -> Result<Sound, SpeakError> {
         let has = |part: Part| source.holds(part);
         let of = |name: &str| source.shape(name);
         let mut declare = Declare::new(0.0, &|_| false);
         let networks = if has(Part::Decoder) && has(Part::Speaker) {
-            let sizes = DecoderSizes::of_shapes(&of).map_err(VoiceError::shape(source))?;
-            let heard = SpeakerSizes::of_shapes(&of).map_err(VoiceError::shape(source))?;
+            let sizes = DecoderSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
+            let heard = SpeakerSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
             if heard.mels != FrontEnd::Speaker.channels() {
                 let what = format!("its speaker encoder listens to {} mels", heard.mels);
-                return Err(VoiceError::unfit(source, &what));
+                return Err(SpeakError::unfit(source, &what));
             }
             if sizes.latent != gpt.width || sizes.speaker != heard.result {
                 let what = format!(
                     "the decoder takes states of {} and speakers of {} numbers; the GPT gives {}, the speaker encoder {}",
                     sizes.latent, sizes.speaker, gpt.width, heard.result
                 );
-                return Err(VoiceError::unfit(source, &what));
+                return Err(SpeakError::unfit(source, &what));
             }
             let decoder = Box::new(Decoder::declare(&mut declare, &sizes));
             Networks::Decoded { decoder, speaker: Box::new(SpeakerEncoder::declare(&mut declare, &heard)) }
         } else if has(Part::Dvae) {
-            let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(VoiceError::shape(source))?;
+            let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(SpeakError::shape(source))?;
             let mels = FrontEnd::Dvae.channels();
             if sizes.codes + 2 < gpt.audio_vocabulary || sizes.channels != mels || sizes.layers == 0 {
                 let what = format!(
@@ -74,7 +74,7 @@ impl Sound {
                     sizes.channels,
                     gpt.audio_vocabulary - 2
                 );
-                return Err(VoiceError::unfit(source, &what));
+                return Err(SpeakError::unfit(source, &what));
             }
             let dvae = Box::new(Dvae::declare(&mut declare, &sizes, "dvae."));
             Networks::Early { dvae, inverter: MelInverter::new() }
@@ -85,7 +85,7 @@ impl Sound {
                 Part::Speaker.file(),
                 Part::Dvae.file()
             );
-            return Err(VoiceError::unfit(source, &what));
+            return Err(SpeakError::unfit(source, &what));
         };
         let (layout, released) = declare.finish();
         let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
@@ -95,7 +95,7 @@ impl Sound {
         Ok(Sound { engine, networks })
     }
 
-    pub(super) fn quality(&self) -> Quality {
+    pub(crate) fn quality(&self) -> Quality {
         match self.networks {
             Networks::Decoded { .. } => Quality::Decoded,
             Networks::Early { .. } => Quality::Early,
@@ -103,7 +103,7 @@ impl Sound {
     }
 
     /// The vector of a speaker in a recording at the conditioning's rate; none where no decoder asks for it.
-    pub(super) fn speaker_vector(&mut self, samples: &[f32]) -> Result<Option<Vec<f32>>, VoiceError> {
+    pub(crate) fn speaker_vector(&mut self, samples: &[f32]) -> Result<Option<Vec<f32>>, SpeakError> {
         let Networks::Decoded { speaker, .. } = &self.networks else { return Ok(None) };
         let (from, to) = (FrontEnd::Conditioning.sample_rate(), FrontEnd::Speaker.sample_rate());
         let samples = Resampler::new(from, to).resample(samples);
@@ -117,18 +117,18 @@ impl Sound {
     }
 
     /// The samples of what was said.
-    pub(super) fn sound(
+    pub(crate) fn sound(
         &mut self,
         spoken: &Spoken,
         speaker: Option<&[f32]>,
         mel_stats: &[f32],
-    ) -> Result<Vec<f32>, VoiceError> {
+    ) -> Result<Vec<f32>, SpeakError> {
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         match &self.networks {
             Networks::Decoded { decoder, .. } => {
                 let sizes = decoder.sizes();
                 let speaker = speaker.filter(|vector| vector.len() == sizes.speaker);
-                let speaker = speaker.ok_or(VoiceError::Speaker { wanted: sizes.speaker })?;
+                let speaker = speaker.ok_or(SpeakError::Speaker { wanted: sizes.speaker })?;
                 let rows = spoken.latents.len() / sizes.latent;
                 if sizes.frames_of(rows) == 0 {
                     return Ok(Vec::new());
@@ -165,7 +165,7 @@ fn run(
     floats: &[(Value, &[f32])],
     integers: &[(Value, &[i32])],
     wanted: Value,
-) -> Result<Vec<f32>, VoiceError> {
+) -> Result<Vec<f32>, SpeakError> {
     tape.keep(wanted);
     let mut program = engine.load(tape)?;
     for (value, data) in floats {

@@ -6,8 +6,8 @@ use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Ended, SamplingOptions};
 use myxtts_run::durable::Os;
+use myxtts_speak::{Quality, SpeakError, Synthesizer};
 use myxtts_tensor::Device;
-use myxtts_train::voice::{Quality, Voice, VoiceError};
 
 fn folder(parts: &[Part]) -> (tempfile::TempDir, ModelFolder) {
     let at = tempfile::tempdir().unwrap();
@@ -25,31 +25,31 @@ fn speech(voice: usize) -> Clip {
 /// Speaks, speaks again, and in another voice.
 fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     let (_at, folder) = folder(parts);
-    let mut voice = Voice::open(&folder, Device::Cpu).unwrap();
-    assert_eq!(voice.quality(), quality);
-    assert_eq!(voice.languages(), ["en", "fa"]);
-    let reference = voice.hear(&[speech(0)]).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    assert_eq!(synthesizer.quality(), quality);
+    assert_eq!(synthesizer.languages(), ["en", "fa"]);
+    let reference = synthesizer.hear(&[speech(0)]).unwrap();
     assert_eq!(reference.speaker.is_some(), quality == Quality::Decoded);
     let options = SamplingOptions { seed: 3, ..SamplingOptions::default() };
-    let said = voice.speak("Hello, world!", "en", &reference, &options).unwrap();
+    let said = synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap();
     assert_eq!((said.ended, said.codes, said.rate), (Ended::Limit, tiny::SAID, quality.rate()));
     assert_eq!((said.samples.len(), said.cleaned.as_str()), (samples, "hello, world!"));
     assert!(said.unknown.is_empty(), "{:?}", said.unknown);
     assert!(said.samples.iter().all(|sample| sample.is_finite()));
     assert!(said.samples.iter().any(|sample| sample.abs() > 1e-4), "silence");
-    assert_eq!(voice.speak("Hello, world!", "en", &reference, &options).unwrap(), said);
-    assert_eq!(Voice::open(&folder, Device::Cpu).unwrap().hear(&[speech(0)]).unwrap(), reference);
-    let both = voice.hear(&[speech(0), speech(1)]).unwrap();
-    let other = voice.speak("Hello, world!", "en", &both, &options).unwrap();
+    assert_eq!(synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap(), said);
+    assert_eq!(Synthesizer::open(&folder, Device::Cpu).unwrap().hear(&[speech(0)]).unwrap(), reference);
+    let both = synthesizer.hear(&[speech(0), speech(1)]).unwrap();
+    let other = synthesizer.speak("Hello, world!", "en", &both, &options).unwrap();
     assert_ne!(other.samples, said.samples, "another voice sounds the same");
-    assert!(voice.speak("سلام", "fa", &reference, &options).is_ok());
+    assert!(synthesizer.speak("سلام", "fa", &reference, &options).is_ok());
 
     let mut error =
-        |text: &str, language: &str| voice.speak(text, language, &reference, &options).unwrap_err();
-    assert!(matches!(error(" ... ", "en"), VoiceError::NothingToSay { .. }));
-    assert!(matches!(error("hallo", "de"), VoiceError::Tokenizer(_)));
+        |text: &str, language: &str| synthesizer.speak(text, language, &reference, &options).unwrap_err();
+    assert!(matches!(error(" ... ", "en"), SpeakError::NothingToSay { .. }));
+    assert!(matches!(error("hallo", "de"), SpeakError::Tokenizer(_)));
     let long = error(&"hello world ".repeat(90), "en");
-    assert!(matches!(long, VoiceError::Generate(_)), "{long}");
+    assert!(matches!(long, SpeakError::Generate(_)), "{long}");
 }
 
 #[test]
@@ -68,17 +68,17 @@ fn a_gpt_with_decoder_and_speaker_encoder_has_its_own() {
 fn what_cannot_speak_or_be_heard_says_why() {
     for parts in [&[][..], &[Part::Decoder], &[Part::Speaker]] {
         let (_at, folder) = folder(parts);
-        let error = Voice::open(&folder, Device::Cpu).err().unwrap().to_string();
+        let error = Synthesizer::open(&folder, Device::Cpu).err().unwrap().to_string();
         assert!(error.contains("cannot speak") && error.contains("decoder.safetensors"), "{error}");
     }
     let (_at, folder) = folder(&[Part::Dvae]);
-    let mut voice = Voice::open(&folder, Device::Cpu).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     let clip = |samples: Vec<f32>| Clip { samples, sample_rate: 16_000 };
-    let error = voice.hear(&[speech(0), clip(vec![0.0; 16_000])]).unwrap_err();
-    assert!(matches!(error, VoiceError::Silent { number: 2, count: 2 }), "{error}");
-    let error = voice.hear(&[clip(vec![0.1; 4_000])]).unwrap_err();
+    let error = synthesizer.hear(&[speech(0), clip(vec![0.0; 16_000])]).unwrap_err();
+    assert!(matches!(error, SpeakError::Silent { number: 2, count: 2 }), "{error}");
+    let error = synthesizer.hear(&[clip(vec![0.1; 4_000])]).unwrap_err();
     assert!(error.to_string().contains("0.25 seconds"), "{error}");
-    assert!(matches!(voice.hear(&[]), Err(VoiceError::TooShort { .. })));
+    assert!(matches!(synthesizer.hear(&[]), Err(SpeakError::TooShort { .. })));
 }
 
 /// The manifest of a folder with other sizes of its GPT, under a checksum that fits: a checksum is no proof of sense.
@@ -114,7 +114,7 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
     (sizes.start_text, sizes.stop_text) = (tokens.start_id(), tokens.stop_id());
     let sizes = serde_json::to_value(sizes).unwrap();
     drop(folder);
-    let open = || Voice::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).map(|_| ());
+    let open = || Synthesizer::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).map(|_| ());
     with_sizes(&path, &sizes);
     open().unwrap();
     let mut places = Vec::new();
@@ -152,12 +152,12 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
 #[test]
 fn letters_the_model_has_not_learnt_were_spoken_as_a_second_of_nothing() {
     let (_at, folder) = folder(&[Part::Dvae]);
-    let mut voice = Voice::open(&folder, Device::Cpu).unwrap();
-    let reference = voice.hear(&[speech(0)]).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    let reference = synthesizer.hear(&[speech(0)]).unwrap();
     let options = SamplingOptions { greedy: true, ..SamplingOptions::default() };
-    let mut speak = |text: &str| voice.speak(text, "en", &reference, &options);
+    let mut speak = |text: &str| synthesizer.speak(text, "en", &reference, &options);
     let error = speak("漢字 漢字").unwrap_err();
-    assert!(matches!(error, VoiceError::UnknownLetters { .. }), "{error}");
+    assert!(matches!(error, SpeakError::UnknownLetters { .. }), "{error}");
     assert!(error.to_string().contains('漢') && error.to_string().contains("en"), "{error}");
     // Some of them are left out, and named.
     assert_eq!(speak("hello 漢").unwrap().unknown, ['漢']);
@@ -180,6 +180,6 @@ fn a_run_that_was_stopped_before_its_gpt_was_opened_as_the_largest_model() {
     folder.text("vocab.json", &vocabulary).unwrap();
     folder.manifest().parts.insert("dvae".to_owned(), serde_json::json!({ "channels": 80 }));
     folder.finish().unwrap();
-    let error = Voice::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).err().unwrap().to_string();
+    let error = Synthesizer::open(&ModelFolder::open(&path).unwrap(), Device::Cpu).err().unwrap().to_string();
     assert!(error.contains("it has no GPT") && error.contains("--resume"), "{error}");
 }

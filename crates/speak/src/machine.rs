@@ -1,8 +1,7 @@
-//! Where training runs: the device a user names, or the best there is.
+//! Where a model runs: the device a user names, or the best there is.
 
-use crate::error::TrainError;
 use myxtts_tensor::cuda::context::CudaOptions;
-use myxtts_tensor::{Device, Precision};
+use myxtts_tensor::{Device, Error, Precision};
 
 /// A device and the type activations have on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +17,8 @@ impl Machine {
     pub const CPU: Machine = Machine { device: Device::Cpu, precision: Precision::F32 };
 
     /// What the user named, or the first GPU, or the processor where there is none.
-    pub fn choose(named: Option<Device>) -> Result<Machine, TrainError> {
-        let gpu = |ordinal| -> Result<Machine, TrainError> {
+    pub fn choose(named: Option<Device>) -> Result<Machine, Error> {
+        let gpu = |ordinal| -> Result<Machine, Error> {
             let cuda = myxtts_tensor::cuda::Cuda::open(ordinal, &CudaOptions::default())?;
             // Before Ampere there is no bf16 arithmetic.
             let precision = if cuda.capability().0 >= 8 { Precision::Bf16 } else { Precision::F32 };
@@ -33,7 +32,7 @@ impl Machine {
     }
 
     /// One for each replica. All compute in one type: that of the least able, or they would not stay replicas.
-    pub fn all(devices: &[Device]) -> Result<Vec<Machine>, TrainError> {
+    pub fn all(devices: &[Device]) -> Result<Vec<Machine>, Error> {
         let mut machines = Vec::with_capacity(devices.len());
         for &device in devices {
             machines.push(Machine::choose(Some(device))?);

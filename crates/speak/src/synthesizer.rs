@@ -1,21 +1,15 @@
-//! A voice: a model, a speaker heard once, and text made sound.
+//! An opened model: hears a speaker once, and makes text sound.
 //!
 //! | the folder holds | sound | rate |
 //! |---|---|---|
 //! | GPT, decoder, speaker encoder | the decoder's, from the GPT's states | 24,000 Hz |
 //! | GPT, DVAE | the DVAE's mels, turned into sound without a network: rough, but the words can be heard | 22,050 Hz |
 
-mod error;
-mod parts;
-pub(crate) use parts::{Source, sizes_of};
-mod sound;
-
-pub use error::VoiceError;
-pub use sound::Quality;
-
-use crate::model::TEXT_DROPOUT;
-use crate::voice::parts::{gpt_sizes, weights};
-use crate::voice::sound::Sound;
+use crate::error::SpeakError;
+use crate::sound::{Quality, Sound};
+use crate::source::{Source, TEXT_DROPOUT, gpt_sizes, weights};
+use crate::voice::Voice;
+use crate::waveform::{Fit, Waveform};
 use myxtts_data::audio::{Clip, Resampler};
 use myxtts_data::features::as_in_training;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats};
@@ -26,7 +20,6 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::{Ended, Forced, Generator, SamplingOptions, Spoken};
 use myxtts_tensor::{Device, Precision};
-use serde::{Deserialize, Serialize};
 
 /// Seconds of each reference that are listened to.
 const HEARD: usize = 30;
@@ -41,50 +34,6 @@ const SHORTEST: usize = 33;
 /// A recording whose loudest sample is below this is empty.
 const SILENT: f32 = 1e-4;
 
-/// A speaker as the model heard one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reference {
-    /// What the GPT is given `[latents, width]`.
-    pub conditioning: Vec<f32>,
-    /// What the decoder is given; none where there is no decoder.
-    pub speaker: Option<Vec<f32>>,
-}
-
-/// What was said.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Waveform {
-    /// Mono, in [-1, 1] but for peaks of early sound.
-    pub samples: Vec<f32>,
-    /// Samples per second.
-    pub rate: u32,
-    /// The text as it was read.
-    pub cleaned: String,
-    /// Its tokens.
-    pub tokens: usize,
-    /// Characters that the vocabulary does not have and that were not said.
-    pub unknown: Vec<char>,
-    /// Codes that were said.
-    pub codes: usize,
-    /// Why it ended.
-    pub ended: Ended,
-}
-
-impl Waveform {
-    /// Its length.
-    pub fn seconds(&self) -> f64 {
-        self.samples.len() as f64 / f64::from(self.rate)
-    }
-}
-
-/// How well the GPT predicts the codes of a recording that it is given one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fit {
-    /// Mean cross-entropy of the codes and their end, in nats.
-    pub loss: f64,
-    /// The share that was most likely.
-    pub accuracy: f64,
-}
-
 /// Half of what XTTS has.
 const FEW_CODES: usize = 512;
 
@@ -92,7 +41,7 @@ const FEW_CODES: usize = 512;
 const GUIDANCE: f32 = 1.0;
 
 /// A model that speaks.
-pub struct Voice {
+pub struct Synthesizer {
     tokenizer: Tokenizer,
     cleaner: Cleaner,
     trim_db: Option<f32>,
@@ -103,22 +52,22 @@ pub struct Voice {
 }
 
 /// A recording as a model was given them in training, at the rate that both of the GPT's front-ends listen at.
-pub(crate) fn as_heard(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
+pub fn as_heard(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
     let rate = FrontEnd::Conditioning.sample_rate();
     let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
     as_in_training(&samples, trim_db, loudness_lufs)
 }
 
-impl Voice {
+impl Synthesizer {
     /// Takes the weights of a folder onto a device.
-    pub fn open(folder: &ModelFolder, device: Device) -> Result<Voice, VoiceError> {
-        Voice::of(folder, device)
+    pub fn open(folder: &ModelFolder, device: Device) -> Result<Synthesizer, SpeakError> {
+        Synthesizer::of(folder, device)
     }
 
     /// The same of anything that has weights.
-    pub(crate) fn of(source: &dyn Source, device: Device) -> Result<Voice, VoiceError> {
+    pub fn of(source: &dyn Source, device: Device) -> Result<Synthesizer, SpeakError> {
         let vocabulary = source.vocabulary()?;
-        let vocabulary = vocabulary.ok_or_else(|| VoiceError::unfit(source, "it has no vocab.json"))?;
+        let vocabulary = vocabulary.ok_or_else(|| SpeakError::unfit(source, "it has no vocab.json"))?;
         let tokenizer = Tokenizer::from_bytes(&vocabulary, &source.place().join(VOCABULARY))?;
         let sizes = gpt_sizes(source, &tokenizer)?;
         let mel_stats = source.numbers("mel_stats")?;
@@ -130,7 +79,7 @@ impl Voice {
                 sizes.conditioning.mels,
                 mel_stats.len()
             );
-            return Err(VoiceError::unfit(source, &what));
+            return Err(SpeakError::unfit(source, &what));
         }
         // The small part first: where it is missing, nothing large was made for it.
         let sound = Sound::open(source, device, &sizes)?;
@@ -143,7 +92,7 @@ impl Voice {
         let reading = source.reading();
         let cleaner = match reading {
             Some(reading) => reading.cleaner.parse().map_err(|_| {
-                VoiceError::unfit(
+                SpeakError::unfit(
                     source,
                     &format!(
                         "it reads text with the cleaner {:?}, which this program lacks",
@@ -155,12 +104,12 @@ impl Voice {
         };
         let (trim_db, loudness_lufs) =
             reading.map_or((None, None), |reading| (reading.trim_db, reading.loudness_lufs));
-        Ok(Voice { tokenizer, cleaner, trim_db, loudness_lufs, generator, sound, mel_stats })
+        Ok(Synthesizer { tokenizer, cleaner, trim_db, loudness_lufs, generator, sound, mel_stats })
     }
 
     /// Reads texts with another cleaner than the one the model says it was trained with.
-    pub fn with_cleaner(self, cleaner: Cleaner) -> Voice {
-        Voice { cleaner, ..self }
+    pub fn with_cleaner(self, cleaner: Cleaner) -> Synthesizer {
+        Synthesizer { cleaner, ..self }
     }
 
     /// How texts are read.
@@ -197,21 +146,21 @@ impl Voice {
     }
 
     /// A voice that the model came with.
-    pub fn named(&self, folder: &ModelFolder, name: &str) -> Option<Reference> {
+    pub fn named(&self, folder: &ModelFolder, name: &str) -> Option<Voice> {
         let (latents, speaker) = folder.voice(name)?;
-        Some(Reference { conditioning: latents.to_f32()?, speaker: speaker.to_f32() })
+        Some(Voice { conditioning: latents.to_f32()?, speaker: speaker.to_f32() })
     }
 
     /// Hears a speaker in one or more recordings. The GPT is given the mean over chunks of them all, the decoder the mean
     /// of one vector each.
-    pub fn hear(&mut self, references: &[Clip]) -> Result<Reference, VoiceError> {
+    pub fn hear(&mut self, references: &[Clip]) -> Result<Voice, SpeakError> {
         let rate = FrontEnd::Conditioning.sample_rate();
         let (mut all, mut vectors) = (Vec::new(), Vec::new());
         for (number, clip) in references.iter().enumerate() {
             let mut heard = self.as_heard(clip);
             heard.truncate(HEARD * rate as usize);
             if !heard.iter().any(|sample| sample.abs() >= SILENT) {
-                return Err(VoiceError::Silent { number: number + 1, count: references.len() });
+                return Err(SpeakError::Silent { number: number + 1, count: references.len() });
             }
             vectors.extend(self.sound.speaker_vector(&heard)?);
             all.extend(heard);
@@ -228,7 +177,7 @@ impl Voice {
         }
         if chunks.is_empty() {
             let seconds = all.len() as f64 / f64::from(rate);
-            return Err(VoiceError::TooShort { seconds, shortest: SHORTEST as f64 / 100.0 });
+            return Err(SpeakError::TooShort { seconds, shortest: SHORTEST as f64 / 100.0 });
         }
         let chunks: Vec<&[f32]> = chunks.iter().map(Vec::as_slice).collect();
         let conditioning = self.generator.condition(&chunks)?;
@@ -237,7 +186,7 @@ impl Voice {
             let mean = |i: usize| vectors.iter().map(|v| v[i]).sum::<f32>() / vectors.len() as f32;
             (0..first.len()).map(mean).collect()
         });
-        Ok(Reference { conditioning, speaker })
+        Ok(Voice { conditioning, speaker })
     }
 
     /// Says a text.
@@ -245,9 +194,9 @@ impl Voice {
         &mut self,
         text: &str,
         language: &str,
-        reference: &Reference,
+        reference: &Voice,
         options: &SamplingOptions,
-    ) -> Result<Waveform, VoiceError> {
+    ) -> Result<Waveform, SpeakError> {
         let encoded = self.encode(text, language)?;
         // As rows whose text was left out in training.
         let textless: Vec<i32> =
@@ -263,9 +212,9 @@ impl Voice {
         &mut self,
         text: &str,
         language: &str,
-        reference: &Reference,
+        reference: &Voice,
         codes: &[i32],
-    ) -> Result<(Waveform, Fit), VoiceError> {
+    ) -> Result<(Waveform, Fit), SpeakError> {
         let encoded = self.encode(text, language)?;
         let Forced { latents, loss, accuracy } =
             self.generator.forced(&reference.conditioning, &encoded.ids, codes)?;
@@ -273,15 +222,15 @@ impl Voice {
         Ok((self.waveform(encoded, &spoken, reference)?, Fit { loss, accuracy }))
     }
 
-    fn encode(&self, text: &str, language: &str) -> Result<Encoded, VoiceError> {
+    fn encode(&self, text: &str, language: &str) -> Result<Encoded, SpeakError> {
         let encoded = self.tokenizer.encode(text, language, self.cleaner)?;
         let mut spoken = encoded.cleaned.chars().filter(|c| c.is_alphanumeric()).peekable();
         if spoken.peek().is_none() {
-            return Err(VoiceError::NothingToSay { text: text.to_owned() });
+            return Err(SpeakError::NothingToSay { text: text.to_owned() });
         }
         if spoken.all(|c| encoded.unknown.contains(&c)) {
             let (text, unknown) = (encoded.cleaned, encoded.unknown.iter().collect());
-            return Err(VoiceError::UnknownLetters { text, unknown, languages: self.languages() });
+            return Err(SpeakError::UnknownLetters { text, unknown, languages: self.languages() });
         }
         Ok(encoded)
     }
@@ -290,8 +239,8 @@ impl Voice {
         &mut self,
         encoded: Encoded,
         spoken: &Spoken,
-        reference: &Reference,
-    ) -> Result<Waveform, VoiceError> {
+        reference: &Voice,
+    ) -> Result<Waveform, SpeakError> {
         let samples = self.sound.sound(spoken, reference.speaker.as_deref(), &self.mel_stats)?;
         Ok(Waveform {
             samples,

@@ -1,7 +1,7 @@
-//! Where a voice takes its networks from, and what that says of them: sizes by the shapes of their tensors, weights in the
+//! Where networks that speak are taken from, and what that says of them: sizes by the shapes of their tensors, weights in the
 //! engine's order.
 
-use super::VoiceError;
+use crate::error::SpeakError;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::VOCABULARY;
@@ -11,11 +11,14 @@ use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
 use std::path::Path;
 
+/// In a manifest, beside the sizes of a GPT: the share of its rows that had no text in training.
+pub const TEXT_DROPOUT: &str = "text_dropout";
+
 /// Channels of a perceiver's head in every release.
 const PERCEIVER_HEAD: usize = 64;
 
-/// What a voice can be made of: a folder, or a model that is still being trained.
-pub(crate) trait Source {
+/// What can speak: a folder, or a model that is still being trained.
+pub trait Source {
     /// How errors name it.
     fn place(&self) -> &Path;
 
@@ -82,12 +85,12 @@ impl Source for ModelFolder {
 
 /// The GPT's sizes: the shapes tell all but its heads, which the manifest knows, and the ids that text begins and ends
 /// with, which are the vocabulary's.
-pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<GptSizes, VoiceError> {
+pub(crate) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<GptSizes, SpeakError> {
     let said = source.gpt_said();
     let shapes = source.gpt_shapes();
     if said.is_none() || !shapes.contains_key("gpt.text_embedding.weight") {
         let what = "it has no GPT: a run that was stopped before the end of that stage goes on with `myxtts train --resume`";
-        return Err(VoiceError::unfit(source, what));
+        return Err(SpeakError::unfit(source, what));
     }
     // What was trained here says everything itself.
     if let Some(Ok(sizes)) = said.map(|said| serde_json::from_value(said.clone())) {
@@ -97,10 +100,10 @@ pub(super) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<Gp
     let found = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
     if found.dim == 0 || found.heads == 0 || !found.dim.is_multiple_of(found.heads) {
         let what = format!("{} channels are not those of {} heads", found.dim, found.heads);
-        return Err(VoiceError::unfit(source, &what));
+        return Err(SpeakError::unfit(source, &what));
     }
     if found.audio_tokens < 3 || found.text_positions < 3 || found.audio_positions < 4 {
-        return Err(VoiceError::unfit(source, "a table of codes or positions has hardly any rows"));
+        return Err(SpeakError::unfit(source, "a table of codes or positions has hardly any rows"));
     }
     checked(source, tokenizer, &shapes, sizes_of(&found, tokenizer))
 }
@@ -111,21 +114,21 @@ fn checked(
     tokenizer: &Tokenizer,
     shapes: &Shapes,
     sizes: GptSizes,
-) -> Result<GptSizes, VoiceError> {
+) -> Result<GptSizes, SpeakError> {
     if tokenizer.vocabulary_size() > sizes.text_vocabulary {
         let what = format!(
             "vocab.json has {} tokens and the GPT's table {} rows: they are of different models",
             tokenizer.vocabulary_size(),
             sizes.text_vocabulary
         );
-        return Err(VoiceError::unfit(source, &what));
+        return Err(SpeakError::unfit(source, &what));
     }
-    check_gpt(&sizes, shapes).map_err(|what| VoiceError::unfit(source, &what))?;
+    check_gpt(&sizes, shapes).map_err(|what| SpeakError::unfit(source, &what))?;
     Ok(sizes)
 }
 
 /// A GPT as the shapes of its tensors tell it; heads of the perceiver are the release's.
-pub(crate) fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
+pub fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
     let mut sizes =
         GptSizes::of(found.layers, found.dim, found.heads, found.text_tokens, found.audio_tokens - 2);
     sizes.max_text = found.text_positions - 2;
@@ -142,7 +145,7 @@ pub(crate) fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
 }
 
 /// The numbers of a parameter in the engine's order.
-pub(super) fn weights(source: &dyn Source, one: &Released) -> Result<Vec<f32>, VoiceError> {
+pub(crate) fn weights(source: &dyn Source, one: &Released) -> Result<Vec<f32>, SpeakError> {
     let found = source.shape(&one.name).unwrap_or_default();
     if found != one.shape {
         let what = format!("{} is {found:?} where {:?} was expected", one.name, one.shape);

@@ -1,15 +1,15 @@
-//! Why a voice cannot speak.
+//! Why nothing was said.
 
-use super::parts::Source;
+use crate::source::Source;
 use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::GenerateError;
 use myxtts_model::shapes::ShapeError;
 use myxtts_model::weights::WeightsError;
 use std::path::PathBuf;
 
-/// Why a voice cannot speak.
+/// Why nothing was said.
 #[derive(Debug, thiserror::Error)]
-pub enum VoiceError {
+pub enum SpeakError {
     /// A recording cannot be read.
     #[error(transparent)]
     Audio(#[from] myxtts_data::audio::AudioError),
@@ -88,13 +88,13 @@ pub enum VoiceError {
     },
 }
 
-impl VoiceError {
-    pub(super) fn unfit(source: &dyn Source, what: &str) -> VoiceError {
-        VoiceError::Unfit { path: source.place().to_owned(), what: what.to_owned() }
+impl SpeakError {
+    pub(crate) fn unfit(source: &dyn Source, what: &str) -> SpeakError {
+        SpeakError::Unfit { path: source.place().to_owned(), what: what.to_owned() }
     }
 
-    pub(super) fn shape(source: &dyn Source) -> impl FnOnce(ShapeError) -> VoiceError {
+    pub(crate) fn shape(source: &dyn Source) -> impl FnOnce(ShapeError) -> SpeakError {
         let path = source.place().to_owned();
-        move |error| VoiceError::Shape { path, error }
+        move |error| SpeakError::Shape { path, error }
     }
 }

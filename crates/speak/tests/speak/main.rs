@@ -1,0 +1,8 @@
+//! Speaking from outside.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod tiny;
+
+mod synthesizer;
