@@ -4,6 +4,7 @@
 //! model) -> [`voice`] (a speaker heard) -> [`sound`] (states to samples) -> [`waveform`] (what was said).
 
 pub mod error;
+pub mod long_text;
 pub mod machine;
 pub mod source;
 

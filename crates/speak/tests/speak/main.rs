@@ -5,4 +5,5 @@
 
 mod tiny;
 
+mod long_text;
 mod synthesizer;
