@@ -23,6 +23,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_run::lock::LockError;
 use myxtts_speak::SpeakError;
+use myxtts_speak::voices::VoiceError;
 use myxtts_train::TrainError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
 use myxtts_train::evaluate::texts::TextsError;
@@ -111,9 +112,21 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return match error {
             SpeakError::Weights(error) => exit_of_cause(error),
             SpeakError::Tokenizer(error) => exit_of_cause(error),
+            SpeakError::Audio(error) => exit_of_cause(error),
+            SpeakError::Voice(error) => exit_of_cause(error),
             SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)) => None,
             _ => Some(Exit::BadData),
         };
+    }
+    if let Some(error) = cause.downcast_ref::<VoiceError>() {
+        return Some(match error {
+            VoiceError::Name { .. }
+            | VoiceError::Unknown { .. }
+            | VoiceError::Exists { .. }
+            | VoiceError::Mix { .. } => Exit::Usage,
+            VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => Exit::BadData,
+            VoiceError::Io { .. } | VoiceError::Disk(_) => Exit::Io,
+        });
     }
     if let Some(error) = cause.downcast_ref::<TextsError>() {
         return match error {

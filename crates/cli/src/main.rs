@@ -41,6 +41,7 @@ mod tokenizer;
 mod train;
 mod tune;
 mod verify;
+mod voice;
 mod watch;
 
 use std::process::ExitCode;
@@ -94,6 +95,8 @@ enum Command {
     Resynthesize(resynthesize::Args),
     /// Say a text in the voice of a recording
     Speak(speak::Args),
+    /// Keep voices beside a model: add, list, show, remove, export
+    Voice(voice::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files in the layout of Coqui's releases
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args),
         Command::Resynthesize(args) => resynthesize::run(args),
         Command::Speak(args) => speak::run(args),
+        Command::Voice(args) => voice::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use myxtts_data::audio::decode;
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::MANIFEST;
 use myxtts_run::folder::RunFolder;
+use myxtts_speak::reference::Concern;
+use myxtts_speak::voices::{Chosen, choose};
 use myxtts_speak::{Synthesizer, Voice};
 use myxtts_train::pipeline::MODEL_FOLDER;
 
 use crate::failure::UsageError;
+use crate::output::errln;
 
 /// A model, and the run it is of, where it is a run's.
 pub struct Target {
@@ -45,16 +47,16 @@ impl Target {
     }
 }
 
-/// Hears a voice: a name that the model has, or recordings that are heard as one.
+/// Finds or hears a voice: one that is kept or that the model came with, a mix, or recordings that are heard as one. What was
+/// adapted to hear them is said.
 pub fn hear(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Voice> {
-    if let [one] = named
-        && !one.exists()
-        && let Some(known) = one.to_str().and_then(|name| synthesizer.named(folder, name))
-    {
-        return Ok(known);
+    let Chosen { voice, reports } = choose(synthesizer, folder, named)?;
+    for advice in reports.iter().flat_map(|report| &report.advice) {
+        if advice.concern == Concern::Adapted {
+            errln!("note: {}", advice.text);
+        }
     }
-    let clips: Result<Vec<_>, _> = named.iter().map(|path| decode(path).map(|d| d.clip)).collect();
-    Ok(synthesizer.hear(&clips?)?)
+    Ok(voice)
 }
 
 /// The language that texts without one are in: what the user says, else the model's only one, else English.

@@ -60,5 +60,7 @@ mod tokenizer;
 mod train;
 #[path = "cli/tune.rs"]
 mod tune;
+#[path = "cli/voice.rs"]
+mod voice;
 #[path = "cli/weights.rs"]
 mod weights;

@@ -1,6 +1,7 @@
 //! Why nothing was said.
 
 use crate::source::Source;
+use crate::voices::VoiceError;
 use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::GenerateError;
 use myxtts_model::shapes::ShapeError;
@@ -49,6 +50,33 @@ pub enum SpeakError {
         /// Of how many.
         count: usize,
     },
+    /// A recording that cannot be told a voice by, by its name.
+    #[error("{}: nothing is to be heard in it: give a recording with someone speaking", path.display())]
+    SilentReference {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A recording that is too short, by its name.
+    #[error(
+        "{}: it has {seconds:.2} s and at least {shortest} s are needed; six or more make a good voice", path.display()
+    )]
+    ShortReference {
+        /// The file.
+        path: PathBuf,
+        /// What there is.
+        seconds: f64,
+        /// What is needed.
+        shortest: f64,
+    },
+    /// A folder where a recording was expected.
+    #[error("{}: it is a folder: name the recordings in it", path.display())]
+    ReferenceIsFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A stored voice or a mix.
+    #[error(transparent)]
+    Voice(#[from] VoiceError),
     /// References that are too short.
     #[error(
         "the reference has {seconds:.2} seconds; at least {shortest} are needed, and six or more make a good voice"

@@ -1,16 +1,18 @@
 //! Text to sound: voices, decoding, long text, sound files.
 //!
 //! In the order of an utterance: [`source`] (weights, in a folder or in training) on a [`machine`] -> [`synthesizer`] (the opened
-//! model) -> [`voice`] (a speaker heard) -> [`sound`] (states to samples) -> [`waveform`] (what was said).
+//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples) -> [`waveform`] (what was said).
 
 pub mod error;
 pub mod long_text;
 pub mod machine;
 pub mod source;
 
+pub mod reference;
 pub mod sound;
 pub mod synthesizer;
 pub mod voice;
+pub mod voices;
 pub mod waveform;
 
 pub use error::SpeakError;

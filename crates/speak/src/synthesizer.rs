@@ -6,6 +6,7 @@
 //! | GPT, DVAE | the DVAE's mels, turned into sound without a network: rough, but the words can be heard | 22,050 Hz |
 
 use crate::error::SpeakError;
+use crate::reference::{HEARD, Part, Reference, SHORTEST, SILENT};
 use crate::sound::{Quality, Sound};
 use crate::source::{Source, TEXT_DROPOUT, gpt_sizes, weights};
 use crate::voice::Voice;
@@ -21,18 +22,12 @@ use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::{Ended, Forced, Generator, SamplingOptions, Spoken};
 use myxtts_tensor::{Device, Precision};
 
-/// Seconds of each reference that are listened to.
-const HEARD: usize = 30;
-
 /// Seconds of all references together that the GPT is given, in chunks of so many.
 const CONDITIONED: usize = 30;
 const CHUNK: usize = 4;
 
-/// A chunk shorter than this, in hundredths of a second, says nothing of a voice.
-const SHORTEST: usize = 33;
-
-/// A recording whose loudest sample is below this is empty.
-const SILENT: f32 = 1e-4;
+/// Seconds of a part whose speaker is compared with that of others.
+const PART: usize = 3;
 
 /// Half of what XTTS has.
 const FEW_CODES: usize = 512;
@@ -56,6 +51,12 @@ pub fn as_heard(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -
     let rate = FrontEnd::Conditioning.sample_rate();
     let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
     as_in_training(&samples, trim_db, loudness_lufs)
+}
+
+/// Mean power.
+fn loudness(samples: &[f32]) -> f64 {
+    let sum: f64 = samples.iter().map(|sample| f64::from(*sample).powi(2)).sum();
+    sum / samples.len().max(1) as f64
 }
 
 impl Synthesizer {
@@ -145,15 +146,13 @@ impl Synthesizer {
         self.tokenizer.languages()
     }
 
-    /// A voice that the model came with.
-    pub fn named(&self, folder: &ModelFolder, name: &str) -> Option<Voice> {
-        let (latents, speaker) = folder.voice(name)?;
-        Some(Voice { conditioning: latents.to_f32()?, speaker: speaker.to_f32() })
-    }
-
     /// Hears a speaker in one or more recordings. The GPT is given the mean over chunks of them all, the decoder the mean
     /// of one vector each.
     pub fn hear(&mut self, references: &[Clip]) -> Result<Voice, SpeakError> {
+        self.hear_clips(&references.iter().collect::<Vec<_>>())
+    }
+
+    fn hear_clips(&mut self, references: &[&Clip]) -> Result<Voice, SpeakError> {
         let rate = FrontEnd::Conditioning.sample_rate();
         let (mut all, mut vectors) = (Vec::new(), Vec::new());
         for (number, clip) in references.iter().enumerate() {
@@ -187,6 +186,39 @@ impl Synthesizer {
             (0..first.len()).map(mean).collect()
         });
         Ok(Voice { conditioning, speaker })
+    }
+
+    /// The same of recordings that were read with their names.
+    pub fn hear_references(&mut self, references: &[Reference]) -> Result<Voice, SpeakError> {
+        let clips: Vec<&Clip> = references.iter().map(|reference| &reference.clip).collect();
+        self.hear_clips(&clips)
+    }
+
+    /// Speaker vectors of parts of 3 seconds, to tell whether all of them are of one speaker; empty where the model has no
+    /// speaker encoder. Parts that are silent for the most part are left out.
+    pub fn speaker_parts(&mut self, references: &[Reference]) -> Result<Vec<Part>, SpeakError> {
+        let rate = FrontEnd::Conditioning.sample_rate() as usize;
+        let mut parts = Vec::new();
+        for (number, reference) in references.iter().enumerate() {
+            let mut heard = self.as_heard(&reference.clip);
+            heard.truncate(HEARD * rate);
+            let loudest = loudness(&heard);
+            for (place, part) in heard.chunks_exact(PART * rate).enumerate() {
+                // 20 dB below the whole: hardly anybody speaks there.
+                if loudness(part) < 0.01 * loudest {
+                    continue;
+                }
+                let start = (place * PART) as f64;
+                let vector = self.sound.speaker_vector(part)?;
+                parts.extend(vector.map(|vector| Part { reference: number, start, vector }));
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Rows of a voice's conditioning.
+    pub fn latents(&self) -> usize {
+        self.generator.sizes().perceiver.latents
     }
 
     /// Says a text.

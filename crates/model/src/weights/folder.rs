@@ -158,13 +158,7 @@ pub struct ModelFolder {
 impl ModelFolder {
     /// Opens a folder and reads all of it once, to be sure of every byte.
     pub fn open(path: &Path) -> Result<ModelFolder, WeightsError> {
-        let file = path.join(MANIFEST);
-        if path.is_dir() && !file.exists() {
-            let what = format!("it is no model folder: there is no {MANIFEST} (`myxtts import` makes one)");
-            return Err(WeightsError::content(path, what));
-        }
-        let bytes = read_small(&file, SMALL)?;
-        let manifest = Manifest::from_bytes(&bytes).map_err(|what| WeightsError::content(&file, what))?;
+        let manifest = ModelFolder::read_manifest(path)?;
         let mut findings = Vec::new();
         let mut parts = BTreeMap::new();
         for (name, record) in &manifest.files {
@@ -189,6 +183,17 @@ impl ModelFolder {
             return Err(WeightsError::Damaged { path: path.to_owned(), findings });
         }
         Ok(ModelFolder { path: path.to_owned(), manifest, parts })
+    }
+
+    /// What a folder says it holds, without a look at its tensors.
+    pub fn read_manifest(path: &Path) -> Result<Manifest, WeightsError> {
+        let file = path.join(MANIFEST);
+        if path.is_dir() && !file.exists() {
+            let what = format!("it is no model folder: there is no {MANIFEST} (`myxtts import` makes one)");
+            return Err(WeightsError::content(path, what));
+        }
+        let bytes = read_small(&file, SMALL)?;
+        Manifest::from_bytes(&bytes).map_err(|what| WeightsError::content(&file, what))
     }
 
     /// Where it lies.

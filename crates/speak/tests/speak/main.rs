@@ -7,3 +7,4 @@ mod tiny;
 
 mod long_text;
 mod synthesizer;
+mod voices;

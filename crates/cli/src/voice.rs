@@ -1,0 +1,370 @@
+//! `myxtts voice`: voices that are heard once and kept beside a model.
+
+use std::path::PathBuf;
+
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::destination::Destination;
+use myxtts_run::durable::Os;
+use myxtts_run::exit::Exit;
+use myxtts_speak::reference::{Reference, ReferenceReport};
+use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, built_in, check_name};
+use myxtts_speak::{Machine, SpeakError, Synthesizer};
+use serde::Serialize;
+
+use crate::failure::UsageError;
+use crate::output::{print, print_json};
+use crate::train::device;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Hear a voice in recordings and keep it, with a report on how good they are
+    Add(AddArgs),
+    /// The voices of a model
+    List(ListArgs),
+    /// What is known of a voice
+    Show(ShowArgs),
+    /// Remove a voice that was added
+    Remove(RemoveArgs),
+    /// Write a voice to a file: .safetensors, or .json as Coqui's servers exchange it
+    Export(ExportArgs),
+}
+
+#[derive(clap::Args)]
+struct Model {
+    /// Model folder
+    #[arg(long, value_name = "DIR", default_value = "model")]
+    model: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct AddArgs {
+    /// What the voice is called
+    name: String,
+    /// Recordings of one speaker, six seconds and more in all; or the .safetensors file of a voice that was exported
+    #[arg(required = true, value_name = "FILE")]
+    references: Vec<PathBuf>,
+    #[command(flatten)]
+    at: Model,
+    /// Where to compute: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+    /// Replace a voice of that name
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(clap::Args)]
+struct ListArgs {
+    #[command(flatten)]
+    at: Model,
+}
+
+#[derive(clap::Args)]
+struct ShowArgs {
+    /// The voice
+    name: String,
+    #[command(flatten)]
+    at: Model,
+}
+
+#[derive(clap::Args)]
+struct RemoveArgs {
+    /// The voice
+    name: String,
+    #[command(flatten)]
+    at: Model,
+}
+
+#[derive(clap::Args)]
+struct ExportArgs {
+    /// The voice
+    name: String,
+    /// File to write: .safetensors or .json
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    at: Model,
+}
+
+/// A voice, as `--json` prints it.
+#[derive(Serialize)]
+struct Shown {
+    name: String,
+    /// `stored`, or `model` where the model came with it.
+    kind: &'static str,
+    /// Whether this model can speak in it.
+    usable: bool,
+    /// Why not.
+    problem: Option<String>,
+    references: Vec<String>,
+    seconds: Option<f64>,
+    /// The fingerprint of the model that heard it.
+    model: Option<String>,
+    report: Option<ReferenceReport>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    match args.command {
+        Command::Add(args) => add(args),
+        Command::List(args) => list(&args.at),
+        Command::Show(args) => show(&args.name, &args.at),
+        Command::Remove(args) => remove(&args.name, &args.at),
+        Command::Export(args) => export(args),
+    }
+}
+
+fn add(args: AddArgs) -> anyhow::Result<Exit> {
+    check_name(&args.name)?;
+    let voices = voices(&args.at)?;
+    // Asked before the work; asked again when it is written.
+    if voices.names()?.contains(&args.name) && !args.force {
+        return Err(VoiceError::Exists { name: args.name }.into());
+    }
+    let stored = match &args.references[..] {
+        [file] if file.extension().is_some_and(|ending| ending == "safetensors") => {
+            let found = StoredVoice::read(file)?;
+            let stored = StoredVoice { name: args.name.clone(), ..found };
+            fitting(&voices, &stored)?;
+            stored
+        }
+        files => hear(&args, files, &voices)?,
+    };
+    let path = voices.add(&Os, &stored, args.force)?;
+    if args.at.json {
+        print_json(&shown(&voices, stored))?;
+        return Ok(Exit::Done);
+    }
+    let mut text = as_text(&shown(&voices, stored));
+    text += &row("written", &path.display().to_string());
+    print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn hear(args: &AddArgs, files: &[PathBuf], voices: &Voices) -> anyhow::Result<StoredVoice> {
+    // Before the model is opened: a wrong file is told at once.
+    let references =
+        files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
+    let folder = ModelFolder::open(&args.at.model)?;
+    let mut synthesizer = Synthesizer::open(&folder, Machine::choose(device(&args.device)?)?.device)?;
+    let voice = synthesizer.hear_references(&references)?;
+    let report = ReferenceReport::of(&references, &synthesizer.speaker_parts(&references)?);
+    Ok(StoredVoice {
+        name: args.name.clone(),
+        voice,
+        latents: synthesizer.latents(),
+        references: references.iter().map(Reference::file).collect(),
+        seconds: report.seconds,
+        model: voices.fingerprint().to_owned(),
+        report: Some(report),
+    })
+}
+
+/// Refuses the voice of another model.
+fn fitting(voices: &Voices, stored: &StoredVoice) -> Result<(), VoiceError> {
+    if stored.model == voices.fingerprint() {
+        return Ok(());
+    }
+    Err(VoiceError::OtherModel {
+        name: stored.name.clone(),
+        found: stored.model.clone(),
+        wanted: voices.fingerprint().to_owned(),
+        references: stored.references.clone(),
+    })
+}
+
+fn list(at: &Model) -> anyhow::Result<Exit> {
+    let voices = voices(at)?;
+    let names = voices.names()?;
+    let mut all: Vec<Shown> = names.iter().filter_map(|name| of_name(&voices, name)).collect();
+    let own = ModelFolder::read_manifest(&at.model)?.voices;
+    all.extend(own.into_iter().filter(|name| !names.contains(name)).map(of_model));
+    if at.json {
+        print_json(&all)?;
+        return Ok(Exit::Done);
+    }
+    if all.is_empty() {
+        print("no voices yet: `myxtts voice add NAME recording.wav` keeps one\n")?;
+        return Ok(Exit::Done);
+    }
+    let line = |one: &Shown| {
+        let about = match (&one.problem, one.seconds) {
+            (Some(problem), _) => problem.clone(),
+            (None, Some(seconds)) => format!("{seconds:.1} s of {}", one.references.join(", ")),
+            (None, None) => "came with the model".to_owned(),
+        };
+        row(&one.name, &about)
+    };
+    print(&all.iter().map(line).collect::<String>())?;
+    Ok(Exit::Done)
+}
+
+fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
+    let voices = voices(at)?;
+    let found = match of_name(&voices, name) {
+        Some(found) => found,
+        None if ModelFolder::read_manifest(&at.model)?.voices.iter().any(|own| own == name) => {
+            of_model(name.to_owned())
+        }
+        None => return Err(unknown(name, at)?),
+    };
+    if at.json {
+        print_json(&found)?
+    } else {
+        print(&as_text(&found))?
+    }
+    Ok(Exit::Done)
+}
+
+fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
+    let voices = voices(at)?;
+    let of_the_model = ModelFolder::read_manifest(&at.model)?.voices.iter().any(|own| own == name);
+    if of_the_model && !voices.names()?.iter().any(|kept| kept == name) {
+        let message = format!("the voice {name:?} came with the model and is part of its files: it stays");
+        return Err(UsageError(message).into());
+    }
+    voices.remove(&Os, name)?;
+    match at.json {
+        true => print_json(&serde_json::json!({ "removed": name }))?,
+        false => print(&row("removed", name))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn export(args: ExportArgs) -> anyhow::Result<Exit> {
+    let ending = args.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_owned();
+    if ending != "safetensors" && ending != "json" {
+        let message = format!("-o {}: name a .safetensors or a .json file", args.output.display());
+        return Err(UsageError(message).into());
+    }
+    let destination = Destination::of("-o", &args.output)?;
+    let voices = voices(&args.at)?;
+    let stored = match voices.own(&args.name)? {
+        Some(stored) => stored,
+        None => {
+            let folder = ModelFolder::open(&args.at.model)?;
+            let Some(voice) = built_in(&folder, &args.name) else {
+                return Err(VoiceError::Unknown { name: args.name, names: all_names(&folder)? }.into());
+            };
+            let latents =
+                folder.voice(&args.name).and_then(|(latents, _)| latents.shape.iter().rev().nth(1).copied());
+            StoredVoice {
+                name: args.name.clone(),
+                voice,
+                latents: latents.unwrap_or(1),
+                references: Vec::new(),
+                seconds: 0.0,
+                model: voices.fingerprint().to_owned(),
+                report: None,
+            }
+        }
+    };
+    let bytes = match ending.as_str() {
+        "json" => serde_json::to_vec(&stored.to_json())?,
+        _ => stored.to_bytes(),
+    };
+    destination.write(&bytes)?;
+    match args.at.json {
+        true => print_json(&serde_json::json!({ "name": args.name, "output": args.output }))?,
+        false => print(&row("written", &args.output.display().to_string()))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// Where the voices of a model are.
+fn voices(at: &Model) -> anyhow::Result<Voices> {
+    if !at.model.exists() {
+        let message = format!("there is no model folder {}: name one with --model", at.model.display());
+        return Err(UsageError(message).into());
+    }
+    Ok(Voices::at(&at.model, &ModelFolder::read_manifest(&at.model)?))
+}
+
+fn unknown(name: &str, at: &Model) -> anyhow::Result<anyhow::Error> {
+    let mut names = voices(at)?.names()?;
+    names.extend(ModelFolder::read_manifest(&at.model)?.voices);
+    Ok(VoiceError::Unknown { name: name.to_owned(), names }.into())
+}
+
+/// A voice that is kept, even where it cannot be used; none where there is none of that name.
+fn of_name(voices: &Voices, name: &str) -> Option<Shown> {
+    match voices.get(name) {
+        Ok(found) => found.map(|stored| shown(voices, stored)),
+        Err(error) => Some(Shown {
+            usable: false,
+            problem: Some(error.to_string()),
+            kind: "stored",
+            ..of_model(name.to_owned())
+        }),
+    }
+}
+
+fn of_model(name: String) -> Shown {
+    Shown {
+        name,
+        kind: "model",
+        usable: true,
+        problem: None,
+        references: Vec::new(),
+        seconds: None,
+        model: None,
+        report: None,
+    }
+}
+
+fn shown(voices: &Voices, stored: StoredVoice) -> Shown {
+    let problem = fitting(voices, &stored).err().map(|error| error.to_string());
+    Shown {
+        name: stored.name,
+        kind: "stored",
+        usable: problem.is_none(),
+        problem,
+        references: stored.references,
+        seconds: Some(stored.seconds),
+        model: Some(stored.model),
+        report: stored.report,
+    }
+}
+
+fn row(name: &str, text: &str) -> String {
+    format!("{name:<12} {text}\n")
+}
+
+fn as_text(one: &Shown) -> String {
+    let mut text = row("voice", &one.name);
+    if let Some(seconds) = one.seconds {
+        text += &row("length", &format!("{seconds:.1} s"));
+    }
+    if one.kind == "model" {
+        text += &row("from", "the model's own voices");
+    }
+    for facts in one.report.iter().flat_map(|report| &report.references) {
+        let clipped = match facts.clipped > 0.0 {
+            true => format!(", {:.2} % clipped", 100.0 * facts.clipped),
+            false => String::new(),
+        };
+        let line = format!(
+            "{}: {:.1} s at {} Hz, {:.0} dB over the noise{clipped}",
+            facts.file, facts.seconds, facts.sample_rate, facts.signal_to_noise_db
+        );
+        text += &row("reference", &line);
+    }
+    if let Some(least) = one.report.as_ref().and_then(|report| report.least_similarity) {
+        text += &row("alike", &format!("{least:.2} between the two parts that are least so"));
+    }
+    for advice in one.report.iter().flat_map(|report| &report.advice) {
+        text += &row("note", &advice.text);
+    }
+    if let Some(problem) = &one.problem {
+        text += &row("problem", problem);
+    }
+    text
+}

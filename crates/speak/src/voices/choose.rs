@@ -1,0 +1,146 @@
+//! What a user calls a voice: a stored one, one of the model's own, recordings, or a mix of those.
+//!
+//! | written | means |
+//! |---|---|
+//! | `anna` | the voice that is kept under this name, else the model's own, else a recording |
+//! | `./anna.wav` | a recording |
+//! | `anna(2)+ben(1)` | two thirds of one, a third of the other; each by any of the ways above |
+//! | several recordings | one voice, heard in all of them |
+
+use super::{VoiceError, Voices, all_names, built_in};
+use crate::error::SpeakError;
+use crate::reference::{Reference, ReferenceReport};
+use crate::synthesizer::Synthesizer;
+use crate::voice::Voice;
+use myxtts_model::weights::ModelFolder;
+use std::path::{Path, PathBuf};
+
+/// Voices that can be mixed at once.
+const MOST: usize = 16;
+
+/// A voice that was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The voice.
+    pub voice: Voice,
+    /// How good the recordings are that were heard for it; one for each voice that was not stored.
+    pub reports: Vec<ReferenceReport>,
+}
+
+/// Finds or hears a voice.
+pub fn choose(
+    synthesizer: &mut Synthesizer,
+    folder: &ModelFolder,
+    named: &[PathBuf],
+) -> Result<Chosen, SpeakError> {
+    let [one] = named else {
+        return hear(synthesizer, named);
+    };
+    if let Some(found) = single(synthesizer, folder, one)? {
+        return Ok(found);
+    }
+    let text = one.to_str().unwrap_or_default();
+    let Some(terms) = terms(text)? else {
+        return Err(missing(folder, one)?);
+    };
+    let (mut parts, mut reports) = (Vec::new(), Vec::new());
+    for (name, weight) in terms {
+        let path = Path::new(name);
+        let Some(found) = single(synthesizer, folder, path)? else { return Err(missing(folder, path)?) };
+        reports.extend(found.reports);
+        parts.push((found.voice, weight));
+    }
+    let why = || "its voices are of different sizes".to_owned();
+    let mixed = Voice::mix(&parts).ok_or_else(|| VoiceError::Mix { text: text.to_owned(), why: why() })?;
+    Ok(Chosen { voice: mixed, reports })
+}
+
+/// What a name means by itself; none where there is no such voice and no such file.
+fn single(
+    synthesizer: &mut Synthesizer,
+    folder: &ModelFolder,
+    named: &Path,
+) -> Result<Option<Chosen>, SpeakError> {
+    if let Some(name) = named.to_str() {
+        if let Some(stored) = Voices::of(folder).own(name)? {
+            return Ok(Some(Chosen { voice: stored.voice, reports: Vec::new() }));
+        }
+        if let Some(voice) = built_in(folder, name) {
+            return Ok(Some(Chosen { voice, reports: Vec::new() }));
+        }
+    }
+    match named.exists() {
+        true => hear(synthesizer, &[named.to_owned()]).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn hear(synthesizer: &mut Synthesizer, paths: &[PathBuf]) -> Result<Chosen, SpeakError> {
+    let references = paths.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let voice = synthesizer.hear_references(&references)?;
+    Ok(Chosen { voice, reports: vec![ReferenceReport::of(&references, &[])] })
+}
+
+/// What looks like a file is missed as one.
+fn missing(folder: &ModelFolder, named: &Path) -> Result<SpeakError, SpeakError> {
+    if named.extension().is_some() || named.components().count() != 1 {
+        return Ok(SpeakError::Audio(myxtts_data::audio::AudioError::Missing { path: named.to_owned() }));
+    }
+    let name = named.to_string_lossy();
+    Ok(VoiceError::unknown(&name, all_names(folder)?).into())
+}
+
+/// The terms of a mix with their weights; none where it is no mix.
+fn terms(text: &str) -> Result<Option<Vec<(&str, f32)>>, VoiceError> {
+    let wrong = |why: String| VoiceError::Mix { text: text.to_owned(), why };
+    let parts: Vec<&str> = text.split('+').map(str::trim).collect();
+    if parts.len() == 1 && !text.ends_with(')') {
+        return Ok(None);
+    }
+    if parts.len() > MOST {
+        return Err(wrong(format!("it has {} voices, and {MOST} can be mixed", parts.len())));
+    }
+    let mut terms = Vec::with_capacity(parts.len());
+    for part in parts {
+        let (name, weight) = match part.strip_suffix(')').and_then(|part| part.rsplit_once('(')) {
+            None => (part, 1.0),
+            Some((name, weight)) => {
+                let weight: Option<f32> = weight.trim().parse().ok();
+                let weight = weight.filter(|weight| weight.is_finite() && *weight > 0.0);
+                (
+                    name.trim(),
+                    weight.ok_or_else(|| wrong(format!("the weight of {part:?} is no number above 0")))?,
+                )
+            }
+        };
+        if name.is_empty() {
+            return Err(wrong("a voice has no name".to_owned()));
+        }
+        terms.push((name, weight));
+    }
+    Ok(Some(terms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::terms;
+
+    #[test]
+    fn mixes_are_read_as_they_are_written() {
+        let read = |text: &'static str| terms(text).map(|terms| terms.unwrap_or_default());
+        assert_eq!(terms("anna").unwrap(), None);
+        assert_eq!(read("anna(2)+ben(1)").unwrap(), [("anna", 2.0), ("ben", 1.0)]);
+        assert_eq!(
+            read(" anna ( 0.5 ) + Claribel Dervla").unwrap(),
+            [("anna", 0.5), ("Claribel Dervla", 1.0)]
+        );
+        assert_eq!(read("a (copy).wav(3)").unwrap(), [("a (copy).wav", 3.0)]);
+        for wrong in
+            ["anna(x)+ben", "anna(0)", "anna(-1)+ben(2)", "anna(inf)", "+ben", "anna+", "(2)", "anna(nan)"]
+        {
+            let error = terms(wrong).unwrap_err().to_string();
+            assert!(error.contains("anna(2)+ben(1)") && error.contains(wrong), "{wrong}: {error}");
+        }
+        assert!(terms(&["a"; 17].join("+")).is_err());
+    }
+}

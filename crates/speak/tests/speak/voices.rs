@@ -1,0 +1,219 @@
+//! Voices that are kept, chosen and mixed; references that are none.
+
+use crate::tiny;
+use myxtts_data::audio::wav;
+use myxtts_data::demo;
+use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_run::durable::Os;
+use myxtts_speak::reference::{Concern, Reference, ReferenceReport};
+use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, choose};
+use myxtts_speak::{SpeakError, Synthesizer, Voice};
+use myxtts_tensor::Device;
+use std::path::{Path, PathBuf};
+
+struct Rig {
+    at: tempfile::TempDir,
+    folder: ModelFolder,
+    synthesizer: Synthesizer,
+}
+
+fn rig() -> Rig {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write(&at.path().join("model"), &[Part::Decoder, Part::Speaker]);
+    let folder = ModelFolder::open(&at.path().join("model")).unwrap();
+    let synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    Rig { at, folder, synthesizer }
+}
+
+impl Rig {
+    fn path(&self, name: &str) -> PathBuf {
+        self.at.path().join(name)
+    }
+
+    fn write(&self, name: &str, samples: &[f32], rate: u32) -> PathBuf {
+        std::fs::write(self.path(name), wav::encode_pcm16(samples, rate)).unwrap();
+        self.path(name)
+    }
+
+    fn speech(&self, name: &str, voice: usize) -> PathBuf {
+        let text = "This is what I sound like, most of the time. And now a little more of it, to be sure.";
+        self.write(name, &demo::speak(text, demo::Language::English, &demo::VOICES[voice]), demo::SAMPLE_RATE)
+    }
+
+    fn hear(&mut self, paths: &[PathBuf]) -> Voice {
+        choose(&mut self.synthesizer, &self.folder, paths).unwrap().voice
+    }
+
+    fn keep(&mut self, name: &str, paths: &[PathBuf]) -> StoredVoice {
+        let references: Vec<Reference> = paths.iter().map(|path| Reference::read(path).unwrap()).collect();
+        let voice = self.synthesizer.hear_references(&references).unwrap();
+        let report = ReferenceReport::of(&references, &self.synthesizer.speaker_parts(&references).unwrap());
+        let voices = Voices::of(&self.folder);
+        let stored = StoredVoice {
+            name: name.to_owned(),
+            voice,
+            latents: self.synthesizer.latents(),
+            references: references.iter().map(Reference::file).collect(),
+            seconds: report.seconds,
+            model: voices.fingerprint().to_owned(),
+            report: Some(report),
+        };
+        voices.add(&Os, &stored, false).unwrap();
+        stored
+    }
+
+    fn chosen(&mut self, name: &str) -> Result<Voice, SpeakError> {
+        choose(&mut self.synthesizer, &self.folder, &[name.into()]).map(|chosen| chosen.voice)
+    }
+}
+
+#[test]
+fn a_stored_voice_is_the_voice_that_was_heard_and_mixes_are_between() {
+    let mut rig = rig();
+    let (a, b) = (rig.speech("a.wav", 0), rig.speech("b.wav", 1));
+    let (heard, other) = (rig.hear(std::slice::from_ref(&a)), rig.hear(std::slice::from_ref(&b)));
+    let stored = rig.keep("anna", std::slice::from_ref(&a));
+    rig.keep("ben", std::slice::from_ref(&b));
+    assert_eq!(stored.voice, heard);
+    assert!(stored.report.as_ref().unwrap().least_similarity.is_some(), "it has parts of 3 s");
+    assert_eq!(rig.chosen("anna").unwrap(), heard);
+    assert_eq!(Voices::of(&rig.folder).names().unwrap(), ["anna", "ben"]);
+    assert_eq!(Voices::of(&rig.folder).own("anna").unwrap().unwrap(), stored);
+    // The rest of the way does not care where a voice is from.
+    let mixed = rig.chosen("anna(2)+ben(1)").unwrap();
+    assert_eq!(mixed, Voice::mix(&[(heard.clone(), 2.0), (other.clone(), 1.0)]).unwrap());
+    assert_ne!(mixed, rig.chosen("anna(1) + ben(2)").unwrap());
+    // A term may be a recording.
+    let term = format!("anna(2)+{}(1)", b.display());
+    assert_eq!(rig.chosen(&term).unwrap(), mixed);
+    let options = myxtts_model::SamplingOptions::default();
+    rig.synthesizer.speak("Hello.", "en", &mixed, &options).unwrap();
+    // Several recordings are one voice.
+    let both = rig.hear(&[a, b]);
+    assert!(both != heard && both != other);
+
+    assert!(matches!(
+        Voices::of(&rig.folder).add(&Os, &stored, false),
+        Err(VoiceError::Exists { name }) if name == "anna"
+    ));
+    Voices::of(&rig.folder).add(&Os, &stored, true).unwrap();
+    Voices::of(&rig.folder).remove(&Os, "ben").unwrap();
+    assert!(matches!(Voices::of(&rig.folder).remove(&Os, "ben"), Err(VoiceError::Unknown { .. })));
+    let error = rig.chosen("ben").unwrap_err();
+    assert!(matches!(error, SpeakError::Voice(VoiceError::Unknown { .. })), "{error}");
+    assert!(error.to_string().contains("anna"), "{error}");
+    let error = rig.chosen("anna(2)+nobody").unwrap_err();
+    assert!(error.to_string().contains("nobody"), "{error}");
+}
+
+#[test]
+fn a_voice_of_another_model_is_refused_by_its_name() {
+    let mut rig = rig();
+    let a = rig.speech("a.wav", 0);
+    rig.keep("anna", &[a]);
+    // Another model has the folder of voices now, as after training further.
+    let other = rig.path("other");
+    tiny::write_sized(&other, &[Part::Dvae], 2 * tiny::WIDTH, 16);
+    std::fs::rename(rig.path("model").join("voices"), other.join("voices")).unwrap();
+    let folder = ModelFolder::open(&other).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    let error = choose(&mut synthesizer, &folder, &["anna".into()]).unwrap_err();
+    assert!(matches!(error, SpeakError::Voice(VoiceError::OtherModel { .. })), "{error}");
+    assert!(error.to_string().contains("anna") && error.to_string().contains("a.wav"), "{error}");
+    // And what is no voice at all.
+    std::fs::write(other.join("voices/bad.safetensors"), "no voice").unwrap();
+    let error = choose(&mut synthesizer, &folder, &["bad".into()]).unwrap_err();
+    assert!(matches!(error, SpeakError::Voice(VoiceError::Damaged { .. })), "{error}");
+}
+
+/// A header of a WAV file with several channels of 16 bits.
+fn many_channels(channels: u16, rate: u32, mono: &[f32]) -> Vec<u8> {
+    let data: Vec<u8> = mono
+        .iter()
+        .flat_map(|sample| std::iter::repeat_n((sample * 32767.0) as i16, channels.into()))
+        .flat_map(i16::to_le_bytes)
+        .collect();
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + data.len() as u32).to_le_bytes());
+    bytes.extend(b"WAVEfmt ");
+    bytes.extend(16u32.to_le_bytes());
+    bytes.extend(1u16.to_le_bytes());
+    bytes.extend(channels.to_le_bytes());
+    bytes.extend(rate.to_le_bytes());
+    bytes.extend((rate * u32::from(channels) * 2).to_le_bytes());
+    bytes.extend((channels * 2).to_le_bytes());
+    bytes.extend(16u16.to_le_bytes());
+    bytes.extend(b"data");
+    bytes.extend((data.len() as u32).to_le_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+#[test]
+fn bad_references_have_messages_and_odd_ones_are_adapted() {
+    let mut rig = rig();
+    let good = rig.speech("good.wav", 0);
+    rig.write("silent.wav", &[0.0; 22_050], 22_050);
+    rig.write("short.wav", &[0.3; 2_205], 22_050);
+    std::fs::write(rig.path("text.wav"), "This is a text, and no sound at all.").unwrap();
+    std::fs::write(rig.path("empty.wav"), "").unwrap();
+    let mut cut = std::fs::read(&good).unwrap();
+    cut.truncate(cut.len() / 2);
+    std::fs::write(rig.path("cut.wav"), &cut).unwrap();
+    std::fs::create_dir(rig.path("folder.wav")).unwrap();
+    for (name, said) in [
+        ("silent.wav", "nothing is to be heard"),
+        ("short.wav", "0.10 s"),
+        ("text.wav", "WAV, FLAC, MP3"),
+        ("empty.wav", "no content"),
+        ("cut.wav", "cut off"),
+        ("folder.wav", "it is a folder"),
+        ("missing.wav", "no such file"),
+    ] {
+        // Alone, beside a good one, and in a mix.
+        let path = rig.path(name);
+        for named in [
+            vec![path.clone()],
+            vec![good.clone(), path.clone()],
+            vec![format!("{}(1)+{}", good.display(), path.display()).into()],
+        ] {
+            let error = choose(&mut rig.synthesizer, &rig.folder, &named).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(said), "{named:?}: {error}");
+        }
+    }
+
+    // Ten minutes: the first half of one is heard, and that is said.
+    let second: Vec<f32> = Reference::read(&good).unwrap().clip.samples[..8_000].to_vec();
+    let long = rig.write("long.wav", &second.repeat(600), 8_000);
+    let chosen = choose(&mut rig.synthesizer, &rig.folder, std::slice::from_ref(&long)).unwrap();
+    let advice = &chosen.reports[0].advice;
+    assert!(
+        advice.iter().any(|a| a.concern == Concern::Adapted && a.text.contains("first 30 of 600 s")),
+        "{advice:?}"
+    );
+    let start = rig.write("start.wav", &second.repeat(30), 8_000);
+    let (begun, all) = (rig.hear(&[start]), chosen.voice);
+    // The resampler sees the end of the one and not of the other: the last chunk differs by a hair.
+    let apart =
+        begun.conditioning.iter().zip(&all.conditioning).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart < 1e-2, "{apart}");
+
+    // Eight channels at 192 kHz.
+    let wide: Vec<f32> = second.iter().flat_map(|sample| [*sample; 24]).collect();
+    std::fs::write(rig.path("wide.wav"), many_channels(8, 192_000, &wide)).unwrap();
+    let wide = rig.path("wide.wav");
+    let chosen = choose(&mut rig.synthesizer, &rig.folder, &[wide]).unwrap();
+    assert!(chosen.reports[0].advice.iter().any(|a| a.text.contains("8 channels are mixed")), "{chosen:?}");
+    let facts = &chosen.reports[0].references[0];
+    assert_eq!((facts.channels, facts.sample_rate), (8, 192_000));
+    assert!(chosen.voice.conditioning.iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn a_name_that_is_no_name_is_no_way_out_of_the_folder() {
+    let rig = rig();
+    let voices = Voices::of(&rig.folder);
+    assert!(voices.get("../model/manifest").unwrap().is_none());
+    assert!(matches!(voices.remove(&Os, "../gpt"), Err(VoiceError::Name { .. })));
+    assert!(Path::new(&rig.path("model/gpt.safetensors")).exists());
+}
