@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::durable::{self, DurableError};
+use crate::durable::{self, DurableError, Os, Writer};
 use crate::regular;
 
 /// A path that can be written to.
@@ -105,6 +105,26 @@ impl Destination {
         &self.path
     }
 
+    /// Whether it is, or will be, a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Begins a file that is written in pieces and gets its name when it is finished, or writes to what is no file.
+    pub fn begin(&self) -> Result<DestinationWriter, DurableError> {
+        match &self.file {
+            Some(file) => {
+                let writer = Writer::create(&Os, file)?;
+                Ok(DestinationWriter::File { writer, path: file.clone() })
+            }
+            None => {
+                let opened = File::options().write(true).create(true).truncate(true).open(&self.path);
+                let file = opened.map_err(DurableError::at("open", &self.path))?;
+                Ok(DestinationWriter::Other { file, path: self.path.clone() })
+            }
+        }
+    }
+
     /// Writes a whole file, or to what is no file.
     pub fn write(&self, bytes: &[u8]) -> Result<(), DurableError> {
         match &self.file {
@@ -116,6 +136,59 @@ impl Destination {
                 .open(&self.path)
                 .and_then(|mut file| file.write_all(bytes).and_then(|()| file.flush()))
                 .map_err(DurableError::at("write", &self.path)),
+        }
+    }
+}
+
+/// A destination that is being written to.
+pub enum DestinationWriter {
+    /// A file that has not got its name yet.
+    File {
+        /// What is written beside it.
+        writer: Writer<'static>,
+        /// Its name.
+        path: PathBuf,
+    },
+    /// A device, a named pipe.
+    Other {
+        /// It.
+        file: File,
+        /// Its name.
+        path: PathBuf,
+    },
+}
+
+impl DestinationWriter {
+    /// Whether it is a file, whose first bytes can be replaced.
+    pub fn is_file(&self) -> bool {
+        matches!(self, DestinationWriter::File { .. })
+    }
+
+    /// Adds bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
+        match self {
+            DestinationWriter::File { writer, .. } => writer.write(bytes),
+            DestinationWriter::Other { file, path } => {
+                file.write_all(bytes).map_err(DurableError::at("write", path))
+            }
+        }
+    }
+
+    /// Overwrites the first bytes of a file; then only [`Self::finish`] may follow.
+    pub fn replace_start(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
+        match self {
+            DestinationWriter::File { writer, .. } => writer.replace_start(bytes),
+            DestinationWriter::Other { .. } => Ok(()),
+        }
+    }
+
+    /// Gives a file its name; what is no file has its bytes already.
+    pub fn finish(self) -> Result<(), DurableError> {
+        match self {
+            DestinationWriter::File { writer, path } => writer.finish()?.publish_durably(&path),
+            DestinationWriter::Other { mut file, path } => {
+                file.flush().map_err(DurableError::at("write", &path))
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod source;
 
 pub mod reference;
 pub mod sound;
+pub mod sound_file;
 pub mod synthesizer;
 pub mod voice;
 pub mod voices;

@@ -6,5 +6,6 @@
 mod tiny;
 
 mod long_text;
+mod sound_file;
 mod synthesizer;
 mod voices;
