@@ -6,6 +6,7 @@
 pub mod error;
 pub mod long_text;
 pub mod machine;
+pub mod narration;
 pub mod source;
 
 pub mod reference;

@@ -1,0 +1,337 @@
+//! A long text spoken into a file, so that it can be resumed after any interruption.
+//!
+//! | beside `book.mp3` | what it is |
+//! |---|---|
+//! | `book.mp3.part` | the sound so far: for WAV and PCM the file to be, for others a WAV file of floats that is encoded at the end |
+//! | `book.mp3.journal` | a line for each piece whose sound is on the disk |
+//!
+//! Both go when the book is finished. A piece is written and synced before its line: what has no line is cut off and spoken
+//! again, so that a resumed book is the same, byte for byte, as one that was never interrupted.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use myxtts_run::destination::{Destination, DestinationError};
+use myxtts_run::durable::{self, DurableError, Os};
+
+use super::journal::{Found, Header, Journal, Line};
+use super::{Done, NarrationError, NarrationSettings, Narrator, Speaker, Timings};
+use crate::long_text::{LongTextError, Piece};
+use crate::sound_file::{Depth, Format, SoundFileError, SoundWriter, plain_length};
+
+/// Of the journal's layout.
+const VERSION: u32 = 1;
+
+/// Samples that are encoded at a time.
+const CHUNK: usize = 1 << 16;
+
+/// Why the files of a book cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum BookError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DurableError),
+    /// The output is no place for a file.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// A file of the book failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another process speaks into the same file.
+    #[error("{} is being written by another process: wait for it, or name another output", path.display())]
+    Busy {
+        /// The part.
+        path: PathBuf,
+    },
+    /// A journal of other settings.
+    #[error(
+        "{} was begun with other settings (model, voice, language, seed, speed, sampling or format): go on with those, or begin anew \
+         without --resume", path.display()
+    )]
+    OtherSettings {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// A device or a pipe.
+    #[error("{} is no file: a book is spoken into a file, so that it can be resumed; use --stream for pipes", path.display())]
+    NoFile {
+        /// The output.
+        path: PathBuf,
+    },
+}
+
+/// How a book ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The file is there.
+    Finished(Timings),
+    /// It was stopped, and can be resumed.
+    Stopped {
+        /// Pieces that are spoken.
+        pieces: u64,
+        /// Samples that are spoken.
+        samples: u64,
+    },
+}
+
+/// A book that is being spoken.
+pub struct Book {
+    output: PathBuf,
+    part: PathBuf,
+    journal_path: PathBuf,
+    format: Format,
+    rate: u32,
+    settings: NarrationSettings,
+    journal: Journal,
+    writer: SoundWriter<File>,
+    /// Held for as long as the book is spoken.
+    _lock: File,
+}
+
+impl Book {
+    /// The journal beside an output.
+    pub fn journal_of(output: &Path) -> PathBuf {
+        with_ending(output, "journal")
+    }
+
+    /// Begins anew, whatever was there; or goes on, where `resume` says so and there is something to go on with.
+    ///
+    /// `identity` is everything beside `settings` that decides how a text sounds: model, voice, language, sampling.
+    pub fn open(
+        output: &Path,
+        format: Format,
+        rate: u32,
+        settings: NarrationSettings,
+        identity: &str,
+        resume: bool,
+    ) -> Result<Book, BookError> {
+        let destination = Destination::of("-o", output)?;
+        if !destination.is_file() {
+            return Err(BookError::NoFile { path: output.to_owned() });
+        }
+        let (part, journal_path) = (with_ending(output, "part"), Book::journal_of(output));
+        let header = Header {
+            journal: VERSION,
+            format: part_format(format).name().to_owned(),
+            rate,
+            settings: settings_hash(&settings, identity),
+        };
+        let at = |action: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |source| BookError::Io { action, path, source }
+        };
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
+        let lock = opened.map_err(at("open", &part))?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(BookError::Busy { path: part }),
+            Err(TryLockError::Error(source)) if source.kind() != io::ErrorKind::Unsupported => {
+                return Err(at("lock", &part)(source));
+            }
+            // A file system without locks has to do without.
+            _ => {}
+        }
+        let found =
+            if resume { Journal::read(&journal_path).map_err(at("read", &journal_path))? } else { None };
+        if found.as_ref().is_some_and(|found| found.header != header) {
+            return Err(BookError::OtherSettings { path: journal_path });
+        }
+        let there = lock.metadata().map_err(at("look at", &part))?.len();
+        let length = |samples| plain_length(part_format(format), samples).unwrap_or(0);
+        let mut file = lock.try_clone().map_err(at("open", &part))?;
+        let (journal, writer) = match found {
+            Some(Found { mut lines, mut lengths, .. }) if length(0) <= there => {
+                // A journal cannot be ahead of its sound, unless the disk lost what it had taken.
+                while lines.last().is_some_and(|last| length(last.samples) > there) {
+                    lines.pop();
+                    lengths.pop();
+                }
+                let samples = lines.last().map_or(0, |last| last.samples);
+                file.set_len(length(samples)).map_err(at("shorten", &part))?;
+                file.seek(SeekFrom::End(0)).map_err(at("seek in", &part))?;
+                let writer = SoundWriter::resume(file, part_format(format), rate, samples);
+                (Journal::open(&journal_path, lines, lengths)?, writer)
+            }
+            _ => {
+                durable::remove(&Os, &journal_path)?;
+                file.set_len(0).map_err(at("shorten", &part))?;
+                file.seek(SeekFrom::Start(0)).map_err(at("seek in", &part))?;
+                let writer = SoundWriter::begin(file, part_format(format), rate);
+                let writer = writer.map_err(|error| at("write", &part)(io::Error::other(error)))?;
+                (Journal::begin(&journal_path, &header)?, Some(writer))
+            }
+        };
+        // Parts are of plain formats, which can all be resumed.
+        let writer = writer.ok_or_else(|| at("resume", &part)(io::ErrorKind::Unsupported.into()))?;
+        let output = output.to_owned();
+        Ok(Book { output, part, journal_path, format, rate, settings, journal, writer, _lock: lock })
+    }
+
+    /// Pieces that were spoken before.
+    pub fn pieces(&self) -> u64 {
+        self.journal.lines.len() as u64
+    }
+
+    /// Speaks what is not spoken yet. After each piece, `watch` says whether to go on.
+    pub fn speak<S: Speaker>(
+        mut self,
+        pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
+        speaker: &mut S,
+        watch: &mut dyn FnMut(&Done) -> bool,
+    ) -> Result<Outcome, NarrationError<S::Error>> {
+        let mut narrator = Narrator::new(self.settings, self.rate, self.samples());
+        let mut count = 0;
+        for (number, piece) in pieces.enumerate() {
+            let piece = piece?;
+            let hash = piece_hash(&piece);
+            count = number + 1;
+            if let Some(line) = self.journal.lines.get(number) {
+                if line.hash == hash {
+                    let (timing, samples) = (line.timing.clone(), line.samples);
+                    let number = number as u64;
+                    watch(&Done { number, piece: &piece, timing, note: None, samples, was_resumed: true });
+                    continue;
+                }
+                // The text is another from here on.
+                self.cut(number)?;
+                narrator = Narrator::new(self.settings, self.rate, self.samples());
+            }
+            let writer = &mut self.writer;
+            let done = narrator.say(speaker, number as u64, &piece, &mut |samples| writer.write(samples))?;
+            self.sync()?;
+            let (piece, samples, timing) = (done.number, done.samples, done.timing.clone());
+            self.journal.add(Line { piece, hash, samples, timing }).map_err(BookError::from)?;
+            if !watch(&done) {
+                return Ok(Outcome::Stopped { pieces: count as u64, samples: done.samples });
+            }
+        }
+        self.cut(count)?;
+        Ok(Outcome::Finished(self.finish()?))
+    }
+
+    fn samples(&self) -> u64 {
+        self.journal.lines.last().map_or(0, |last| last.samples)
+    }
+
+    fn sync(&mut self) -> Result<(), BookError> {
+        let part = &self.part;
+        self.writer.sink().sync_data().map_err(|source| BookError::Io {
+            action: "sync",
+            path: part.clone(),
+            source,
+        })
+    }
+
+    /// Cuts off all pieces from a number on.
+    fn cut(&mut self, pieces: usize) -> Result<(), BookError> {
+        if pieces >= self.journal.lines.len() {
+            return Ok(());
+        }
+        self.journal.cut(pieces)?;
+        let (format, samples) = (part_format(self.format), self.samples());
+        let part = self.part.clone();
+        let failed = |source| BookError::Io { action: "shorten", path: part.clone(), source };
+        let mut file = self.writer.sink().try_clone().map_err(failed)?;
+        file.set_len(plain_length(format, samples).unwrap_or(0)).map_err(failed)?;
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        if let Some(writer) = SoundWriter::resume(file, format, self.rate, samples) {
+            self.writer = writer;
+        }
+        Ok(())
+    }
+
+    /// Makes the part the output.
+    fn finish(self) -> Result<Timings, FinishError> {
+        let Book { output, part, journal_path, format, rate, journal, writer, .. } = self;
+        let samples = journal.lines.last().map_or(0, |last| last.samples);
+        let failed = |action| {
+            let path = part.clone();
+            move |source| BookError::Io { action, path, source }
+        };
+        let mut file = writer.finish()?;
+        file.sync_all().map_err(failed("sync"))?;
+        let destination = Destination::of("-o", &output).map_err(BookError::from)?;
+        if format == part_format(format) {
+            // Through a link, to where it leads.
+            let target = output.canonicalize().unwrap_or_else(|_| output.clone());
+            std::fs::rename(&part, &target).map_err(failed("rename"))?;
+            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+            durable::sync_folder(&Os, folder.unwrap_or(Path::new("."))).map_err(BookError::from)?;
+        } else {
+            let mut encoded =
+                SoundWriter::begin(destination.begin().map_err(BookError::from)?, format, rate)?;
+            let header = plain_length(part_format(format), 0).unwrap_or(0);
+            file.seek(SeekFrom::Start(header)).map_err(failed("seek in"))?;
+            let mut bytes = vec![0; 4 * CHUNK];
+            let mut left = samples;
+            while left > 0 {
+                let count = left.min(CHUNK as u64) as usize;
+                file.read_exact(&mut bytes[..4 * count]).map_err(failed("read"))?;
+                let values = bytes[..4 * count].chunks_exact(4);
+                let values: Vec<f32> = values
+                    .map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]]))
+                    .collect();
+                encoded.write(&values)?;
+                left -= count as u64;
+            }
+            encoded.finish()?.finish().map_err(BookError::from)?;
+            durable::remove(&Os, &part).map_err(BookError::from)?;
+        }
+        durable::remove(&Os, &journal_path).map_err(BookError::from)?;
+        Ok(Timings {
+            rate,
+            samples,
+            pieces: journal.lines.into_iter().filter_map(|line| line.timing).collect(),
+        })
+    }
+}
+
+/// What can fail when a book is finished.
+#[derive(Debug, thiserror::Error)]
+enum FinishError {
+    #[error(transparent)]
+    Book(#[from] BookError),
+    #[error(transparent)]
+    Sound(#[from] SoundFileError),
+}
+
+impl<E> From<FinishError> for NarrationError<E> {
+    fn from(error: FinishError) -> Self {
+        match error {
+            FinishError::Book(error) => NarrationError::Book(error),
+            FinishError::Sound(error) => NarrationError::Sound(error),
+        }
+    }
+}
+
+/// How the sound is stored until the book is finished.
+fn part_format(format: Format) -> Format {
+    if format.is_plain() { format } else { Format::Wav(Depth::Float) }
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+fn settings_hash(settings: &NarrationSettings, identity: &str) -> String {
+    // Floats are written with as many digits as tell them apart.
+    short_hash(format!("{settings:?}\n{identity}").as_bytes())
+}
+
+fn piece_hash(piece: &Piece) -> String {
+    short_hash(format!("{:?}\n{}", piece.pause, piece.text).as_bytes())
+}
+
+fn short_hash(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
