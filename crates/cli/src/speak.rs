@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use myxtts_data::audio::wav;
 use myxtts_data::text::Cleaner;
+use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
-use myxtts_speak::{Quality, Synthesizer, Waveform};
+use myxtts_speak::{Attempt, Flaw, Quality, SpeakOptions, Synthesizer, Waveform};
 use myxtts_tensor::device::{self, Device};
 use serde::Serialize;
 
@@ -38,6 +39,9 @@ pub struct Args {
     seed: u64,
     #[command(flatten)]
     sampling: Sampling,
+    /// How often to try again with the next seed where it looped, did not end, stopped early or fell silent
+    #[arg(long, value_name = "N", default_value_t = SpeakOptions::from(SamplingOptions::default()).further_tries)]
+    retries: usize,
     /// How text is read, `default`, `coqui` or `phonemes` [default: as the model was trained; for imported models `default`]
     #[arg(long, value_name = "NAME")]
     cleaner: Option<Cleaner>,
@@ -63,6 +67,10 @@ struct Report {
     unknown: Vec<char>,
     codes: usize,
     ended: myxtts_model::Ended,
+    /// What is wrong with it still.
+    flaw: Option<Flaw>,
+    /// All tries in their order.
+    attempts: Vec<Attempt>,
     seconds: f64,
     sample_rate: u32,
     /// Seconds it took to open the model, to hear the voice, and to speak.
@@ -96,13 +104,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let options = args.sampling.options(synthesizer.usual_options(), args.seed);
-    let said = synthesizer.speak(&args.text, &args.language, &voice, &options)?;
+    let sampling = args.sampling.options(synthesizer.usual_options(), args.seed);
+    let options = SpeakOptions { further_tries: args.retries, ..sampling.into() };
+    let said = synthesizer.speak_with(&args.text, &args.language, &voice, &options)?;
     let speaking = start.elapsed().as_secs_f64();
     output.write(&wav::encode_pcm16(&said.samples, said.rate))?;
 
     let seconds = said.seconds();
-    let Waveform { cleaned, tokens, unknown, codes, ended, rate, .. } = said;
+    let Waveform { cleaned, tokens, unknown, codes, ended, flaw, attempts, rate, .. } = said;
     let report = Report {
         output: args.output,
         model: args.model,
@@ -116,6 +125,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         unknown,
         codes,
         ended,
+        flaw,
+        attempts,
         seconds,
         sample_rate: rate,
         opening,
@@ -161,7 +172,6 @@ fn chosen(asked: &str) -> anyhow::Result<Device> {
 }
 
 fn as_text(report: &Report, voice: &[PathBuf]) -> String {
-    use myxtts_model::Ended;
     let row = |name: &str, text: String| format!("{name:<12} {text}\n");
     let how = match report.quality {
         "early" => "early sound, by the DVAE: rough until there is a decoder",
@@ -176,16 +186,12 @@ fn as_text(report: &Report, voice: &[PathBuf]) -> String {
         text += &row("not said", format!("{} characters the vocabulary lacks:{list}", report.unknown.len()));
     }
     text += &row("codes", format!("{} of {} tokens", report.codes, report.tokens));
-    let note = match report.ended {
-        Ended::Stop | Ended::Watcher => None,
-        Ended::Limit => Some("it did not find its end before the model had no more places"),
-        Ended::TooManyForText => {
-            Some("it did not find its end and was stopped: far more sound than such a text has")
-        }
-        Ended::Loop => Some("it said the same again and again and was stopped"),
-    };
-    if let Some(note) = note {
-        text += &row("note", note.to_owned());
+    if let Some(flaw) = report.flaw {
+        text += &row("note", flaw.to_string());
+    }
+    if report.attempts.len() > 1 {
+        let list: Vec<String> = report.attempts.iter().map(Attempt::to_string).collect();
+        text += &row("tries", list.join("; "));
     }
     text += &row("sound", format!("{:.2} s at {} Hz, from {how}", report.seconds, report.sample_rate));
     text += &row(

@@ -108,12 +108,36 @@ impl DecoderSizes {
         self.frames_of(latents) * self.hop()
     }
 
-    fn finer(&self) -> f64 {
+    /// Frames for each latent at the rate of the codes: the factor of the first interpolation.
+    pub fn finer(&self) -> f64 {
         self.code_samples as f64 / self.hop() as f64
     }
 
-    fn resampling(&self) -> f64 {
+    /// From the rate of the codes to that of the waveform: the factor of the second interpolation, which is left out where it
+    /// is 1.
+    pub fn resampling(&self) -> f64 {
         self.wave_rate as f64 / self.code_rate as f64
+    }
+
+    /// The receptive field: how many frames of `z` before a frame and after it reach the samples of that frame. Between the
+    /// ends of a signal a window of frames gives the same samples as the whole, but for so many frames at its own ends.
+    pub fn reach(&self) -> (usize, usize) {
+        // The samples of frame 0, followed back to what they are computed of.
+        let wider = |(first, last): (i64, i64), by: usize| (first - by as i64, last + by as i64);
+        let mut reached = wider((0, self.hop() as i64 - 1), TAPS / 2);
+        for growth in self.growths.iter().rev() {
+            let blocks = self.residuals.iter().map(|residual| {
+                let half = (residual.taps - 1) / 2;
+                residual.dilations.iter().map(|dilation| half * dilation + half).sum::<usize>()
+            });
+            let (first, last) = wider(reached, blocks.max().unwrap_or(0));
+            // Time t goes to the taps from rate * t - padding on.
+            let (rate, taps) = (growth.rate as i64, growth.taps as i64);
+            let padding = (taps - rate) / 2;
+            reached = ((first + padding - taps + rate).div_euclid(rate), (last + padding).div_euclid(rate));
+        }
+        let (first, last) = wider(reached, TAPS / 2);
+        (first.unsigned_abs() as usize, last.unsigned_abs() as usize)
     }
 
     fn channels_after(&self, growths: usize) -> usize {

@@ -52,14 +52,25 @@ impl Default for SamplingOptions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Guards {
-    /// A few codes said again and again, for so many codes in all, are a loop; 0 never.
+    /// Codes said again and again, for so many codes in all, are a loop; 0 never. Rounds of a word's length must come six times and
+    /// for half as long again, longer ones three times: see [`Guards::before_loop`].
     pub loop_codes: usize,
     /// At most so many codes for a text token, and [`SPARE`] for the text; 0 any number.
     pub codes_per_token: f32,
 }
 
-/// The longest round of a loop, in codes: about a third of a second.
-const LONGEST_ROUND: usize = 8;
+/// Rounds up to so many codes, a seventh of a second, are shorter than any word.
+const SOUND: usize = 3;
+
+/// Rounds up to so many codes, 700 ms, may be a word: "seven seven seven" is no loop, and some models say it in the same codes.
+const WORD: usize = 15;
+
+/// The longest round of a loop, in codes: three seconds.
+const LONGEST_ROUND: usize = 64;
+
+/// How often a word and a phrase are said in a loop.
+const WORD_ROUNDS: usize = 6;
+const PHRASE_ROUNDS: usize = 3;
 
 /// Codes that every text has besides those for its tokens: two seconds of breath and silence.
 pub const SPARE: usize = 43;
@@ -86,16 +97,27 @@ impl Guards {
 
     /// How many codes are left of these once the loop at their end is gone but for its first round; none where they do
     /// not end in a loop.
+    ///
+    /// | a round | is a loop |
+    /// |---|---|
+    /// | up to 3 codes: a sound | for [`Guards::loop_codes`] |
+    /// | up to 15 codes, 700 ms: a word | six times, and for half as long again |
+    /// | up to 64 codes, 3 s: a phrase | three times, and for [`Guards::loop_codes`] |
     pub fn before_loop(&self, codes: &[i32]) -> Option<usize> {
         let long = self.loop_codes;
         if long == 0 || codes.len() < long {
             return None;
         }
-        (1..=LONGEST_ROUND.min(long / 2)).find_map(|round| {
+        let wanted = |round: usize| match round {
+            0..=SOUND => long,
+            0..=WORD => (long + long / 2).max(WORD_ROUNDS * round),
+            _ => long.max(PHRASE_ROUNDS * round),
+        };
+        (1..=LONGEST_ROUND).filter(|&round| wanted(round) <= codes.len()).find_map(|round| {
             let same = codes.iter().rev().zip(codes.iter().rev().skip(round)).take_while(|(a, b)| a == b);
             // What is the same as one round before, and that round.
             let looping = same.count() + round;
-            (looping >= long.max(2 * round)).then(|| codes.len() - looping + round)
+            (looping >= wanted(round)).then(|| codes.len() - looping + round)
         })
     }
 }
@@ -275,6 +297,42 @@ mod tests {
         assert_ne!(codes(1), codes(2));
     }
 
+    /// How often a round of so many codes is said until it is a loop; none up to 20 times.
+    fn until_a_loop(round: i32) -> Option<usize> {
+        let (mut codes, guards): (Vec<i32>, _) = ((500..530).collect(), Guards::default());
+        for said in 1..=20 {
+            for code in 0..round {
+                codes.push(code);
+                if guards.before_loop(&codes).is_some() {
+                    return Some(said);
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_digit_that_was_said_five_times_was_taken_for_a_loop() {
+        // Digits of 0.25 to 0.7 s in the very same codes: as in "zero zero zero zero zero".
+        for round in 5..=15 {
+            assert!(
+                until_a_loop(round).is_some_and(|times| times >= 6),
+                "{round}: {:?}",
+                until_a_loop(round)
+            );
+        }
+        // A phrase of more than 700 ms, three times.
+        for round in 16..=64 {
+            assert_eq!(until_a_loop(round), Some(3), "{round}");
+        }
+        // A sound that is held for two seconds.
+        assert_eq!([1, 2, 3].map(until_a_loop), [None, None, Some(15)]);
+        let mut held = vec![7; 43];
+        assert_eq!(Guards::default().before_loop(&held), Some(1));
+        held.pop();
+        assert_eq!(Guards::default().before_loop(&held), None);
+    }
+
     #[test]
     fn a_loop_is_found_and_one_round_of_it_stays() {
         let guards = Guards { loop_codes: 12, ..Guards::default() };
@@ -287,6 +345,8 @@ mod tests {
         assert_eq!(guards.before_loop(&[7; 11]), None);
         assert_eq!(guards.before_loop(&[7; 12]), Some(1));
         assert_eq!(Guards::none().before_loop(&[7; 99]), None);
+        // A loop of a sound is a loop of two of it too: the shorter is found first.
+        assert_eq!(guards.before_loop(&[7; 40]), Some(1));
         assert_eq!(Guards { codes_per_token: 2.0, ..guards }.most(10), SPARE + 20);
     }
 }

@@ -1,7 +1,7 @@
 //! Text to sound: voices, decoding, long text, sound files.
 //!
 //! In the order of an utterance: [`source`] (weights, in a folder or in training) on a [`machine`] -> [`synthesizer`] (the opened
-//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples) -> [`waveform`] (what was said).
+//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples), [`stream`] (while codes still come), [`guard`] (is it what such a text sounds like) -> [`waveform`] (what was said).
 
 pub mod error;
 pub mod long_text;
@@ -9,18 +9,25 @@ pub mod machine;
 pub mod narration;
 pub mod source;
 
+pub mod guard;
+mod hearing;
 pub mod reference;
 pub mod sound;
 pub mod sound_file;
+pub mod speaking;
+pub mod stream;
 pub mod synthesizer;
 pub mod voice;
 pub mod voices;
 pub mod waveform;
 
 pub use error::SpeakError;
+pub use guard::{Attempt, Flaw};
 pub use machine::Machine;
 pub use sound::Quality;
 pub use source::Source;
+pub use speaking::SpeakOptions;
+pub use stream::AudibleStart;
 pub use synthesizer::{Synthesizer, as_heard};
 pub use voice::Voice;
 pub use waveform::{Fit, Waveform};

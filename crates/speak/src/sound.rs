@@ -2,6 +2,7 @@
 
 use crate::error::SpeakError;
 use crate::source::{Source, weights};
+use crate::stream::FrameDecoder;
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -9,7 +10,8 @@ use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::weights::Part;
 use myxtts_model::{Declare, GptSizes, Spoken};
-use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, Precision, Tape, Value};
+use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, Layout, Precision, Program, Tape, Value};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How a voice sounds.
@@ -36,10 +38,43 @@ enum Networks {
     Early { dvae: Box<Dvae>, inverter: MelInverter },
 }
 
+/// The decoder on a fixed number of frames.
+struct Window {
+    program: Program,
+    z: Value,
+    speaker: Value,
+    wave: Value,
+}
+
+impl Window {
+    fn tape(layout: &Arc<Layout>, decoder: &Decoder, frames: usize) -> (Tape, [Value; 3]) {
+        let mut tape = Tape::new(Arc::clone(layout), Precision::F32);
+        let z = tape.input([1, frames, decoder.sizes().latent], DType::F32);
+        let speaker = tape.input([1, decoder.sizes().speaker], DType::F32);
+        let wave = decoder.wave(&mut tape, z, speaker);
+        tape.keep(wave);
+        (tape, [z, speaker, wave])
+    }
+
+    fn new(engine: &mut Engine, decoder: &Decoder, frames: usize) -> Result<Window, SpeakError> {
+        let (tape, [z, speaker, wave]) = Window::tape(engine.layout(), decoder, frames);
+        Ok(Window { program: engine.load(tape)?, z, speaker, wave })
+    }
+
+    fn run(&mut self, engine: &mut Engine, z: &[f32], speaker: &[f32]) -> Result<Vec<f32>, SpeakError> {
+        engine.write(&self.program, self.z, z)?;
+        engine.write(&self.program, self.speaker, speaker)?;
+        engine.run(&mut self.program, &Control::default())?;
+        Ok(engine.read(&self.program, self.wave)?)
+    }
+}
+
 /// The networks behind the GPT.
 pub(crate) struct Sound {
     engine: Engine,
     networks: Networks,
+    /// By their frames: those that sound is streamed in.
+    windows: BTreeMap<usize, Window>,
 }
 
 impl Sound {
@@ -92,7 +127,7 @@ impl Sound {
         for one in &released {
             engine.write_parameter(one.id, &weights(source, one)?)?;
         }
-        Ok(Sound { engine, networks })
+        Ok(Sound { engine, networks, windows: BTreeMap::new() })
     }
 
     pub(crate) fn quality(&self) -> Quality {
@@ -116,6 +151,32 @@ impl Sound {
         run(&mut self.engine, tape, &[(input, &features)], &[], vector).map(Some)
     }
 
+    /// The decoder's sizes; none where there is no decoder.
+    pub(crate) fn decoder_sizes(&self) -> Option<&DecoderSizes> {
+        match &self.networks {
+            Networks::Decoded { decoder, .. } => Some(decoder.sizes()),
+            Networks::Early { .. } => None,
+        }
+    }
+
+    /// A speaker vector that fits the decoder.
+    pub(crate) fn fitting<'v>(&self, speaker: Option<&'v [f32]>) -> Result<&'v [f32], SpeakError> {
+        let wanted = self.decoder_sizes().map_or(0, |sizes| sizes.speaker);
+        speaker.filter(|vector| vector.len() == wanted).ok_or(SpeakError::Speaker { wanted })
+    }
+
+    /// Takes memory for all windows at once: each that is made later would move what the others were recorded with.
+    pub(crate) fn reserve_windows(&mut self, sizes: &[usize]) -> Result<(), SpeakError> {
+        let Networks::Decoded { decoder, .. } = &self.networks else { return Ok(()) };
+        let Some(&largest) = sizes.iter().max() else { return Ok(()) };
+        if !self.windows.contains_key(&largest) {
+            let (tape, _) = Window::tape(self.engine.layout(), decoder, largest);
+            let plan = self.engine.plan_of(&tape);
+            self.engine.reserve([&plan])?;
+        }
+        Ok(())
+    }
+
     /// The samples of what was said.
     pub(crate) fn sound(
         &mut self,
@@ -126,9 +187,7 @@ impl Sound {
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         match &self.networks {
             Networks::Decoded { decoder, .. } => {
-                let sizes = decoder.sizes();
-                let speaker = speaker.filter(|vector| vector.len() == sizes.speaker);
-                let speaker = speaker.ok_or(SpeakError::Speaker { wanted: sizes.speaker })?;
+                let (sizes, speaker) = (decoder.sizes(), self.fitting(speaker)?);
                 let rows = spoken.latents.len() / sizes.latent;
                 if sizes.frames_of(rows) == 0 {
                     return Ok(Vec::new());
@@ -155,6 +214,26 @@ impl Sound {
                 Ok(inverter.invert(&mel))
             }
         }
+    }
+}
+
+impl FrameDecoder for Sound {
+    fn window(
+        &mut self,
+        frames: usize,
+        z: &[f32],
+        speaker: &[f32],
+        keep: bool,
+    ) -> Result<Vec<f32>, SpeakError> {
+        let Networks::Decoded { decoder, .. } = &self.networks else { return Ok(Vec::new()) };
+        if !keep {
+            return Window::new(&mut self.engine, decoder, frames)?.run(&mut self.engine, z, speaker);
+        }
+        let window = match self.windows.remove(&frames) {
+            Some(window) => window,
+            None => Window::new(&mut self.engine, decoder, frames)?,
+        };
+        self.windows.entry(frames).or_insert(window).run(&mut self.engine, z, speaker)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What was said, as sound and in figures.
 
+use crate::guard::{Attempt, Flaw};
 use myxtts_model::Ended;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,12 @@ pub struct Waveform {
     pub codes: usize,
     /// Why it ended.
     pub ended: Ended,
+    /// What is wrong with it still; none where it is as such a text should be, or where nobody looked.
+    pub flaw: Option<Flaw>,
+    /// All tries in their order, this one among them.
+    pub attempts: Vec<Attempt>,
+    /// Samples of silence that were left out before the first.
+    pub cut: usize,
 }
 
 impl Waveform {

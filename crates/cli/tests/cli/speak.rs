@@ -40,11 +40,15 @@ fn a_text_becomes_a_wav_file() {
     assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::SAID));
     assert_eq!(report["codes"], tiny::SAID);
     assert_eq!((&report["quality"], &report["ended"]), (&"decoded".into(), &"limit".into()));
+    // It never ends: two further tries, each with its seed.
+    let seeds: Vec<u64> = (0..3).filter_map(|i| report["attempts"][i]["seed"].as_u64()).collect();
+    assert_eq!((seeds, &report["flaw"]["kind"]), (vec![0, 1, 2], &"no_end".into()));
     myxtts(at.path(), &say)
-        .args(["-o", "b.wav"])
+        .args(["-o", "b.wav", "--retries", "1"])
         .assert()
         .success()
-        .stdout(contains("on cpu").and(contains("24000 Hz")).and(contains("b.wav")));
+        .stdout(contains("on cpu").and(contains("24000 Hz")).and(contains("b.wav")))
+        .stdout(contains("did not find its end").and(contains("seed 1: ")).and(contains("seed 2").not()));
     let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
     assert!(bytes("a.wav") == bytes("b.wav"), "the same seed says it the same way");
     myxtts(at.path(), &say).args(["-o", "c.wav", "--seed", "7"]).assert().success();

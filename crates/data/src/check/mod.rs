@@ -13,6 +13,7 @@ mod summary;
 
 pub use examine::{Examiner, Heard, Trouble, Understood, examine};
 pub use histogram::{Bin, Histogram};
+pub use pace::Pace;
 pub use report::{CorpusFacts, Kind, Report, SCHEMA_VERSION, Share, Spread, TextFacts, Verdict};
 pub use senses::Senses;
 pub use summary::Summary;

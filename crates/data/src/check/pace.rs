@@ -19,15 +19,16 @@ const DIGITS_A_SECOND: f64 = 15.0;
 
 /// What a text amounts to when it is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Pace {
+pub struct Pace {
     /// Letters and digits.
-    pub(super) letters: usize,
+    pub letters: usize,
     /// Seconds that the fastest reader needs.
-    pub(super) least_seconds: f64,
+    pub least_seconds: f64,
 }
 
 impl Pace {
-    pub(super) fn of(text: &str) -> Self {
+    /// Of a text as it is spoken.
+    pub fn of(text: &str) -> Self {
         let mut pace = Pace::default();
         for c in text.chars() {
             let rate = match Script::of(c) {
@@ -42,7 +43,7 @@ impl Pace {
     }
 
     /// Letters a second that this text's fastest reader reaches.
-    pub(super) fn fastest(&self) -> f64 {
+    pub fn fastest(&self) -> f64 {
         self.letters as f64 / self.least_seconds
     }
 }

@@ -8,5 +8,6 @@ mod tiny;
 mod long_text;
 mod narration;
 mod sound_file;
+mod speaking;
 mod synthesizer;
 mod voices;

@@ -27,11 +27,22 @@ pub fn decoder_sizes() -> DecoderSizes {
 
 /// Writes a folder with the GPT and the parts that are named.
 pub fn write(path: &Path, parts: &[Part]) {
-    write_sized(path, parts, WIDTH, 16);
+    write_all(path, parts, (WIDTH, 16), -50.0);
+}
+
+/// The same with a GPT that finds STOP: the larger the bias, the earlier.
+#[allow(dead_code)]
+pub fn write_ending(path: &Path, parts: &[Part], stop: f32) {
+    write_all(path, parts, (WIDTH, 16), stop);
 }
 
 /// The same with a GPT and a DVAE so wide; a decoder fits [`WIDTH`] alone.
+#[allow(dead_code)]
 pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
+    write_all(path, parts, (width, hidden), -50.0);
+}
+
+fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop: f32) {
     let texts = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
     let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
     let vocabulary = tokenizer::train(texts, &options).unwrap();
@@ -64,7 +75,7 @@ pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
     for one in &released {
         let mut data = one.to_released(&engine.read_parameter(one.id).unwrap());
         match one.name.as_str() {
-            "gpt.mel_head.bias" => data[CODES + 1] = -50.0,
+            "gpt.mel_head.bias" => data[CODES + 1] = stop,
             // Zero in a fresh one: every code would sound the same.
             "dvae.codebook.embed" => data.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32 - 3.0),
             // A fresh decoder whispers: so loud that it is heard.

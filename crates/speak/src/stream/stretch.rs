@@ -1,0 +1,111 @@
+//! States at one for each code, as frames at one for each 256 samples of the waveform: the two linear interpolations of
+//! [`Decoder::stretch`](myxtts_model::decoder::Decoder::stretch), for frames that are asked for one by one while states still
+//! come.
+
+use myxtts_model::decoder::DecoderSizes;
+
+/// One linear interpolation.
+#[derive(Clone, Copy, Debug)]
+struct Linear {
+    scale: f64,
+}
+
+impl Linear {
+    /// The two times of the source that a time of the result lies between, and the weight of the second, where the source goes
+    /// on for ever. In f32, as PyTorch and the engine compute it.
+    fn place(self, time: usize) -> (usize, usize, f32) {
+        let step = (1.0 / self.scale) as f32;
+        let at = (step * (time as f32 + 0.5) - 0.5).max(0.0);
+        let before = at as usize;
+        (before, before + 1, at - before as f32)
+    }
+
+    /// How many times of the result are settled by so many of the source, whatever comes after.
+    fn settled(self, source: usize) -> usize {
+        let mut count = (source as f64 * self.scale) as usize;
+        while count > 0 && self.place(count - 1).1 >= source {
+            count -= 1;
+        }
+        count
+    }
+}
+
+/// States that came, and the frames between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    sizes: DecoderSizes,
+    finer: Linear,
+    /// None where codes and waveform have one rate.
+    resampling: Option<Linear>,
+    latents: Vec<f32>,
+    ended: bool,
+}
+
+impl Stretch {
+    pub(crate) fn new(sizes: &DecoderSizes) -> Stretch {
+        let resampling = (sizes.wave_rate != sizes.code_rate).then(|| Linear { scale: sizes.resampling() });
+        Stretch {
+            finer: Linear { scale: sizes.finer() },
+            resampling,
+            latents: Vec::new(),
+            ended: false,
+            sizes: sizes.clone(),
+        }
+    }
+
+    /// States so far.
+    pub(crate) fn count(&self) -> usize {
+        self.latents.len() / self.sizes.latent
+    }
+
+    /// Takes the next state.
+    pub(crate) fn push(&mut self, latent: &[f32]) {
+        assert!(
+            !self.ended && latent.len() == self.sizes.latent,
+            "a state of the decoder's size before the end"
+        );
+        self.latents.extend_from_slice(latent);
+    }
+
+    /// No state comes after the first `count`.
+    pub(crate) fn end(&mut self, count: usize) {
+        self.latents.truncate(count * self.sizes.latent);
+        self.ended = true;
+    }
+
+    /// Frames that no later state changes: all of them after the end.
+    pub(crate) fn ready(&self) -> usize {
+        if self.ended {
+            return self.sizes.frames_of(self.count());
+        }
+        let finer = self.finer.settled(self.count());
+        self.resampling.map_or(finer, |resampling| resampling.settled(finer))
+    }
+
+    /// Adds a frame to `out`.
+    pub(crate) fn frame(&self, number: usize, out: &mut Vec<f32>) {
+        let last = self.count() - 1;
+        let finer_last = (self.count() as f64 * self.sizes.finer()) as usize - 1;
+        let finer = |time: usize| {
+            let (a, b, weight) = self.finer.place(time.min(finer_last));
+            (a.min(last), b.min(last), weight)
+        };
+        let latent = |time: usize| &self.latents[time * self.sizes.latent..][..self.sizes.latent];
+        let Some(resampling) = self.resampling else {
+            let (a, b, weight) = finer(number);
+            out.extend(latent(a).iter().zip(latent(b)).map(|(a, b)| between(*a, *b, weight)));
+            return;
+        };
+        let (first, second, weight) = resampling.place(number);
+        let ((a, b, early), (c, d, late)) = (finer(first), finer(second));
+        let (a, b, c, d) = (latent(a), latent(b), latent(c), latent(d));
+        for i in 0..self.sizes.latent {
+            out.push(between(between(a[i], b[i], early), between(c[i], d[i], late), weight));
+        }
+    }
+}
+
+/// A point between two.
+fn between(a: f32, b: f32, weight: f32) -> f32 {
+    (1.0 - weight) * a + weight * b
+}

@@ -1,0 +1,204 @@
+//! The pieces joined are the whole, and a window is as wide as it must be.
+
+use super::streamer::{FrameDecoder, Streamer, windows};
+use crate::error::SpeakError;
+use myxtts_model::Declare;
+use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
+use myxtts_run::seed::Seed;
+use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, ParameterId, Precision, Tape, Value};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A decoder of any sizes with random weights.
+struct Rig {
+    engine: Engine,
+    decoder: Decoder,
+    biases: Vec<(ParameterId, usize)>,
+    /// Windows that were asked for, and whether they are kept.
+    asked: Vec<(usize, bool)>,
+}
+
+impl Rig {
+    fn new(sizes: &DecoderSizes) -> Rig {
+        let mut declare = Declare::new(0.0, &|_| false);
+        let decoder = Decoder::declare(&mut declare, sizes);
+        let (layout, released) = declare.finish();
+        let options = EngineOptions { seed: 3, ..EngineOptions::default() };
+        let mut engine = Engine::new(Device::Cpu, layout, Precision::F32, options).unwrap();
+        // A fresh one whispers, and far frames reach it as good as not at all: louder everywhere.
+        for one in &released {
+            let mut data = engine.read_parameter(one.id).unwrap();
+            let by = match one.name.as_str() {
+                name if name.contains("conv_post") => 4.0,
+                name if name.ends_with("weight_g") => 2.0,
+                _ => 1.0,
+            };
+            data.iter_mut().for_each(|value| *value *= by);
+            engine.write_parameter(one.id, &data).unwrap();
+        }
+        let biases = released.iter().filter(|one| one.name.ends_with("bias"));
+        let biases = biases.map(|one| (one.id, one.shape.iter().product())).collect();
+        Rig { engine, decoder, biases, asked: Vec::new() }
+    }
+
+    fn without_biases(&mut self) {
+        for (id, count) in self.biases.clone() {
+            self.engine.write_parameter(id, &vec![0.0; count]).unwrap();
+        }
+    }
+
+    fn run(&mut self, tape: Tape, inputs: [(Value, &[f32]); 2], out: Value) -> Vec<f32> {
+        let mut program = self.engine.load(tape).unwrap();
+        inputs.into_iter().for_each(|(value, data)| self.engine.write(&program, value, data).unwrap());
+        self.engine.run(&mut program, &Control::default()).unwrap();
+        self.engine.read(&program, out).unwrap()
+    }
+
+    /// Of latents, all at once.
+    fn whole(&mut self, latents: &[f32], speaker: &[f32]) -> Vec<f32> {
+        let rows = latents.len() / self.decoder.sizes().latent;
+        if self.decoder.sizes().frames_of(rows) == 0 {
+            return Vec::new();
+        }
+        let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
+        let x = tape.input([1, rows, self.decoder.sizes().latent], DType::F32);
+        let vector = tape.input([1, speaker.len()], DType::F32);
+        let z = self.decoder.stretch(&mut tape, x);
+        let wave = self.decoder.wave(&mut tape, z, vector);
+        tape.keep(wave);
+        self.run(tape, [(x, latents), (vector, speaker)], wave)
+    }
+}
+
+impl FrameDecoder for Rig {
+    fn window(
+        &mut self,
+        frames: usize,
+        z: &[f32],
+        speaker: &[f32],
+        keep: bool,
+    ) -> Result<Vec<f32>, SpeakError> {
+        self.asked.push((frames, keep));
+        let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
+        let x = tape.input([1, frames, self.decoder.sizes().latent], DType::F32);
+        let vector = tape.input([1, speaker.len()], DType::F32);
+        let wave = self.decoder.wave(&mut tape, x, vector);
+        tape.keep(wave);
+        Ok(self.run(tape, [(x, z), (vector, speaker)], wave))
+    }
+}
+
+fn noise(count: usize, purpose: &str) -> Vec<f32> {
+    let seed = Seed::new(1).derive(purpose);
+    (0..count as u64).map(|i| 4.0 * seed.unit(i) as f32 - 2.0).collect()
+}
+
+/// The decoder of XTTS-v2 but for its channels; one that looks unequally far; one whose codes have the rate of its sound.
+fn all_sizes() -> [DecoderSizes; 3] {
+    let v2 = DecoderSizes { latent: 5, speaker: 3, channels: 16, ..DecoderSizes::v2() };
+    let growths = [(4, 10), (3, 3), (2, 4)].map(|(rate, taps)| Growth { rate, taps }).to_vec();
+    let residuals =
+        [(3, vec![1, 3]), (5, vec![2])].map(|(taps, dilations)| Residual { taps, dilations }).to_vec();
+    let odd = DecoderSizes { growths, residuals, code_samples: 24 * 4, channels: 24, ..v2.clone() };
+    let same = DecoderSizes { wave_rate: 22_050, code_samples: 24 * 2, ..odd.clone() };
+    [v2, odd, same]
+}
+
+#[test]
+fn the_receptive_field_is_what_a_changed_frame_reaches() {
+    for sizes in all_sizes() {
+        let mut rig = Rig::new(&sizes);
+        rig.without_biases();
+        let (before, after) = sizes.reach();
+        let (frames, changed) = (2 * (before + after) + 3, before + after + 1);
+        // Nothing but one frame: where anything is heard, it has come from there, however little it is.
+        let mut z = vec![0.0; frames * sizes.latent];
+        z[changed * sizes.latent..][..sizes.latent].copy_from_slice(&noise(sizes.latent, "z"));
+        let made = rig.window(frames, &z, &vec![0.0; sizes.speaker], false).unwrap();
+        let heard =
+            |frame: &usize| made[frame * sizes.hop()..][..sizes.hop()].iter().any(|sample| *sample != 0.0);
+        let reached: BTreeSet<usize> = (0..frames).filter(heard).collect();
+        let (first, last) = (*reached.first().unwrap(), *reached.last().unwrap());
+        // A frame further on sees it as far back as it looks, and the other way round.
+        assert_eq!((changed - first, last - changed), (after, before), "{sizes:?}");
+    }
+    assert_eq!(DecoderSizes::v2().reach(), (13, 13));
+}
+
+#[test]
+fn pieces_joined_are_the_waveform_of_the_whole() {
+    for sizes in all_sizes() {
+        let mut rig = Rig::new(&sizes);
+        let speaker = noise(sizes.speaker, "speaker");
+        let lengths: Vec<usize> = (1..=12).chain([17, 25, 26, 33, 60, 111]).collect();
+        let latents = noise(111 * sizes.latent, "latents");
+        for count in lengths {
+            let latents = &latents[..count * sizes.latent];
+            let whole = rig.whole(latents, &speaker);
+            rig.asked.clear();
+            let mut streamer = Streamer::new(&sizes, &speaker);
+            let (mut joined, mut pieces) = (Vec::new(), Vec::new());
+            for latent in latents.chunks(sizes.latent) {
+                let piece = streamer.push(&mut rig, latent).unwrap();
+                if !piece.is_empty() {
+                    pieces.push(piece.len() / sizes.hop());
+                }
+                joined.extend(piece);
+            }
+            let early = joined.len();
+            joined.extend(streamer.finish(&mut rig, count).unwrap());
+            assert_eq!(joined.len(), whole.len(), "{count} states of {sizes:?}");
+            assert_eq!(joined.len(), sizes.samples_of(count));
+            let apart = joined.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart < 1e-3, "{apart} apart after {count} states of {sizes:?}");
+            let loudest = whole.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
+            assert!(loudest > 0.05, "a whisper of {loudest} proves nothing");
+            // Only sizes that are kept, but for what is shorter than all of them.
+            let kept = windows(&sizes);
+            assert!(rig.asked.iter().all(|(frames, keep)| !keep || kept.contains(frames)), "{:?}", rig.asked);
+            assert!(rig.asked.iter().filter(|(_, keep)| !keep).count() <= 1, "{:?}", rig.asked);
+            if count == 111 {
+                assert!(rig.asked.iter().all(|(_, keep)| *keep), "{:?}", rig.asked);
+                assert!(early * 10 > 6 * joined.len(), "most of it came before the end");
+                assert!(pieces.windows(2).all(|pair| pair[0] <= pair[1] + 1), "they grow: {pieces:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_piece_of_xtts_comes_with_the_fifth_code() {
+    let sizes = &all_sizes()[0];
+    let mut rig = Rig::new(sizes);
+    let speaker = noise(sizes.speaker, "speaker");
+    let mut streamer = Streamer::new(sizes, &speaker);
+    let latents = noise(20 * sizes.latent, "latents");
+    let first =
+        latents.chunks(sizes.latent).position(|latent| !streamer.push(&mut rig, latent).unwrap().is_empty());
+    // One code, three that the decoder looks ahead, and one to interpolate to.
+    assert_eq!(first.map(|first| first + 1), Some(5));
+}
+
+#[test]
+fn what_is_cut_after_it_was_given_out_fades() {
+    let sizes = &all_sizes()[0];
+    let mut rig = Rig::new(sizes);
+    let speaker = noise(sizes.speaker, "speaker");
+    let latents = noise(60 * sizes.latent, "latents");
+    let mut streamer = Streamer::new(sizes, &speaker);
+    let mut given = Vec::new();
+    for latent in latents.chunks(sizes.latent) {
+        given.extend(streamer.push(&mut rig, latent).unwrap());
+    }
+    // A loop is found: only ten codes of it stay, and far more was given out.
+    assert!(given.len() > sizes.samples_of(10));
+    let rest = streamer.finish(&mut rig, 10).unwrap();
+    assert_eq!(rest.len(), sizes.hop());
+    let loud = |samples: &[f32]| samples.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
+    assert_eq!(rest.last(), Some(&0.0));
+    assert!(loud(&rest[rest.len() - 20..]) < 0.1 * loud(&given));
+    // Nothing was given out yet: there is nothing to fade.
+    let mut streamer = Streamer::new(sizes, &speaker);
+    streamer.push(&mut rig, &latents[..sizes.latent]).unwrap();
+    assert!(streamer.finish(&mut rig, 0).unwrap().is_empty());
+}

@@ -1,0 +1,160 @@
+//! Tries, streams and what stops them.
+
+use crate::tiny;
+use myxtts_data::audio::Clip;
+use myxtts_data::demo;
+use myxtts_model::weights::{ModelFolder, Part};
+use myxtts_model::{Ended, SamplingOptions};
+use myxtts_speak::{AudibleStart, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice};
+use myxtts_tensor::Device;
+
+const DECODED: [Part; 2] = [Part::Decoder, Part::Speaker];
+
+/// A model that ends after a while, the later the lower `stop` is.
+fn opened(parts: &[Part], stop: f32) -> (Synthesizer, Voice) {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write_ending(&at.path().join("model"), parts, stop);
+    let folder = ModelFolder::open(&at.path().join("model")).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
+    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    (synthesizer, voice)
+}
+
+fn options(seed: u64) -> SpeakOptions {
+    // Few codes, each as likely as the others.
+    SamplingOptions { seed, repetition_penalty: 1.0, temperature: 1.0, ..SamplingOptions::default() }.into()
+}
+
+fn streamed(
+    synthesizer: &mut Synthesizer,
+    text: &str,
+    voice: &Voice,
+    options: &SpeakOptions,
+) -> (myxtts_speak::Waveform, Vec<usize>) {
+    let (mut joined, mut pieces) = (Vec::new(), Vec::new());
+    let said = synthesizer.speak_streamed(text, "en", voice, options, &mut |piece| {
+        joined.extend_from_slice(piece);
+        pieces.push(piece.len());
+        true
+    });
+    let said = said.unwrap();
+    assert_eq!(joined, said.samples, "what was given out is what is told");
+    (said, pieces)
+}
+
+fn apart(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len());
+    one.iter().zip(other).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn streamed_speech_is_the_speech_that_is_made_at_once() {
+    let (mut synthesizer, voice) = opened(&DECODED, -1.0);
+    synthesizer.prepare_streaming().unwrap();
+    let mut early = 0;
+    for seed in 0..8 {
+        let once = SpeakOptions { further_tries: 0, ..options(seed) };
+        let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
+        let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
+        assert!(apart(&said.samples, &whole.samples) < 1e-3);
+        assert_eq!((said.codes, said.ended, said.flaw), (whole.codes, whole.ended, whole.flaw));
+        early += usize::from(pieces.len() > 1);
+        let plain = synthesizer.speak("hello world", "en", &voice, &once.sampling).unwrap();
+        assert_eq!(plain.samples, whole.samples);
+    }
+    assert!(early > 2, "some are long enough for several pieces");
+    // A model without a decoder gives everything at the end.
+    let (mut synthesizer, voice) = opened(&[Part::Dvae], -1.0);
+    let once = SpeakOptions { further_tries: 0, ..options(0) };
+    let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
+    let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
+    assert_eq!((said, pieces.len()), (whole, 1));
+}
+
+#[test]
+fn what_stops_early_is_said_again_with_the_next_seed_and_every_try_is_told() {
+    let (mut synthesizer, voice) = opened(&DECODED, 0.5);
+    let text = "hello world, this is a voice";
+    let (mut again, mut saved) = (0, 0);
+    for seed in 0..20 {
+        let options = options(100 * seed);
+        let said = synthesizer.speak_with(text, "en", &voice, &options).unwrap();
+        let tries = &said.attempts;
+        assert!((1..=3).contains(&tries.len()), "{tries:?}");
+        assert!(tries.iter().enumerate().all(|(i, one)| one.seed == 100 * seed + i as u64), "{tries:?}");
+        // All but the last went wrong; the last did not, or there were no more.
+        let (last, before) = tries.split_last().unwrap();
+        assert!(before.iter().all(|one| one.flaw.is_some()), "{tries:?}");
+        assert!(last.flaw.is_none() || tries.len() == 3, "{tries:?}");
+        again += before.len();
+        saved += usize::from(last.flaw.is_none() && !before.is_empty());
+        // What is given is one of them, and its seed says it again.
+        let chosen = tries.iter().find(|one| one.flaw == said.flaw && one.codes == said.codes).unwrap();
+        let sampling = SamplingOptions { seed: chosen.seed, ..options.sampling.clone() };
+        let same = synthesizer.speak(text, "en", &voice, &sampling).unwrap();
+        assert_eq!((same.samples, same.codes), (said.samples, said.codes));
+        // None is said again where that is not wanted, or would be the same.
+        let once = SpeakOptions { further_tries: 0, ..options.clone() };
+        assert_eq!(synthesizer.speak_with(text, "en", &voice, &once).unwrap().attempts, tries[..1]);
+        let greedy = SamplingOptions { greedy: true, ..options.sampling.clone() };
+        assert_eq!(synthesizer.speak_with(text, "en", &voice, &greedy.into()).unwrap().attempts.len(), 1);
+        let (streamed, _) = streamed(&mut synthesizer, text, &voice, &options);
+        assert!(streamed.attempts.len() <= tries.len(), "nothing is said again once it was heard");
+        assert!(streamed.attempts.iter().zip(tries).all(|(a, b)| a.seed == b.seed && a.codes == b.codes));
+    }
+    assert!(again > 5 && saved > 2, "{again} tries were wrong, {saved} texts were saved");
+}
+
+#[test]
+fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_tried_again() {
+    // It never ends by itself, as a model that has lost its way after `?"`.
+    let (mut synthesizer, voice) = opened(&DECODED, -50.0);
+    for text in ["a", "hi", "no.", "\"hello?\"", "is this a world?\"", "hello!\"", "?\" hello", "hello?!?!\""]
+    {
+        let said = synthesizer.speak_with(text, "en", &voice, &options(1)).unwrap();
+        assert_eq!(said.flaw, Some(Flaw::NoEnd), "{text}");
+        assert_eq!(said.attempts.len(), 3, "{text}");
+        assert!(said.codes <= tiny::SAID && !said.samples.is_empty(), "{text}");
+        assert!(said.seconds() < 6.0, "{text}: {}", said.seconds());
+    }
+    // The model would have places for far more codes than one letter can take.
+    assert!(matches!(said_by("a", &mut synthesizer, &voice).ended, Ended::TooManyForText | Ended::Limit));
+    let error = synthesizer.speak_with("?\"", "en", &voice, &options(1)).unwrap_err();
+    assert!(matches!(error, SpeakError::NothingToSay { .. }), "{error}");
+}
+
+fn said_by(text: &str, synthesizer: &mut Synthesizer, voice: &Voice) -> myxtts_speak::Waveform {
+    synthesizer.speak_with(text, "en", voice, &options(1)).unwrap()
+}
+
+#[test]
+fn whoever_listens_stops_the_codes_and_not_only_the_sound() {
+    let (mut synthesizer, voice) = opened(&DECODED, -50.0);
+    let mut pieces = 0;
+    let said = synthesizer
+        .speak_streamed("hello world, this is a voice", "en", &voice, &options(1), &mut |_| {
+            pieces += 1;
+            false
+        })
+        .unwrap();
+    assert_eq!((pieces, said.ended, said.attempts.len()), (1, Ended::Watcher, 1));
+    assert!(said.codes < 8, "{} codes were made", said.codes);
+    let all = said_by("hello world, this is a voice", &mut synthesizer, &voice);
+    assert!(all.codes > 30);
+}
+
+#[test]
+fn the_silence_before_the_first_sound_is_left_out_on_request() {
+    let (mut synthesizer, voice) = opened(&DECODED, -50.0);
+    let whole = SpeakOptions { further_tries: 0, ..options(1) };
+    let audible = SpeakOptions { audible_start: Some(AudibleStart::default()), ..whole.clone() };
+    let plain = synthesizer.speak_with("hello", "en", &voice, &whole).unwrap();
+    let cut = synthesizer.speak_with("hello", "en", &voice, &audible).unwrap();
+    let (also, _) = streamed(&mut synthesizer, "hello", &voice, &audible);
+    assert_eq!(cut.samples.len() + cut.cut, plain.samples.len());
+    assert_eq!((also.samples.len(), also.cut), (cut.samples.len(), cut.cut));
+    assert!(apart(&also.samples, &cut.samples) < 1e-3);
+    assert_eq!(cut.samples[0], 0.0, "it fades in");
+    assert_eq!(plain.cut, 0);
+}
