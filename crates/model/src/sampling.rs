@@ -109,8 +109,8 @@ impl Guards {
             return None;
         }
         let wanted = |round: usize| match round {
-            0..=SOUND => long,
-            0..=WORD => (long + long / 2).max(WORD_ROUNDS * round),
+            round if round <= SOUND => long,
+            round if round <= WORD => (long + long / 2).max(WORD_ROUNDS * round),
             _ => long.max(PHRASE_ROUNDS * round),
         };
         (1..=LONGEST_ROUND).filter(|&round| wanted(round) <= codes.len()).find_map(|round| {
