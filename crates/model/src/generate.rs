@@ -9,8 +9,10 @@
 //! The step is one program for every place, so on CUDA it is recorded once. Texts are padded to a few lengths.
 
 mod forced;
+pub mod slots;
 
 pub use forced::Forced;
+pub use slots::{SlotId, SlotOptions, Slots, Taken};
 
 use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
@@ -88,6 +90,18 @@ pub enum GenerateError {
         /// Codes before it.
         codes: usize,
     },
+    /// Every slot speaks.
+    #[error("all {slots} slots speak: leave one, or ask for more")]
+    NoFreeSlot {
+        /// How many there are.
+        slots: usize,
+    },
+    /// A slot that was left.
+    #[error("this slot was left")]
+    LeftSlot,
+    /// Guidance without what it needs.
+    #[error("these slots were made without a place for the speech without its text: make guided ones")]
+    NotGuided,
 }
 
 /// What was said.
@@ -324,22 +338,26 @@ impl Generator {
         self.gpt.sizes.perceiver.latents * self.gpt.sizes.width
     }
 
-    /// Whether voice and text are this model's and fit.
     fn check(&self, voice: &[f32], text: &[i32]) -> Result<(), GenerateError> {
-        let sizes = &self.gpt.sizes;
-        if voice.len() != self.voice_len() {
-            return Err(GenerateError::Voice { found: voice.len(), wanted: self.voice_len() });
-        }
-        if text.is_empty() {
-            return Err(GenerateError::NoText);
-        }
-        if text.len() > sizes.max_text {
-            return Err(GenerateError::TextTooLong { found: text.len(), most: sizes.max_text });
-        }
-        match unknown(text, sizes.text_vocabulary) {
-            Some(id) => Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary }),
-            None => Ok(()),
-        }
+        check(&self.gpt.sizes, voice, text)
+    }
+}
+
+/// Whether voice and text are a model's and fit.
+fn check(sizes: &GptSizes, voice: &[f32], text: &[i32]) -> Result<(), GenerateError> {
+    let wanted = sizes.perceiver.latents * sizes.width;
+    if voice.len() != wanted {
+        return Err(GenerateError::Voice { found: voice.len(), wanted });
+    }
+    if text.is_empty() {
+        return Err(GenerateError::NoText);
+    }
+    if text.len() > sizes.max_text {
+        return Err(GenerateError::TextTooLong { found: text.len(), most: sizes.max_text });
+    }
+    match unknown(text, sizes.text_vocabulary) {
+        Some(id) => Err(GenerateError::Token { id, vocabulary: sizes.text_vocabulary }),
+        None => Ok(()),
     }
 }
 

@@ -33,7 +33,7 @@ pub mod presets;
 pub mod weights;
 
 pub use declare::{Affine, Choice, Declare, Released};
-pub use generate::{Forced, GenerateError, Generator, Spoken};
+pub use generate::{Forced, GenerateError, Generator, SlotId, SlotOptions, Slots, Spoken, Taken};
 pub use gpt::{
     Condition, FrameLengths, Gpt, GptInputs, GptLosses, GptOptions, GptOutputs, GptShape, GptSizes,
     GptTargets, LossWeights,

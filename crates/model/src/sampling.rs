@@ -152,11 +152,21 @@ impl Sampler {
     /// For `vocabulary` codes, of which `start` is the one speech begins with.
     pub fn new(options: &SamplingOptions, vocabulary: usize, start: i32) -> Sampler {
         let mut seen = vec![false; vocabulary];
-        for id in [FILLER, usize::try_from(start).unwrap_or(FILLER)] {
+        for id in Sampler::said_before(start) {
             seen.iter_mut().skip(id).take(1).for_each(|seen| *seen = true);
         }
-        let seed = Seed::new(options.seed).derive("codes");
-        Sampler { options: options.clone(), seen, scores: Vec::new(), seed, drawn: 0 }
+        Sampler { options: options.clone(), seen, scores: Vec::new(), seed: stream(options.seed), drawn: 0 }
+    }
+
+    /// Codes that the penalty takes for said from the beginning.
+    pub fn said_before(start: i32) -> [usize; 2] {
+        [FILLER, usize::try_from(start).unwrap_or(FILLER)]
+    }
+
+    /// What a seed's draws are made by, one number in 0 .. 1 after another.
+    pub fn uniforms(seed: u64) -> impl Iterator<Item = f64> {
+        let seed = stream(seed);
+        (0..).map(move |i| seed.unit(i))
     }
 
     /// The next code by its logits, which are remembered as said; none where no logit is a number.
@@ -175,6 +185,10 @@ impl Sampler {
         self.seen[code] = true;
         i32::try_from(code).ok()
     }
+}
+
+fn stream(seed: u64) -> Seed {
+    Seed::new(seed).derive("codes")
 }
 
 /// Codes that were said become less likely, whichever side of zero their logit is on.

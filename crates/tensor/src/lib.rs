@@ -25,6 +25,8 @@ pub mod kernels;
 
 pub mod engine;
 
+pub mod decode;
+
 pub use device::Device;
 pub use engine::{Engine, EngineOptions, Mode, Program, Training};
 pub use error::Error;

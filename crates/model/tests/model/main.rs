@@ -18,5 +18,6 @@ mod hostile;
 mod precision;
 mod sequence;
 mod shapes;
+mod slots;
 mod speaker;
 mod weights;

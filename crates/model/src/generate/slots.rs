@@ -1,0 +1,253 @@
+//! Many speeches at once: slots that are joined and left while others speak.
+//!
+//! What a slot says is a function of its voice, text and options alone: not of the other slots, of how many there are, nor
+//! of how many steps are asked for at a time. On CUDA the speeches of all slots advance together in bf16, a step being one
+//! recorded graph with the draw on the device; elsewhere, and for models whose sizes the kernels do not take, slots advance
+//! one after another in f32.
+
+mod fused;
+mod plain;
+mod speech;
+
+pub use speech::Taken;
+
+use super::{GenerateError, Guided, check, unknown};
+use crate::declare::Released;
+use crate::gpt::GptSizes;
+use crate::sampling::SamplingOptions;
+use fused::Fused;
+use myxtts_tensor::cuda::Cuda;
+use myxtts_tensor::{Device, Error};
+use plain::Plain;
+use speech::Speech;
+use std::sync::Arc;
+
+/// Which speech; a slot that was left and joined again has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId {
+    index: usize,
+    serial: u64,
+}
+
+/// Where the speeches are computed, and how many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotOptions {
+    /// Speeches at the same time.
+    pub slots: usize,
+    /// Whether speeches may be guided: each slot then has a second set of keys and values.
+    pub guided: bool,
+    /// Whether bf16 may be used where the device has it.
+    pub bf16: bool,
+}
+
+impl Default for SlotOptions {
+    fn default() -> SlotOptions {
+        SlotOptions { slots: 1, guided: false, bf16: true }
+    }
+}
+
+enum Computed {
+    Together(Box<Fused>),
+    InTurn(Box<Plain>),
+}
+
+/// A GPT on a device that says many things at once.
+pub struct Slots {
+    sizes: GptSizes,
+    options: SlotOptions,
+    computed: Computed,
+    speeches: Vec<Option<(u64, Speech)>>,
+    serial: u64,
+}
+
+impl Slots {
+    /// Slots of a GPT that has no weights yet.
+    pub fn new(device: Device, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
+        if let Device::Cuda(ordinal) = device
+            && options.bf16
+        {
+            return Slots::on_cuda(Arc::new(Cuda::open(ordinal, &Default::default())?), sizes, options);
+        }
+        let computed = Computed::InTurn(Box::new(Plain::new(device, sizes, options)?));
+        Ok(Slots::with(computed, sizes, options))
+    }
+
+    /// The same on a device that is open already.
+    pub fn on_cuda(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
+        let computed = if options.bf16 && Fused::fits(&cuda, sizes, options) {
+            Computed::Together(Box::new(Fused::new(cuda, sizes, options)?))
+        } else {
+            Computed::InTurn(Box::new(Plain::on_cuda(cuda, sizes, options)?))
+        };
+        Ok(Slots::with(computed, sizes, options))
+    }
+
+    fn with(computed: Computed, sizes: &GptSizes, options: SlotOptions) -> Slots {
+        let speeches = (0..options.slots).map(|_| None).collect();
+        Slots { sizes: sizes.clone(), options, computed, speeches, serial: 0 }
+    }
+
+    /// Whether all slots advance in one step, in bf16.
+    pub fn advances_together(&self) -> bool {
+        matches!(self.computed, Computed::Together(_))
+    }
+
+    /// The sizes of the GPT.
+    pub fn sizes(&self) -> &GptSizes {
+        &self.sizes
+    }
+
+    /// How many slots there are.
+    pub fn len(&self) -> usize {
+        self.speeches.len()
+    }
+
+    /// Whether there are no slots.
+    pub fn is_empty(&self) -> bool {
+        self.speeches.is_empty()
+    }
+
+    /// Slots that can be joined.
+    pub fn free(&self) -> usize {
+        self.speeches.iter().filter(|speech| speech.is_none()).count()
+    }
+
+    /// Fills every parameter with what `weights` gives for it, in the engine's order and number.
+    pub fn load<E: From<Error>>(
+        &mut self,
+        weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
+    ) -> Result<(), E> {
+        match &mut self.computed {
+            Computed::Together(fused) => fused.load(&self.sizes, weights),
+            Computed::InTurn(plain) => plain.load(weights),
+        }
+    }
+
+    /// Begins to say a text in a voice. The prompt is read at once; codes come with [`Slots::advance`].
+    pub fn join<'a>(
+        &mut self,
+        voice: &[f32],
+        text: impl Into<Guided<'a>>,
+        options: &SamplingOptions,
+    ) -> Result<SlotId, GenerateError> {
+        let Guided { text, textless } = text.into();
+        check(&self.sizes, voice, text)?;
+        let textless = textless.filter(|_| options.guidance > 0.0);
+        if let Some(textless) = textless {
+            if !self.options.guided {
+                return Err(GenerateError::NotGuided);
+            }
+            // It may be empty, unlike a text.
+            check(&self.sizes, voice, if textless.is_empty() { text } else { textless })?;
+        }
+        self.settle()?;
+        let Some(index) = self.speeches.iter().position(Option::is_none) else {
+            return Err(GenerateError::NoFreeSlot { slots: self.speeches.len() });
+        };
+        let speech = Speech::new(&self.sizes, options, text.len());
+        let prompt = Prompt { voice, text, textless };
+        match &mut self.computed {
+            Computed::Together(fused) => fused.join(index, &self.sizes, prompt, &speech)?,
+            Computed::InTurn(plain) => plain.join(index, prompt, &speech)?,
+        }
+        self.serial += 1;
+        self.speeches[index] = Some((self.serial, speech));
+        Ok(SlotId { index, serial: self.serial })
+    }
+
+    /// Draws up to `steps` codes in every slot that has not ended. On CUDA this only queues them: whoever takes waits.
+    pub fn advance(&mut self, steps: usize) -> Result<(), GenerateError> {
+        match &mut self.computed {
+            Computed::Together(fused) => fused.advance(&mut self.speeches, &self.sizes, steps),
+            Computed::InTurn(plain) => plain.advance(&mut self.speeches, &self.sizes, steps),
+        }
+    }
+
+    /// What a slot has said since it was last asked.
+    pub fn take(&mut self, slot: SlotId) -> Result<Taken, GenerateError> {
+        self.settle()?;
+        self.speech(slot)?.take()
+    }
+
+    /// Ends a speech, whether it has ended by itself or not; the slot is free.
+    pub fn leave(&mut self, slot: SlotId) -> Result<(), GenerateError> {
+        self.settle()?;
+        self.speech(slot)?;
+        self.speeches[slot.index] = None;
+        Ok(())
+    }
+
+    /// Whether a slot has more to say, as far as is known.
+    pub fn speaks(&self, slot: SlotId) -> bool {
+        matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.goes_on())
+    }
+
+    /// Says one text to its end: `join`, `advance`, `take`, `leave`.
+    pub fn speak<'a>(
+        &mut self,
+        voice: &[f32],
+        text: impl Into<Guided<'a>>,
+        options: &SamplingOptions,
+    ) -> Result<super::Spoken, GenerateError> {
+        const STEPS: usize = 16;
+        let slot = self.join(voice, text, options)?;
+        let (mut codes, mut latents) = (Vec::new(), Vec::new());
+        loop {
+            self.advance(STEPS)?;
+            let taken = self.take(slot);
+            if taken.is_err() {
+                self.leave(slot)?;
+            }
+            let taken = taken?;
+            codes.extend(taken.codes);
+            latents.extend(taken.latents);
+            if let Some(ended) = taken.ended {
+                codes.truncate(taken.total);
+                latents.truncate((taken.total + usize::from(ended == super::Ended::Stop)) * self.sizes.width);
+                self.leave(slot)?;
+                return Ok(super::Spoken { codes, latents, ended });
+            }
+        }
+    }
+
+    /// Has recorded steps recorded again, for CUPTI, which sees the kernels of recordings that were made while it looked.
+    pub fn record_again(&mut self) -> Result<(), GenerateError> {
+        self.settle()?;
+        if let Computed::Together(fused) = &mut self.computed {
+            fused.record_again()?;
+        }
+        Ok(())
+    }
+
+    fn speech(&mut self, slot: SlotId) -> Result<&mut Speech, GenerateError> {
+        match self.speeches.get_mut(slot.index) {
+            Some(Some((serial, speech))) if *serial == slot.serial => Ok(speech),
+            _ => Err(GenerateError::LeftSlot),
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), GenerateError> {
+        match &mut self.computed {
+            Computed::Together(fused) => fused.settle(&mut self.speeches, &self.sizes),
+            Computed::InTurn(_) => Ok(()),
+        }
+    }
+}
+
+/// What a speech begins with.
+#[derive(Clone, Copy)]
+struct Prompt<'a> {
+    voice: &'a [f32],
+    text: &'a [i32],
+    textless: Option<&'a [i32]>,
+}
+
+/// START text STOP.
+fn framed(sizes: &GptSizes, text: &[i32]) -> Vec<i32> {
+    debug_assert!(unknown(text, sizes.text_vocabulary).is_none());
+    let mut ids = Vec::with_capacity(text.len() + 2);
+    ids.push(sizes.start_text);
+    ids.extend_from_slice(text);
+    ids.push(sizes.stop_text);
+    ids
+}

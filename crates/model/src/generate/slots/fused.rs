@@ -1,0 +1,226 @@
+//! Slots that advance together, on the decoder of the engine's crate.
+
+use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech, framed};
+use crate::declare::{Declare, Released};
+use crate::gpt::Gpt;
+use crate::sampling::{Sampler, SamplingOptions};
+use myxtts_tensor::Error;
+use myxtts_tensor::cuda::Cuda;
+use myxtts_tensor::decode::{DecodeSizes, Decoder, MOST_ROWS, MOST_STEPS, Row, SlotSampling, Weight};
+use std::sync::Arc;
+
+/// The rows of a slot as they stand: its own, and that of the same speech without its text.
+#[derive(Clone, Copy)]
+struct Rows {
+    own: Row,
+    textless: Option<Row>,
+}
+
+pub(super) struct Fused {
+    decoder: Decoder,
+    /// By slot; only those that are joined mean anything.
+    rows: Vec<Option<Rows>>,
+    /// Which slot has which row of the steps that are on their way: its index and whether the row is its own.
+    in_flight: Vec<(usize, bool)>,
+}
+
+impl Fused {
+    /// Whether the device and the kernels can do it.
+    pub fn fits(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
+        cuda.capability().0 >= 8 && decode_sizes(sizes, options).check().is_ok()
+    }
+
+    pub fn new(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Fused, Error> {
+        let decoder = Decoder::new(cuda, decode_sizes(sizes, options))?;
+        Ok(Fused { decoder, rows: vec![None; options.slots], in_flight: Vec::new() })
+    }
+
+    pub fn load<E: From<Error>>(
+        &mut self,
+        sizes: &GptSizes,
+        weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
+    ) -> Result<(), E> {
+        let mut declare = Declare::new(0.0, &|_| false);
+        Gpt::declare(&mut declare, sizes.clone());
+        let (_, released) = declare.finish();
+        let find = |name: &str| {
+            let missing = || Error::Unsupported(format!("a GPT without {name} cannot be decoded"));
+            released.iter().find(|one| one.name == name).ok_or_else(missing)
+        };
+        let mut write = |which: Weight, name: &str, biased: bool| -> Result<(), E> {
+            let weight = weights(find(&format!("{name}.weight"))?)?;
+            let bias = if biased { weights(find(&format!("{name}.bias"))?)? } else { Vec::new() };
+            Ok(self.decoder.write(which, &weight, &bias)?)
+        };
+        for layer in 0..sizes.layers {
+            let parts = [
+                (Weight::Norm1(layer), "ln_1"),
+                (Weight::Qkv(layer), "attn.c_attn"),
+                (Weight::Out(layer), "attn.c_proj"),
+                (Weight::Norm2(layer), "ln_2"),
+                (Weight::Up(layer), "mlp.c_fc"),
+                (Weight::Down(layer), "mlp.c_proj"),
+            ];
+            for (which, part) in parts {
+                write(which, &format!("gpt.gpt.h.{layer}.{part}"), true)?;
+            }
+        }
+        let others = [
+            (Weight::LastNorm, "gpt.gpt.ln_f", true),
+            (Weight::FinalNorm, "gpt.final_norm", true),
+            (Weight::Head, "gpt.mel_head", true),
+            (Weight::AudioTable, "gpt.mel_embedding", false),
+            (Weight::AudioPositions, "gpt.mel_pos_embedding.emb", false),
+            (Weight::TextTable, "gpt.text_embedding", false),
+            (Weight::TextPositions, "gpt.text_pos_embedding.emb", false),
+        ];
+        others.into_iter().try_for_each(|(which, name, biased)| write(which, name, biased))
+    }
+
+    pub fn record_again(&mut self) -> Result<(), Error> {
+        self.decoder.record_again()
+    }
+
+    pub fn join(
+        &mut self,
+        index: usize,
+        sizes: &GptSizes,
+        prompt: Prompt<'_>,
+        speech: &Speech,
+    ) -> Result<(), GenerateError> {
+        self.rows[index] = None;
+        let slots = self.rows.len();
+        let mut begin = |slot: usize, text: &[i32], pair: i32| -> Result<Row, Error> {
+            let rows = self.decoder.prompt(slot, prompt.voice, &framed(sizes, text))? as i32;
+            let code = sizes.start_audio;
+            Ok(Row { slot: slot as i32, position: rows, fresh: rows, code, pair, ..Row::EMPTY })
+        };
+        let own = begin(index, prompt.text, Row::ALONE)?;
+        // The second half of the decoder's slots is for speeches without their texts.
+        let textless = match prompt.textless {
+            Some(text) => Some(begin(slots + index, text, Row::GUIDES)?),
+            None => None,
+        };
+        self.decoder.set_sampling(index, &sampling(&speech.options, sizes, speech.limit))?;
+        self.rows[index] = Some(Rows { own, textless });
+        Ok(())
+    }
+
+    pub fn advance(
+        &mut self,
+        speeches: &mut [Option<(u64, Speech)>],
+        sizes: &GptSizes,
+        steps: usize,
+    ) -> Result<(), GenerateError> {
+        self.settle(speeches, sizes)?;
+        let mut left = steps;
+        while left > 0 {
+            let together = left.min(MOST_STEPS);
+            let going: Vec<(usize, Rows)> = speeches
+                .iter()
+                .enumerate()
+                .filter(|(_, speech)| speech.as_ref().is_some_and(|(_, speech)| speech.goes_on()))
+                .filter_map(|(i, _)| self.rows[i].map(|rows| (i, rows)))
+                .collect();
+            let mut batch: Vec<Row> = Vec::new();
+            let mut of: Vec<(usize, bool)> = Vec::new();
+            for (i, rows) in going {
+                let more = 1 + usize::from(rows.textless.is_some());
+                if batch.len() + more > MOST_ROWS {
+                    self.send(&mut batch, &mut of, together)?;
+                    self.settle(speeches, sizes)?;
+                }
+                let mut own = rows.own;
+                if rows.textless.is_some() {
+                    own.pair = batch.len() as i32 + 1;
+                }
+                batch.push(own);
+                of.push((i, true));
+                if let Some(textless) = rows.textless {
+                    batch.push(textless);
+                    of.push((i, false));
+                }
+            }
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.send(&mut batch, &mut of, together)?;
+            left -= together;
+            if left > 0 {
+                self.settle(speeches, sizes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        batch: &mut Vec<Row>,
+        of: &mut Vec<(usize, bool)>,
+        steps: usize,
+    ) -> Result<(), GenerateError> {
+        self.decoder.advance(batch, steps)?;
+        batch.clear();
+        self.in_flight = std::mem::take(of);
+        Ok(())
+    }
+
+    /// Waits for the steps that are on their way, and gives every slot its codes.
+    pub fn settle(
+        &mut self,
+        speeches: &mut [Option<(u64, Speech)>],
+        sizes: &GptSizes,
+    ) -> Result<(), GenerateError> {
+        let Some(advanced) = self.decoder.finish()? else { return Ok(()) };
+        let (batch, width) = (advanced.rows.len(), sizes.width);
+        for (r, &(i, is_own)) in self.in_flight.iter().enumerate() {
+            let row = advanced.rows[r];
+            let (Some(rows), Some((_, speech))) = (&mut self.rows[i], &mut speeches[i]) else { continue };
+            let kept = Row { emitted: 0, ..row };
+            if !is_own {
+                rows.textless = Some(kept);
+                continue;
+            }
+            rows.own = kept;
+            for step in 0..usize::try_from(row.emitted).unwrap_or(0) {
+                let at = step * batch + r;
+                speech.push(advanced.codes[at], &advanced.latents[at * width..(at + 1) * width]);
+            }
+            if row.status == Row::NO_NUMBERS {
+                speech.fail();
+            }
+        }
+        self.in_flight.clear();
+        Ok(())
+    }
+}
+
+fn decode_sizes(sizes: &GptSizes, options: SlotOptions) -> DecodeSizes {
+    DecodeSizes {
+        layers: sizes.layers,
+        width: sizes.width,
+        heads: sizes.heads,
+        inner: 4 * sizes.width,
+        vocabulary: sizes.audio_vocabulary,
+        places: sizes.audio_positions(),
+        text_vocabulary: sizes.text_vocabulary,
+        text_places: sizes.text_positions(),
+        latents: sizes.perceiver.latents,
+        stop: sizes.stop_audio,
+        slots: options.slots * (1 + usize::from(options.guided)),
+    }
+}
+
+fn sampling(options: &SamplingOptions, sizes: &GptSizes, limit: usize) -> SlotSampling {
+    SlotSampling {
+        temperature: options.temperature,
+        top_p: options.top_p,
+        penalty: options.repetition_penalty,
+        top_k: options.top_k,
+        guidance: options.guidance,
+        greedy: options.greedy,
+        limit,
+        said: Sampler::said_before(sizes.start_audio).to_vec(),
+        uniforms: Sampler::uniforms(options.seed).take(limit).collect(),
+    }
+}

@@ -1,0 +1,245 @@
+//! The memory of a decoder on the device, and the copies to it and from it.
+
+use super::sizes::{DecodeSizes, MOST_ROWS, Places, Product, stride};
+use super::{Advanced, MOST_STEPS, Row, SlotSampling};
+use crate::cuda::Cuda;
+use crate::cuda::memory::{DeviceMemory, PinnedMemory};
+use crate::error::Error;
+use cudarc::driver::result;
+use half::bf16;
+use rayon::prelude::*;
+
+/// What the kernel that draws is told about a slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+struct Sampling {
+    temperature: f32,
+    top_p: f32,
+    penalty: f32,
+    guidance: f32,
+    top_k: i32,
+    greedy: i32,
+    limit: i32,
+    unused: i32,
+}
+
+pub(super) struct Buffers {
+    pub rounded: DeviceMemory,
+    pub floats: DeviceMemory,
+    pub keys: DeviceMemory,
+    pub values: DeviceMemory,
+    pub rows: DeviceMemory,
+    pub prompt_rows: DeviceMemory,
+    pub voice: DeviceMemory,
+    pub text: DeviceMemory,
+    /// The residual stream.
+    pub x: DeviceMemory,
+    pub queries: DeviceMemory,
+    pub normed: DeviceMemory,
+    pub attended: DeviceMemory,
+    pub inner: DeviceMemory,
+    pub parts: DeviceMemory,
+    pub part_weights: DeviceMemory,
+    pub logits: DeviceMemory,
+    pub samplings: DeviceMemory,
+    pub uniforms: DeviceMemory,
+    pub seen: DeviceMemory,
+    pub codes: DeviceMemory,
+    pub latents: DeviceMemory,
+    sent: PinnedMemory,
+    received: PinnedMemory,
+}
+
+const ROW: usize = size_of::<Row>();
+
+/// Words of the set of codes that were said.
+pub(super) fn words(vocabulary: usize) -> usize {
+    vocabulary.div_ceil(32)
+}
+
+impl Buffers {
+    pub fn new(cuda: &Cuda, sizes: &DecodeSizes, places: &Places) -> Result<Buffers, Error> {
+        let (width, heads, vocabulary) = (sizes.width, sizes.heads, sizes.vocabulary);
+        let floats = |count: usize| DeviceMemory::new(4 * count);
+        let rounded = |count: usize| DeviceMemory::new(2 * count);
+        let parts = MOST_ROWS * heads * sizes.stretches();
+        let cache = sizes.cache_bytes() / 2;
+        let (free, _) = cuda.memory()?;
+        let needed = 2 * cache + 2 * places.rounded + 4 * places.floats;
+        if needed > free {
+            return Err(Error::Unsupported(format!(
+                "{} slots need {} MiB on {}, where {} MiB are free: ask for fewer slots",
+                sizes.slots,
+                needed >> 20,
+                cuda.name(),
+                free >> 20
+            )));
+        }
+        let back = ROW * MOST_ROWS + MOST_STEPS * MOST_ROWS * (4 + 4 * width);
+        Ok(Buffers {
+            rounded: rounded(places.rounded)?,
+            floats: floats(places.floats)?,
+            keys: DeviceMemory::new(cache)?,
+            values: DeviceMemory::new(cache)?,
+            rows: DeviceMemory::new(ROW * MOST_ROWS)?,
+            prompt_rows: DeviceMemory::new(ROW * MOST_ROWS)?,
+            voice: floats(sizes.latents * width)?,
+            text: DeviceMemory::new(4 * sizes.text_places)?,
+            x: floats(MOST_ROWS * width)?,
+            queries: floats(MOST_ROWS * width)?,
+            normed: rounded(MOST_ROWS * stride(width))?,
+            attended: rounded(MOST_ROWS * stride(width))?,
+            inner: rounded(MOST_ROWS * stride(sizes.inner))?,
+            parts: floats(parts * sizes.head_size())?,
+            part_weights: floats(parts * 2)?,
+            logits: floats(MOST_ROWS * vocabulary)?,
+            samplings: DeviceMemory::new(sizes.slots * size_of::<Sampling>())?,
+            uniforms: DeviceMemory::new(8 * sizes.slots * sizes.places)?,
+            seen: DeviceMemory::new(4 * sizes.slots * words(vocabulary))?,
+            codes: DeviceMemory::new(4 * MOST_STEPS * MOST_ROWS)?,
+            latents: floats(MOST_STEPS * MOST_ROWS * width)?,
+            sent: PinnedMemory::new(ROW * MOST_ROWS)?,
+            received: PinnedMemory::new(back)?,
+        })
+    }
+
+    fn all(&self) -> [&DeviceMemory; 21] {
+        let Buffers {
+            rounded, floats, keys, values, rows, prompt_rows, voice, text, x, queries, normed, ..
+        } = self;
+        let Buffers { attended, inner, parts, part_weights, logits, samplings, uniforms, .. } = self;
+        let Buffers { seen, codes, latents, .. } = self;
+        [
+            rounded,
+            floats,
+            keys,
+            values,
+            rows,
+            prompt_rows,
+            voice,
+            text,
+            x,
+            queries,
+            normed,
+            attended,
+            inner,
+            parts,
+            part_weights,
+            logits,
+            samplings,
+            uniforms,
+            seen,
+            codes,
+            latents,
+        ]
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.all().iter().map(|memory| memory.bytes()).sum()
+    }
+
+    pub fn write_floats(&self, cuda: &Cuda, at: usize, data: &[f32]) -> Result<(), Error> {
+        upload(cuda, &self.floats, 4 * at, bytemuck::cast_slice(data))
+    }
+
+    /// Rounds a matrix, its rows padded with zeros.
+    pub fn write_matrix(&self, cuda: &Cuda, product: &Product, weight: &[f32]) -> Result<(), Error> {
+        let (inputs, stride) = (product.inputs, product.stride());
+        let mut rounded = vec![bf16::ZERO; product.features * stride];
+        rounded.par_chunks_mut(stride).zip(weight.par_chunks(inputs)).for_each(|(to, from)| {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = bf16::from_f32(from));
+        });
+        upload(cuda, &self.rounded, 2 * product.matrix, bytemuck::cast_slice(&rounded))
+    }
+
+    pub fn write_prompt(&self, cuda: &Cuda, voice: &[f32], text: &[i32]) -> Result<(), Error> {
+        upload(cuda, &self.voice, 0, bytemuck::cast_slice(voice))?;
+        upload(cuda, &self.text, 0, bytemuck::cast_slice(text))
+    }
+
+    pub fn write_prompt_rows(&self, cuda: &Cuda, rows: &[Row]) -> Result<(), Error> {
+        upload(cuda, &self.prompt_rows, 0, bytemuck::cast_slice(rows))
+    }
+
+    pub fn write_sampling(
+        &self,
+        cuda: &Cuda,
+        sizes: &DecodeSizes,
+        slot: usize,
+        sampling: &SlotSampling,
+    ) -> Result<(), Error> {
+        // Both are cut to what the tables of a model have, far below 2^31.
+        let [top_k, limit] = [sampling.top_k, sampling.limit].map(|n| n.min(1 << 30) as i32);
+        let told = Sampling {
+            temperature: sampling.temperature,
+            top_p: sampling.top_p,
+            penalty: sampling.penalty,
+            guidance: sampling.guidance,
+            top_k,
+            greedy: i32::from(sampling.greedy),
+            limit,
+            unused: 0,
+        };
+        upload(cuda, &self.samplings, slot * size_of::<Sampling>(), bytemuck::bytes_of(&told))?;
+        let count = sampling.uniforms.len().min(sizes.places);
+        upload(
+            cuda,
+            &self.uniforms,
+            8 * slot * sizes.places,
+            bytemuck::cast_slice(&sampling.uniforms[..count]),
+        )?;
+        let mut said = vec![0u32; words(sizes.vocabulary)];
+        for &code in sampling.said.iter().filter(|code| **code < sizes.vocabulary) {
+            said[code / 32] |= 1 << (code % 32);
+        }
+        upload(cuda, &self.seen, 4 * slot * said.len(), bytemuck::cast_slice(&said))
+    }
+
+    /// Queues the upload of the rows of a step.
+    pub fn send_rows(&mut self, cuda: &Cuda, rows: &[Row]) -> Result<(), Error> {
+        let bytes: &[u8] = bytemuck::cast_slice(rows);
+        let sent = &mut self.sent.as_mut_slice()[..bytes.len()];
+        sent.copy_from_slice(bytes);
+        // SAFETY: page-locked memory that is not written before the stream was waited for.
+        unsafe { result::memcpy_htod_async(self.rows.address(), sent, cuda.stream()) }
+            .map_err(|e| Error::driver("copy to the device", e))
+    }
+
+    /// Queues the download of what steps have made.
+    pub fn receive(&mut self, cuda: &Cuda, batch: usize, steps: usize, width: usize) -> Result<(), Error> {
+        let sources = [&self.rows, &self.codes, &self.latents];
+        let bytes = [ROW * batch, 4 * steps * batch, 4 * steps * batch * width];
+        let mut rest = self.received.as_mut_slice();
+        for (source, bytes) in sources.into_iter().zip(bytes) {
+            let (to, more) = rest.split_at_mut(bytes);
+            rest = more;
+            // SAFETY: page-locked memory that is not read before the stream was waited for.
+            unsafe { result::memcpy_dtoh_async(to, source.address(), cuda.stream()) }
+                .map_err(|e| Error::driver("copy from the device", e))?;
+        }
+        Ok(())
+    }
+
+    /// What was downloaded.
+    pub fn received(&self, batch: usize, steps: usize, width: usize) -> Advanced {
+        let (rows, rest) = self.received.as_slice().split_at(ROW * batch);
+        let (codes, rest) = rest.split_at(4 * steps * batch);
+        Advanced {
+            rows: bytemuck::pod_collect_to_vec(rows),
+            codes: bytemuck::pod_collect_to_vec(codes),
+            latents: bytemuck::pod_collect_to_vec(&rest[..4 * steps * batch * width]),
+        }
+    }
+}
+
+/// Copies bytes to a place in device memory, after all that is queued, and waits for it.
+fn upload(cuda: &Cuda, to: &DeviceMemory, at: usize, bytes: &[u8]) -> Result<(), Error> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    assert!(at + bytes.len() <= to.bytes(), "{} bytes at {at} of {}", bytes.len(), to.bytes());
+    // SAFETY: the range is inside the allocation; the copy is waited for before `bytes` ends.
+    unsafe { result::memcpy_htod_async(to.address() + at as u64, bytes, cuda.stream()) }
+        .map_err(|e| Error::driver("copy to the device", e))?;
+    cuda.synchronize()
+}

@@ -1,0 +1,296 @@
+//! Decoding a GPT on CUDA, many sequences at once: bf16 weights and caches, a step recorded as one graph, codes drawn on
+//! the device.
+//!
+//! A *slot* has keys and values of its own. A *row* is the place of a slot in the batch of a step: the host says which slot
+//! has which row, and what becomes of a slot depends neither on its row nor on the other rows.
+//!
+//! | buffer | shape | type |
+//! |---|---|---|
+//! | keys, values | `[layers, slots, heads, room, head size]` | bf16 |
+//! | the residual stream, queries | `[rows, width]` | f32 |
+//! | codes, latents | `[steps, rows]`, `[steps, rows, width]` | i32, f32 |
+//!
+//! Sums are f32, as are norms, softmax and what is handed out.
+
+mod buffers;
+mod queue;
+mod sizes;
+
+pub use sizes::{DecodeSizes, MOST_ROWS, Weight};
+
+use crate::cuda::Cuda;
+use crate::cuda::graph::Graph;
+use crate::error::Error;
+use buffers::Buffers;
+use sizes::{Places, Product};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The most steps that are queued without looking.
+pub const MOST_STEPS: usize = 32;
+
+/// Steps of one recording: starting a recording costs the device a few microseconds.
+const RECORDED_STEPS: usize = 8;
+
+/// A row of the batch as kernels see it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+pub struct Row {
+    /// Whose keys and values; negative: nobody's.
+    pub slot: i32,
+    /// Rows of the slot before this one.
+    pub position: i32,
+    /// Codes of the slot before this one.
+    pub place: i32,
+    /// The code before this one, or START.
+    pub code: i32,
+    /// Codes that were drawn since the rows were given.
+    pub emitted: i32,
+    /// 0 while it goes on; see the constants.
+    pub status: i32,
+    /// Keys of the slot from this row on are written by the step itself.
+    pub fresh: i32,
+    /// The row of the batch that says the same without its text, by which this one is guided; or a constant.
+    pub pair: i32,
+}
+
+impl Row {
+    /// A row of nobody.
+    pub const EMPTY: Row =
+        Row { slot: -1, position: 0, place: 0, code: 0, emitted: 0, status: 0, fresh: 0, pair: Row::ALONE };
+    /// A row that nothing guides.
+    pub const ALONE: i32 = -1;
+    /// A row that another is guided by.
+    pub const GUIDES: i32 = -2;
+    /// STOP was drawn.
+    pub const STOPPED: i32 = 1;
+    /// The slot's limit is reached.
+    pub const AT_LIMIT: i32 = 2;
+    /// No logit is a number.
+    pub const NO_NUMBERS: i32 = 3;
+}
+
+/// How the codes of a slot are drawn; the rules are those of the model crate's sampler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SlotSampling {
+    /// What logits are divided by.
+    pub temperature: f32,
+    /// The share of the most likely codes that are drawn from.
+    pub top_p: f32,
+    /// How much less likely codes become that were said.
+    pub penalty: f32,
+    /// How many of the most likely codes are drawn from; 0 for all, of which the device takes the first 2048.
+    pub top_k: usize,
+    /// How far logits are moved away from those of the row's pair.
+    pub guidance: f32,
+    /// Always the most likely code.
+    pub greedy: bool,
+    /// The slot ends after so many codes.
+    pub limit: usize,
+    /// Codes that count as said from the beginning.
+    pub said: Vec<usize>,
+    /// A number in 0 .. 1 for each draw.
+    pub uniforms: Vec<f64>,
+}
+
+/// What some steps have made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advanced {
+    /// The rows as they are now; `emitted` says how many codes each has got.
+    pub rows: Vec<Row>,
+    /// `[steps, rows]`.
+    pub codes: Vec<i32>,
+    /// The states that predicted them `[steps, rows, width]`.
+    pub latents: Vec<f32>,
+}
+
+struct InFlight {
+    batch: usize,
+    steps: usize,
+}
+
+/// A GPT on a CUDA device.
+pub struct Decoder {
+    cuda: Arc<Cuda>,
+    sizes: DecodeSizes,
+    places: Places,
+    buffers: Buffers,
+    /// Recordings by rows and steps; 0 steps are those of a prompt.
+    graphs: BTreeMap<(usize, usize), Graph>,
+    /// Numbers of rows whose kernels have run once: a recording must not be what loads them.
+    warm: Vec<(usize, bool)>,
+    in_flight: Option<InFlight>,
+    recording: bool,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Decoder({:?})", self.sizes)
+    }
+}
+
+impl Decoder {
+    /// Takes memory for weights, caches and a step.
+    pub fn new(cuda: Arc<Cuda>, sizes: DecodeSizes) -> Result<Decoder, Error> {
+        sizes.check()?;
+        if cuda.capability().0 < 8 {
+            return Err(Error::Unsupported(format!("{} has no bf16: speak in f32", cuda.name())));
+        }
+        cuda.bind()?;
+        let places = Places::new(&sizes);
+        let buffers = Buffers::new(&cuda, &sizes, &places)?;
+        let (graphs, warm, in_flight) = (BTreeMap::new(), Vec::new(), None);
+        Ok(Decoder { cuda, sizes, places, buffers, graphs, warm, in_flight, recording: true })
+    }
+
+    /// Its sizes.
+    pub fn sizes(&self) -> &DecodeSizes {
+        &self.sizes
+    }
+
+    /// The device.
+    pub fn cuda(&self) -> &Arc<Cuda> {
+        &self.cuda
+    }
+
+    /// Bytes it holds on the device.
+    pub fn bytes(&self) -> usize {
+        self.buffers.bytes()
+    }
+
+    /// Whether steps are recorded and replayed (the default), or queued kernel by kernel.
+    pub fn set_recording(&mut self, recording: bool) {
+        self.recording = recording;
+    }
+
+    /// Forgets the recorded steps; they are recorded again. CUPTI sees the kernels of recordings that were made while it
+    /// looked.
+    pub fn record_again(&mut self) -> Result<(), Error> {
+        self.cuda.bind()?;
+        self.cuda.synchronize()?;
+        self.graphs.clear();
+        Ok(())
+    }
+
+    /// Fills a parameter: a matrix with its bias, a norm's factors with what it adds, or a table with nothing.
+    pub fn write(&mut self, which: Weight, weight: &[f32], bias: &[f32]) -> Result<(), Error> {
+        self.cuda.bind()?;
+        let (places, width) = (&self.places, self.sizes.width);
+        let floats = match which {
+            Weight::Norm1(layer) => places.blocks[layer].norm1,
+            Weight::Norm2(layer) => places.blocks[layer].norm2,
+            Weight::LastNorm => places.last_norms,
+            Weight::FinalNorm => places.last_norms + 2 * width,
+            Weight::AudioTable => places.audio_table,
+            Weight::AudioPositions => places.audio_positions,
+            Weight::TextTable => places.text_table,
+            Weight::TextPositions => places.text_positions,
+            Weight::Qkv(layer) => return self.write_product(places.blocks[layer].qkv, weight, bias),
+            Weight::Out(layer) => return self.write_product(places.blocks[layer].out, weight, bias),
+            Weight::Up(layer) => return self.write_product(places.blocks[layer].up, weight, bias),
+            Weight::Down(layer) => return self.write_product(places.blocks[layer].down, weight, bias),
+            Weight::Head => return self.write_product(places.head, weight, bias),
+        };
+        let rows = match which {
+            Weight::AudioTable => self.sizes.vocabulary,
+            Weight::AudioPositions => self.sizes.places,
+            Weight::TextTable => self.sizes.text_vocabulary,
+            Weight::TextPositions => self.sizes.text_places,
+            _ => 1,
+        };
+        assert_eq!(weight.len(), rows * width, "{which:?} has another size");
+        self.buffers.write_floats(&self.cuda, floats, weight)?;
+        self.buffers.write_floats(&self.cuda, floats + weight.len(), bias)
+    }
+
+    fn write_product(&self, product: Product, weight: &[f32], bias: &[f32]) -> Result<(), Error> {
+        assert_eq!(weight.len(), product.features * product.inputs, "a matrix has another size");
+        assert_eq!(bias.len(), product.features, "a bias has another size");
+        self.buffers.write_matrix(&self.cuda, &product, weight)?;
+        self.buffers.write_floats(&self.cuda, product.bias, bias)
+    }
+
+    /// Puts a voice `[latents, width]` and `text` (START and STOP included) into the caches of a slot, which has so many
+    /// rows afterwards.
+    pub fn prompt(&mut self, slot: usize, voice: &[f32], text: &[i32]) -> Result<usize, Error> {
+        assert!(self.in_flight.is_none(), "steps are still on their way");
+        assert_eq!(voice.len(), self.sizes.latents * self.sizes.width, "a voice of another size");
+        assert!(slot < self.sizes.slots && text.len() <= self.sizes.text_places);
+        self.cuda.bind()?;
+        self.buffers.write_prompt(&self.cuda, voice, text)?;
+        let count = self.sizes.latents + text.len();
+        for start in (0..count).step_by(MOST_ROWS) {
+            let used = MOST_ROWS.min(count - start);
+            let rows: Vec<Row> = (0..bucket(used))
+                .map(|i| match i < used {
+                    true => Row {
+                        slot: slot as i32,
+                        position: (start + i) as i32,
+                        fresh: start as i32,
+                        ..Row::EMPTY
+                    },
+                    false => Row::EMPTY,
+                })
+                .collect();
+            self.buffers.write_prompt_rows(&self.cuda, &rows)?;
+            self.run_prompt(rows.len())?;
+        }
+        self.cuda.synchronize()?;
+        Ok(count)
+    }
+
+    /// How the next codes of a slot are drawn.
+    pub fn set_sampling(&mut self, slot: usize, sampling: &SlotSampling) -> Result<(), Error> {
+        assert!(self.in_flight.is_none(), "steps are still on their way");
+        assert!(slot < self.sizes.slots);
+        self.cuda.bind()?;
+        self.buffers.write_sampling(&self.cuda, &self.sizes, slot, sampling)
+    }
+
+    /// Queues `steps` steps of these rows. What came of them is asked for by `finish`.
+    pub fn advance(&mut self, rows: &[Row], steps: usize) -> Result<(), Error> {
+        assert!(self.in_flight.is_none(), "steps are still on their way");
+        assert!((1..=MOST_STEPS).contains(&steps) && !rows.is_empty() && rows.len() <= MOST_ROWS);
+        for row in rows {
+            assert!(row.slot < self.sizes.slots as i32 && row.emitted == 0 && row.code >= 0);
+            assert!(row.pair < rows.len() as i32 && row.fresh == row.position);
+            assert!((row.code as usize) < self.sizes.vocabulary && (row.place as usize) < self.sizes.places);
+        }
+        self.cuda.bind()?;
+        let batch = bucket(rows.len());
+        let mut all = rows.to_vec();
+        all.resize(batch, Row::EMPTY);
+        self.buffers.send_rows(&self.cuda, &all)?;
+        self.run_steps(batch, steps)?;
+        self.buffers.receive(&self.cuda, batch, steps, self.sizes.width)?;
+        self.in_flight = Some(InFlight { batch, steps });
+        Ok(())
+    }
+
+    /// Waits for the steps that were queued; none if none were.
+    pub fn finish(&mut self) -> Result<Option<Advanced>, Error> {
+        let Some(InFlight { batch, steps }) = self.in_flight.take() else { return Ok(None) };
+        self.cuda.bind()?;
+        self.cuda.synchronize()?;
+        Ok(Some(self.buffers.received(batch, steps, self.sizes.width)))
+    }
+
+    /// The rows a batch of so many is computed with.
+    pub fn batch_for(rows: usize) -> usize {
+        bucket(rows)
+    }
+}
+
+/// Few numbers of rows are recorded: the next power of two.
+fn bucket(rows: usize) -> usize {
+    rows.next_power_of_two().min(MOST_ROWS)
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // Nothing may be freed that a kernel still uses.
+        if self.cuda.bind().is_ok() {
+            let _ = self.cuda.synchronize();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+// What the kernels of decoding share. A batch is up to 64 rows, each the next place of one slot (or, while a prompt is
+// read, one place of it). Nothing that is computed for a row depends on the number of rows or on the others: sums over
+// channels are cut at places that only the size of the matrix decides, and added in one order.
+
+// The state of a row of the batch; the host's `Row`.
+struct Row {
+  int slot;      // whose keys and values; negative: nobody's
+  int position;  // rows of the slot before this one
+  int place;     // codes of the slot before this one
+  int code;      // the code before this one, or START
+  int emitted;   // codes since the host has looked
+  int status;    // 0 while it goes on
+  int fresh;     // keys of the slot from this row on are written by this step
+  int pair;      // the row that says the same without the text, -1: none, -2: this row is one
+};
+__device__ __forceinline__ Row load_row_state(const Row* p) {
+  Row r;
+  asm volatile("ld.global.cg.v4.s32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.slot), "=r"(r.position), "=r"(r.place), "=r"(r.code) : "l"(p));
+  asm volatile("ld.global.cg.v4.s32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r.emitted), "=r"(r.status), "=r"(r.fresh), "=r"(r.pair) : "l"((const int*)p + 4));
+  return r;
+}
+__device__ __forceinline__ bool is_active(const Row& row) { return row.slot >= 0 && row.status == 0; }
+
+// For kernels that load weights first and call enter() where they need what the kernel before them writes.
+__device__ __forceinline__ void enter_later() {}
+
+// Weights: never written while kernels run, read once.
+__device__ __forceinline__ uint4 load_weights(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+// What another kernel has written, past the first cache.
+__device__ __forceinline__ uint4 load_fresh(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ float load_fresh(const float* p) {
+  float v;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
+  return v;
+}
+__device__ __forceinline__ void unpack(const uint4& q, float v[8]) {
+  v[0] = low_bf16(q.x); v[1] = high_bf16(q.x); v[2] = low_bf16(q.y); v[3] = high_bf16(q.y);
+  v[4] = low_bf16(q.z); v[5] = high_bf16(q.z); v[6] = low_bf16(q.w); v[7] = high_bf16(q.w);
+}
+
+// A row of at most 1024 channels, spread over a warp: lane l has channels 128 i + 4 l + j. The width is a multiple of 4.
+#define SPREAD 8
+__device__ __forceinline__ void load_spread(const float* x, int width, float (&v)[SPREAD][4]) {
+  int lane = threadIdx.x & 31;
+#pragma unroll
+  for (int i = 0; i < SPREAD; ++i) {
+    int at = i * 128 + lane * 4;
+    uint4 q = make_uint4(0, 0, 0, 0);
+    if (at < width) q = load_fresh((const void*)(x + at));
+    v[i][0] = __uint_as_float(q.x); v[i][1] = __uint_as_float(q.y);
+    v[i][2] = __uint_as_float(q.z); v[i][3] = __uint_as_float(q.w);
+  }
+}
+// Layer norm of a spread row; `norm` is the factors, then what is added.
+__device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* norm, int width) {
+  int lane = threadIdx.x & 31;
+  float sum = 0.f;
+#pragma unroll
+  for (int i = 0; i < SPREAD; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum += v[i][j];
+  float mean = warp_sum(sum) / (float)width;
+  float square = 0.f;
+#pragma unroll
+  for (int i = 0; i < SPREAD; ++i)
+    if (i * 128 + lane * 4 < width)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) square += (v[i][j] - mean) * (v[i][j] - mean);
+  float scale = 1.f / sqrtf(warp_sum(square) / (float)width + 1e-5f);
+#pragma unroll
+  for (int i = 0; i < SPREAD; ++i) {
+    int at = i * 128 + lane * 4;
+    if (at < width) {
+      float w[4], b[4];
+      load4(norm + at, w);
+      load4(norm + width + at, b);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) v[i][j] = (v[i][j] - mean) * scale * w[j] + b[j];
+    }
+  }
+}
