@@ -124,13 +124,15 @@ struct Timed {
     last: f64,
 }
 
+type Look<'a> = &'a mut dyn FnMut(&mut Slots) -> Result<(), Box<dyn Error>>;
+
 /// Says `codes` codes in `batch` slots; calls `then` with the slots before they are left.
 fn speak(
     slots: &mut Slots,
     o: &Options,
     batch: usize,
     codes: usize,
-    then: Option<&mut dyn FnMut(&mut Slots) -> Result<(), Box<dyn Error>>>,
+    then: Option<Look<'_>>,
 ) -> Result<Timed, Box<dyn Error>> {
     let voice = Stream::new(3).normals(o.sizes.perceiver.latents * o.sizes.width);
     let start = Instant::now();

@@ -40,6 +40,8 @@ pub(super) struct Buffers {
     pub inner: DeviceMemory,
     pub parts: DeviceMemory,
     pub part_weights: DeviceMemory,
+    /// Sums of products that are cut along their inputs.
+    pub sums: DeviceMemory,
     pub logits: DeviceMemory,
     pub samplings: DeviceMemory,
     pub uniforms: DeviceMemory,
@@ -49,6 +51,9 @@ pub(super) struct Buffers {
     sent: PinnedMemory,
     received: PinnedMemory,
 }
+
+/// Stretches that the sums of a product are cut into at most.
+const MOST_STRETCHES: usize = 16;
 
 const ROW: usize = size_of::<Row>();
 
@@ -92,6 +97,7 @@ impl Buffers {
             inner: rounded(MOST_ROWS * stride(sizes.inner))?,
             parts: floats(parts * sizes.head_size())?,
             part_weights: floats(parts * 2)?,
+            sums: floats(MOST_STRETCHES * MOST_ROWS * width)?,
             logits: floats(MOST_ROWS * vocabulary)?,
             samplings: DeviceMemory::new(sizes.slots * size_of::<Sampling>())?,
             uniforms: DeviceMemory::new(8 * sizes.slots * sizes.places)?,
@@ -103,11 +109,11 @@ impl Buffers {
         })
     }
 
-    fn all(&self) -> [&DeviceMemory; 21] {
+    fn all(&self) -> [&DeviceMemory; 22] {
         let Buffers {
             rounded, floats, keys, values, rows, prompt_rows, voice, text, x, queries, normed, ..
         } = self;
-        let Buffers { attended, inner, parts, part_weights, logits, samplings, uniforms, .. } = self;
+        let Buffers { attended, inner, parts, part_weights, sums, logits, samplings, uniforms, .. } = self;
         let Buffers { seen, codes, latents, .. } = self;
         [
             rounded,
@@ -125,6 +131,7 @@ impl Buffers {
             inner,
             parts,
             part_weights,
+            sums,
             logits,
             samplings,
             uniforms,

@@ -5,7 +5,7 @@ use crate::error::Error;
 /// The most rows a batch has.
 pub const MOST_ROWS: usize = 64;
 /// Rows of keys that one block of the attention has.
-const STRETCH: usize = 64;
+const STRETCH: usize = 128;
 /// Stretches that can be merged.
 const MOST_STRETCHES: usize = 32;
 /// The widest row that a warp can normalise.
@@ -133,6 +133,11 @@ impl Product {
     pub fn stride(&self) -> usize {
         stride(self.inputs)
     }
+
+    /// Stretches that its sums are cut into, which decides how they are rounded: by the matrix alone, not by the batch.
+    pub fn stretches(&self) -> usize {
+        if self.inputs > 2048 { 16 } else { 8 }
+    }
 }
 
 /// Elements from one row of a product's input to the next.
@@ -246,7 +251,7 @@ mod tests {
             DecodeSizes { width: 2048, heads: 16, ..v2() },
             DecodeSizes { heads: 5, ..v2() },
             DecodeSizes { heads: 256, ..v2() },
-            DecodeSizes { places: 4096, ..v2() },
+            DecodeSizes { places: 8192, ..v2() },
             DecodeSizes { slots: 0, ..v2() },
         ];
         for sizes in wrong {

@@ -45,9 +45,36 @@ __device__ __forceinline__ float load_fresh(const float* p) {
   asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(v) : "l"(p));
   return v;
 }
+__device__ __forceinline__ void load4_fresh(const float* p, float v[4]) {
+  uint4 q = load_fresh((const void*)p);
+  v[0] = __uint_as_float(q.x); v[1] = __uint_as_float(q.y);
+  v[2] = __uint_as_float(q.z); v[3] = __uint_as_float(q.w);
+}
 __device__ __forceinline__ void unpack(const uint4& q, float v[8]) {
   v[0] = low_bf16(q.x); v[1] = high_bf16(q.x); v[2] = low_bf16(q.y); v[3] = high_bf16(q.y);
   v[4] = low_bf16(q.z); v[5] = high_bf16(q.z); v[6] = low_bf16(q.w); v[7] = high_bf16(q.w);
+}
+
+#if __CUDA_ARCH__ >= 800
+// 16 bytes to shared memory, on their own; `await_copies` waits for those of the calling thread.
+__device__ __forceinline__ void copy16(void* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
+               : "memory");
+}
+__device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
+
+// Keys that one block of the attention has, whatever the batch: parts are merged in the order of the stretches.
+#define STRETCH 128
+// How much the part of each stretch counts, in the lane of its number, and what their sum is divided by. Used by a whole
+// warp; there are at most 32 stretches.
+__device__ __forceinline__ float part_weight(const float* weights, i64 part, int count, float& scale) {
+  int lane = threadIdx.x & 31;
+  float most = lane < count ? load_fresh(weights + (part + lane) * 2) : -INF;
+  float sum = lane < count ? load_fresh(weights + (part + lane) * 2 + 1) : 0.f;
+  float e = exp2f(most - warp_max(most));
+  scale = 1.f / warp_sum(e * sum);
+  return e;
 }
 
 // A row of at most 1024 channels, spread over a warp: lane l has channels 128 i + 4 l + j. The width is a multiple of 4.
@@ -57,13 +84,11 @@ __device__ __forceinline__ void load_spread(const float* x, int width, float (&v
 #pragma unroll
   for (int i = 0; i < SPREAD; ++i) {
     int at = i * 128 + lane * 4;
-    uint4 q = make_uint4(0, 0, 0, 0);
-    if (at < width) q = load_fresh((const void*)(x + at));
-    v[i][0] = __uint_as_float(q.x); v[i][1] = __uint_as_float(q.y);
-    v[i][2] = __uint_as_float(q.z); v[i][3] = __uint_as_float(q.w);
+    v[i][0] = v[i][1] = v[i][2] = v[i][3] = 0.f;
+    if (at < width) load4_fresh(x + at, v[i]);
   }
 }
-// Layer norm of a spread row; `norm` is the factors, then what is added.
+// Layer norm of a spread row; `norm` is the factors, then what is added, in any memory.
 __device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* norm, int width) {
   int lane = threadIdx.x & 31;
   float sum = 0.f;

@@ -1,8 +1,8 @@
 // Attention of one row per slot to the keys and values of its slot, which lie [slot][head][row][channel]. Rows are cut
-// into stretches of 64, whatever the batch: a block makes the part of one stretch, of one head, of one row of the batch,
-// and the parts are merged in the order of the stretches. Scores are in powers of two: queries are scaled for it.
-#define STRETCH 64
-#define BLOCK 128
+// into stretches, whatever the batch: a block makes the part of one stretch, of one head, of one row of the batch, and the
+// parts are merged in the order of the stretches. Scores are in powers of two: queries are scaled for it.
+#define BLOCK 256
+#define WARPS (BLOCK / 32)
 
 // LANES threads have a row of 8 LANES channels.
 template <int LANES>
@@ -10,7 +10,7 @@ __device__ __forceinline__ void attend(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights,
     int heads, int room, int stretches) {
   constexpr int SIZE = 8 * LANES, GROUPS = BLOCK / LANES, PASSES = GROUPS >= STRETCH ? 1 : STRETCH / GROUPS;
-  __shared__ float most_of[4], sum_of[4], shared[4][SIZE];
+  __shared__ float most_of[WARPS], sum_of[WARPS], shared[WARPS][SIZE];
   int stretch = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int group = threadIdx.x / LANES, own = threadIdx.x - group * LANES;
@@ -45,12 +45,8 @@ __device__ __forceinline__ void attend(
   }
   float query[8];
   const float* q = queries + ((i64)row * heads + head) * SIZE + own * 8;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    uint4 u = load_fresh((const void*)(q + 4 * h));
-    query[4 * h] = __uint_as_float(u.x); query[4 * h + 1] = __uint_as_float(u.y);
-    query[4 * h + 2] = __uint_as_float(u.z); query[4 * h + 3] = __uint_as_float(u.w);
-  }
+  load4_fresh(q, query);
+  load4_fresh(q + 4, query + 4);
   float score[PASSES], most = -INF;
 #pragma unroll
   for (int p = 0; p < PASSES; ++p) {
@@ -67,7 +63,8 @@ __device__ __forceinline__ void attend(
   most = warp_max(most);
   if (lane == 0) most_of[warp] = most;
   __syncthreads();
-  most = fmaxf(fmaxf(most_of[0], most_of[1]), fmaxf(most_of[2], most_of[3]));
+#pragma unroll
+  for (int i = 0; i < WARPS; ++i) most = fmaxf(most, most_of[i]);
   float sum = 0.f, result[8];
 #pragma unroll
   for (int j = 0; j < 8; ++j) result[j] = 0.f;
@@ -91,11 +88,19 @@ __device__ __forceinline__ void attend(
     for (int j = 0; j < 8; ++j) shared[warp][own * 8 + j] = result[j];
   __syncthreads();
   i64 part = ((i64)row * heads + head) * stretches + stretch;
-  for (int c = threadIdx.x; c < SIZE; c += BLOCK)
-    parts[part * SIZE + c] = shared[0][c] + shared[1][c] + shared[2][c] + shared[3][c];
-  if (threadIdx.x == 0) {
+  int c = threadIdx.x;
+  if (c < SIZE) {
+    float y = 0.f;
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) y += shared[i][c];
+    parts[part * SIZE + c] = y;
+  }
+  if (threadIdx.x == BLOCK - 1) {
+    float y = 0.f;
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) y += sum_of[i];
     weights[part * 2] = most;
-    weights[part * 2 + 1] = sum_of[0] + sum_of[1] + sum_of[2] + sum_of[3];
+    weights[part * 2 + 1] = y;
   }
 }
 
@@ -112,7 +117,7 @@ KERNEL(4)
 KERNEL(8)
 KERNEL(16)
 
-// The parts of a head together, a warp to each: at most 32 stretches.
+// The parts of a head together, a warp to each.
 extern "C" __global__ void decode_merge(
     const Row* rows, const float* parts, const float* weights, bf16* out, int heads, int size, int room,
     int stretches, int stride) {
@@ -122,11 +127,9 @@ extern "C" __global__ void decode_merge(
   if (head >= heads || !is_active(state) || state.position >= room) return;
   int count = state.position / STRETCH + 1;
   i64 part = ((i64)row * heads + head) * stretches;
-  float most = lane < count ? load_fresh(weights + (part + lane) * 2) : -INF;
-  float sum = lane < count ? load_fresh(weights + (part + lane) * 2 + 1) : 0.f;
-  float e = exp2f(most - warp_max(most));
-  float scale = 1.f / warp_sum(e * sum);
-  for (int c = lane; c < size + (32 - size % 32) % 32; c += 32) {
+  float scale, e = part_weight(weights, part, count, scale);
+  for (int start = 0; start < size; start += 32) {
+    int c = start + lane;
     float y = 0.f;
 #pragma unroll 4
     for (int s = 0; s < count; ++s) {
