@@ -59,6 +59,8 @@ enum Source {
 const FUSED_ROWS: usize = 16;
 /// Up to so many rows, each block of the product behind an attention merges its parts.
 const MERGED_ROWS: usize = 2;
+/// Elements between rows in shared memory.
+const PADDING: usize = 32;
 /// Features of a block of `decode_split`.
 const SPLIT_FEATURES: usize = 64;
 
@@ -278,7 +280,7 @@ impl Decoder {
         self.launch(
             &format!("decode_split_{batch}"),
             Launch::grid(product.features.div_ceil(SPLIT_FEATURES), stretches, 1, 256)
-                .shared(batch * (each * 32 + 8) * 2),
+                .shared(batch * (each * 32 + PADDING) * 2),
             &args![matrix, given, buffers.sums.address(), batch, product.features, product.stride()],
         )?;
         self.launch(
@@ -326,7 +328,7 @@ impl Decoder {
             Source::Merged => (0, 0),
         };
         let warps = product.stretches();
-        let rows_there = if is_shared { batch * (product.stride() + 8) * 2 } else { 0 };
+        let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
         let norms_there = norms * 2 * sizes.width * 4;
         let sums_there = warps * tile.max(16) * columns * 8 * 4;
         let parts = Parts {

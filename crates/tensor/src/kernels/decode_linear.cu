@@ -13,6 +13,9 @@ __device__ __forceinline__ void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a
 }
 #endif
 
+// Between rows in shared memory: two neighbours are in different halves of the banks.
+#define PADDING 32
+
 // What becomes of the sums.
 #define TO_QKV 0
 #define TO_GELU 1
@@ -119,7 +122,7 @@ __device__ __forceinline__ void linear(
   int chunks = stride >> 5, each = (chunks + warps - 1) / warps;
   int first = min(chunks, warp * each), last = min(chunks, first + each);
   int feature = blockIdx.x * COLUMNS;
-  int pitch = stride + 8, held_rows = SHARED ? min(batch, ROWS) : 0;
+  int pitch = stride + PADDING, held_rows = SHARED ? min(batch, ROWS) : 0;
   bf16* made = reinterpret_cast<bf16*>(shared);
   float* norms = reinterpret_cast<float*>(made + held_rows * pitch);
   float* parts = norms + NORMS * 2 * width;
@@ -301,7 +304,7 @@ __device__ __forceinline__ void split(
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n = lane >> 2, q = lane & 3;
   int chunks = stride >> 5, each = (chunks + gridDim.y - 1) / gridDim.y;
   int first = min(chunks, (int)blockIdx.y * each), last = min(chunks, first + each), count = last - first;
-  int feature = (blockIdx.x * 8 + warp) * 8, pitch = each * 32 + 8;
+  int feature = (blockIdx.x * 8 + warp) * 8, pitch = each * 32 + PADDING;
   bool there = feature < features;
   const bf16* w = weights + (i64)(feature + n) * stride + first * 32 + q * 8;
   bf16* made = reinterpret_cast<bf16*>(shared);
