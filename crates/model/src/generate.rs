@@ -121,7 +121,7 @@ pub struct Spoken {
 pub struct Step<'a> {
     /// The code that was chosen, which may be STOP.
     pub code: i32,
-    /// What it was chosen by.
+    /// What it was chosen by; empty where the device draws ([`Generator::decode_in_bf16`]).
     pub logits: &'a [f32],
     /// The state that predicted it.
     pub latent: &'a [f32],
@@ -163,6 +163,8 @@ pub struct Generator {
     line: Line,
     /// The same speech without its text, where speech is guided by what the text changes.
     textless: Option<Line>,
+    /// What speaks instead where codes are decoded in bf16.
+    slots: Option<Box<Slots>>,
 }
 
 /// A text, and what stands in its place where a model is to say what it would without it.
@@ -217,7 +219,19 @@ impl Generator {
             Some(caches) => Some(Line::new(&mut engine, &gpt, caches)?),
             None => None,
         };
-        Ok(Generator { engine, gpt, released, conditioning: None, line, textless })
+        Ok(Generator { engine, gpt, released, conditioning: None, line, textless, slots: None })
+    }
+
+    /// Has codes decoded in bf16 with the draw on the device from now on, if the device can: many times as fast, and the
+    /// weights of the blocks a second time in its memory. Says whether it can. To be asked before weights are loaded.
+    pub fn decode_in_bf16(&mut self) -> Result<bool, Error> {
+        let Some(cuda) = self.engine.cuda() else { return Ok(false) };
+        let options = SlotOptions { slots: 1, guided: self.is_guided(), bf16: true };
+        if !Slots::can_advance_together(cuda, &self.gpt.sizes, options) {
+            return Ok(false);
+        }
+        self.slots = Some(Box::new(Slots::on_cuda(Arc::clone(cuda), &self.gpt.sizes, options)?));
+        Ok(true)
     }
 
     /// Whether it can be guided.
@@ -238,7 +252,10 @@ impl Generator {
         for one in &self.released {
             self.engine.write_parameter(one.id, &weights(one)?)?;
         }
-        Ok(())
+        match &mut self.slots {
+            Some(slots) => slots.load(weights),
+            None => Ok(()),
+        }
     }
 
     /// The voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each divided
@@ -286,6 +303,10 @@ impl Generator {
     ) -> Result<Spoken, GenerateError> {
         let Guided { text, textless } = text.into();
         self.check(voice, text)?;
+        if let Some(slots) = &mut self.slots {
+            let textless = textless.filter(|_| self.textless.is_some());
+            return slots.speak_watched(voice, Guided { text, textless }, options, watch);
+        }
         let mut rows = self.line.begin(&mut self.engine, &self.gpt, voice, text)?;
         let mut without = match (&mut self.textless, textless) {
             (Some(line), Some(text)) if options.guidance > 0.0 => {

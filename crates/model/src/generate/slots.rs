@@ -11,10 +11,10 @@ mod speech;
 
 pub use speech::Taken;
 
-use super::{GenerateError, Guided, check, unknown};
+use super::{GenerateError, Guided, Spoken, Step, check, unknown};
 use crate::declare::Released;
 use crate::gpt::GptSizes;
-use crate::sampling::SamplingOptions;
+use crate::sampling::{Ended, SamplingOptions};
 use fused::Fused;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::{Device, Error};
@@ -74,7 +74,7 @@ impl Slots {
 
     /// The same on a device that is open already.
     pub fn on_cuda(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
-        let computed = if options.bf16 && Fused::fits(&cuda, sizes, options) {
+        let computed = if Slots::can_advance_together(&cuda, sizes, options) {
             Computed::Together(Box::new(Fused::new(cuda, sizes, options)?))
         } else {
             Computed::InTurn(Box::new(Plain::on_cuda(cuda, sizes, options)?))
@@ -85,6 +85,11 @@ impl Slots {
     fn with(computed: Computed, sizes: &GptSizes, options: SlotOptions) -> Slots {
         let speeches = (0..options.slots).map(|_| None).collect();
         Slots { sizes: sizes.clone(), options, computed, speeches, serial: 0 }
+    }
+
+    /// Whether a device and its kernels can have all slots advance in one step.
+    pub fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
+        options.bf16 && Fused::fits(cuda, sizes, options)
     }
 
     /// Whether all slots advance in one step, in bf16.
@@ -188,24 +193,61 @@ impl Slots {
         voice: &[f32],
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
-    ) -> Result<super::Spoken, GenerateError> {
-        const STEPS: usize = 16;
+    ) -> Result<Spoken, GenerateError> {
+        self.speak_watched(voice, text, options, &mut |_| true)
+    }
+
+    /// As `speak`; every step is shown to `watch`, without its logits, which says whether to go on. The next codes are
+    /// drawn meanwhile.
+    pub fn speak_watched<'a>(
+        &mut self,
+        voice: &[f32],
+        text: impl Into<Guided<'a>>,
+        options: &SamplingOptions,
+        watch: &mut dyn FnMut(Step<'_>) -> bool,
+    ) -> Result<Spoken, GenerateError> {
         let slot = self.join(voice, text, options)?;
+        let spoken = self.follow(slot, watch);
+        self.leave(slot)?;
+        spoken
+    }
+
+    fn follow(
+        &mut self,
+        slot: SlotId,
+        watch: &mut dyn FnMut(Step<'_>) -> bool,
+    ) -> Result<Spoken, GenerateError> {
+        // Few at first, so that sound can begin.
+        const STEPS: [usize; 3] = [4, 8, 16];
+        let (width, stop) = (self.sizes.width, self.sizes.stop_audio);
         let (mut codes, mut latents) = (Vec::new(), Vec::new());
+        let mut rounds = 0;
+        let mut steps = || {
+            rounds += 1;
+            STEPS[rounds.min(STEPS.len()) - 1]
+        };
+        self.advance(steps())?;
         loop {
-            self.advance(STEPS)?;
-            let taken = self.take(slot);
-            if taken.is_err() {
-                self.leave(slot)?;
+            let taken = self.take(slot)?;
+            if taken.ended.is_none() {
+                self.advance(steps())?;
             }
-            let taken = taken?;
-            codes.extend(taken.codes);
-            latents.extend(taken.latents);
+            let drawn = taken.codes.iter().copied().chain((taken.ended == Some(Ended::Stop)).then_some(stop));
+            for (code, latent) in drawn.zip(taken.latents.chunks_exact(width)) {
+                latents.extend_from_slice(latent);
+                let more = watch(Step { code, logits: &[], latent });
+                if code == stop {
+                    break;
+                }
+                codes.push(code);
+                if !more {
+                    return Ok(Spoken { codes, latents, ended: Ended::Watcher });
+                }
+            }
             if let Some(ended) = taken.ended {
                 codes.truncate(taken.total);
-                latents.truncate((taken.total + usize::from(ended == super::Ended::Stop)) * self.sizes.width);
-                self.leave(slot)?;
-                return Ok(super::Spoken { codes, latents, ended });
+                latents.truncate((taken.total + usize::from(ended == Ended::Stop)) * width);
+                return Ok(Spoken { codes, latents, ended });
             }
         }
     }
