@@ -22,9 +22,9 @@ const CACHE_FOLDER: &str = ".myxtts-cache";
 /// The vocabulary a cache was built with, beside its shards.
 const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Where the demo corpus is made when no corpus is named.
-const DEMO_FOLDER: &str = "demo";
+pub const DEMO_FOLDER: &str = "demo";
 /// The same for training.
-const DEMO_VOICE_FOLDER: &str = "demo-voice";
+pub const DEMO_VOICE_FOLDER: &str = "demo-voice";
 /// No clip of it is longer; the demonstration trains on clips up to that length.
 pub const DEMO_VOICE_SECONDS: f64 = 3.2;
 

@@ -23,6 +23,9 @@ use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_run::lock::LockError;
 use myxtts_speak::SpeakError;
+use myxtts_speak::long_text::LongTextError;
+use myxtts_speak::narration::BookError;
+use myxtts_speak::sound_file::SoundFileError;
 use myxtts_speak::voices::VoiceError;
 use myxtts_train::TrainError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
@@ -126,6 +129,24 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             | VoiceError::Mix { .. } => Exit::Usage,
             VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => Exit::BadData,
             VoiceError::Io { .. } | VoiceError::Disk(_) => Exit::Io,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<SoundFileError>() {
+        return Some(match error {
+            SoundFileError::UnknownFormat(_)
+            | SoundFileError::NoExtension(_)
+            | SoundFileError::Rate { .. } => Exit::Usage,
+            SoundFileError::Encoder { .. } => Exit::Internal,
+            SoundFileError::Io(_) => Exit::Io,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<LongTextError>() {
+        return Some(if matches!(error, LongTextError::Io(_)) { Exit::Io } else { Exit::BadData });
+    }
+    if let Some(error) = cause.downcast_ref::<BookError>() {
+        return Some(match error {
+            BookError::Disk(_) | BookError::Io { .. } => Exit::Io,
+            _ => Exit::Usage,
         });
     }
     if let Some(error) = cause.downcast_ref::<TextsError>() {

@@ -1,42 +1,101 @@
-//! `myxtts speak`: a text in the voice of a recording.
+//! `myxtts speak`: a text, of any length, in a voice.
 
-use std::path::PathBuf;
-use std::time::Instant;
+mod defaults;
+mod job;
+mod player;
+mod report;
+mod speaker;
+mod text;
 
-use myxtts_data::audio::wav;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use myxtts_data::text::Cleaner;
 use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
-use myxtts_speak::{Attempt, Flaw, Quality, SpeakOptions, Synthesizer, Waveform};
+use myxtts_speak::long_text::Pieces;
+use myxtts_speak::narration::{Joins, NarrationSettings, SPEEDS};
+use myxtts_speak::sound_file::{Depth, Encoder, Format, Start};
+use myxtts_speak::{AudibleStart, Quality, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::device::{self, Device};
-use serde::Serialize;
 
 use crate::failure::UsageError;
-use crate::output::{print, print_json};
+use crate::output::{errln, print, print_json};
 use crate::sampling::Sampling;
 use crate::target::hear;
+use defaults::Found;
+use job::{Job, Output};
+use player::Player;
+use report::Report;
+use speaker::{ModelSpeaker, Totals};
+use text::{Text, free_name, guess_language};
+
+const EXAMPLES: &str = "\
+Examples:
+  myxtts speak \"Hello there.\"                       newest run's model, its first voice, speech.wav
+  myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3   in the voice of a recording
+  myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"    a mix of voices kept with `myxtts voice add`
+  myxtts speak --file book.txt -o book.opus --srt book.srt
+  myxtts speak --file book.txt -o book.opus --resume   goes on where it was interrupted
+  echo \"Hello.\" | myxtts speak --play               as it is spoken
+  myxtts speak \"Hello.\" -o - --format pcm --stream | aplay -f S16_LE -r 24000
+
+Text: blank lines part paragraphs, [pause:1s] and [pause:300ms] are silences. Formats: wav, wav24, wav-float, flac, mp3,
+opus, pcm; by the ending of the file, or --format. The same text, model, voice and seed are the same sound.";
 
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to say
-    text: String,
-    /// A recording of the voice, or the name of a voice in the model; several recordings are heard as one voice
-    #[arg(long, value_name = "FILE", required = true)]
+    /// What to say; `-` for standard input
+    text: Option<String>,
+    /// Read the text from a file, of any length; `-` for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with = "text")]
+    file: Option<PathBuf>,
+    /// A voice kept beside the model or that it came with, a mix `anna(2)+ben(1)`, or a recording; several recordings are
+    /// heard as one voice [default: the first voice there is, else a speaker of the run]
+    #[arg(long, value_name = "VOICE")]
     voice: Vec<PathBuf>,
-    /// WAV file to write
+    /// File to write; `-` for standard output [default: speech.wav, or none with --play]
     #[arg(short, long, value_name = "FILE")]
-    output: PathBuf,
-    /// Model folder
-    #[arg(long, value_name = "DIR", default_value = "model")]
-    model: PathBuf,
-    /// Language of the text
-    #[arg(long, value_name = "CODE", default_value = "en")]
-    language: String,
+    output: Option<PathBuf>,
+    /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file's ending]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Where runs are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Language of the text [default: by its letters, among those of the model]
+    #[arg(long, value_name = "CODE")]
+    language: Option<String>,
     /// The same seed says it the same way
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// 0.5 to 2: slower or faster, with the same pitch
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed, allow_negative_numbers = true)]
+    speed: f64,
+    /// Milliseconds between sentences that are spoken apart
+    #[arg(long, value_name = "MS", default_value_t = 300)]
+    sentence_pause: u64,
+    /// Milliseconds between paragraphs
+    #[arg(long, value_name = "MS", default_value_t = 700)]
+    paragraph_pause: u64,
+    /// Write while it is spoken, instead of a whole file at the end
+    #[arg(long, conflicts_with = "resume")]
+    stream: bool,
+    /// Play it while it is spoken, with ffplay, aplay, paplay or afplay
+    #[arg(long, conflicts_with = "resume")]
+    play: bool,
+    /// Go on with a long text that was interrupted
+    #[arg(long)]
+    resume: bool,
+    /// Write subtitles: when each piece is heard
+    #[arg(long, value_name = "FILE")]
+    srt: Option<PathBuf>,
     #[command(flatten)]
     sampling: Sampling,
     /// How often to try again with the next seed where it looped, did not end, stopped early or fell silent
@@ -48,108 +107,167 @@ pub struct Args {
     /// Where to compute: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
-    /// Print the report as JSON
+    /// Print the report as JSON, with the times of all pieces
     #[arg(long)]
     json: bool,
 }
 
-/// What was done, as `--json` prints it.
-#[derive(Serialize)]
-struct Report {
-    output: PathBuf,
-    model: PathBuf,
-    device: String,
-    /// `decoded` or `early`.
-    quality: &'static str,
-    /// The text as it was read.
-    text: String,
-    tokens: usize,
-    unknown: Vec<char>,
-    codes: usize,
-    ended: myxtts_model::Ended,
-    /// What is wrong with it still.
-    flaw: Option<Flaw>,
-    /// All tries in their order.
-    attempts: Vec<Attempt>,
-    seconds: f64,
-    sample_rate: u32,
-    /// Seconds it took to open the model, to hear the voice, and to speak.
-    opening: f64,
-    hearing: f64,
-    speaking: f64,
-    /// Seconds of speaking for a second of sound.
-    real_time_factor: f64,
-}
-
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let device = chosen(&args.device)?;
-    if !args.model.exists() {
-        return Err(UsageError(format!(
-            "there is no model folder {}: name one with --model; `myxtts import` makes one of a release",
-            args.model.display()
-        ))
-        .into());
+    let Found { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
+    let (output, format) = output(&args, &model)?;
+    let srt = args.srt.as_deref().map(|path| Destination::of("--srt", path)).transpose()?;
+    if args.play {
+        Player::find()?;
     }
-    let output = destination(&args)?;
+    let text = Text::find(args.text.clone(), args.file.as_deref())?;
+
     let start = Instant::now();
-    let folder = ModelFolder::open(&args.model)?;
+    let folder = ModelFolder::open(&model)?;
     let mut synthesizer = Synthesizer::open(&folder, device)?;
     if let Some(cleaner) = args.cleaner {
         synthesizer = synthesizer.with_cleaner(cleaner);
     }
+    // Whether the format has the rate of this model is known before an hour of speech.
+    Encoder::begin(format, synthesizer.quality().rate(), Start::Sent, &mut Vec::new())?;
     let opening = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let voice = hear(&mut synthesizer, &folder, &args.voice)?;
+    let guessed = || guess_language(&text.beginning, &synthesizer.languages());
+    let language = args.language.clone().or_else(guessed).unwrap_or_else(|| "en".to_owned());
+    let named = match &args.voice[..] {
+        [] => defaults::voice(&folder, run.as_ref(), &language)?,
+        named => named.to_vec(),
+    };
+    let voice = hear(&mut synthesizer, &folder, &named)?;
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let sampling = args.sampling.options(synthesizer.usual_options(), args.seed);
-    let options = SpeakOptions { further_tries: args.retries, ..sampling.into() };
-    let said = synthesizer.speak_with(&args.text, &args.language, &voice, &options)?;
+    let audible_start = args.play.then(AudibleStart::default);
+    let options = SpeakOptions { further_tries: args.retries, audible_start, ..sampling.into() };
+    let job = Job {
+        output,
+        format,
+        settings: settings(&args),
+        resume: args.resume,
+        play: args.play,
+        bytes: text.bytes,
+        identity: identity(&folder, &voice, &language, &synthesizer, &options),
+    };
+    let quality = synthesizer.quality();
+    let measure = synthesizer.text_measure(&language);
+    let count = |text: &str| measure.count(text);
+    let pieces = Pieces::new(text.reader, measure.limit(), &count);
+    let totals = Totals::default();
+    let is_streamed = args.stream || args.play;
+    let mut speaker =
+        ModelSpeaker { synthesizer: &mut synthesizer, voice, language, options, is_streamed, totals };
+    let Some(spoken) = job.speak(pieces, &mut speaker)? else { return Ok(Exit::Stopped) };
     let speaking = start.elapsed().as_secs_f64();
-    output.write(&wav::encode_pcm16(&said.samples, said.rate))?;
+    if let Some(srt) = srt {
+        srt.write(spoken.timings.srt().as_bytes())?;
+    }
 
-    let seconds = said.seconds();
-    let Waveform { cleaned, tokens, unknown, codes, ended, flaw, attempts, rate, .. } = said;
+    let timings = &spoken.timings;
+    let seconds = timings.samples as f64 / f64::from(timings.rate);
+    let now = (timings.samples - spoken.resumed_samples) as f64 / f64::from(timings.rate);
+    let ModelSpeaker { language, totals, .. } = speaker;
     let report = Report {
-        output: args.output,
-        model: args.model,
+        output: job.output.path(),
+        format: format.to_string(),
+        model,
+        voice: named,
+        language,
         device: device.to_string(),
-        quality: match synthesizer.quality() {
+        quality: match quality {
             Quality::Decoded => "decoded",
             Quality::Early => "early",
         },
-        text: cleaned,
-        tokens,
-        unknown,
-        codes,
-        ended,
-        flaw,
-        attempts,
+        text: totals.cleaned,
+        tokens: totals.tokens,
+        unknown: totals.unknown.into_iter().collect(),
+        codes: totals.codes,
+        ended: totals.ended,
+        flaw: totals.flaw,
+        attempts: totals.attempts,
         seconds,
-        sample_rate: rate,
+        sample_rate: timings.rate,
         opening,
         hearing,
+        first_sound: totals.first_sound.map(|first| (first - start).as_secs_f64()),
         speaking,
-        real_time_factor: if seconds > 0.0 { speaking / seconds } else { 0.0 },
+        real_time_factor: if now > 0.0 { speaking / now } else { 0.0 },
+        resumed: spoken.resumed,
+        pieces: Report::pieces_of(timings),
     };
-    if args.json {
-        print_json(&report)?
-    } else {
-        print(&as_text(&report, &args.voice))?
+    match (matches!(job.output, Output::Stdout), args.json) {
+        (false, true) => print_json(&report)?,
+        (false, false) => print(&report.text())?,
+        // The sound has standard output for itself.
+        (true, true) => errln!("{}", serde_json::to_string_pretty(&report)?),
+        (true, false) => errln!("{}", report.text().trim_end()),
     }
     Ok(Exit::Done)
 }
 
-/// Where the sound goes: known to be writable, and nothing that is read, before the model is opened.
-fn destination(args: &Args) -> Result<Destination, DestinationError> {
-    let model = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
+fn settings(args: &Args) -> NarrationSettings {
+    let joins = Joins {
+        sentence: Duration::from_millis(args.sentence_pause),
+        paragraph: Duration::from_millis(args.paragraph_pause),
+        ..Joins::default()
+    };
+    NarrationSettings { joins, speed: args.speed, seed: args.seed }
+}
+
+/// Everything that decides how a text sounds, beside the settings of narration.
+fn identity(
+    folder: &ModelFolder,
+    voice: &Voice,
+    language: &str,
+    synthesizer: &Synthesizer,
+    options: &SpeakOptions,
+) -> String {
+    let files: Vec<&str> = folder.manifest().files.values().map(|file| file.blake3.as_str()).collect();
+    format!("{files:?} {voice:?} {language} {} {options:?}", synthesizer.cleaner())
+}
+
+/// Where the sound goes and how it is stored: known to be writable, and nothing that is read, before the model is opened.
+fn output(args: &Args, model: &Path) -> anyhow::Result<(Output, Format)> {
+    let wav = Format::Wav(Depth::Int16);
+    let path = match &args.output {
+        Some(path) if path == Path::new("-") => return Ok((Output::Stdout, args.format.unwrap_or(wav))),
+        Some(path) => path.clone(),
+        None if args.play => return Ok((Output::Nowhere, args.format.unwrap_or(wav))),
+        None if args.resume => {
+            return Err(UsageError("--resume needs -o: the file to go on with".to_owned()).into());
+        }
+        None => free_name("speech", args.format.map_or("wav", extension)),
+    };
+    let format = match args.format {
+        Some(format) => format,
+        None => Format::of_path(&path)?,
+    };
+    let destination = destination(args, &path, model)?;
+    let output = if args.stream { Output::Streamed(destination) } else { Output::Whole(destination) };
+    Ok((output, format))
+}
+
+fn extension(format: Format) -> &'static str {
+    match format {
+        Format::Wav(_) => "wav",
+        format => format.name(),
+    }
+}
+
+fn destination(args: &Args, path: &Path, model: &Path) -> Result<Destination, DestinationError> {
+    let files = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
     let parts = Part::ALL.map(|part| part.file().to_owned());
-    let model: Vec<PathBuf> = model.iter().chain(&parts).map(|file| args.model.join(file)).collect();
+    let files: Vec<PathBuf> = files.iter().chain(&parts).map(|file| model.join(file)).collect();
     let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
-    let model = model.iter().map(|path| (path.as_path(), "a file of the model"));
-    Destination::of("-o", &args.output)?.unlike("-o", references.chain(model))
+    let text = args.file.iter().map(|path| (path.as_path(), "the text"));
+    let files = files.iter().map(|path| (path.as_path(), "a file of the model"));
+    Destination::of("-o", path)?.unlike("-o", references.chain(text).chain(files))
 }
 
 /// The device that was asked for, if there is such a one.
@@ -171,35 +289,7 @@ fn chosen(asked: &str) -> anyhow::Result<Device> {
     }
 }
 
-fn as_text(report: &Report, voice: &[PathBuf]) -> String {
-    let row = |name: &str, text: String| format!("{name:<12} {text}\n");
-    let how = match report.quality {
-        "early" => "early sound, by the DVAE: rough until there is a decoder",
-        _ => "the decoder",
-    };
-    let names: Vec<String> = voice.iter().map(|path| path.display().to_string()).collect();
-    let mut text = row("model", format!("{} on {}", report.model.display(), report.device));
-    text += &row("voice", names.join(", "));
-    text += &row("read as", report.text.clone());
-    if !report.unknown.is_empty() {
-        let list: String = report.unknown.iter().map(|c| format!(" {c:?}")).collect();
-        text += &row("not said", format!("{} characters the vocabulary lacks:{list}", report.unknown.len()));
-    }
-    text += &row("codes", format!("{} of {} tokens", report.codes, report.tokens));
-    if let Some(flaw) = report.flaw {
-        text += &row("note", flaw.to_string());
-    }
-    if report.attempts.len() > 1 {
-        let list: Vec<String> = report.attempts.iter().map(Attempt::to_string).collect();
-        text += &row("tries", list.join("; "));
-    }
-    text += &row("sound", format!("{:.2} s at {} Hz, from {how}", report.seconds, report.sample_rate));
-    text += &row(
-        "time",
-        format!(
-            "{:.2} s to open, {:.2} s to hear, {:.2} s to speak: {:.2} s for a second of sound",
-            report.opening, report.hearing, report.speaking, report.real_time_factor
-        ),
-    );
-    text + &row("written", report.output.display().to_string())
+fn speed(text: &str) -> Result<f64, String> {
+    let parsed: Option<f64> = text.parse().ok();
+    parsed.filter(|speed| SPEEDS.contains(speed)).ok_or_else(|| "a number from 0.5 to 2 is needed".to_owned())
 }

@@ -17,6 +17,7 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::{Generator, SamplingOptions};
 use myxtts_tensor::{Device, Precision};
+use std::sync::Arc;
 
 /// Half of what XTTS has.
 const FEW_CODES: usize = 512;
@@ -26,7 +27,8 @@ const GUIDANCE: f32 = 1.0;
 
 /// A model that speaks.
 pub struct Synthesizer {
-    pub(crate) tokenizer: Tokenizer,
+    /// Shared with whoever measures texts while this speaks.
+    pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) cleaner: Cleaner,
     pub(crate) trim_db: Option<f32>,
     pub(crate) loudness_lufs: Option<f64>,
@@ -88,6 +90,7 @@ impl Synthesizer {
         };
         let (trim_db, loudness_lufs) =
             reading.map_or((None, None), |reading| (reading.trim_db, reading.loudness_lufs));
+        let tokenizer = Arc::new(tokenizer);
         Ok(Synthesizer { tokenizer, cleaner, trim_db, loudness_lufs, generator, sound, mel_stats })
     }
 

@@ -76,10 +76,176 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&["Hello", "--voice", "silent.wav"], 65, "silent");
     fails(&["...", "--voice", "ref.wav"], 65, "nothing to say");
     fails(&["Hallo", "--voice", "ref.wav", "--language", "de"], 2, "[de]");
-    fails(&[&"hello world ".repeat(90), "--voice", "ref.wav"], 65, "sentence by sentence");
     fails(&["Hello", "--voice", "ref.wav", "--temperature", "0"], 2, "above 0");
     fails(&["Hello"], 2, "--voice");
     let device = ["speak", "Hello", "--voice", "ref.wav", "-o", "out.wav", "--device"];
     myxtts(at.path(), &device).arg("gpu").assert().code(2).stderr(contains("cuda:1"));
     myxtts(at.path(), &device).arg("cuda:99").assert().code(2).stderr(contains("there is no cuda:99"));
+}
+
+/// Says something, and gives the report.
+fn say(at: &Path, arguments: &[&str]) -> serde_json::Value {
+    let common = ["speak", "--device", "cpu", "--voice", "ref.wav", "--json"];
+    let shown = myxtts(at, &common).args(arguments).assert().success();
+    serde_json::from_slice(&shown.get_output().stdout).unwrap()
+}
+
+const LONG: &str =
+    "Hello world. This is a voice.\n\nhello, this is a world, this is a voice, hello. [pause:1s] A voice!";
+
+#[test]
+fn long_text_is_spoken_in_pieces_from_any_source() {
+    let at = folder();
+    std::fs::write(at.path().join("book.txt"), LONG).unwrap();
+    let report = say(at.path(), &[LONG, "-o", "a.wav"]);
+    let pieces = report["pieces"].as_array().unwrap();
+    assert!(pieces.len() >= 4, "{report}");
+    let heard = decode(&at.path().join("a.wav")).unwrap();
+    let seconds = report["seconds"].as_f64().unwrap();
+    assert!((heard.clip.seconds() - seconds).abs() < 1e-6);
+    // The mark is silence and not said.
+    let last = pieces.len() - 1;
+    let gap = pieces[last]["start"].as_f64().unwrap() - pieces[last - 1]["end"].as_f64().unwrap();
+    assert!((gap - 1.0).abs() < 1e-3, "{gap}");
+    assert!(!report.to_string().contains("pause:"));
+    // The same from a file and from standard input; nothing is left beside the sound.
+    say(at.path(), &["--file", "book.txt", "-o", "b.wav", "--srt", "b.srt"]);
+    let piped = ["speak", "--device", "cpu", "--voice", "ref.wav", "-o", "c.wav"];
+    myxtts(at.path(), &piped).write_stdin(LONG).assert().success().stdout(contains("pieces"));
+    let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
+    assert!(bytes("a.wav") == bytes("b.wav") && bytes("a.wav") == bytes("c.wav"));
+    let srt = String::from_utf8(bytes("b.srt")).unwrap();
+    assert!(srt.starts_with("1\n00:00:00,000 --> ") && srt.matches(" --> ").count() == pieces.len(), "{srt}");
+    let left = std::fs::read_dir(at.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<String> = left.map(|name| name.to_string_lossy().into_owned()).collect();
+    assert!(!left.iter().any(|name| name.contains(".part") || name.contains(".journal")), "{left:?}");
+}
+
+#[test]
+fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
+    let at = folder();
+    say(at.path(), &[LONG, "-o", "whole.wav"]);
+    // A text that turns out to be none in the middle.
+    let mut broken = LONG.as_bytes().to_vec();
+    broken.extend([b' '; 20_000]);
+    broken.push(0xff);
+    std::fs::write(at.path().join("broken.txt"), &broken).unwrap();
+    let say_file = ["speak", "--device", "cpu", "--voice", "ref.wav", "-o", "book.wav", "--file"];
+    myxtts(at.path(), &say_file).arg("broken.txt").assert().code(65).stderr(contains("not UTF-8"));
+    assert!(!at.path().join("book.wav").exists() && at.path().join("book.wav.journal").exists());
+    std::fs::write(at.path().join("book.txt"), LONG).unwrap();
+    myxtts(at.path(), &say_file)
+        .arg("book.txt")
+        .assert()
+        .code(2)
+        .stderr(contains("--resume goes on with it"));
+    myxtts(at.path(), &say_file)
+        .args(["book.txt", "--resume", "--seed", "5"])
+        .assert()
+        .code(2)
+        .stderr(contains("other settings"));
+    let report = say(at.path(), &["--file", "book.txt", "-o", "book.wav", "--resume"]);
+    assert!(report["resumed"].as_u64().unwrap() > 0, "{report}");
+    let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
+    assert!(bytes("book.wav") == bytes("whole.wav"));
+}
+
+#[test]
+fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
+    let at = folder();
+    let expected = tiny::decoder_sizes().samples_of(tiny::SAID);
+    for (name, arguments) in [
+        ("a.flac", vec![]),
+        ("a.mp3", vec![]),
+        ("b.wav", vec!["--format", "wav24"]),
+        ("s.flac", vec!["--stream"]),
+    ] {
+        let report = say(at.path(), &[&["Hello world", "-o", name], &arguments[..]].concat());
+        assert_eq!(decode(&at.path().join(name)).unwrap().clip.samples.len(), expected, "{report}");
+    }
+    say(at.path(), &["Hello world", "-o", "a.opus"]);
+    assert!(std::fs::read(at.path().join("a.opus")).unwrap().starts_with(b"OggS"));
+    let piped = |arguments: &[&str]| {
+        let common = ["speak", "Hello world", "--device", "cpu", "--voice", "ref.wav", "-o", "-"];
+        let shown =
+            myxtts(at.path(), &common).args(arguments).assert().success().stderr(contains("24000 Hz"));
+        shown.get_output().stdout.clone()
+    };
+    let raw = piped(&["--format", "pcm"]);
+    assert_eq!(raw.len(), 2 * expected);
+    let wav = piped(&["--stream"]);
+    assert_eq!(wav[4..8], [0xff; 4]);
+    // The same words; whole and in windows, the decoder rounds in another order.
+    let values = |bytes: &[u8]| -> Vec<i32> {
+        bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]]).into()).collect()
+    };
+    let (streamed, whole) = (values(&wav[44..]), values(&raw));
+    assert_eq!(streamed.len(), whole.len());
+    assert!(streamed.iter().zip(&whole).all(|(a, b)| a.abs_diff(*b) <= 33), "1e-3 of full scale");
+    let report = say(at.path(), &["Hello world", "-o", "fast.wav", "--speed", "2"]);
+    let fast = decode(&at.path().join("fast.wav")).unwrap().clip.samples.len();
+    assert_eq!(fast, expected.div_ceil(2), "{report}");
+    let fails = |arguments: &[&str], message: &str| {
+        let common = ["speak", "Hello world", "--device", "cpu", "--voice", "ref.wav"];
+        myxtts(at.path(), &common).args(arguments).assert().code(2).stderr(contains(message));
+    };
+    fails(&["-o", "a.m4a"], "there are wav, wav24, wav-float, flac, mp3, opus, pcm");
+    fails(&["-o", "a"], "does not say which format");
+    fails(&["-o", "a.wav", "--format", "aac"], "no encoder for \"aac\"");
+    fails(&["-o", "a.wav", "--speed", "3"], "0.5 to 2");
+    fails(&["-o", "a.opus", "--model", "early"], "22050 Hz");
+    fails(&["--resume"], "-o");
+    fails(&["--file", "x.txt"], "--file");
+}
+
+#[test]
+fn defaults_find_a_model_a_voice_a_language_and_a_name() {
+    let at = folder();
+    let add = ["voice", "add", "anna", "ref.wav", "--device", "cpu"];
+    myxtts(at.path(), &add).assert().success();
+    let bare = ["speak", "Hello world", "--device", "cpu", "--json"];
+    let report = |arguments: &[&str]| -> serde_json::Value {
+        let shown = myxtts(at.path(), arguments).assert().success();
+        serde_json::from_slice(&shown.get_output().stdout).unwrap()
+    };
+    let first = report(&bare);
+    assert_eq!((&first["model"], &first["voice"][0]), (&"model".into(), &"anna".into()));
+    assert_eq!((&first["output"], &first["language"]), (&"speech.wav".into(), &"en".into()));
+    assert_eq!(report(&bare)["output"], "speech-2.wav");
+    let persian = report(&["speak", "سلام دنیا", "--device", "cpu", "--json", "--format", "mp3"]);
+    assert_eq!((&persian["output"], &persian["language"]), (&"speech.mp3".into(), &"fa".into()));
+    // Without ./model: what came with the program, in models/.
+    std::fs::create_dir(at.path().join("models")).unwrap();
+    std::fs::rename(at.path().join("model"), at.path().join("models/bundled")).unwrap();
+    assert_eq!(report(&bare)["model"], "models/bundled");
+    std::fs::rename(at.path().join("models"), at.path().join("elsewhere")).unwrap();
+    myxtts(at.path(), &bare).assert().code(2).stderr(contains("there is no model").and(contains("--model")));
+}
+
+#[cfg(unix)]
+#[test]
+fn sound_is_played_by_whatever_player_there_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let at = folder();
+    let play = ["speak", "Hello world", "--device", "cpu", "--voice", "ref.wav", "--play"];
+    let empty = at.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    myxtts(at.path(), &play)
+        .env("PATH", &empty)
+        .assert()
+        .code(2)
+        .stderr(contains("ffplay, aplay, paplay, afplay"));
+    let player = at.path().join("bin");
+    std::fs::create_dir(&player).unwrap();
+    let script = format!("#!/bin/sh\ncat > {}/heard.wav\n", at.path().display());
+    std::fs::write(player.join("aplay"), script).unwrap();
+    std::fs::set_permissions(player.join("aplay"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", player.display());
+    // Another player may be installed, and would come first.
+    if Path::new("/usr/bin/ffplay").exists() {
+        std::fs::rename(player.join("aplay"), player.join("ffplay")).unwrap();
+    }
+    myxtts(at.path(), &play).args(["-o", "kept.wav"]).env("PATH", path).assert().success();
+    let heard = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
+    assert!(heard == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
 }

@@ -1,0 +1,132 @@
+//! What speaks where nobody says: which model, and in which voice.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use myxtts_data::utterance::Utterance;
+use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::folder::MANIFEST;
+use myxtts_run::folder::RunFolder;
+use myxtts_run::progress::Silent;
+use myxtts_speak::voices::{Voices, all_names};
+use myxtts_train::pipeline::MODEL_FOLDER;
+
+use crate::corpus::{self, DEMO_FOLDER, DEMO_VOICE_FOLDER};
+use crate::failure::UsageError;
+
+/// Model folders that come with the program, beside it or in the working directory.
+const MODELS_FOLDER: &str = "models";
+
+/// Recordings of a run's speaker that are heard together.
+const REFERENCES: usize = 3;
+
+/// A model that was found.
+pub struct Found {
+    pub model: PathBuf,
+    /// The run it is of.
+    pub run: Option<RunFolder>,
+}
+
+/// The model that is named: a folder, a run's folder, or a run's name; or where none is, `model`, that of the newest run, or the
+/// first that came with the program.
+pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
+    let Some(named) = named else { return unnamed(runs) };
+    if named.join(MANIFEST).is_file() {
+        return Ok(Found { run: run_of(named), model: named.to_owned() });
+    }
+    let as_run = match (named.parent(), named.file_name().and_then(|name| name.to_str())) {
+        (Some(parent), Some(name)) if RunFolder::is_run(named) => RunFolder::view(parent, name).ok(),
+        (_, Some(name)) if named.components().count() == 1 && RunFolder::is_run(&runs.join(name)) => {
+            RunFolder::view(runs, name).ok()
+        }
+        _ => None,
+    };
+    match as_run {
+        Some(run) => Ok(Found { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
+        None if named.exists() => Ok(Found { model: named.to_owned(), run: None }),
+        None => Err(UsageError(format!(
+            "there is no model folder {}: name one with --model; `myxtts import` makes one of a release",
+            named.display()
+        ))
+        .into()),
+    }
+}
+
+fn unnamed(runs: &Path) -> anyhow::Result<Found> {
+    let here = PathBuf::from(MODEL_FOLDER);
+    if here.join(MANIFEST).is_file() {
+        return Ok(Found { model: here, run: None });
+    }
+    let written =
+        |model: &Path| std::fs::metadata(model.join(MANIFEST)).and_then(|found| found.modified()).ok();
+    let mut of_runs: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for name in RunFolder::list(runs)? {
+        let model = runs.join(name).join(MODEL_FOLDER);
+        of_runs.extend(written(&model).map(|time| (time, model)));
+    }
+    if let Some((_, model)) = of_runs.into_iter().max() {
+        return Ok(Found { run: run_of(&model), model });
+    }
+    let program = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
+    let places = [Some(PathBuf::new()), program].into_iter().flatten().map(|place| place.join(MODELS_FOLDER));
+    for place in places {
+        let Ok(entries) = std::fs::read_dir(&place) else { continue };
+        let mut models: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        models.retain(|model| model.join(MANIFEST).is_file());
+        models.sort();
+        if let Some(model) = models.into_iter().next() {
+            return Ok(Found { model, run: None });
+        }
+    }
+    Err(UsageError(format!(
+        "there is no model: neither ./{MODEL_FOLDER}, nor a run in {} that has one, nor one in {MODELS_FOLDER}/. `myxtts train` \
+         trains one, `myxtts import` makes one of a release, --model names one that is elsewhere",
+        runs.display()
+    ))
+    .into())
+}
+
+/// The run whose model this is.
+fn run_of(model: &Path) -> Option<RunFolder> {
+    let run = model.canonicalize().ok()?.parent()?.to_owned();
+    RunFolder::view(run.parent()?, run.file_name()?.to_str()?).ok()
+}
+
+/// A voice where none is named: the first that is kept beside the model or came with it, else recordings of a speaker that its
+/// run has learnt from.
+pub fn voice(folder: &ModelFolder, run: Option<&RunFolder>, language: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let voices = Voices::of(folder);
+    for name in all_names(folder)? {
+        // Those of other models are passed over.
+        if folder.voice(&name).is_some() || matches!(voices.own(&name), Ok(Some(_))) {
+            return Ok(vec![PathBuf::from(name)]);
+        }
+    }
+    let references = run.map(|run| references(run, language)).unwrap_or_default();
+    if references.is_empty() {
+        return Err(UsageError(format!(
+            "{} has no voice: give a recording of one with --voice FILE, or keep one with `myxtts voice add`",
+            folder.path().display()
+        ))
+        .into());
+    }
+    Ok(references)
+}
+
+/// Recordings of the first speaker of the corpora a run has learnt from, of one who speaks the language where there is one.
+fn references(run: &RunFolder, language: &str) -> Vec<PathBuf> {
+    let Ok(plan) = run.plan() else { return Vec::new() };
+    let roots = match &plan.data.train_data[..] {
+        [] => [DEMO_VOICE_FOLDER, DEMO_FOLDER].map(PathBuf::from).to_vec(),
+        named => named.to_vec(),
+    };
+    for root in roots.iter().filter(|root| root.exists()) {
+        let Ok(corpus) = corpus::read_from(root, &plan.data, &Silent) else { continue };
+        let there: Vec<&Utterance> = corpus.utterances.iter().filter(|one| one.audio.is_file()).collect();
+        let first = there.iter().find(|one| one.language == language).or(there.first());
+        let Some(first) = first else { continue };
+        let same = |one: &&&Utterance| one.speaker == first.speaker && one.language == first.language;
+        return there.iter().filter(same).take(REFERENCES).map(|one| one.audio.clone()).collect();
+    }
+    Vec::new()
+}

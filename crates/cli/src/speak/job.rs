@@ -1,0 +1,266 @@
+//! A text on its way to sound: into a file that can be resumed, or to wherever it is heard at once.
+
+use std::cell::RefCell;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context;
+use myxtts_run::destination::{Destination, DestinationWriter};
+use myxtts_run::exit::Exit;
+use myxtts_run::progress::Progress;
+use myxtts_speak::SpeakError;
+use myxtts_speak::long_text::{LongTextError, Pause, Piece, Pieces};
+use myxtts_speak::narration::{
+    Book, Done, NarrationError, NarrationSettings, Outcome, Speaker, Timings, narrate,
+};
+use myxtts_speak::sound_file::{Format, Sink, SoundFileError, SoundWriter, Stream};
+
+use super::player::Player;
+use super::speaker::ModelSpeaker;
+use crate::failure::UsageError;
+use crate::output::errln;
+use crate::progress::Terminal;
+use crate::signal;
+
+/// Where the sound goes.
+pub enum Output {
+    /// A file, whole at the end, or what is no file.
+    Whole(Destination),
+    /// A file or a device, written while it is spoken.
+    Streamed(Destination),
+    Stdout,
+    /// It is only played.
+    Nowhere,
+}
+
+/// A text on its way to sound.
+pub struct Job {
+    pub output: Output,
+    pub format: Format,
+    pub settings: NarrationSettings,
+    pub resume: bool,
+    pub play: bool,
+    /// Of the text, where that is known.
+    pub bytes: Option<u64>,
+    /// Hash of model, voice, language and sampling.
+    pub identity: String,
+}
+
+/// What was spoken.
+pub struct SpokenText {
+    pub timings: Timings,
+    /// Pieces that were spoken before this book was resumed, and their samples.
+    pub resumed: u64,
+    pub resumed_samples: u64,
+}
+
+impl Job {
+    /// Speaks everything; none where it was stopped and can be resumed.
+    pub fn speak(
+        &self,
+        mut pieces: Pieces<'_, impl Read>,
+        speaker: &mut ModelSpeaker<'_>,
+    ) -> anyhow::Result<Option<SpokenText>> {
+        let first: Vec<Piece> = pieces.by_ref().take(2).collect::<Result<_, LongTextError>>()?;
+        let is_long = first.len() > 1;
+        let said = first.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ");
+        let pieces = first.into_iter().map(Ok).chain(pieces);
+        let progress = Terminal::new();
+        if is_long && let Some(bytes) = self.bytes {
+            progress.start("speaking", bytes);
+        }
+        let spoken = match &self.output {
+            Output::Whole(output) if output.is_file() && (is_long || self.resume) && !self.play => {
+                self.book(output.path(), pieces, speaker, &progress)?
+            }
+            _ => {
+                signal::leave_at_once()?;
+                let timings = self.narrate(pieces, speaker, &progress)?;
+                Some(SpokenText { timings, resumed: 0, resumed_samples: 0 })
+            }
+        };
+        progress.finish();
+        let Some(spoken) = spoken else { return Ok(None) };
+        if spoken.timings.pieces.is_empty() {
+            let refused = speaker.totals.refused.take();
+            return Err(refused.unwrap_or(SpeakError::NothingToSay { text: said }).into());
+        }
+        Ok(Some(spoken))
+    }
+
+    /// Speaks a long text into a file that can be resumed.
+    fn book(
+        &self,
+        output: &Path,
+        pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
+        speaker: &mut ModelSpeaker<'_>,
+        progress: &Terminal,
+    ) -> anyhow::Result<Option<SpokenText>> {
+        let journal = Book::journal_of(output);
+        if journal.exists() && !self.resume {
+            return Err(UsageError(format!(
+                "{} was begun and not finished: --resume goes on with it; to begin anew remove {}",
+                output.display(),
+                journal.display()
+            ))
+            .into());
+        }
+        if self.resume && !journal.exists() {
+            errln!("note: there is nothing to resume for {}: it is begun anew", output.display());
+        }
+        let rate = speaker.rate();
+        let book = Book::open(output, self.format, rate, self.settings, &self.identity, self.resume)?;
+        let stop = signal::stop_requested()?;
+        let (mut resumed, mut resumed_samples) = (0, 0);
+        let outcome = book.speak(pieces, speaker, &mut |done| {
+            if done.was_resumed {
+                (resumed, resumed_samples) = (resumed + 1, done.samples);
+            }
+            watch(done, progress, &stop)
+        });
+        match outcome.map_err(failure)? {
+            Outcome::Finished(timings) => Ok(Some(SpokenText { timings, resumed, resumed_samples })),
+            Outcome::Stopped { pieces, samples } => {
+                progress.finish();
+                errln!(
+                    "stopped after {pieces} pieces, {:.1} s of sound: the same command with --resume goes on",
+                    samples as f64 / f64::from(rate)
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Speaks a text to wherever it goes, in one go.
+    fn narrate(
+        &self,
+        pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
+        speaker: &mut ModelSpeaker<'_>,
+        progress: &Terminal,
+    ) -> anyhow::Result<Timings> {
+        let rate = speaker.rate();
+        let mut player = if self.play { Some(Player::start(rate)?) } else { None };
+        let never = AtomicBool::new(false);
+        let mut is_closed = false;
+        // Opened with the first sound: where nothing can be said, nothing is written.
+        let writer: RefCell<Option<Writing>> = RefCell::new(None);
+        let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+            if let Some(player) = &mut player
+                && !is_closed
+            {
+                is_closed = !player.write(samples)?;
+            }
+            let mut writer = writer.borrow_mut();
+            if writer.is_none() && !samples.is_empty() {
+                *writer = Some(Writing::begin(&self.output, self.format, rate)?);
+            }
+            match &mut *writer {
+                Some(writer) => writer.write(samples),
+                None => Ok(()),
+            }
+        };
+        let timings =
+            narrate(pieces, speaker, self.settings, &mut write, &mut |done| watch(done, progress, &never));
+        let timings = timings.map_err(failure)?;
+        if timings.pieces.is_empty() {
+            return Ok(timings);
+        }
+        if let Some(writer) = writer.into_inner() {
+            writer.finish()?;
+        }
+        if let Some(player) = player {
+            player.finish()?;
+        }
+        Ok(timings)
+    }
+}
+
+/// A sound that is being written.
+enum Writing {
+    Whole(Box<SoundWriter<DestinationWriter>>),
+    Streamed(Box<SoundWriter<std::fs::File>>),
+    Stdout(Box<SoundWriter<Stream<io::Stdout>>>),
+    Nothing,
+}
+
+impl Writing {
+    fn begin(output: &Output, format: Format, rate: u32) -> Result<Writing, SoundFileError> {
+        fn on<S: Sink>(sink: S, format: Format, rate: u32) -> Result<Box<SoundWriter<S>>, SoundFileError> {
+            SoundWriter::begin(sink, format, rate).map(Box::new)
+        }
+        Ok(match output {
+            Output::Whole(destination) => {
+                let sink = destination.begin().map_err(|error| io::Error::new(error.source.kind(), error))?;
+                Writing::Whole(on(sink, format, rate)?)
+            }
+            Output::Streamed(destination) => {
+                let path = destination.path();
+                let file = std::fs::File::options().write(true).create(true).truncate(true).open(path)?;
+                Writing::Streamed(on(file, format, rate)?)
+            }
+            Output::Stdout => Writing::Stdout(on(Stream(io::stdout()), format, rate)?),
+            Output::Nowhere => Writing::Nothing,
+        })
+    }
+
+    fn write(&mut self, samples: &[f32]) -> Result<(), SoundFileError> {
+        match self {
+            Writing::Whole(writer) => writer.write(samples),
+            Writing::Streamed(writer) => writer.write(samples),
+            Writing::Stdout(writer) => match writer.write(samples) {
+                // Whoever reads has heard enough.
+                Err(SoundFileError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    std::process::exit(Exit::Done.code().into())
+                }
+                written => written,
+            },
+            Writing::Nothing => Ok(()),
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Writing::Whole(writer) => writer.finish()?.finish()?,
+            Writing::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the sound")?,
+            Writing::Stdout(writer) => {
+                writer.finish()?;
+            }
+            Writing::Nothing => {}
+        }
+        Ok(())
+    }
+}
+
+impl Output {
+    /// The file that is named.
+    pub fn path(&self) -> Option<PathBuf> {
+        match self {
+            Output::Whole(destination) | Output::Streamed(destination) => Some(destination.path().to_owned()),
+            Output::Stdout => Some(PathBuf::from("-")),
+            Output::Nowhere => None,
+        }
+    }
+}
+
+/// Tells of a piece; says whether to go on.
+fn watch(done: &Done, progress: &Terminal, stop: &AtomicBool) -> bool {
+    progress.advance(done.piece.text.len() as u64 + 1);
+    // That of an only piece is in the report.
+    let is_only = done.number == 0 && done.piece.pause == Pause::End;
+    if let Some(note) = done.note.as_ref().filter(|_| !is_only) {
+        let beginning: String = done.piece.text.chars().take(40).collect();
+        progress.say(&format!("note: piece {} ({beginning:?}): {note}", done.number + 1));
+    }
+    done.was_resumed || !stop.load(Ordering::Relaxed)
+}
+
+/// An error with the type that decides about its exit code.
+fn failure(error: NarrationError<SpeakError>) -> anyhow::Error {
+    match error {
+        NarrationError::Speaker(error) => error.into(),
+        NarrationError::Text(error) => error.into(),
+        NarrationError::Sound(error) => error.into(),
+        NarrationError::Book(error) => error.into(),
+    }
+}
