@@ -84,14 +84,7 @@ fn gradients_alone(tape: &Tape) -> HashSet<usize> {
         Storage::Gradient(id) => Some(id),
         _ => None,
     };
-    // Work space is read by nobody.
-    let read: HashSet<Value> = tape
-        .nodes
-        .iter()
-        .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
-        .chain(&tape.kept)
-        .map(|&value| root(tape, value))
-        .collect();
+    let read = read_values(tape);
     let alone = |n: usize| {
         let Node { op, outputs, .. } = &tape.nodes[n];
         op.is_long()
@@ -109,6 +102,16 @@ fn gradients_alone(tape: &Tape) -> HashSet<usize> {
         alone(n) && tape.nodes[n].outputs.iter().all(|&o| gradient(o).is_none_or(|id| !shared.contains(&id)))
     };
     (0..tape.nodes.len()).filter(fits).collect()
+}
+
+/// The values that are read by an operation or kept, as the owners of their memory. Work space is not among them.
+pub(crate) fn read_values(tape: &Tape) -> HashSet<Value> {
+    tape.nodes
+        .iter()
+        .flat_map(|node| node.inputs.iter().chain(node.bases.iter().flatten()))
+        .chain(&tape.kept)
+        .map(|&value| root(tape, value))
+        .collect()
 }
 
 /// What of the gradients' arena a value is.

@@ -80,7 +80,7 @@ pub enum TrainError {
     },
     /// Too many steps came out as no numbers.
     #[error(
-        "{how_many} were no numbers by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}. Lower training.learning_rate, or look at these clips",
+        "{how_many} were no numbers by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}{fault}. Lower training.learning_rate, or look at these clips",
         saved.display()
     )]
     BadSteps {
@@ -94,6 +94,8 @@ pub enum TrainError {
         saved: PathBuf,
         /// What was in it.
         clips: String,
+        /// The first operation whose result is not finite when the batch is computed again, if one is found.
+        fault: String,
     },
     /// Devices that cannot be used as asked.
     #[error(transparent)]

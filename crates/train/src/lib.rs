@@ -18,6 +18,7 @@ pub mod stages;
 
 pub mod mirrored;
 
+mod bad_step;
 mod best;
 mod pace;
 pub mod samples;

@@ -1,5 +1,6 @@
 //! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
 
+use crate::bad_step;
 use crate::best::{self, Chosen, HeldOut};
 use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
@@ -116,7 +117,9 @@ struct Flying {
     ticket: Ticket,
     rows: u64,
     records: Vec<u32>,
+    shape: [usize; 3],
     rate: f64,
+    control: Control,
 }
 
 /// A stage that has ended. It holds the weights that its model is made of.
@@ -242,8 +245,8 @@ impl<'a> Session<'a> {
                 self.watcher.say(&format!("note: {note}"));
                 self.events.append("note", json!({ "step": before + step, "note": note }))?;
             }
-            let (ticket, rows, records) = (queued.ticket, queued.rows, queued.records);
-            flying.push_back(Flying { step, ticket, rows, records, rate });
+            let (ticket, rows, records, shape) = (queued.ticket, queued.rows, queued.records, queued.shape);
+            flying.push_back(Flying { step, ticket, rows, records, shape, rate, control });
             self.drain(stage, &mut flying, ahead, &mut guards, &mut pace, before)?;
             let done = step + 1;
             reached = done;
@@ -346,7 +349,10 @@ impl<'a> Session<'a> {
         let verdict = guards.bad.observe(report.good);
         if verdict != BadVerdict::Fine {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
-            self.events.append_durably("bad_step", json!({ "stage": name, "step": step, "clips": clips }))?;
+            let gradients = bad_step::longest_gradients(stage.engine())?;
+            let event = json!({ "stage": name, "step": step, "clips": clips, "loss": loss.to_string(),
+                                "gradients": bad_step::as_json(&gradients) });
+            self.events.append_durably("bad_step", event.clone())?;
             self.watcher.say(&format!(
                 "step {step} of `{name}` came out as no number and was left out; its clips: {}",
                 clips.join(", ")
@@ -358,12 +364,29 @@ impl<'a> Session<'a> {
             };
             if let Some(how_many) = spent {
                 let saved = self.folder.path().join(format!("bad-batch-{name}-{step}.json"));
-                let batch = json!({ "stage": name, "step": step, "clips": clips });
+                let fault = bad_step::first_fault(stage, one.shape, &one.control)?;
+                let mut batch = event;
+                batch["first_fault"] = json!(fault);
                 myxtts_run::durable::write(&saved, batch.to_string().as_bytes())?;
                 let (stage, clips) = (name, clips.join(", "));
-                return Err(TrainError::BadSteps { stage, step, how_many, saved, clips });
+                let fault =
+                    fault.map_or_else(String::new, |fault| format!(". When it is computed again, {fault}"));
+                return Err(TrainError::BadSteps { stage, step, how_many, saved, clips, fault });
             }
             return Ok(());
+        }
+        if bad_step::is_exploded(report.norm, &one.control) {
+            let gradients = bad_step::longest_gradients(stage.engine())?;
+            self.watcher.say(&format!(
+                "step {step} of `{name}`: a gradient of length {:.3e} was left out, since it is far over training.gradient_clip = \
+                 {}; the longest now: {}",
+                report.norm,
+                one.control.clip,
+                bad_step::in_words(&gradients)
+            ));
+            let event = json!({ "stage": name, "step": step, "norm": report.norm,
+                                "gradients": bad_step::as_json(&gradients) });
+            self.events.append_durably("exploded_gradient", event)?;
         }
         if let SpikeVerdict::Spike { median, limit } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();

@@ -2,8 +2,9 @@
 
 use super::{Backend, Program};
 use crate::error::Error;
+use crate::schedule::{read_values, root};
 use crate::shape::DType;
-use crate::tape::{Node, Value};
+use crate::tape::{Flat, Node, Storage, Value};
 use cudarc::driver::result;
 use half::bf16;
 use std::fmt;
@@ -42,10 +43,24 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Whether an operation may have written only some of a value: work space, which nobody reads, and the report, whose other
+/// numbers are those of the run before.
+fn is_work_space(program: &Program, value: Value) -> bool {
+    let tape = &program.tape;
+    let owner = root(tape, value);
+    if tape.info(owner).storage == Storage::Flat(Flat::Report) {
+        return true;
+    }
+    let committed = || tape.commits.iter().any(|(_, from)| root(tape, *from) == owner);
+    tape.info(owner).storage == Storage::Scratch
+        && !program.read.get_or_init(|| read_values(tape)).contains(&owner)
+        && !committed()
+}
+
 /// What is wrong with the results of an operation that has just run, if anything is.
 pub(super) fn look(backend: &Backend, program: &Program, number: usize) -> Result<Option<Fault>, Error> {
     let node: &Node = &program.tape.nodes[number];
-    for &value in &node.outputs {
+    for &value in node.outputs.iter().filter(|&&value| !is_work_space(program, value)) {
         let (nan, infinite) = counted(backend, program, value)?;
         if nan + infinite == 0 {
             continue;

@@ -9,6 +9,8 @@ use crate::schedule::{Aside, Schedule};
 use crate::shape::DType;
 use crate::tape::{Flat, Storage, Tape, Value};
 use half::bf16;
+use std::collections::HashSet;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A tape with memory: it can be run again and again.
@@ -23,6 +25,8 @@ pub struct Program {
     generation: Option<u64>,
     pub(super) graph: Option<Graph>,
     pub(super) runs: u64,
+    /// Values that somebody reads; found out when every result is looked at.
+    pub(super) read: OnceLock<HashSet<Value>>,
 }
 
 /// The time of one operation in a profiled run.
@@ -93,7 +97,17 @@ impl Engine {
         let inputs = Buffer::new(&self.backend, plan.input_bytes)?;
         self.inputs += plan.input_bytes;
         let addresses = Vec::new();
-        Ok(Program { tape, schedule, plan, inputs, addresses, generation: None, graph: None, runs: 0 })
+        Ok(Program {
+            tape,
+            schedule,
+            plan,
+            inputs,
+            addresses,
+            generation: None,
+            graph: None,
+            runs: 0,
+            read: OnceLock::new(),
+        })
     }
 
     fn schedule_of(&self, tape: &Tape) -> Schedule {

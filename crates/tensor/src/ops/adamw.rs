@@ -34,7 +34,7 @@ impl Default for AdamW {
 
 /// A gradient this many times longer than the limit is an explosion. Its direction means nothing: it is left out, where a
 /// shortened one would move the weights that it came from by whole steps, and no others.
-const EXPLODED: f32 = 1000.0;
+pub const EXPLODED: f32 = 1000.0;
 
 /// Partial sums of the norm: a fixed number, so that the order of addition does not depend on the device.
 const PARTS: usize = 1056;

@@ -3,7 +3,7 @@
 
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL};
 use myxtts_run::plan::Stage as Kind;
-use myxtts_tensor::engine::Arena;
+use myxtts_tensor::engine::{Arena, Ticket};
 use myxtts_tensor::{Control, Engine, Report, Role};
 use myxtts_train::model::Model;
 use myxtts_train::session::Ended;
@@ -23,6 +23,8 @@ enum Fault {
     Loss,
     /// The gradient is multiplied with what is no number; the loss is as it was.
     Gradient,
+    /// The gradient is a billion times as long as it should be.
+    Explosion,
 }
 
 /// A stage some of whose steps have a fault, and what became of every step.
@@ -60,7 +62,11 @@ impl Stage for Faulty {
             weights[..self.inner.engine().layout().trained_len()].fill(f32::INFINITY);
             self.inner.engine_mut().write_arena(Arena::Weights, &weights)?;
         }
-        let weight = if fault == Fault::Gradient { f32::NAN } else { control.weight };
+        let weight = match fault {
+            Fault::Gradient => f32::NAN,
+            Fault::Explosion => 1e9,
+            Fault::Sound | Fault::Loss => control.weight,
+        };
         let before = everything(&*self.inner);
         // On the processor a step is done when this returns.
         let queued = self.inner.submit(step, &Control { weight, ..*control })?;
@@ -71,6 +77,11 @@ impl Stage for Faulty {
         }
         self.steps.push((changed, queued.records.iter().map(|&record| self.inner.clip(record)).collect()));
         Ok(queued)
+    }
+
+    fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
+        let weight = if self.fault == Fault::Gradient { f32::NAN } else { control.weight };
+        self.inner.replay(shape, &Control { weight, ..*control })
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
@@ -222,7 +233,33 @@ fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
                 assert!(batch["clips"].to_string().contains(id) && clips.contains(id), "{kind:?}: {batch}");
             }
             assert!(!of_step.is_empty());
+            // Which parameters it was, and which operation was the first.
+            let gradients = batch["gradients"].as_array().unwrap();
+            assert!(
+                gradients[0]["parameter"].is_string() && gradients[0]["norm"] == "NaN",
+                "{kind:?}: {batch}"
+            );
+            assert!(batch["first_fault"].as_str().unwrap().contains("`seed`"), "{kind:?}: {batch}");
+            assert!(error.to_string().contains("`seed`"), "{kind:?}: {error}");
         }
+    }
+}
+
+#[test]
+fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
+    for kind in [Kind::Dvae, Kind::Gpt] {
+        let plan = small::plan(kind, 4);
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = faulty(kind, Clips::default(), 1, Fault::Explosion, |step| step == 2);
+        let (ended, said) = small::run(runs.path(), &plan, &mut stage);
+        assert_eq!(ended.unwrap(), Ended::Done, "{kind:?}");
+        let events = small::events(runs.path(), "exploded_gradient");
+        let [event] = &events[..] else { panic!("{kind:?}: {events:?}") };
+        assert_eq!(event["step"], 3, "{kind:?}");
+        let named = event["gradients"][0]["parameter"].as_str().unwrap();
+        let line = said.iter().find(|line| line.contains("was left out")).unwrap();
+        assert!(line.contains(named) && line.contains("training.gradient_clip"), "{kind:?}: {line}");
+        assert!(small::events(runs.path(), "bad_step").is_empty(), "{kind:?}: it is a number");
     }
 }
 
