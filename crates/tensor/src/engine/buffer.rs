@@ -119,6 +119,23 @@ impl Buffer {
         Ok(())
     }
 
+    /// Sets every byte, after all that is queued and before all that will be.
+    pub fn fill(&self, byte: u8) -> Result<(), Error> {
+        match self {
+            // SAFETY: the allocation has that many bytes, and the engine that owns it is not running.
+            Buffer::Host(memory, bytes) => unsafe { memory.start.write_bytes(byte, *bytes) },
+            Buffer::Device(memory, cuda) => {
+                cuda.bind()?;
+                if memory.bytes() > 0 {
+                    // SAFETY: as above.
+                    unsafe { result::memset_d8_async(memory.address(), byte, memory.bytes(), cuda.stream()) }
+                        .map_err(|e| Error::driver("fill memory", e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub fn write_f32(&self, start: usize, data: &[f32]) -> Result<(), Error> {
         self.write(start * 4, bytemuck::cast_slice(data))
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Option<Fault>, Error> {
     let mut fault = None;
     if engine.mode == Mode::Checked {
+        engine.forget_scratch()?;
         for (n, node) in program.tape.nodes.iter().enumerate() {
             step(&program.tape, &program.addresses, engine.collective.as_deref(), node)?;
             if fault.is_none() {

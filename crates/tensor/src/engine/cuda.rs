@@ -14,6 +14,7 @@ use std::time::Duration;
 pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<Option<Fault>, Error> {
     let mut fault = None;
     if engine.mode == Mode::Checked {
+        engine.forget_scratch()?;
         for (n, node) in program.tape.nodes.iter().enumerate() {
             step(engine, program, cuda, node, Side::Main)?;
             if fault.is_none() {

@@ -231,6 +231,13 @@ impl Engine {
         self.fault.take()
     }
 
+    /// Makes everything that programs compute in no numbers. The next run must not mind: it writes what it reads. With
+    /// [`Mode::Checked`] this is done before every run, so that an operation that reads what nobody wrote is found.
+    pub fn forget_scratch(&self) -> Result<(), Error> {
+        // NaN in f32 and in bf16.
+        self.scratch.fill(0xff)
+    }
+
     /// Changes how programs run.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;

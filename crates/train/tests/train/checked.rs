@@ -38,3 +38,30 @@ fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
         assert!(!small::events(folder.path(), "fault").is_empty());
     }
 }
+
+/// What a step leaves in memory, numbers or none, is nothing to the next: each writes what it reads.
+#[test]
+fn a_step_reads_nothing_that_it_did_not_write() {
+    for machine in small::machines("a_step_reads_nothing_that_it_did_not_write") {
+        for kind in [Kind::Dvae, Kind::Gpt, Kind::Decoder] {
+            let plan = small::plan(kind, 6);
+            let run = |forgetful: bool| {
+                let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
+                for step in 0..6 {
+                    if forgetful {
+                        stage.engine().forget_scratch().unwrap();
+                    }
+                    let control = Control { rate: 1e-4, seed: step, ..Control::default() };
+                    let taken = stage.submit(step, &control).unwrap();
+                    let report = stage.wait(taken.ticket).unwrap();
+                    assert!(report.good, "{kind:?} on {machine:?}: step {step} is no number");
+                }
+                small::everything(&*stage)
+            };
+            assert!(
+                run(false) == run(true),
+                "{kind:?} on {machine:?}: what lay in memory has changed the weights"
+            );
+        }
+    }
+}

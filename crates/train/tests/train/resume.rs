@@ -1,7 +1,8 @@
 //! A stage that is stopped and gone on with is the stage that was never stopped, wherever it was stopped.
 
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::{Plan, Stage as Kind};
 use myxtts_train::session::Ended;
+use myxtts_train::stages::Stage;
 use myxtts_train::{Machine, TrainError};
 
 use super::small::{self, Clips, everything};
@@ -10,39 +11,64 @@ use super::small::{self, Clips, everything};
 /// as the other did.
 const STEPS: [(Kind, u64); 3] = [(Kind::Dvae, 28), (Kind::Gpt, 6), (Kind::Decoder, 4)];
 
+/// A stage that can be begun again and again.
+type Make<'a> = &'a dyn Fn() -> Box<dyn Stage>;
+
 #[test]
 fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
-    for (kind, steps) in STEPS {
-        let mut plan = small::plan(kind, steps);
-        plan.training.validate_every = Some(2);
-        let make = || small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
-        let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let mut undisturbed = make();
-        small::run(whole.path(), &plan, &mut *undisturbed).0.unwrap();
-        let mut stops = 0;
-        let stopped = loop {
-            let mut stage = make();
-            // It is asked to stop as soon as there is a step more.
-            match small::run_until(pieces.path(), &plan, &mut *stage, 0).0 {
-                Ok(ended) => {
-                    assert_eq!(ended, Ended::Done);
-                    break stage;
-                }
-                Err(TrainError::Stopped { step, .. }) => {
-                    stops += 1;
-                    assert_eq!(step, stops, "{kind:?}: a step was lost");
-                }
-                Err(error) => panic!("{kind:?}: {error}"),
-            }
-        };
-        assert_eq!(stops, steps - 1, "{kind:?}");
-        assert!(everything(&*stopped) == everything(&*undisturbed), "{kind:?}: another run");
-        let losses = |runs: &tempfile::TempDir| -> Vec<String> {
-            let events = small::events(runs.path(), "validation");
-            events.iter().map(|event| event["numbers"].to_string()).collect()
-        };
-        assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: held out");
+    let test = "a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit";
+    for machine in small::machines(test) {
+        for (kind, steps) in STEPS {
+            let plan = validated(kind, steps);
+            assert_resumes(kind, &plan, steps, &|| small::stage(kind, &plan, Clips::default(), 1, machine));
+        }
     }
+}
+
+/// A model that is trained on, and adapters beside one, on the processor and on a GPU.
+#[test]
+fn fine_tuning_and_adapters_resume_to_the_last_bit() {
+    for machine in small::machines("fine_tuning_and_adapters_resume_to_the_last_bit") {
+        for lora_rank in [None, Some(2)] {
+            let plan = validated(Kind::Gpt, 6);
+            assert_resumes(Kind::Gpt, &plan, 6, &|| small::fine_tuned_gpt(&plan, lora_rank, machine));
+        }
+    }
+}
+
+fn validated(kind: Kind, steps: u64) -> Plan {
+    let mut plan = small::plan(kind, steps);
+    plan.training.validate_every = Some(2);
+    plan
+}
+
+fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
+    let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut undisturbed = make();
+    small::run(whole.path(), plan, &mut *undisturbed).0.unwrap();
+    let mut stops = 0;
+    let stopped = loop {
+        let mut stage = make();
+        // It is asked to stop as soon as there is a step more.
+        match small::run_until(pieces.path(), plan, &mut *stage, 0).0 {
+            Ok(ended) => {
+                assert_eq!(ended, Ended::Done);
+                break stage;
+            }
+            Err(TrainError::Stopped { step, .. }) => {
+                stops += 1;
+                assert_eq!(step, stops, "{kind:?}: a step was lost");
+            }
+            Err(error) => panic!("{kind:?}: {error}"),
+        }
+    };
+    assert_eq!(stops, steps - 1, "{kind:?}");
+    assert!(everything(&*stopped) == everything(&*undisturbed), "{kind:?}: another run");
+    let losses = |runs: &tempfile::TempDir| -> Vec<String> {
+        let events = small::events(runs.path(), "validation");
+        events.iter().map(|event| event["numbers"].to_string()).collect()
+    };
+    assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: held out");
 }
 
 /// Ended early, and killed before the model was made of it: whoever goes on must find it ended.

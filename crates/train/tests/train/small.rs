@@ -13,8 +13,8 @@ use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{Machine as Found, Sources};
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
-use myxtts_tensor::Mode;
 use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Device, Mode};
 use myxtts_train::beside::WithCodes;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::samples::Samples;
@@ -186,6 +186,29 @@ pub fn dvae_settings() -> DvaeSettings {
     }
 }
 
+/// A GPT that goes on from a model: all of it, or adapters of a rank beside it.
+pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: Machine) -> Box<dyn Stage> {
+    let mut model = Model::default();
+    model.set("mel_stats", &[80], &[5.0; 80]);
+    stage(Kind::Gpt, plan, Clips::default(), 1, Machine::CPU).finish(&mut model, false).unwrap();
+    let settings = GptSettings { lora_rank, ..gpt_settings(1) };
+    gpt_stage(settings, plan.recipe(Kind::Gpt, true), Clips::default(), machine, &model)
+}
+
+fn gpt_stage(
+    settings: GptSettings,
+    recipe: Recipe,
+    clips: Clips,
+    machine: Machine,
+    model: &Model,
+) -> Box<dyn Stage> {
+    let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
+    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
+    let source = Arc::new(WithCodes::new(Arc::new(clips), codes));
+    Box::new(GptStage::new(settings, recipe, machine, source, sides, model).unwrap())
+}
+
 /// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
 pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
@@ -199,11 +222,8 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
         }
         Kind::Gpt => {
-            let settings = gpt_settings(accumulate);
-            let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
-            let source = Arc::new(WithCodes::new(source, codes));
             model.set("mel_stats", &[80], &[5.0; 80]);
-            Box::new(GptStage::new(settings, recipe, machine, source, sides, &model).unwrap())
+            gpt_stage(gpt_settings(accumulate), recipe, clips, machine, &model)
         }
         Kind::Decoder => {
             let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
@@ -348,4 +368,14 @@ pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(runs.join("run/events.jsonl")).unwrap_or_default();
     let whole = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     whole.filter(|event| event["kind"] == kind).collect()
+}
+
+/// The processor, and the first GPU where there is one; else says which test does not run there and why.
+pub fn machines(test: &str) -> Vec<Machine> {
+    let mut all = vec![Machine::CPU];
+    match Machine::choose(Some(Device::Cuda(0))) {
+        Ok(machine) => all.push(machine),
+        Err(reason) => println!("{test}: skipped on CUDA, no device: {reason}"),
+    }
+    all
 }
