@@ -1,5 +1,6 @@
 //! `myxtts bench`: how fast a stage trains on this machine, and what it waits for.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use myxtts_run::durable;
 use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Stage;
-use myxtts_tensor::engine::Upload;
-use myxtts_tensor::{Device, Mode};
+use myxtts_tensor::engine::{OpTime, Upload};
+use myxtts_tensor::{Control, Device, Mode};
 use myxtts_train::Machine;
 use myxtts_train::bench::chart::{Bar, chart};
 use myxtts_train::bench::{Amount, Figures, measure};
@@ -46,6 +47,9 @@ pub struct Args {
     /// Only the ways of feeding whose names contain this
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Also the time of a step by operation, for the last shape that was measured
+    #[arg(long)]
+    profile: bool,
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -86,6 +90,18 @@ struct Row {
     way: String,
     #[serde(flatten)]
     figures: Figures,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    operations: Vec<Operation>,
+}
+
+/// What operations of one kind, part of the model and shape take of a step.
+#[derive(Serialize)]
+struct Operation {
+    op: &'static str,
+    scope: String,
+    shape: String,
+    count: usize,
+    ms: f64,
 }
 
 #[derive(Serialize)]
@@ -244,7 +260,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             }
             print(&line(&way, &figures))?;
         }
-        report.rows.push(Row { way: way.name, figures });
+        let mut operations = Vec::new();
+        if args.profile
+            && let Some(&(rows, text, sound, ..)) = figures.raw.last()
+        {
+            operations = by_operation(&stage.profile([rows, text, sound], &Control::default())?);
+            if !args.json {
+                print(&written(&operations))?;
+            }
+        }
+        report.rows.push(Row { way: way.name, figures, operations });
     }
     if let Some(svg) = svg {
         svg.write(drawn(&report).as_bytes())?;
@@ -263,13 +288,42 @@ fn drawn(report: &Report) -> String {
     let bars: Vec<Bar<'_>> = report
         .rows
         .iter()
-        .map(|Row { way, figures }| Bar {
+        .map(|Row { way, figures, .. }| Bar {
             name: way,
             samples_per_second: figures.samples_per_second,
             busy: figures.busy,
         })
         .collect();
     chart(&format!("{} on {}: {}", report.stage, report.device, report.preset), &bars)
+}
+
+/// The operations of a step, those of one kind, scope and shape together, the longest first.
+fn by_operation(times: &[OpTime]) -> Vec<Operation> {
+    let mut all: BTreeMap<(&'static str, &str, &str), (usize, Duration)> = BTreeMap::new();
+    for OpTime { op, scope, shape, time } in times {
+        let (count, sum) = all.entry((op, scope, shape)).or_default();
+        *count += 1;
+        *sum += *time;
+    }
+    let mut rows: Vec<Operation> = all
+        .into_iter()
+        .map(|((op, scope, shape), (count, time))| {
+            let (scope, shape) = (scope.to_owned(), shape.to_owned());
+            Operation { op, scope, shape, count, ms: time.as_secs_f64() * 1e3 }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    rows
+}
+
+/// The longest of them as a table.
+fn written(operations: &[Operation]) -> String {
+    let all: f64 = operations.iter().map(|one| one.ms).sum();
+    let mut text = format!("one operation at a time: {all:.2} ms\n");
+    for Operation { op, scope, shape, count, ms } in operations.iter().take(30) {
+        text.push_str(&format!("  {ms:>9.3} ms {count:>4} x {op:<22} {shape:<22} {scope}\n"));
+    }
+    text
 }
 
 fn head(report: &Report) -> String {

@@ -65,8 +65,12 @@ impl DiscriminatorSizes {
             (1024, 5, 1, 1),
         ];
         let period = period.map(|(c, stride)| Layer { channels: channels(c), taps: 5, stride, groups: 1 });
-        let scale =
-            scale.map(|(c, taps, stride, groups)| Layer { channels: channels(c), taps, stride, groups });
+        // A group of fewer channels than a tile of a tensor core has takes as long as many times as many; there is none.
+        let grouped = |channels: usize, groups: usize| if channels < 16 * groups { 1 } else { groups };
+        let scale = scale.map(|(c, taps, stride, groups)| {
+            let channels = channels(c);
+            Layer { channels, taps, stride, groups: grouped(channels, groups) }
+        });
         DiscriminatorSizes {
             periods: vec![2, 3, 5, 7, 11],
             period_layers: period.to_vec(),

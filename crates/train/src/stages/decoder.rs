@@ -19,7 +19,7 @@ use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::{Ticket, Upload};
+use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Init, Mode, ParameterId, Report, Training};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -238,6 +238,11 @@ impl Stage for DecoderStage {
     ) -> Result<Option<Ticket>, TrainError> {
         let ready = if judged > 0 { &mut self.judged } else { &mut self.plain };
         Ok(Some(self.engine.submit(&mut ready.program, control)?))
+    }
+
+    fn profile(&mut self, [_, judged, _]: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        let ready = if judged > 0 { &mut self.judged } else { &mut self.plain };
+        Ok(self.engine.profile(&mut ready.program, control)?)
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

@@ -18,7 +18,7 @@ use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::engine::{Image, Ticket, Upload};
+use myxtts_tensor::engine::{Image, OpTime, Ticket, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
@@ -463,6 +463,10 @@ impl Stage for DvaeStage {
 
     fn replay(&mut self, _: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
         Ok(Some(self.engine.submit(&mut self.step.program, control)?))
+    }
+
+    fn profile(&mut self, _: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        Ok(self.engine.profile(&mut self.step.program, control)?)
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {

@@ -28,7 +28,7 @@ use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::RecordSource;
 use myxtts_model::{Gpt, GptShape, GptSizes, Masks, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::{Ticket, Upload};
+use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::{Control, Engine, Mode, Program, Report, Value as Node};
 use serde_json::{Value, json};
@@ -381,6 +381,10 @@ struct Pass {
     is_shuffled: bool,
 }
 
+fn is_step_of((shape, phase): &(GptShape, Phase), wanted: [usize; 3]) -> bool {
+    *phase == Phase::Step && [shape.batch, shape.text, shape.mel] == wanted
+}
+
 impl Stage for GptStage {
     fn kind(&self) -> Kind {
         Kind::Gpt
@@ -469,11 +473,16 @@ impl Stage for GptStage {
 
     fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
         // A step of several batches is several programs: what one of them takes is not the step.
-        let of =
-            |key: &(GptShape, Phase)| key.1 == Phase::Step && [key.0.batch, key.0.text, key.0.mel] == shape;
-        match self.programs.iter_mut().find(|(key, _)| of(key)) {
+        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
             Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
             None => Ok(None),
+        }
+    }
+
+    fn profile(&mut self, shape: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
+            Some((_, (program, _))) => Ok(self.engine.profile(program, control)?),
+            None => Ok(Vec::new()),
         }
     }
 

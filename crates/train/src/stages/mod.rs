@@ -16,7 +16,7 @@ use crate::feed::Measured;
 use crate::model::Model;
 use myxtts_data::batch::{Plan as Batches, Reason};
 pub use myxtts_run::plan::Stage as Kind;
-use myxtts_tensor::engine::Ticket;
+use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,6 +103,12 @@ pub trait Stage {
     /// alone, with nothing fed. None where there was no such batch, or where a stage cannot.
     fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
         Ok(None)
+    }
+
+    /// The step of the last batch of this shape once more, operation by operation, each timed on the device. Empty where there
+    /// was no such batch, or where a stage cannot.
+    fn profile(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        Ok(Vec::new())
     }
 
     /// Whether the weights are still those of the last whole step after [`Stage::submit`] found no batch.

@@ -46,9 +46,10 @@ fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
     let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut undisturbed = make();
     small::run(whole.path(), plan, &mut *undisturbed).0.unwrap();
-    let mut stops = 0;
+    let (mut stops, mut last) = (0, 0);
     let stopped = loop {
         let mut stage = make();
+        let in_turn = stage.engine().cuda().is_none();
         // It is asked to stop as soon as there is a step more.
         match small::run_until(pieces.path(), plan, &mut *stage, 0).0 {
             Ok(ended) => {
@@ -56,13 +57,15 @@ fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
                 break stage;
             }
             Err(TrainError::Stopped { step, .. }) => {
-                stops += 1;
-                assert_eq!(step, stops, "{kind:?}: a step was lost");
+                // A GPU has steps under way when it is asked.
+                assert!(step > last && (step == last + 1 || !in_turn), "{kind:?}: {step} after {last}");
+                (stops, last) = (stops + 1, step);
             }
             Err(error) => panic!("{kind:?}: {error}"),
         }
     };
-    assert_eq!(stops, steps - 1, "{kind:?}");
+    let expected = if undisturbed.engine().cuda().is_none() { steps - 1 } else { 1 };
+    assert!(stops >= expected, "{kind:?}: stopped {stops} times");
     assert!(everything(&*stopped) == everything(&*undisturbed), "{kind:?}: another run");
     let losses = |runs: &tempfile::TempDir| -> Vec<String> {
         let events = small::events(runs.path(), "validation");

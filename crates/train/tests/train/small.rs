@@ -147,7 +147,8 @@ pub fn plan(kind: Kind, steps: u64) -> Plan {
 
 /// The GPT of these clips.
 pub fn gpt_settings(accumulate: u64) -> GptSettings {
-    let mut sizes = GptSizes::of(1, 32, 2, 24, 8);
+    // A head of 32 channels: fewer have no kernel on a GPU.
+    let mut sizes = GptSizes::of(1, 32, 1, 24, 8);
     (sizes.max_text, sizes.max_audio, sizes.start_text) = (30, 20, 23);
     GptSettings {
         sizes,
