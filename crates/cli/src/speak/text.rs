@@ -17,7 +17,7 @@ pub struct Text {
 }
 
 /// Bytes that a language is guessed by.
-const GUESSED_BY: u64 = 4096;
+const GUESSED_BY: usize = 4096;
 
 impl Text {
     /// The text of the argument, of a file, or of standard input, whichever is given.
@@ -26,7 +26,7 @@ impl Text {
             (Some(text), None) if text == "-" => Text::stdin(),
             (Some(text), None) => {
                 let bytes = Some(text.len() as u64);
-                let beginning = text.chars().take(GUESSED_BY as usize / 4).collect();
+                let beginning = text.chars().take(GUESSED_BY / 4).collect();
                 Ok(Text { reader: Box::new(std::io::Cursor::new(text.into_bytes())), bytes, beginning })
             }
             (None, Some(path)) if path == Path::new("-") => Text::stdin(),
@@ -59,8 +59,10 @@ impl Text {
 
     /// Reads the beginning, and puts it in front again.
     fn begun(mut reader: Box<dyn Read>, bytes: Option<u64>) -> anyhow::Result<Text> {
-        let mut first = Vec::new();
-        reader.by_ref().take(GUESSED_BY).read_to_end(&mut first).context("cannot read the text")?;
+        // What there is: whoever writes a text slowly is not waited for.
+        let mut first = vec![0; GUESSED_BY];
+        let read = reader.read(&mut first).context("cannot read the text")?;
+        first.truncate(read);
         let beginning = String::from_utf8_lossy(&first).into_owned();
         Ok(Text { reader: Box::new(std::io::Cursor::new(first).chain(reader)), bytes, beginning })
     }

@@ -74,6 +74,11 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
     let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["text"], &said["unknown"]), (&"jɔɹ ɛɹȉə.".into(), &serde_json::json!([])), "{said}");
+    // The same without a model and a voice: the newest run's, and a speaker it has learnt from.
+    let (bare, _) = done(folder, &["speak", text, "--device", "cpu", "--json"]);
+    let bare: Value = serde_json::from_str(&bare).unwrap();
+    assert_eq!((&bare["model"], &bare["text"]), (&"runs/first/model".into(), &said["text"]), "{bare}");
+    assert!(bare["voice"][0].as_str().is_some_and(|voice| voice.contains("wavs")), "{bare}");
     fs::write(folder.join("list.csv"), format!("one|{text}\ntwo|Fish.\n")).unwrap();
     let evaluate = ["evaluate", "runs/first/model", "--texts", "list.csv", "-o"];
     for (output, cleaner, failed) in [("a", &[][..], 0), ("b", &["--cleaner", "default"][..], 1)] {

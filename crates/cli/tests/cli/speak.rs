@@ -249,3 +249,40 @@ fn sound_is_played_by_whatever_player_there_is() {
     let heard = decode(&at.path().join("heard.wav")).unwrap().clip.samples;
     assert!(heard == decode(&at.path().join("kept.wav")).unwrap().clip.samples);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_book_that_is_stopped_or_killed_goes_on() {
+    use std::time::{Duration, Instant};
+    let at = folder();
+    std::fs::write(at.path().join("book.txt"), "Hello world. This is a voice, a world.\n\n".repeat(12))
+        .unwrap();
+    let arguments = ["--file", "book.txt", "--greedy", "-o"];
+    say(at.path(), &[&arguments[..], &["whole.flac"]].concat());
+    for (signal, code) in [("TERM", Some(143)), ("KILL", None)] {
+        let common = ["speak", "--device", "cpu", "--voice", "ref.wav", "-o", "book.flac", "--greedy"];
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_myxtts"))
+            .current_dir(at.path())
+            .args(common)
+            .args(["--file", "book.txt"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let journal = at.path().join("book.flac.journal");
+        let spoken = || std::fs::read_to_string(&journal).unwrap_or_default().lines().count();
+        let began = Instant::now();
+        // A header and two pieces.
+        while spoken() < 3 && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let kill = ["-s", signal, &child.id().to_string()].map(str::to_owned);
+        assert!(std::process::Command::new("kill").args(kill).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), code);
+        assert!(!at.path().join("book.flac").exists() && spoken() >= 3);
+        let report = say(at.path(), &[&arguments[..], &["book.flac", "--resume"]].concat());
+        assert!(report["resumed"].as_u64().unwrap() >= 2, "{report}");
+        let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
+        assert!(bytes("book.flac") == bytes("whole.flac"), "{signal}");
+        std::fs::remove_file(at.path().join("book.flac")).unwrap();
+    }
+}

@@ -8,6 +8,7 @@
 //! Both go when the book is finished. A piece is written and synced before its line: what has no line is cut off and spoken
 //! again, so that a resumed book is the same, byte for byte, as one that was never interrupted.
 
+use std::cell::RefCell;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::durable::{self, DurableError, Os};
 
 use super::journal::{Found, Header, Journal, Line};
-use super::{Done, NarrationError, NarrationSettings, Narrator, Speaker, Timings};
+use super::{Done, NarrationError, NarrationSettings, Narrator, Speaker, Timings, numbered};
 use crate::long_text::{LongTextError, Piece};
 use crate::sound_file::{Depth, Format, SoundFileError, SoundWriter, plain_length};
 
@@ -186,47 +187,48 @@ impl Book {
         speaker: &mut S,
         watch: &mut dyn FnMut(&Done) -> bool,
     ) -> Result<Outcome, NarrationError<S::Error>> {
-        let mut narrator = Narrator::new(self.settings, self.rate, self.samples());
-        let mut count = 0;
-        for (number, piece) in pieces.enumerate() {
-            let piece = piece?;
-            let hash = piece_hash(&piece);
+        let mut pieces = numbered(pieces);
+        let (mut count, mut next) = (0, None);
+        for piece in pieces.by_ref() {
+            let (number, piece) = piece?;
+            let line = self.journal.lines.get(number as usize).filter(|line| line.hash == piece_hash(&piece));
+            let Some(line) = line else {
+                next = Some((number, piece));
+                break;
+            };
             count = number + 1;
-            if let Some(line) = self.journal.lines.get(number) {
-                if line.hash == hash {
-                    let (timing, samples) = (line.timing.clone(), line.samples);
-                    let number = number as u64;
-                    watch(&Done { number, piece: &piece, timing, note: None, samples, was_resumed: true });
-                    continue;
-                }
-                // The text is another from here on.
-                self.cut(number)?;
-                narrator = Narrator::new(self.settings, self.rate, self.samples());
-            }
-            let writer = &mut self.writer;
-            let done = narrator.say(speaker, number as u64, &piece, &mut |samples| writer.write(samples))?;
-            self.sync()?;
-            let (piece, samples, timing) = (done.number, done.samples, done.timing.clone());
-            self.journal.add(Line { piece, hash, samples, timing }).map_err(BookError::from)?;
-            if !watch(&done) {
-                return Ok(Outcome::Stopped { pieces: count as u64, samples: done.samples });
+            let (timing, samples) = (line.timing.clone(), line.samples);
+            watch(&Done { number, piece: &piece, timing, note: None, samples, was_resumed: true });
+        }
+        // The text may be another from here on, or end earlier.
+        self.cut(count as usize)?;
+        let mut narrator = Narrator::new(self.settings, self.rate, self.samples());
+        let mut pieces = next.into_iter().map(Ok).chain(pieces).peekable();
+        while pieces.peek().is_some() {
+            let group: Vec<(u64, Piece)> =
+                pieces.by_ref().take(speaker.at_once()).collect::<Result<_, _>>()?;
+            let (journal, part) = (&mut self.journal, &self.part);
+            let writer = RefCell::new(&mut self.writer);
+            let mut keep = |done: &Done| -> Result<bool, NarrationError<S::Error>> {
+                let synced = writer.borrow_mut().sink().sync_data();
+                let failed = |source| BookError::Io { action: "sync", path: part.clone(), source };
+                synced.map_err(failed)?;
+                let (hash, timing) = (piece_hash(done.piece), done.timing.clone());
+                let line = Line { piece: done.number, hash, samples: done.samples, timing };
+                journal.add(line).map_err(BookError::from)?;
+                count = done.number + 1;
+                Ok(watch(done))
+            };
+            let mut write = |samples: &[f32]| writer.borrow_mut().write(samples);
+            if !narrator.say_group(speaker, &group, &mut write, &mut keep)? {
+                return Ok(Outcome::Stopped { pieces: count, samples: narrator.position() });
             }
         }
-        self.cut(count)?;
         Ok(Outcome::Finished(self.finish()?))
     }
 
     fn samples(&self) -> u64 {
         self.journal.lines.last().map_or(0, |last| last.samples)
-    }
-
-    fn sync(&mut self) -> Result<(), BookError> {
-        let part = &self.part;
-        self.writer.sink().sync_data().map_err(|source| BookError::Io {
-            action: "sync",
-            path: part.clone(),
-            source,
-        })
     }
 
     /// Cuts off all pieces from a number on.

@@ -38,6 +38,24 @@ pub trait Speaker {
         seed: u64,
         out: &mut dyn FnMut(&[f32]) -> bool,
     ) -> Result<Spoken, Self::Error>;
+
+    /// How many texts it is given at a time; 1 where it says one after the other.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Says several texts, each with its seed and as [`Speaker::speak`] says it.
+    fn speak_many(&mut self, texts: &[(&str, u64)]) -> Result<Vec<(Vec<f32>, Spoken)>, Self::Error> {
+        let one = |&(text, seed): &(&str, u64)| {
+            let mut all = Vec::new();
+            let spoken = self.speak(text, seed, &mut |samples| {
+                all.extend_from_slice(samples);
+                true
+            })?;
+            Ok((all, spoken))
+        };
+        texts.iter().map(one).collect()
+    }
 }
 
 /// What came of a piece.
@@ -136,77 +154,141 @@ impl Narrator {
         self.position
     }
 
-    /// Says a piece, and the pause behind it.
+    /// Says a piece, and the pause behind it, as it comes.
     pub fn say<'p, S: Speaker>(
         &mut self,
         speaker: &mut S,
         number: u64,
         piece: &'p Piece,
-        write: &mut dyn FnMut(&[f32]) -> Result<(), SoundFileError>,
+        write: Write<'_>,
     ) -> Result<Done<'p>, NarrationError<S::Error>> {
-        let Narrator { settings, joiner, stretch, position, stretched, joined } = self;
-        let start = *position;
+        let start = self.position;
         let mut failed = None;
-        let mut pass = |joined: &mut Vec<f32>| match write(joined) {
-            Ok(()) => {
-                *position += joined.len() as u64;
-                joined.clear();
-                true
-            }
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
-        };
         let mut spoken = Spoken::Said(None);
         if piece.is_spoken() {
-            let seed = piece_seed(settings.seed, number);
+            let seed = piece_seed(self.settings.seed, number);
             let result = speaker.speak(&piece.text, seed, &mut |samples| {
-                stretched.clear();
-                stretch.add(samples, stretched);
-                joiner.add(stretched, joined);
-                pass(joined)
+                failed = self.add(samples, write).err();
+                failed.is_none()
             });
             spoken = result.map_err(NarrationError::Speaker)?;
         }
-        stretched.clear();
-        stretch.end(stretched);
-        joiner.add(stretched, joined);
-        joiner.end(piece.pause, joined);
-        pass(joined);
-        if let Some(error) = failed {
-            return Err(error.into());
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(self.end(start, number, piece, spoken, write)?),
         }
-        let end = *position - joiner.silence(piece.pause) as u64;
+    }
+
+    /// Takes a piece that was said.
+    pub fn take<'p>(
+        &mut self,
+        number: u64,
+        piece: &'p Piece,
+        (samples, spoken): (Vec<f32>, Spoken),
+        write: Write<'_>,
+    ) -> Result<Done<'p>, SoundFileError> {
+        let start = self.position;
+        self.add(&samples, write)?;
+        self.end(start, number, piece, spoken, write)
+    }
+
+    fn add(&mut self, samples: &[f32], write: Write<'_>) -> Result<(), SoundFileError> {
+        self.stretched.clear();
+        self.stretch.add(samples, &mut self.stretched);
+        self.joiner.add(&self.stretched, &mut self.joined);
+        self.pass(write)
+    }
+
+    fn end<'p>(
+        &mut self,
+        start: u64,
+        number: u64,
+        piece: &'p Piece,
+        spoken: Spoken,
+        write: Write<'_>,
+    ) -> Result<Done<'p>, SoundFileError> {
+        self.stretched.clear();
+        self.stretch.end(&mut self.stretched);
+        self.joiner.add(&self.stretched, &mut self.joined);
+        self.joiner.end(piece.pause, &mut self.joined);
+        self.pass(write)?;
+        let end = self.position - self.joiner.silence(piece.pause) as u64;
         let (was_said, note) = match spoken {
             Spoken::Said(note) => (piece.is_spoken(), note),
             Spoken::Nothing(reason) => (false, Some(reason)),
         };
         let timing = was_said.then(|| Timing { start, end, text: piece.text.clone() });
-        Ok(Done { number, piece, timing, note, samples: *position, was_resumed: false })
+        Ok(Done { number, piece, timing, note, samples: self.position, was_resumed: false })
+    }
+
+    /// Hands on what is joined.
+    fn pass(&mut self, write: Write<'_>) -> Result<(), SoundFileError> {
+        write(&self.joined)?;
+        self.position += self.joined.len() as u64;
+        self.joined.clear();
+        Ok(())
+    }
+
+    /// Says a group of pieces, each with its number, and hands them on one after the other. `done` says whether to go on.
+    pub fn say_group<S: Speaker>(
+        &mut self,
+        speaker: &mut S,
+        group: &[(u64, Piece)],
+        write: Write<'_>,
+        done: &mut dyn FnMut(&Done) -> Result<bool, NarrationError<S::Error>>,
+    ) -> Result<bool, NarrationError<S::Error>> {
+        if let [(number, piece)] = group {
+            let said = self.say(speaker, *number, piece, write)?;
+            return done(&said);
+        }
+        let spoken = group.iter().filter(|(_, piece)| piece.is_spoken());
+        let texts: Vec<(&str, u64)> = spoken
+            .map(|(number, piece)| (piece.text.as_str(), piece_seed(self.settings.seed, *number)))
+            .collect();
+        let mut said = speaker.speak_many(&texts).map_err(NarrationError::Speaker)?.into_iter();
+        for (number, piece) in group {
+            let nothing = (Vec::new(), Spoken::Said(None));
+            let sound = if piece.is_spoken() { said.next().unwrap_or(nothing) } else { nothing };
+            let one = self.take(*number, piece, sound, write)?;
+            if !done(&one)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
+
+/// Where samples go.
+pub type Write<'w> = &'w mut dyn FnMut(&[f32]) -> Result<(), SoundFileError>;
 
 /// Speaks pieces and hands the sound on as it comes. After each, `watch` says whether to go on.
 pub fn narrate<S: Speaker>(
     pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
     speaker: &mut S,
     settings: NarrationSettings,
-    write: &mut dyn FnMut(&[f32]) -> Result<(), SoundFileError>,
+    write: Write<'_>,
     watch: &mut dyn FnMut(&Done) -> bool,
 ) -> Result<Timings, NarrationError<S::Error>> {
     let rate = speaker.rate();
     let mut narrator = Narrator::new(settings, rate, 0);
     let mut timings = Timings { rate, ..Timings::default() };
-    for (number, piece) in pieces.enumerate() {
-        let piece = piece?;
-        let done = narrator.say(speaker, number as u64, &piece, write)?;
-        timings.samples = done.samples;
-        let goes_on = watch(&done);
-        timings.pieces.extend(done.timing);
+    let mut pieces = numbered(pieces).peekable();
+    while pieces.peek().is_some() {
+        let group: Vec<(u64, Piece)> = pieces.by_ref().take(speaker.at_once()).collect::<Result<_, _>>()?;
+        let goes_on = narrator.say_group(speaker, &group, write, &mut |done| {
+            timings.samples = done.samples;
+            timings.pieces.extend(done.timing.clone());
+            Ok(watch(done))
+        })?;
         if !goes_on {
             break;
         }
     }
     Ok(timings)
+}
+
+fn numbered(
+    pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
+) -> impl Iterator<Item = Result<(u64, Piece), LongTextError>> {
+    (0..).zip(pieces).map(|(number, piece)| piece.map(|piece| (number, piece)))
 }

@@ -126,13 +126,16 @@ fn subframe(samples: &[i16], bits: &mut Bits) {
         bits.push_signed(i64::from(samples[0]), 16);
         return;
     }
-    let best = (0..=MOST_ORDER.min(samples.len() - 1))
-        .map(|order| {
-            let residual = residual(samples, order);
-            let rice = Rice::best(&residual, order);
-            (16 * order as u64 + rice.bits, order, residual, rice)
-        })
-        .min_by_key(|(bits, ..)| *bits);
+    // The order that leaves least is the one whose codes are shortest, or as good as.
+    let left = |order: &usize| {
+        let values = residual(samples, *order);
+        16 * *order as u64 + values.iter().map(|&value| u64::from(value.unsigned_abs())).sum::<u64>()
+    };
+    let best = (0..=MOST_ORDER.min(samples.len() - 1)).min_by_key(left).map(|order| {
+        let residual = residual(samples, order);
+        let rice = Rice::best(&residual, order);
+        (16 * order as u64 + rice.bits, order, residual, rice)
+    });
     match best {
         Some((length, order, residual, rice)) if length < 16 * samples.len() as u64 => {
             bits.push(0b001000 << 1 | (order as u64) << 1, 8);
@@ -153,13 +156,12 @@ fn subframe(samples: &[i16], bits: &mut Bits) {
 /// What the predictor of an order leaves of all samples but the first `order`: differences of differences.
 fn residual(samples: &[i16], order: usize) -> Vec<i32> {
     let mut values: Vec<i32> = samples.iter().map(|&sample| i32::from(sample)).collect();
-    for _ in 0..order {
-        for i in (1..values.len()).rev() {
+    for done in 0..order {
+        for i in (done + 1..values.len()).rev() {
             values[i] -= values[i - 1];
         }
-        values.remove(0);
     }
-    values
+    values.split_off(order)
 }
 
 /// How a residual is coded.

@@ -18,6 +18,7 @@ const RATE: u32 = 24_000;
 /// Says a tone for every character, of a pitch that the seed decides, in portions.
 struct Fake {
     said: Vec<(String, u64)>,
+    at_once: usize,
 }
 
 impl Speaker for Fake {
@@ -25,6 +26,10 @@ impl Speaker for Fake {
 
     fn rate(&self) -> u32 {
         RATE
+    }
+
+    fn at_once(&self) -> usize {
+        self.at_once
     }
 
     fn speak(
@@ -53,7 +58,7 @@ impl Speaker for Fake {
 }
 
 fn fake() -> Fake {
-    Fake { said: Vec::new() }
+    Fake { said: Vec::new(), at_once: 1 }
 }
 
 fn pieces(text: &str) -> Pieces<'_, &[u8]> {
@@ -243,6 +248,38 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
     let (samples, _) = sound(TEXT, NarrationSettings::default());
     let heard = decode(&at.path().join("whole.flac")).unwrap();
     assert_eq!(heard.clip.samples.len(), samples.len());
+}
+
+#[test]
+fn how_many_are_spoken_at_once_changes_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    let format = Format::Wav(Depth::Int16);
+    let (whole, timings) = sound(TEXT, NarrationSettings::default());
+    let path = at.path().join("a.wav");
+    book(&path, format, TEXT, false, None);
+    let expected = std::fs::read(&path).unwrap();
+    for at_once in [2, 100] {
+        let mut samples = Vec::new();
+        let mut write = |more: &[f32]| {
+            samples.extend_from_slice(more);
+            Ok(())
+        };
+        let mut speaker = Fake { at_once, ..fake() };
+        let settings = NarrationSettings::default();
+        let found = narrate(pieces(TEXT), &mut speaker, settings, &mut write, &mut |_| true).unwrap();
+        assert!(found == timings && samples == whole, "{at_once}");
+        // A book that is stopped within a group, and goes on one by one or in other groups.
+        for (stop, later) in [(1, 3), (4, 1)] {
+            let open = |resume| Book::open(&path, format, RATE, settings, "id", resume).unwrap();
+            let goes_on = &mut |done: &Done| done.number + 1 != stop;
+            let mut speaker = Fake { at_once, ..fake() };
+            let outcome = open(false).speak(pieces(TEXT), &mut speaker, goes_on).unwrap();
+            assert!(matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop));
+            let mut speaker = Fake { at_once: later, ..fake() };
+            open(true).speak(pieces(TEXT), &mut speaker, &mut |_| true).unwrap();
+            assert!(std::fs::read(&path).unwrap() == expected, "{at_once}, {stop}, {later}");
+        }
+    }
 }
 
 #[test]
