@@ -84,6 +84,9 @@ pub enum NarrationError<E> {
     Book(#[from] BookError),
 }
 
+/// What comes of speaking with a speaker.
+pub type Narrated<T, S> = Result<T, NarrationError<<S as Speaker>::Error>>;
+
 /// How a text is spoken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NarrationSettings {
@@ -235,7 +238,7 @@ impl Narrator {
         speaker: &mut S,
         group: &[(u64, Piece)],
         write: Write<'_>,
-        done: &mut dyn FnMut(&Done) -> Result<bool, NarrationError<S::Error>>,
+        done: &mut dyn FnMut(&Done) -> Narrated<bool, S>,
     ) -> Result<bool, NarrationError<S::Error>> {
         if let [(number, piece)] = group {
             let said = self.say(speaker, *number, piece, write)?;
