@@ -2,6 +2,7 @@
 //! kept next to it: reading and writing weight files needs nothing else.
 
 use myxtts_tensor::{GroupId, Init, Layout, LayoutBuilder, ParameterId, Role, Shape};
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// A parameter as a released file has it.
@@ -23,6 +24,11 @@ impl Released {
         permute(data, &self.shape, &self.order)
     }
 
+    /// The same into memory that is there.
+    pub fn to_ours_into(&self, data: &[f32], out: &mut [f32]) {
+        permute_into(data, &self.shape, &self.order, out);
+    }
+
     /// The engine's numbers in the released order.
     pub fn to_released(&self, data: &[f32]) -> Vec<f32> {
         let shape: Vec<usize> = self.order.iter().map(|&d| self.shape[d]).collect();
@@ -36,30 +42,57 @@ impl Released {
 
 /// The numbers of a row-major tensor with its dimensions in another order.
 fn permute(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
+    let mut out = vec![0.0; data.len()];
+    permute_into(data, shape, order, &mut out);
+    out
+}
+
+/// Rows of a result that are written together: a line of the source's memory is read once for all of them.
+const ROWS: usize = 16;
+
+fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32]) {
     assert_eq!(data.len(), shape.iter().product::<usize>(), "as many numbers as the shape has");
-    if order.windows(2).all(|w| w[0] < w[1]) {
-        return data.to_vec();
-    }
+    assert_eq!(data.len(), out.len(), "as many numbers as there are");
     let mut strides = vec![1; shape.len()];
     for d in (1..shape.len()).rev() {
         strides[d - 1] = strides[d] * shape[d];
     }
-    let mut out = Vec::with_capacity(data.len());
-    let mut place = vec![0; order.len()];
-    let mut at = 0;
-    for _ in 0..data.len() {
-        out.push(data[at]);
-        for i in (0..order.len()).rev() {
-            place[i] += 1;
-            at += strides[order[i]];
-            if place[i] < shape[order[i]] {
-                break;
-            }
-            at -= strides[order[i]] * shape[order[i]];
-            place[i] = 0;
-        }
+    // Dimensions of one have no order.
+    let dims: Vec<(usize, usize)> =
+        order.iter().filter(|&&d| shape[d] != 1).map(|&d| (shape[d], strides[d])).collect();
+    if data.is_empty() || dims.windows(2).all(|pair| pair[0].1 > pair[1].1) {
+        out.copy_from_slice(data);
+        return;
     }
-    out
+    if let [(rows, 1), (columns, _)] = dims[..] {
+        out.par_chunks_mut(ROWS * columns).enumerate().for_each(|(block, out)| {
+            let first = block * ROWS;
+            for column in 0..columns {
+                let from = &data[column * rows + first..][..out.len() / columns];
+                from.iter().enumerate().for_each(|(row, value)| out[row * columns + column] = *value);
+            }
+        });
+        return;
+    }
+    let (_, outer) = dims[0];
+    let inner = &dims[1..];
+    let size: usize = inner.iter().map(|(length, _)| length).product();
+    out.par_chunks_mut(size.max(1)).enumerate().for_each(|(number, out)| {
+        let mut place = vec![0; inner.len()];
+        let mut at = number * outer;
+        for value in out {
+            *value = data[at];
+            for (place, &(length, stride)) in place.iter_mut().zip(inner).rev() {
+                *place += 1;
+                at += stride;
+                if *place < length {
+                    break;
+                }
+                at -= stride * length;
+                *place = 0;
+            }
+        }
+    });
 }
 
 /// What the names of parameters begin with that are trained beside a network and left out of models.
@@ -197,6 +230,50 @@ impl<'a> Declare<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As it is defined: every place of the result asks for its own.
+    fn plainly(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
+        let place = |mut at: usize, shape: &[usize]| {
+            let mut place = vec![0; shape.len()];
+            for d in (0..shape.len()).rev() {
+                (place[d], at) = (at % shape[d], at / shape[d]);
+            }
+            place
+        };
+        let ours: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
+        let from = |at: usize| {
+            let mut there = vec![0; shape.len()];
+            order.iter().zip(place(at, &ours)).for_each(|(&d, i)| there[d] = i);
+            there.iter().zip(shape).fold(0, |at, (i, length)| at * length + i)
+        };
+        (0..data.len()).map(|at| data[from(at)]).collect()
+    }
+
+    #[test]
+    fn all_orders_of_dimensions_are_what_they_are_defined_as() {
+        let orders: [&[usize]; 9] = [
+            &[0, 1],
+            &[1, 0],
+            &[0, 1, 2],
+            &[0, 2, 1],
+            &[1, 0, 2],
+            &[1, 2, 0],
+            &[2, 0, 1],
+            &[2, 1, 0],
+            &[3, 1, 0, 2],
+        ];
+        for order in orders {
+            for sizes in [[5, 3, 4, 2], [1, 37, 18, 3], [33, 1, 2, 1], [17, 40, 1, 1], [2, 0, 3, 4]] {
+                let shape = &sizes[..order.len()];
+                let data: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
+                assert_eq!(
+                    permute(&data, shape, order),
+                    plainly(&data, shape, order),
+                    "{shape:?} as {order:?}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_tensor_goes_to_ours_and_back() {

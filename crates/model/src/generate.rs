@@ -18,7 +18,7 @@ use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
 use crate::sampling::{Ended, Sampler, SamplingOptions};
 use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Error, Layout, Precision, Program, Tape, Value,
+    Control, DType, Device, Engine, EngineOptions, Error, Initial, Layout, Precision, Program, Tape, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -213,7 +213,9 @@ impl Generator {
         released.retain(|one| {
             !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
         });
-        let mut engine = Engine::new(device, Arc::clone(&layout), precision, EngineOptions::default())?;
+        // Every weight is written by whoever loads it, and the caches begin empty.
+        let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+        let mut engine = Engine::new(device, Arc::clone(&layout), precision, options)?;
         let line = Line::new(&mut engine, &gpt, caches)?;
         let textless = match textless {
             Some(caches) => Some(Line::new(&mut engine, &gpt, caches)?),
@@ -256,6 +258,21 @@ impl Generator {
             Some(slots) => slots.load(weights),
             None => Ok(()),
         }
+    }
+
+    /// The same on all cores: `fill` writes a parameter in the engine's order and number to where it is given.
+    pub fn fill<E: From<Error> + Send>(
+        &mut self,
+        fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let ids: Vec<_> = self.released.iter().map(|one| one.id).collect();
+        let released = &self.released;
+        self.engine.fill_parameters(&ids, |number, out| fill(&released[number], out))?;
+        let Some(slots) = &mut self.slots else { return Ok(()) };
+        slots.load(|one| {
+            let mut numbers = vec![0.0; one.shape.iter().product()];
+            fill(one, &mut numbers).map(|()| numbers)
+        })
     }
 
     /// The voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each divided

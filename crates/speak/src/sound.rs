@@ -1,7 +1,7 @@
 //! From what the GPT said to samples: by the decoder, or by the DVAE while there is none.
 
 use crate::error::SpeakError;
-use crate::source::{Source, weights};
+use crate::source::{Source, fill};
 use crate::stream::FrameDecoder;
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
@@ -10,7 +10,9 @@ use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::weights::Part;
 use myxtts_model::{Declare, GptSizes, Spoken};
-use myxtts_tensor::{Control, DType, Device, Engine, EngineOptions, Layout, Precision, Program, Tape, Value};
+use myxtts_tensor::{
+    Control, DType, Device, Engine, EngineOptions, Initial, Layout, Precision, Program, Tape, Value,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -123,10 +125,10 @@ impl Sound {
             return Err(SpeakError::unfit(source, &what));
         };
         let (layout, released) = declare.finish();
-        let mut engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
-        for one in &released {
-            engine.write_parameter(one.id, &weights(source, one)?)?;
-        }
+        let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+        let mut engine = Engine::new(device, layout, Precision::F32, options)?;
+        let ids: Vec<_> = released.iter().map(|one| one.id).collect();
+        engine.fill_parameters(&ids, |number, out| fill(source, &released[number], out))?;
         Ok(Sound { engine, networks, windows: BTreeMap::new() })
     }
 

@@ -6,6 +6,7 @@ use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::sizes::{FoundGpt, Shapes, Sizes};
+use myxtts_model::weights::tensors::View;
 use myxtts_model::weights::{ModelFolder, Part, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
@@ -18,18 +19,27 @@ pub const TEXT_DROPOUT: &str = "text_dropout";
 const PERCEIVER_HEAD: usize = 64;
 
 /// What can speak: a folder, or a model that is still being trained.
-pub trait Source {
+pub trait Source: Sync {
     /// How errors name it.
     fn place(&self) -> &Path;
 
     /// Whether a part is there.
     fn holds(&self, part: Part) -> bool;
 
+    /// A tensor, in its release order.
+    fn tensor(&self, name: &str) -> Option<View<'_>>;
+
     /// The shape of a tensor.
-    fn shape(&self, name: &str) -> Option<Vec<usize>>;
+    fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensor(name).map(|view| view.shape.to_vec())
+    }
 
     /// A tensor that must be there, in its release order.
-    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError>;
+    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let what = || format!("it has no tensor {name} of real numbers");
+        let numbers = self.tensor(name).and_then(|view| view.to_f32());
+        numbers.ok_or_else(|| WeightsError::Content { path: self.place().to_owned(), what: what() })
+    }
 
     /// The shapes of the GPT's tensors.
     fn gpt_shapes(&self) -> Shapes;
@@ -53,12 +63,8 @@ impl Source for ModelFolder {
         self.part(part).is_some()
     }
 
-    fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        self.tensor(name).map(|view| view.shape.to_vec())
-    }
-
-    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        ModelFolder::numbers(self, name)
+    fn tensor(&self, name: &str) -> Option<View<'_>> {
+        ModelFolder::tensor(self, name)
     }
 
     fn gpt_shapes(&self) -> Shapes {
@@ -144,12 +150,19 @@ pub fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
     sizes
 }
 
-/// The numbers of a parameter in the engine's order.
-pub(crate) fn weights(source: &dyn Source, one: &Released) -> Result<Vec<f32>, SpeakError> {
-    let found = source.shape(&one.name).unwrap_or_default();
-    if found != one.shape {
-        let what = format!("{} is {found:?} where {:?} was expected", one.name, one.shape);
-        return Err(WeightsError::Content { path: source.place().to_owned(), what }.into());
+/// Writes the numbers of a parameter in the engine's order.
+pub(crate) fn fill(source: &dyn Source, one: &Released, out: &mut [f32]) -> Result<(), SpeakError> {
+    let wrong = |what| SpeakError::Weights(WeightsError::Content { path: source.place().to_owned(), what });
+    let found = source.tensor(&one.name);
+    let shape = found.map(|view| view.shape).unwrap_or_default();
+    if shape != one.shape {
+        return Err(wrong(format!("{} is {shape:?} where {:?} was expected", one.name, one.shape)));
     }
-    Ok(one.to_ours(&source.numbers(&one.name)?))
+    let real = || wrong(format!("it has no tensor {} of real numbers", one.name));
+    let view = found.ok_or_else(real)?;
+    match view.as_f32() {
+        Some(numbers) => one.to_ours_into(numbers, out),
+        None => one.to_ours_into(&view.to_f32().ok_or_else(real)?, out),
+    }
+    Ok(())
 }

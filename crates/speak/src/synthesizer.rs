@@ -7,7 +7,7 @@
 
 use crate::error::SpeakError;
 use crate::sound::{Quality, Sound};
-use crate::source::{Source, TEXT_DROPOUT, gpt_sizes, weights};
+use crate::source::{Source, TEXT_DROPOUT, fill, gpt_sizes};
 use myxtts_data::audio::{Clip, Resampler};
 use myxtts_data::features::as_in_training;
 use myxtts_data::mel::FrontEnd;
@@ -74,7 +74,7 @@ impl Synthesizer {
             true => Generator::guided(device, Precision::F32, &sizes)?,
             false => Generator::new(device, Precision::F32, &sizes)?,
         };
-        generator.load(|one| weights(source, one))?;
+        generator.fill(|one, out| fill(source, one, out))?;
         let reading = source.reading();
         let cleaner = match reading {
             Some(reading) => reading.cleaner.parse().map_err(|_| {

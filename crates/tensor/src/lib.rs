@@ -28,7 +28,7 @@ pub mod engine;
 pub mod decode;
 
 pub use device::Device;
-pub use engine::{Engine, EngineOptions, Mode, Program, Training};
+pub use engine::{Engine, EngineOptions, Initial, Mode, Program, Training};
 pub use error::Error;
 pub use parameters::{Group, GroupId, Init, Layout, LayoutBuilder, ParameterId, Role};
 pub use shape::{DType, Shape};

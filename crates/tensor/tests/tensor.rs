@@ -5,6 +5,8 @@
 
 #[path = "tensor/collective.rs"]
 mod collective;
+#[path = "tensor/fill.rs"]
+mod fill;
 #[path = "tensor/gemm.rs"]
 mod gemm;
 #[path = "tensor/gpu.rs"]

@@ -6,7 +6,7 @@ use myxtts_model::weights::claims::check_gpt;
 use myxtts_model::weights::folder::{FolderWriter, ModelFolder, Part, VOCABULARY};
 use myxtts_model::weights::grow::{TEXT_TABLES, grow_table};
 use myxtts_model::weights::sizes::Shapes;
-use myxtts_model::weights::tensors::Spec;
+use myxtts_model::weights::tensors::{Spec, View};
 use myxtts_model::weights::{Kind, Reading, WeightsError};
 use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
@@ -309,10 +309,6 @@ pub(crate) struct Stacked<'a> {
 }
 
 impl Stacked<'_> {
-    fn tensor(&self, name: &str) -> Option<&Tensor> {
-        self.over.tensors.get(name).or_else(|| self.under.tensors.get(name))
-    }
-
     /// Bytes of all its tensors.
     pub fn bytes(&self) -> u64 {
         let own = self.over.tensors.values();
@@ -337,14 +333,9 @@ impl myxtts_speak::Source for Stacked<'_> {
         self.over.has(name) || self.under.has(name)
     }
 
-    fn shape(&self, name: &str) -> Option<Vec<usize>> {
-        self.tensor(name).map(|tensor| tensor.shape.clone())
-    }
-
-    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let found = self.over.numbers(name).or_else(|| self.under.numbers(name));
-        let what = || format!("it has no tensor {name} of real numbers");
-        found.ok_or_else(|| WeightsError::Content { path: self.place().to_owned(), what: what() })
+    fn tensor(&self, name: &str) -> Option<View<'_>> {
+        let found = self.over.tensors.get(name).or_else(|| self.under.tensors.get(name))?;
+        Some(View { kind: found.kind, shape: &found.shape, bytes: &found.bytes })
     }
 
     fn gpt_shapes(&self) -> Shapes {

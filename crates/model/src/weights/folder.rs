@@ -264,7 +264,7 @@ fn check(path: &Path, record: &FileRecord, tensors: bool) -> Result<Option<Tenso
     }
     // The checksum first: a damaged header would otherwise be a riddle of the header's.
     let map = super::map::map(path).map_err(|error| error.to_string())?;
-    if blake3::hash(&map).to_string() != record.blake3 {
+    if blake3::Hasher::new().update_rayon(&map).finalize().to_string() != record.blake3 {
         return Err(changed());
     }
     TensorFile::open(path).map(Some).map_err(|error| error.to_string())

@@ -42,7 +42,13 @@ pub struct View<'f> {
     pub bytes: &'f [u8],
 }
 
-impl View<'_> {
+impl<'f> View<'f> {
+    /// Its numbers where they lie; none where they are of another kind, or where this machine has them in another order.
+    pub fn as_f32(&self) -> Option<&'f [f32]> {
+        let as_is = self.kind == Kind::F32 && cfg!(target_endian = "little");
+        as_is.then(|| bytemuck::try_cast_slice(self.bytes).ok()).flatten()
+    }
+
     /// Its numbers; none where they are whole ones.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.kind.to_f32(self.bytes)

@@ -7,7 +7,9 @@ use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::cuda::cupti::{KernelTimes, busy, by_name};
 use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
-use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Program, Recompute, Training};
+use myxtts_tensor::{
+    Control, Device, Engine, EngineOptions, Initial, Mode, Precision, Program, Recompute, Training,
+};
 use network::{Build, Gpt, Sizes, Step};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -127,6 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
+        initial: Initial::Drawn,
         cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let free = |engine: &Engine| engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, _)| free);

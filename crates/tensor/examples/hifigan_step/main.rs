@@ -6,7 +6,7 @@ mod network;
 use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
-use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Program, Training};
+use myxtts_tensor::{Control, Device, Engine, EngineOptions, Initial, Mode, Precision, Program, Training};
 use network::{Generator, Ports, stretched};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -118,6 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
+        initial: Initial::Drawn,
         cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let mut engine = Engine::new(o.device, Arc::clone(&generator.layout), precision, settings)?;

@@ -105,6 +105,11 @@ impl Arenas {
         self.buffers.iter().find(|(f, _)| *f == flat).map_or(&self.empty, |(_, buffer)| buffer)
     }
 
+    /// An arena to be written in place; none where it is not held.
+    pub fn flat_mut(&mut self, flat: Flat) -> Option<&mut Buffer> {
+        self.buffers.iter_mut().find(|(f, _)| *f == flat).map(|(_, buffer)| buffer)
+    }
+
     pub fn need(&self) -> MemoryNeed {
         let mut need = MemoryNeed::default();
         for (flat, buffer) in &self.buffers {

@@ -136,6 +136,17 @@ impl Buffer {
         Ok(())
     }
 
+    /// All of it as floats, where it is the host's; nothing elsewhere.
+    pub fn host_f32(&mut self) -> &mut [f32] {
+        match self {
+            // SAFETY: the allocation is that long, aligned for more than floats and initialised, and borrowed mutably.
+            Buffer::Host(memory, bytes) => unsafe {
+                std::slice::from_raw_parts_mut(memory.start.cast::<f32>(), *bytes / 4)
+            },
+            Buffer::Device(..) => &mut [],
+        }
+    }
+
     pub fn write_f32(&self, start: usize, data: &[f32]) -> Result<(), Error> {
         self.write(start * 4, bytemuck::cast_slice(data))
     }

@@ -5,6 +5,7 @@ mod buffer;
 mod checked;
 mod cpu;
 mod cuda;
+mod fill;
 mod forecast;
 mod image;
 mod program;
@@ -72,6 +73,16 @@ pub enum Training {
     AdamWithAverage,
 }
 
+/// What weights are before anybody writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Initial {
+    /// Drawn, each parameter as it says.
+    #[default]
+    Drawn,
+    /// Zeros: for whoever writes all of them anyway. Drawing a billion numbers takes longer than reading them.
+    Zeros,
+}
+
 /// How an engine is made.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
@@ -83,6 +94,8 @@ pub struct EngineOptions {
     pub streams: Streams,
     /// The seed of the initial weights.
     pub seed: u64,
+    /// What the weights are before anybody writes them.
+    pub initial: Initial,
     /// For CUDA devices.
     pub cuda: CudaOptions,
 }
@@ -189,7 +202,9 @@ impl Engine {
             nccl: None,
             fault: None,
         };
-        engine.initialise(options.seed)?;
+        if options.initial == Initial::Drawn {
+            engine.initialise(options.seed)?;
+        }
         Ok(engine)
     }
 

@@ -6,7 +6,7 @@ use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt};
 use crate::sampling::Sampler;
 use myxtts_tensor::cuda::Cuda;
-use myxtts_tensor::{Device, Engine, EngineOptions, Error, Layout, Precision};
+use myxtts_tensor::{Device, Engine, EngineOptions, Error, Initial, Layout, Precision};
 use std::sync::Arc;
 
 /// A sequence with keys and values of its own.
@@ -69,16 +69,21 @@ impl Declared {
     }
 }
 
+/// Every weight is written by whoever loads it, and the caches begin empty: nothing is drawn.
+fn all_loaded() -> EngineOptions {
+    EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() }
+}
+
 impl Plain {
     pub fn new(device: Device, sizes: &GptSizes, options: SlotOptions) -> Result<Plain, Error> {
         let Declared { gpt, layout, released, slots } = Declared::new(sizes, options);
-        let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
+        let engine = Engine::new(device, layout, Precision::F32, all_loaded())?;
         Ok(Plain { engine, gpt, released, slots })
     }
 
     pub fn on_cuda(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Plain, Error> {
         let Declared { gpt, layout, released, slots } = Declared::new(sizes, options);
-        let engine = Engine::on_cuda(cuda, layout, Precision::F32, EngineOptions::default())?;
+        let engine = Engine::on_cuda(cuda, layout, Precision::F32, all_loaded())?;
         Ok(Plain { engine, gpt, released, slots })
     }
 
