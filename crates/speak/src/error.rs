@@ -97,7 +97,9 @@ pub enum SpeakError {
     },
     /// Letters, none of which the model has learnt.
     #[error(
-        "nothing of {text:?} can be said: the model's vocabulary has none of the characters {unknown:?}; it speaks {}",
+        "nothing of {} can be said: the model's vocabulary has none of the characters {}; it speaks {}",
+        beginning(text),
+        beginning(unknown),
         languages.join(", ")
     )]
     UnknownLetters {
@@ -109,11 +111,30 @@ pub enum SpeakError {
         languages: Vec<String>,
     },
     /// No letter and no number.
-    #[error("there is nothing to say in {text:?}: after cleaning it has no letter and no digit")]
+    #[error("there is nothing to say in {}: after cleaning it has no letter and no digit", beginning(text))]
     NothingToSay {
         /// The text.
         text: String,
     },
+}
+
+/// Characters of a text that are shown.
+const SHOWN: usize = 60;
+
+/// A text as a message shows it: quoted, without characters that a terminal would obey, and no more than its beginning.
+fn beginning(text: &str) -> String {
+    let obeyed = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::from("\"");
+    for c in text.chars().take(SHOWN) {
+        match c {
+            c if obeyed(c) => shown.extend(c.escape_default()),
+            c => shown.push(c),
+        }
+    }
+    shown + if text.chars().nth(SHOWN).is_some() { "…\"" } else { "\"" }
 }
 
 impl SpeakError {

@@ -10,4 +10,5 @@ mod narration;
 mod sound_file;
 mod speaking;
 mod synthesizer;
+mod texts;
 mod voices;
