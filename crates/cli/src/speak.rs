@@ -1,6 +1,6 @@
 //! `myxtts speak`: a text, of any length, in a voice.
 
-mod defaults;
+pub mod defaults;
 mod job;
 mod player;
 mod report;

@@ -1,8 +1,9 @@
 //! `myxtts voice`: voices that are heard once and kept beside a model.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use myxtts_model::weights::ModelFolder;
+use myxtts_model::weights::folder::Manifest;
 use myxtts_run::destination::Destination;
 use myxtts_run::durable::Os;
 use myxtts_run::exit::Exit;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
+use crate::speak::defaults;
 use crate::train::device;
 
 #[derive(clap::Args)]
@@ -37,9 +39,12 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Model {
-    /// Model folder
-    #[arg(long, value_name = "DIR", default_value = "model")]
-    model: PathBuf,
+    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Where runs are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -124,7 +129,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn add(args: AddArgs) -> anyhow::Result<Exit> {
     check_name(&args.name)?;
-    let voices = voices(&args.at)?;
+    let model = args.at.path()?;
+    let manifest = ModelFolder::read_manifest(&model)?;
+    let voices = Voices::at(&model, &manifest);
     // Asked before the work; asked again when it is written.
     if voices.names()?.contains(&args.name) && !args.force {
         return Err(VoiceError::Exists { name: args.name }.into());
@@ -136,7 +143,7 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
             fitting(&voices, &stored)?;
             stored
         }
-        files => hear(&args, files, &voices)?,
+        files => hear(&args, files, (&model, &voices))?,
     };
     let path = voices.add(&Os, &stored, args.force)?;
     if args.at.json {
@@ -149,11 +156,11 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn hear(args: &AddArgs, files: &[PathBuf], voices: &Voices) -> anyhow::Result<StoredVoice> {
+fn hear(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) -> anyhow::Result<StoredVoice> {
     // Before the model is opened: a wrong file is told at once.
     let references =
         files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
-    let folder = ModelFolder::open(&args.at.model)?;
+    let folder = ModelFolder::open(model)?;
     let mut synthesizer = Synthesizer::open(&folder, Machine::choose(device(&args.device)?)?.device)?;
     let voice = synthesizer.hear_references(&references)?;
     let report = ReferenceReport::of(&references, &synthesizer.speaker_parts(&references)?);
@@ -182,11 +189,10 @@ fn fitting(voices: &Voices, stored: &StoredVoice) -> Result<(), VoiceError> {
 }
 
 fn list(at: &Model) -> anyhow::Result<Exit> {
-    let voices = voices(at)?;
+    let (voices, manifest) = opened(at)?;
     let names = voices.names()?;
     let mut all: Vec<Shown> = names.iter().filter_map(|name| of_name(&voices, name)).collect();
-    let own = ModelFolder::read_manifest(&at.model)?.voices;
-    all.extend(own.into_iter().filter(|name| !names.contains(name)).map(of_model));
+    all.extend(manifest.voices.into_iter().filter(|name| !names.contains(name)).map(of_model));
     if at.json {
         print_json(&all)?;
         return Ok(Exit::Done);
@@ -208,13 +214,11 @@ fn list(at: &Model) -> anyhow::Result<Exit> {
 }
 
 fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
-    let voices = voices(at)?;
+    let (voices, manifest) = opened(at)?;
     let found = match of_name(&voices, name) {
         Some(found) => found,
-        None if ModelFolder::read_manifest(&at.model)?.voices.iter().any(|own| own == name) => {
-            of_model(name.to_owned())
-        }
-        None => return Err(unknown(name, at)?),
+        None if manifest.voices.iter().any(|own| own == name) => of_model(name.to_owned()),
+        None => return Err(unknown(name, &voices, manifest)?),
     };
     if at.json {
         print_json(&found)?
@@ -225,8 +229,8 @@ fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
 }
 
 fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
-    let voices = voices(at)?;
-    let of_the_model = ModelFolder::read_manifest(&at.model)?.voices.iter().any(|own| own == name);
+    let (voices, manifest) = opened(at)?;
+    let of_the_model = manifest.voices.iter().any(|own| own == name);
     if of_the_model && !voices.names()?.iter().any(|kept| kept == name) {
         let message = format!("the voice {name:?} came with the model and is part of its files: it stays");
         return Err(UsageError(message).into());
@@ -246,11 +250,12 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
         return Err(UsageError(message).into());
     }
     let destination = Destination::of("-o", &args.output)?;
-    let voices = voices(&args.at)?;
+    let model = args.at.path()?;
+    let voices = Voices::at(&model, &ModelFolder::read_manifest(&model)?);
     let stored = match voices.own(&args.name)? {
         Some(stored) => stored,
         None => {
-            let folder = ModelFolder::open(&args.at.model)?;
+            let folder = ModelFolder::open(&model)?;
             let Some(voice) = built_in(&folder, &args.name) else {
                 return Err(VoiceError::Unknown { name: args.name, names: all_names(&folder)? }.into());
             };
@@ -279,18 +284,22 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Where the voices of a model are.
-fn voices(at: &Model) -> anyhow::Result<Voices> {
-    if !at.model.exists() {
-        let message = format!("there is no model folder {}: name one with --model", at.model.display());
-        return Err(UsageError(message).into());
+impl Model {
+    /// The model that `speak` would take.
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        Ok(defaults::model(self.model.as_deref(), &self.runs)?.model)
     }
-    Ok(Voices::at(&at.model, &ModelFolder::read_manifest(&at.model)?))
 }
 
-fn unknown(name: &str, at: &Model) -> anyhow::Result<anyhow::Error> {
-    let mut names = voices(at)?.names()?;
-    names.extend(ModelFolder::read_manifest(&at.model)?.voices);
+/// The voices of a model, and what else it says of itself.
+fn opened(at: &Model) -> anyhow::Result<(Voices, Manifest)> {
+    let model = at.path()?;
+    let manifest = ModelFolder::read_manifest(&model)?;
+    Ok((Voices::at(&model, &manifest), manifest))
+}
+
+fn unknown(name: &str, voices: &Voices, manifest: Manifest) -> anyhow::Result<anyhow::Error> {
+    let names = voices.names()?.into_iter().chain(manifest.voices).collect();
     Ok(VoiceError::Unknown { name: name.to_owned(), names }.into())
 }
 

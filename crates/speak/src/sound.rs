@@ -2,7 +2,7 @@
 
 use crate::error::SpeakError;
 use crate::source::{Source, fill};
-use crate::stream::FrameDecoder;
+use crate::stream::{FrameDecoder, in_windows, largest_window};
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -168,11 +168,10 @@ impl Sound {
     }
 
     /// Takes memory for all windows at once: each that is made later would move what the others were recorded with.
-    pub(crate) fn reserve_windows(&mut self, sizes: &[usize]) -> Result<(), SpeakError> {
+    pub(crate) fn reserve_windows(&mut self) -> Result<(), SpeakError> {
         let Networks::Decoded { decoder, .. } = &self.networks else { return Ok(()) };
-        let Some(&largest) = sizes.iter().max() else { return Ok(()) };
-        if !self.windows.contains_key(&largest) {
-            let (tape, _) = Window::tape(self.engine.layout(), decoder, largest);
+        if self.windows.is_empty() {
+            let (tape, _) = Window::tape(self.engine.layout(), decoder, largest_window(decoder.sizes()));
             let plan = self.engine.plan_of(&tape);
             self.engine.reserve([&plan])?;
         }
@@ -186,6 +185,14 @@ impl Sound {
         speaker: Option<&[f32]>,
         mel_stats: &[f32],
     ) -> Result<Vec<f32>, SpeakError> {
+        // Where programs are recorded, one of the utterance's own length would be recorded for nothing.
+        if self.engine.cuda().is_some()
+            && let Some(sizes) = self.decoder_sizes().cloned()
+        {
+            let speaker = self.fitting(speaker)?;
+            self.reserve_windows()?;
+            return in_windows(self, &sizes, &spoken.latents, speaker);
+        }
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         match &self.networks {
             Networks::Decoded { decoder, .. } => {

@@ -109,7 +109,7 @@ impl Synthesizer {
     pub fn prepare_streaming(&mut self) -> Result<(), SpeakError> {
         let Some(sizes) = self.sound.decoder_sizes().cloned() else { return Ok(()) };
         let all = windows(&sizes);
-        self.sound.reserve_windows(&all)?;
+        self.sound.reserve_windows()?;
         let speaker = vec![0.0; sizes.speaker];
         for frames in all.into_iter().flat_map(|frames| [frames; 3]) {
             self.sound.window(frames, &vec![0.0; frames * sizes.latent], &speaker, true)?;
@@ -215,7 +215,7 @@ impl Synthesizer {
         let Some(sizes) = sound.decoder_sizes().cloned() else {
             return Err(SpeakError::Speaker { wanted: 0 });
         };
-        sound.reserve_windows(&windows(&sizes))?;
+        sound.reserve_windows()?;
         let mut streamer = Streamer::new(&sizes, sound.fitting(voice.speaker.as_deref())?);
         let mut outlet = Outlet::new(options.audible_start, rate, sink);
         let (mut steps, mut failed) = (0, None);

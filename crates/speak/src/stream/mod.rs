@@ -15,7 +15,7 @@ mod stretch;
 
 pub use audible::AudibleStart;
 pub(crate) use audible::LeadingSilence;
-pub(crate) use streamer::{FrameDecoder, Streamer, windows};
+pub(crate) use streamer::{FrameDecoder, Streamer, in_windows, largest_window, windows};
 
 #[cfg(test)]
 mod tests;

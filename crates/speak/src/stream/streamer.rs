@@ -8,6 +8,9 @@ use myxtts_model::decoder::DecoderSizes;
 const GROWING: [usize; 5] = [1, 2, 4, 8, 12];
 const STEADY: usize = 25;
 
+/// Codes of pieces where nobody waits for the first.
+const LONG: usize = 100;
+
 /// Frames that so many codes become at most.
 fn frames_of(sizes: &DecoderSizes, codes: usize) -> usize {
     (codes as f64 * sizes.finer() * sizes.resampling()).ceil() as usize
@@ -19,9 +22,30 @@ fn window(sizes: &DecoderSizes, codes: usize) -> usize {
     before + frames_of(sizes, codes) + after
 }
 
-/// All windows that are kept, the smallest first.
+/// All windows that are kept for streams, the smallest first.
 pub(crate) fn windows(sizes: &DecoderSizes) -> Vec<usize> {
     GROWING.iter().chain([&STEADY]).map(|&codes| window(sizes, codes)).collect()
+}
+
+/// The largest window of all.
+pub(crate) fn largest_window(sizes: &DecoderSizes) -> usize {
+    window(sizes, LONG)
+}
+
+/// The samples of states that are all there, in windows that are kept: a device that records programs has them recorded,
+/// whatever the length of the utterance.
+pub(crate) fn in_windows(
+    decoder: &mut dyn FrameDecoder,
+    sizes: &DecoderSizes,
+    latents: &[f32],
+    speaker: &[f32],
+) -> Result<Vec<f32>, SpeakError> {
+    let mut streamer = Streamer::new(sizes, speaker);
+    latents.chunks_exact(sizes.latent).for_each(|latent| streamer.stretch.push(latent));
+    streamer.stretch.end(latents.len() / sizes.latent);
+    let mut kept = windows(sizes);
+    kept.push(largest_window(sizes));
+    streamer.rest(decoder, &kept)
 }
 
 /// A decoder that is given windows of frames.
@@ -87,25 +111,31 @@ impl Streamer {
         decoder: &mut dyn FrameDecoder,
         count: usize,
     ) -> Result<Vec<f32>, SpeakError> {
-        let (before, after) = self.sizes.reach();
         let kept = windows(&self.sizes);
         if self.sizes.frames_of(count) <= self.given {
             return self.fade(decoder, &kept);
         }
         self.stretch.end(count);
+        self.rest(decoder, &kept)
+    }
+
+    /// The samples of everything that is left after the last state came.
+    fn rest(&mut self, decoder: &mut dyn FrameDecoder, kept: &[usize]) -> Result<Vec<f32>, SpeakError> {
+        let (before, after) = self.sizes.reach();
         let all = self.stretch.ready();
         let mut samples = Vec::new();
         while self.given < all {
             let start = self.given.saturating_sub(before);
             let needed = all - start;
+            let mut fitting = kept.iter().copied().filter(|&frames| frames <= all);
             // The last window ends with the utterance, where the decoder sees nothing after it.
-            let fitting = kept.iter().copied().find(|&frames| needed <= frames && frames <= all);
-            let largest = kept.last().copied().unwrap_or(needed);
-            match fitting {
-                Some(frames) => samples.extend(self.run(decoder, all - frames, frames, all, true)?),
-                None if needed > largest => samples.extend(self.piece(decoder, largest, all - after)?),
-                // Short utterances are as long as they are.
-                None => samples.extend(self.run(decoder, start, needed, all, false)?),
+            if let Some(frames) = fitting.clone().find(|&frames| needed <= frames) {
+                samples.extend(self.run(decoder, all - frames, frames, all, true)?);
+            } else if let Some(frames) = fitting.next_back() {
+                samples.extend(self.piece(decoder, frames, all - after)?);
+            } else {
+                // Shorter than all of them.
+                samples.extend(self.run(decoder, start, needed, all, false)?);
             }
         }
         Ok(samples)

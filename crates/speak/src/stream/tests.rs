@@ -1,6 +1,6 @@
 //! The pieces joined are the whole, and a window is as wide as it must be.
 
-use super::streamer::{FrameDecoder, Streamer, windows};
+use super::streamer::{FrameDecoder, Streamer, in_windows, windows};
 use crate::error::SpeakError;
 use myxtts_model::Declare;
 use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
@@ -162,6 +162,26 @@ fn pieces_joined_are_the_waveform_of_the_whole() {
                 assert!(early * 10 > 6 * joined.len(), "most of it came before the end");
                 assert!(pieces.windows(2).all(|pair| pair[0] <= pair[1] + 1), "they grow: {pieces:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
+    for sizes in all_sizes() {
+        let mut rig = Rig::new(&sizes);
+        let speaker = noise(sizes.speaker, "speaker");
+        let latents = noise(260 * sizes.latent, "latents");
+        for count in [0, 1, 5, 8, 13, 40, 99, 131, 260] {
+            let latents = &latents[..count * sizes.latent];
+            let whole = rig.whole(latents, &speaker);
+            rig.asked.clear();
+            let made = in_windows(&mut rig, &sizes, latents, &speaker).unwrap();
+            assert_eq!(made.len(), whole.len(), "{count} states of {sizes:?}");
+            let apart = made.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(apart < 1e-3, "{apart} apart after {count} states of {sizes:?}");
+            let shorter = sizes.frames_of(count) < windows(&sizes)[0];
+            assert!(rig.asked.iter().all(|(_, keep)| *keep != shorter), "{count}: {:?}", rig.asked);
         }
     }
 }
