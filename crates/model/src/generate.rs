@@ -9,9 +9,11 @@
 //! The step is one program for every place, so on CUDA it is recorded once. Texts are padded to a few lengths.
 
 mod forced;
+pub mod many;
 pub mod slots;
 
 pub use forced::Forced;
+pub use many::SpeechRequest;
 pub use slots::{SlotId, SlotOptions, Slots, Taken};
 
 use crate::declare::{Declare, Released};

@@ -1,5 +1,7 @@
 //! How an opened model says a text: at once, or while its sound is made; again with another seed where it went wrong.
 
+mod many;
+
 use crate::error::SpeakError;
 use crate::guard::{Attempt, Expected, Flaw, Silences, is_better};
 use crate::stream::{AudibleStart, FrameDecoder, LeadingSilence, Streamer, windows};
@@ -140,6 +142,18 @@ impl Synthesizer {
                 break;
             }
         }
+        self.chosen(encoded, best, attempts, voice, options)
+    }
+
+    /// The best try of a text as a waveform.
+    fn chosen(
+        &mut self,
+        encoded: Encoded,
+        best: Option<Tried>,
+        attempts: Vec<Attempt>,
+        voice: &Voice,
+        options: &SpeakOptions,
+    ) -> Result<Waveform, SpeakError> {
         // There is one try at least.
         let Some(Tried { spoken, flaw, samples, mut cut, .. }) = best else {
             return Err(SpeakError::NothingToSay { text: encoded.cleaned });
@@ -185,6 +199,17 @@ impl Synthesizer {
         if spoken.ended == Ended::Watcher {
             spoken.ended = Ended::TooManyForText;
         }
+        self.judged(&expected, spoken, voice, audible_start)
+    }
+
+    /// What came of codes: their sound is made only where they are sound.
+    fn judged(
+        &mut self,
+        expected: &Expected,
+        spoken: Spoken,
+        voice: &Voice,
+        audible_start: Option<AudibleStart>,
+    ) -> Result<Tried, SpeakError> {
         let flaw = expected.judge(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
         if flaw.is_some() {
             return Ok(Tried { spoken, flaw, samples: None, is_final: false, cut: 0 });

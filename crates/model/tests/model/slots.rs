@@ -4,7 +4,7 @@
 use crate::goldens;
 use crate::gpt::{ids, sizes};
 use crate::rig::{assert_near, devices, length};
-use myxtts_model::generate::Guided;
+use myxtts_model::generate::{Guided, SpeechRequest};
 use myxtts_model::sampling::{Guards, Sampler};
 use myxtts_model::{
     Ended, GenerateError, Generator, GptSizes, Released, SamplingOptions, SlotOptions, Slots, Spoken,
@@ -426,5 +426,35 @@ fn a_hundred_thousand_draws_have_the_shares_of_the_definition() {
         let mut counts = vec![0; 200];
         (0..100_000).for_each(|_| counts[sampler.next(&logits).unwrap() as usize] += 1);
         assert_shares(&counts, &shares(&logits, &options), "the sampler");
+    }
+}
+
+#[test]
+fn more_texts_than_slots_are_each_said_as_alone() {
+    for device in devices("more texts than slots") {
+        for (sizes, weights) in made_for(device) {
+            let mut slots = slots(device, &sizes, 3, false, &*weights);
+            let voices: Vec<Vec<f32>> = (0..8).map(|seed| made_voice(&sizes, seed)).collect();
+            let texts: Vec<Vec<i32>> =
+                (0..8).map(|seed| made_text(&sizes, 3 + seed as usize, seed)).collect();
+            // Of different lengths, so that some slots are free before others.
+            let options = |i: usize| SamplingOptions { max_codes: [5, 40, 17, 60][i % 4], ..drawn(i as u64) };
+            let request = |i: usize| SpeechRequest {
+                voice: &voices[i],
+                text: Guided::from(&texts[i]),
+                options: options(i),
+            };
+            let requests: Vec<SpeechRequest<'_>> = (0..8).map(request).collect();
+            let together = slots.speak_all(&requests).unwrap();
+            for (i, said) in together.iter().enumerate() {
+                let alone = slots.speak(&voices[i], &texts[i], &options(i)).unwrap();
+                assert_eq!(*said, alone, "{device}, text {i}");
+            }
+            assert!(slots.speak_all(&[]).unwrap().is_empty());
+            // One that fails leaves no slot behind.
+            let bad = SpeechRequest { text: Guided::from(&[][..]), ..request(0) };
+            assert!(slots.speak_all(&[request(1), bad]).is_err());
+            assert_eq!(slots.free(), 3);
+        }
     }
 }
