@@ -18,12 +18,12 @@ use myxtts_run::exit::Exit;
 use myxtts_speak::long_text::Pieces;
 use myxtts_speak::narration::{Joins, NarrationSettings, SPEEDS};
 use myxtts_speak::sound_file::{Depth, Encoder, Format, Start};
-use myxtts_speak::{AudibleStart, Quality, SpeakOptions, Synthesizer, Voice};
+use myxtts_speak::{AudibleStart, Decoding, Quality, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::device::{self, Device};
 
 use crate::failure::UsageError;
 use crate::output::{errln, print, print_json};
-use crate::sampling::Sampling;
+use crate::sampling::{Sampling, at_least_one};
 use crate::target::hear;
 use defaults::Found;
 use job::{Job, Output};
@@ -44,6 +44,9 @@ Examples:
 
 Text: blank lines part paragraphs, [pause:1s] and [pause:300ms] are silences. Formats: wav, wav24, wav-float, flac, mp3,
 opus, pcm; by the ending of the file, or --format. The same text, model, voice and seed are the same sound.";
+
+/// Bytes of a text that has more than a few pieces.
+const LONG_TEXT: u64 = 1000;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -104,6 +107,12 @@ pub struct Args {
     /// How text is read, `default`, `coqui` or `phonemes` [default: as the model was trained; for imported models `default`]
     #[arg(long, value_name = "NAME")]
     cleaner: Option<Cleaner>,
+    /// Pieces of a long text that are spoken at the same time on a GPU; they say the same however many they are
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
+    batch: usize,
+    /// Decode in f32 on a GPU too: slower, and the words the same as on a processor
+    #[arg(long)]
+    exact: bool,
     /// Where to compute: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
@@ -124,7 +133,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
     let start = Instant::now();
     let folder = ModelFolder::open(&model)?;
-    let mut synthesizer = Synthesizer::open(&folder, device)?;
+    let mut synthesizer = Synthesizer::open_for(&folder, device, decoding(&args, text.bytes))?;
     if let Some(cleaner) = args.cleaner {
         synthesizer = synthesizer.with_cleaner(cleaner);
     }
@@ -153,7 +162,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         resume: args.resume,
         play: args.play,
         bytes: text.bytes,
-        identity: identity(&folder, &voice, &language, &synthesizer, &options),
+        identity: identity(&folder, &voice, &language, &synthesizer, &options, args.exact),
     };
     let quality = synthesizer.quality();
     let measure = synthesizer.text_measure(&language);
@@ -211,6 +220,15 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// How codes are decoded: places for many pieces only where there may be many.
+fn decoding(args: &Args, bytes: Option<u64>) -> Decoding {
+    let is_short = args.stream || args.play || bytes.is_some_and(|bytes| bytes < LONG_TEXT);
+    match args.exact {
+        true => Decoding::Exact,
+        false => Decoding::Fast { at_once: if is_short { 1 } else { args.batch } },
+    }
+}
+
 fn settings(args: &Args) -> NarrationSettings {
     let joins = Joins {
         sentence: Duration::from_millis(args.sentence_pause),
@@ -227,9 +245,10 @@ fn identity(
     language: &str,
     synthesizer: &Synthesizer,
     options: &SpeakOptions,
+    exact: bool,
 ) -> String {
     let files: Vec<&str> = folder.manifest().files.values().map(|file| file.blake3.as_str()).collect();
-    format!("{files:?} {voice:?} {language} {} {options:?}", synthesizer.cleaner())
+    format!("{files:?} {voice:?} {language} {} {options:?} {exact}", synthesizer.cleaner())
 }
 
 /// Where the sound goes and how it is stored: known to be writable, and nothing that is read, before the model is opened.

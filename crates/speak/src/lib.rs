@@ -29,7 +29,7 @@ pub use sound::Quality;
 pub use source::Source;
 pub use speaking::SpeakOptions;
 pub use stream::AudibleStart;
-pub use synthesizer::{Synthesizer, as_heard};
+pub use synthesizer::{Decoding, Synthesizer, as_heard};
 pub use text_measure::TextMeasure;
 pub use voice::Voice;
 pub use waveform::{Fit, Waveform};

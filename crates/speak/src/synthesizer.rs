@@ -25,6 +25,31 @@ const FEW_CODES: usize = 512;
 /// How much models are guided by the text that were trained without it at times.
 const GUIDANCE: f32 = 1.0;
 
+/// How codes are decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decoding {
+    /// In f32, one text after the other.
+    #[default]
+    Exact,
+    /// In bf16 with the draw on the device, so many texts at the same time, where the device and the model's sizes allow it;
+    /// elsewhere exact. Fewer where its memory does not suffice.
+    Fast {
+        /// Texts at the same time.
+        at_once: usize,
+    },
+}
+
+/// As many slots as the memory allows.
+fn decode_together(generator: &mut Generator, at_once: usize) -> Result<(), SpeakError> {
+    let mut slots = at_once.max(1);
+    loop {
+        match generator.decode_together(slots) {
+            Err(myxtts_tensor::Error::OutOfMemory { .. }) if slots > 1 => slots /= 2,
+            made => return made.map(|_| ()).map_err(SpeakError::from),
+        }
+    }
+}
+
 /// A model that speaks.
 pub struct Synthesizer {
     /// Shared with whoever measures texts while this speaks.
@@ -50,8 +75,21 @@ impl Synthesizer {
         Synthesizer::of(folder, device)
     }
 
-    /// The same of anything that has weights.
+    /// The same, and says how codes are to be decoded.
+    pub fn open_for(
+        folder: &ModelFolder,
+        device: Device,
+        decoding: Decoding,
+    ) -> Result<Synthesizer, SpeakError> {
+        Synthesizer::of_for(folder, device, decoding)
+    }
+
+    /// As [`Synthesizer::open`] of anything that has weights.
     pub fn of(source: &dyn Source, device: Device) -> Result<Synthesizer, SpeakError> {
+        Synthesizer::of_for(source, device, Decoding::Exact)
+    }
+
+    fn of_for(source: &dyn Source, device: Device, decoding: Decoding) -> Result<Synthesizer, SpeakError> {
         let vocabulary = source.vocabulary()?;
         let vocabulary = vocabulary.ok_or_else(|| SpeakError::unfit(source, "it has no vocab.json"))?;
         let tokenizer = Tokenizer::from_bytes(&vocabulary, &source.place().join(VOCABULARY))?;
@@ -74,6 +112,9 @@ impl Synthesizer {
             true => Generator::guided(device, Precision::F32, &sizes)?,
             false => Generator::new(device, Precision::F32, &sizes)?,
         };
+        if let Decoding::Fast { at_once } = decoding {
+            decode_together(&mut generator, at_once)?;
+        }
         generator.fill(|one, out| fill(source, one, out))?;
         let reading = source.reading();
         let cleaner = match reading {

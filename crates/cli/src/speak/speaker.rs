@@ -5,7 +5,10 @@ use std::time::Instant;
 
 use myxtts_model::{Ended, SamplingOptions};
 use myxtts_speak::narration::{Speaker, Spoken};
-use myxtts_speak::{Attempt, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice};
+use myxtts_speak::{Attempt, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice, Waveform};
+
+/// Pieces for each that is spoken at a time.
+const GROUP: usize = 2;
 
 /// Says pieces, and adds up what came of them.
 pub struct ModelSpeaker<'m> {
@@ -21,8 +24,6 @@ pub struct ModelSpeaker<'m> {
 /// What all pieces came to.
 #[derive(Default)]
 pub struct Totals {
-    /// Pieces that were said.
-    pub said: usize,
     /// The text as it was read.
     pub cleaned: String,
     pub tokens: usize,
@@ -69,28 +70,48 @@ impl Speaker for ModelSpeaker<'_> {
                 sink(&said.samples);
             })
         };
+        let (_, spoken) = self.totals.add(said)?;
+        Ok(spoken)
+    }
+
+    fn at_once(&self) -> usize {
+        match (self.is_streamed, self.synthesizer.at_once()) {
+            (true, _) | (_, 1) => 1,
+            // So many that a slot which is done has something to go on with.
+            (false, slots) => GROUP * slots,
+        }
+    }
+
+    fn speak_many(&mut self, texts: &[(&str, u64)]) -> Result<Vec<(Vec<f32>, Spoken)>, SpeakError> {
+        let said = self.synthesizer.speak_many(texts, &self.language, &self.voice, &self.options)?;
+        self.totals.first_sound.get_or_insert_with(Instant::now);
+        said.into_iter().map(|said| self.totals.add(said)).collect()
+    }
+}
+
+impl Totals {
+    /// Adds what came of a piece; gives its sound.
+    fn add(&mut self, said: Result<Waveform, SpeakError>) -> Result<(Vec<f32>, Spoken), SpeakError> {
         let said = match said {
             Err(error @ (SpeakError::NothingToSay { .. } | SpeakError::UnknownLetters { .. })) => {
                 let reason = error.to_string();
-                self.totals.refused.get_or_insert(error);
-                return Ok(Spoken::Nothing(reason));
+                self.refused.get_or_insert(error);
+                return Ok((Vec::new(), Spoken::Nothing(reason)));
             }
             said => said?,
         };
-        let totals = &mut self.totals;
-        if !totals.cleaned.is_empty() {
-            totals.cleaned.push(' ');
+        if !self.cleaned.is_empty() {
+            self.cleaned.push(' ');
         }
-        totals.cleaned += &said.cleaned;
-        totals.said += 1;
-        totals.tokens += said.tokens;
-        totals.codes += said.codes;
-        totals.unknown.extend(said.unknown);
-        if matches!(totals.ended, None | Some(Ended::Stop)) {
-            totals.ended = Some(said.ended);
+        self.cleaned += &said.cleaned;
+        self.tokens += said.tokens;
+        self.codes += said.codes;
+        self.unknown.extend(said.unknown);
+        if matches!(self.ended, None | Some(Ended::Stop)) {
+            self.ended = Some(said.ended);
         }
-        totals.attempts.extend(said.attempts);
-        totals.flaw = totals.flaw.or(said.flaw);
-        Ok(Spoken::Said(said.flaw.map(|flaw| flaw.to_string())))
+        self.attempts.extend(said.attempts);
+        self.flaw = self.flaw.or(said.flaw);
+        Ok((said.samples, Spoken::Said(said.flaw.map(|flaw| flaw.to_string()))))
     }
 }

@@ -6,6 +6,7 @@
 mod tiny;
 
 mod long_text;
+mod many;
 mod narration;
 mod sound_file;
 mod speaking;
