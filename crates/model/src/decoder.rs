@@ -8,11 +8,11 @@
 //! | wave | `[batch, 256 * frames, 1]` | between -1 and 1 |
 
 use crate::declare::{Affine, Declare};
-use crate::normed::Normed;
+use crate::normed::{Normed, fold};
 use crate::shapes::{ShapeError, ShapeOf, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
-use myxtts_tensor::{Init, ParameterId, Tape, Value};
+use myxtts_tensor::{Engine, Error, Init, ParameterId, Tape, Value};
 
 /// Where a release has it.
 pub const PREFIX: &str = "hifigan_decoder.waveform_decoder.";
@@ -211,6 +211,16 @@ impl Decoder {
         let speaker =
             declare.linear_of_conv(&format!("{PREFIX}cond_layer"), sizes.channels, speaker, uniform(speaker));
         Decoder { sizes: sizes.clone(), first, speaker, stages, last }
+    }
+
+    /// Computes its plain weights once, of what the engine holds, for a decoder that learns nothing any more. From then on the
+    /// engine's weights are its own and no release's.
+    pub fn fold(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        let all = self.stages.iter_mut().flat_map(|stage| {
+            let pairs = stage.blocks.iter_mut().flat_map(|block| &mut block.pairs);
+            std::iter::once(&mut stage.grow).chain(pairs.flat_map(|(pair, _)| pair))
+        });
+        fold(engine, all)
     }
 
     /// How large it is.

@@ -1,7 +1,8 @@
 //! A convolution whose weight is kept as a direction and a length (weight norm), as vocoders and their judges have it.
 
 use crate::declare::Declare;
-use myxtts_tensor::{Init, ParameterId, Tape, Value};
+use myxtts_tensor::{Control, Engine, Error, Init, ParameterId, Tape, Value};
+use std::sync::Arc;
 
 /// The parameters of one such convolution.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +10,8 @@ pub struct Normed {
     length: ParameterId,
     direction: ParameterId,
     bias: ParameterId,
+    /// Whether the direction's place holds the plain weight.
+    is_folded: bool,
 }
 
 /// What a convolution is computed with.
@@ -70,14 +73,35 @@ impl Normed {
             length: declare.same(&g, &ones, Init::Constant(length), false),
             direction: declare.weight(&v, there, order, ours, Init::Uniform(bound)),
             bias: declare.bias(&format!("{name}.bias"), out, Init::Zeros),
+            is_folded: false,
         }
     }
 
     /// The weight in its plain form, and the bias.
     pub fn weights(&self, tape: &mut Tape) -> Weights {
+        if self.is_folded {
+            return Weights { weight: tape.parameter(self.direction), bias: tape.master(self.bias) };
+        }
         let (v, g) = (tape.master(self.direction), tape.master(self.length));
         Weights { weight: tape.weight_norm(v, g), bias: tape.master(self.bias) }
     }
+}
+
+/// Computes plain weights once and keeps them in the place of the directions: for networks that learn nothing any more. The
+/// numbers are those that would be computed at every run.
+pub fn fold<'n>(engine: &mut Engine, all: impl IntoIterator<Item = &'n mut Normed>) -> Result<(), Error> {
+    let mut all: Vec<&mut Normed> = all.into_iter().filter(|one| !one.is_folded).collect();
+    let mut tape = Tape::new(Arc::clone(engine.layout()), engine.precision());
+    let weights: Vec<Value> = all.iter().map(|one| one.weights(&mut tape).weight).collect();
+    weights.iter().for_each(|weight| tape.keep(*weight));
+    let mut program = engine.load(tape)?;
+    engine.run(&mut program, &Control::default())?;
+    for (one, weight) in all.iter_mut().zip(weights) {
+        let numbers = engine.read(&program, weight)?;
+        engine.write_parameter(one.direction, &numbers)?;
+        one.is_folded = true;
+    }
+    Ok(())
 }
 
 impl Weights {

@@ -85,7 +85,7 @@ impl Sound {
         let has = |part: Part| source.holds(part);
         let of = |name: &str| source.shape(name);
         let mut declare = Declare::new(0.0, &|_| false);
-        let networks = if has(Part::Decoder) && has(Part::Speaker) {
+        let mut networks = if has(Part::Decoder) && has(Part::Speaker) {
             let sizes = DecoderSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
             let heard = SpeakerSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
             if heard.mels != FrontEnd::Speaker.channels() {
@@ -129,6 +129,9 @@ impl Sound {
         let mut engine = Engine::new(device, layout, Precision::F32, options)?;
         let ids: Vec<_> = released.iter().map(|one| one.id).collect();
         engine.fill_parameters(&ids, |number, out| fill(source, &released[number], out))?;
+        if let Networks::Decoded { decoder, .. } = &mut networks {
+            decoder.fold(&mut engine)?;
+        }
         Ok(Sound { engine, networks, windows: BTreeMap::new() })
     }
 

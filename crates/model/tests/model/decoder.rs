@@ -126,6 +126,34 @@ fn the_waveform_and_all_before_it_are_the_reference_s() {
 }
 
 #[test]
+fn a_folded_decoder_makes_the_same_samples() {
+    let io = goldens::tensors("hifigan/io.safetensors");
+    for device in devices("a_folded_decoder_makes_the_same_samples") {
+        let (mut rig, mut decoder) = loaded(device);
+        let wave = |rig: &mut Rig, decoder: &Decoder| {
+            let mut tape = rig.tape();
+            let latents = tape.input(&io["latents"].shape[..], DType::F32);
+            let speaker = tape.input([1, decoder.sizes().speaker], DType::F32);
+            let z = decoder.stretch(&mut tape, latents);
+            let wave = decoder.wave(&mut tape, z, speaker);
+            tape.keep(wave);
+            let mut program = rig.engine.load(tape).unwrap();
+            rig.engine.write(&program, latents, io["latents"].floats()).unwrap();
+            rig.engine.write(&program, speaker, io["speaker_embedding"].floats()).unwrap();
+            rig.engine.run(&mut program, &Control::default()).unwrap();
+            rig.engine.read(&program, wave).unwrap()
+        };
+        let learnt = wave(&mut rig, &decoder);
+        decoder.fold(&mut rig.engine).unwrap();
+        assert!(wave(&mut rig, &decoder) == learnt, "on {device}");
+        // Once is enough.
+        decoder.fold(&mut rig.engine).unwrap();
+        assert!(wave(&mut rig, &decoder) == learnt, "on {device}");
+        assert_near(&format!("{device} folded"), &learnt, io["waveform"].floats(), 1e-4);
+    }
+}
+
+#[test]
 fn items_of_a_batch_do_not_meet() {
     let io = goldens::tensors("hifigan/io.safetensors");
     let (mut rig, decoder) = loaded(Device::Cpu);
