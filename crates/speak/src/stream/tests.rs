@@ -1,6 +1,7 @@
 //! The pieces joined are the whole, and a window is as wide as it must be.
 
 use super::streamer::{FrameDecoder, Streamer, in_windows, windows};
+use super::stretch::Stretch;
 use crate::error::SpeakError;
 use myxtts_model::Declare;
 use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
@@ -102,6 +103,34 @@ fn all_sizes() -> [DecoderSizes; 3] {
     let odd = DecoderSizes { growths, residuals, code_samples: 24 * 4, channels: 24, ..v2.clone() };
     let same = DecoderSizes { wave_rate: 22_050, code_samples: 24 * 2, ..odd.clone() };
     [v2, odd, same]
+}
+
+#[test]
+fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
+    for sizes in all_sizes() {
+        let mut rig = Rig::new(&sizes);
+        let latents = noise(40 * sizes.latent, "latents");
+        let (mut stretch, mut early) = (Stretch::new(&sizes), Vec::new());
+        for latent in latents.chunks(sizes.latent) {
+            stretch.push(latent);
+            (early.len() / sizes.latent..stretch.ready()).for_each(|frame| stretch.frame(frame, &mut early));
+        }
+        stretch.end(40);
+        let mut all = Vec::new();
+        (0..stretch.ready()).for_each(|frame| stretch.frame(frame, &mut all));
+        assert_eq!(all.len(), sizes.frames_of(40) * sizes.latent);
+        assert_eq!(early, all[..early.len()], "no later state has changed them");
+        // All but those that lie between the last two states.
+        let per_state = (sizes.finer() * sizes.resampling()).ceil() as usize;
+        assert!(all.len() - early.len() <= (per_state + 1) * sizes.latent);
+        let mut tape = Tape::new(Arc::clone(rig.engine.layout()), Precision::F32);
+        let x = tape.input([1, 40, sizes.latent], DType::F32);
+        let unused = tape.input([1, 1], DType::F32);
+        let z = rig.decoder.stretch(&mut tape, x);
+        tape.keep(z);
+        let wanted = rig.run(tape, [(x, &latents[..]), (unused, &[0.0])], z);
+        assert!(all.iter().zip(&wanted).all(|(found, wanted)| (found - wanted).abs() < 1e-5));
+    }
 }
 
 #[test]
