@@ -1,11 +1,8 @@
-//! The judges a decoder learns from: HiFi-GAN's discriminators by period and by scale, and the losses between them.
+//! HiFi-GAN's discriminators, by period and by scale, and their losses.
 //!
-//! They exist in training only and no release has them, so their names are HiFi-GAN's own (`mpd.`, `msd.`). All have
-//! weight norm; the original gives one of the scales spectral norm instead, which needs an iteration kept between steps.
-//!
-//! One tape can hold both sides of the game. The judges learn from `judge(weights, real)` and `judge(weights, detached
-//! fake)`; the decoder learns from `judge(weights.fixed(), fake)`, through which gradients reach the waveform and not the
-//! judges. One backward pass of the sum of the two losses then gives each side its own gradient.
+//! One tape holds both sides. The discriminators learn from real waveforms and from detached generated ones; the decoder
+//! learns from its waveforms through fixed weights (`DiscriminatorWeights::fixed`), so that gradients reach the waveform
+//! and not the discriminators. One backward pass over the sum of the losses then gives each side its own gradient.
 
 use crate::declare::Declare;
 use crate::normed::{Normed, Weights};
@@ -16,7 +13,7 @@ use myxtts_tensor::{Tape, Value};
 
 const SLOPE: f32 = 0.1;
 
-/// One convolution of a judge.
+/// One convolution of a discriminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// Channels of the result.
@@ -29,16 +26,16 @@ pub struct Layer {
     pub groups: usize,
 }
 
-/// How large the judges are.
+/// How large the discriminators are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscriminatorSizes {
-    /// One judge for each: it hears every so-many-th sample together.
+    /// One discriminator for each: it sees every so-many-th sample together.
     pub periods: Vec<usize>,
-    /// The layers of a judge by period, before the one that decides.
+    /// The layers of a discriminator by period, before the one that decides.
     pub period_layers: Vec<Layer>,
-    /// Judges by scale; each hears half the rate of the one before.
+    /// Discriminators by scale; each at half the rate of the one before.
     pub scales: usize,
-    /// The layers of a judge by scale, before the one that decides.
+    /// The layers of a discriminator by scale, before the one that decides.
     pub scale_layers: Vec<Layer>,
 }
 
@@ -80,94 +77,112 @@ impl DiscriminatorSizes {
     }
 }
 
-/// What a judge listens to.
+/// How a discriminator sees a waveform.
 #[derive(Clone, Copy, Debug)]
-enum Hearing {
+enum View {
     Period(usize),
     /// Halved so many times.
     Scale(usize),
 }
 
-struct Judge {
-    hearing: Hearing,
+struct Discriminator {
+    view: View,
     layers: Vec<(Layer, Normed)>,
 }
 
-/// The parameters of all judges.
+/// The parameters of all discriminators.
 pub struct Discriminators {
-    judges: Vec<Judge>,
+    discriminators: Vec<Discriminator>,
 }
 
-/// What one judge makes of a waveform: `[batch * period, places, channels]` by period, `[batch, places, channels]` by
+/// The output of one discriminator: `[batch * period, places, channels]` by period, `[batch, places, channels]` by
 /// scale.
 #[derive(Clone, Debug)]
-pub struct Judgement {
-    /// What each layer makes of it, the deciding one included.
+pub struct DiscriminatorOutput {
+    /// The output of every layer, the last included.
     pub features: Vec<Value>,
     /// How real it is, place by place: 1 is real, 0 is made.
     pub score: Value,
 }
 
-/// The weights of all judges, computed once for a tape however many waveforms are judged on it.
-pub struct JudgeWeights(Vec<Vec<Weights>>);
+/// The weights of all discriminators, computed once for a tape however many waveforms pass through it.
+pub struct DiscriminatorWeights(Vec<Vec<Weights>>);
 
-impl JudgeWeights {
+impl DiscriminatorWeights {
     /// The same, not to be learned.
-    pub fn fixed(&self, tape: &mut Tape) -> JudgeWeights {
-        JudgeWeights(self.0.iter().map(|all| all.iter().map(|w| w.fixed(tape)).collect()).collect())
+    pub fn fixed(&self, tape: &mut Tape) -> DiscriminatorWeights {
+        DiscriminatorWeights(self.0.iter().map(|all| all.iter().map(|w| w.fixed(tape)).collect()).collect())
     }
 }
 
 impl Discriminators {
-    /// Declares all judges under names that begin with `prefix`.
+    /// Declares all discriminators under names that begin with `prefix`.
     pub fn declare(declare: &mut Declare, sizes: &DiscriminatorSizes, prefix: &str) -> Discriminators {
-        let mut judges = Vec::new();
+        let mut discriminators = Vec::new();
         for (i, &period) in sizes.periods.iter().enumerate() {
             let name = format!("{prefix}mpd.discriminators.{i}");
-            judges.push(Judge::declare(declare, &name, Hearing::Period(period), &sizes.period_layers));
+            discriminators.push(Discriminator::declare(
+                declare,
+                &name,
+                View::Period(period),
+                &sizes.period_layers,
+            ));
         }
         for i in 0..sizes.scales {
             let name = format!("{prefix}msd.discriminators.{i}");
-            judges.push(Judge::declare(declare, &name, Hearing::Scale(i), &sizes.scale_layers));
+            discriminators.push(Discriminator::declare(declare, &name, View::Scale(i), &sizes.scale_layers));
         }
-        Discriminators { judges }
+        Discriminators { discriminators }
     }
 
-    /// What the judges judge with.
-    pub fn weights(&self, tape: &mut Tape) -> JudgeWeights {
-        let of = |judge: &Judge, tape: &mut Tape| judge.layers.iter().map(|(_, w)| w.weights(tape)).collect();
-        JudgeWeights(self.judges.iter().map(|judge| of(judge, tape)).collect())
+    /// Their weights on a tape.
+    pub fn weights(&self, tape: &mut Tape) -> DiscriminatorWeights {
+        let of = |discriminator: &Discriminator, tape: &mut Tape| {
+            discriminator.layers.iter().map(|(_, w)| w.weights(tape)).collect()
+        };
+        DiscriminatorWeights(
+            self.discriminators.iter().map(|discriminator| of(discriminator, tape)).collect(),
+        )
     }
 
-    /// What each judge makes of waveforms `[batch, samples, 1]`.
-    pub fn judge(&self, tape: &mut Tape, weights: &JudgeWeights, wave: Value) -> Vec<Judgement> {
-        let scales = self.judges.iter().filter(|judge| matches!(judge.hearing, Hearing::Scale(_))).count();
+    /// The outputs of each discriminator for waveforms `[batch, samples, 1]`.
+    pub fn apply(
+        &self,
+        tape: &mut Tape,
+        weights: &DiscriminatorWeights,
+        wave: Value,
+    ) -> Vec<DiscriminatorOutput> {
+        let scales = self
+            .discriminators
+            .iter()
+            .filter(|discriminator| matches!(discriminator.view, View::Scale(_)))
+            .count();
         let mut halved = vec![wave];
         for _ in 1..scales {
             let next = half_rate(tape, halved[halved.len() - 1]);
             halved.push(next);
         }
         let mut all = Vec::new();
-        for (i, (judge, weights)) in self.judges.iter().zip(&weights.0).enumerate() {
-            let judgement = tape.scope(&format!("judge.{i}"), |tape| {
-                let x = match judge.hearing {
-                    Hearing::Period(period) => fold(tape, wave, period),
-                    Hearing::Scale(scale) => halved[scale],
+        for (i, (discriminator, weights)) in self.discriminators.iter().zip(&weights.0).enumerate() {
+            let output = tape.scope(&format!("discriminator.{i}"), |tape| {
+                let x = match discriminator.view {
+                    View::Period(period) => fold(tape, wave, period),
+                    View::Scale(scale) => halved[scale],
                 };
-                judge.of(tape, weights, x)
+                discriminator.of(tape, weights, x)
             });
-            all.push(judgement);
+            all.push(output);
         }
         all
     }
 }
 
-impl Judge {
-    fn declare(declare: &mut Declare, name: &str, hearing: Hearing, layers: &[Layer]) -> Judge {
+impl Discriminator {
+    fn declare(declare: &mut Declare, name: &str, view: View, layers: &[Layer]) -> Discriminator {
         // HiFi-GAN has a period as the width of a picture one tap wide.
-        let conv = match hearing {
-            Hearing::Period(_) => Normed::conv2d_tall,
-            Hearing::Scale(_) => Normed::conv1d,
+        let conv = match view {
+            View::Period(_) => Normed::conv2d_tall,
+            View::Scale(_) => Normed::conv1d,
         };
         let (mut from, mut all) = (1, Vec::new());
         for (i, &layer) in layers.iter().enumerate() {
@@ -178,10 +193,10 @@ impl Judge {
         }
         let last = Layer { channels: 1, taps: LAST_TAPS, stride: 1, groups: 1 };
         all.push((last, conv(declare, &format!("{name}.conv_post"), (1, LAST_TAPS, from))));
-        Judge { hearing, layers: all }
+        Discriminator { view, layers: all }
     }
 
-    fn of(&self, tape: &mut Tape, weights: &[Weights], mut x: Value) -> Judgement {
+    fn of(&self, tape: &mut Tape, weights: &[Weights], mut x: Value) -> DiscriminatorOutput {
         let mut features = Vec::new();
         for (i, ((layer, _), weights)) in self.layers.iter().zip(weights).enumerate() {
             let Layer { taps, stride, groups, .. } = *layer;
@@ -194,7 +209,7 @@ impl Judge {
             }
             features.push(x);
         }
-        Judgement { features, score: x }
+        DiscriminatorOutput { features, score: x }
     }
 }
 
@@ -225,8 +240,12 @@ fn half_rate(tape: &mut Tape, wave: Value) -> Value {
     tape.scale(four, 0.25)
 }
 
-/// What the judges have lost: real waveforms should score 1 and made ones 0. The made ones come from a detached waveform.
-pub fn judges_loss(tape: &mut Tape, real: &[Judgement], made: &[Judgement]) -> Value {
+/// The loss of the discriminators: real waveforms should score 1, generated (detached) ones 0.
+pub fn discriminator_loss(
+    tape: &mut Tape,
+    real: &[DiscriminatorOutput],
+    made: &[DiscriminatorOutput],
+) -> Value {
     let mut parts = Vec::new();
     for (real, made) in real.iter().zip(made) {
         parts.push((tape.mse_to_constant(real.score, 1.0), 1.0));
@@ -235,8 +254,8 @@ pub fn judges_loss(tape: &mut Tape, real: &[Judgement], made: &[Judgement]) -> V
     tape.weighted_sum(&parts)
 }
 
-/// What the decoder has lost: its waveforms should score 1.
-pub fn deception_loss(tape: &mut Tape, made: &[Judgement]) -> Value {
+/// The adversarial loss of the decoder: its waveforms should score 1.
+pub fn generator_loss(tape: &mut Tape, made: &[DiscriminatorOutput]) -> Value {
     let mut parts = Vec::new();
     for made in made {
         parts.push((tape.mse_to_constant(made.score, 1.0), 1.0));
@@ -246,7 +265,11 @@ pub fn deception_loss(tape: &mut Tape, made: &[Judgement]) -> Value {
 
 /// How far apart the features of real and made waveforms are: the sum over all layers of the mean distance, twice, as
 /// HiFi-GAN counts it. The real ones are what is to be reached and take no gradient.
-pub fn feature_loss(tape: &mut Tape, real: &[Judgement], made: &[Judgement]) -> Value {
+pub fn feature_matching_loss(
+    tape: &mut Tape,
+    real: &[DiscriminatorOutput],
+    made: &[DiscriminatorOutput],
+) -> Value {
     let mut parts = Vec::new();
     for (real, made) in real.iter().zip(made) {
         for (&real, &made) in real.features.iter().zip(&made.features) {

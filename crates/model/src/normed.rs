@@ -1,4 +1,4 @@
-//! A convolution whose weight is kept as a direction and a length (weight norm), as vocoders and their judges have it.
+//! A convolution whose weight is kept as a direction and a length (weight norm), as vocoders and their discriminators have it.
 
 use crate::declare::Declare;
 use myxtts_tensor::{Control, Engine, Error, Init, ParameterId, Tape, Value};

@@ -2,7 +2,7 @@
 //!
 //! Numbers each part learns, with the vocabulary a corpus gets by default (2,048 tokens) and for `v2` with the release's:
 //!
-//! | preset | gpt | dvae | decoder | speaker | judges |
+//! | preset | gpt | dvae | decoder | speaker | discriminators |
 //! |---|---|---|---|---|---|
 //! | tiny | 1,857,196 | 365,968 | 280,796 | 81,354 | 353,936 |
 //! | small | 11,341,482 | 12,938,576 | 4,003,312 | 2,010,598 | 5,718,048 |
@@ -55,13 +55,13 @@ pub struct Networks {
     /// Sound to a speaker's vector.
     pub speaker: SpeakerSizes,
     /// What the decoder learns from.
-    pub judges: DiscriminatorSizes,
+    pub discriminators: DiscriminatorSizes,
 }
 
 impl Networks {
     /// What a preset means with this vocabulary.
     pub fn of(preset: Preset, text: TextIds) -> Networks {
-        let (dvae, gpt, speaker, mut decoder, judges) = match preset {
+        let (dvae, gpt, speaker, mut decoder, discriminators) = match preset {
             Preset::Tiny => tiny(text),
             Preset::Small => small(text),
             // Sound is as hard whatever the language model: from here on only the GPT grows, and a release's DVAE,
@@ -76,7 +76,7 @@ impl Networks {
         };
         decoder.latent = gpt.width;
         decoder.speaker = speaker.result;
-        Networks { dvae, gpt, decoder, speaker, judges }
+        Networks { dvae, gpt, decoder, speaker, discriminators }
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
             counted(|d| _ = Dvae::declare(d, &n.dvae, "dvae.")),
             counted(|d| _ = Decoder::declare(d, &n.decoder)),
             counted(|d| _ = SpeakerEncoder::declare(d, &n.speaker)),
-            counted(|d| _ = Discriminators::declare(d, &n.judges, "")),
+            counted(|d| _ = Discriminators::declare(d, &n.discriminators, "")),
         ]
     }
 
@@ -209,7 +209,7 @@ mod tests {
             gpt: GptSizes::v2(),
             decoder: DecoderSizes::v2(),
             speaker: SpeakerSizes::v2(),
-            judges: DiscriminatorSizes::hifigan(),
+            discriminators: DiscriminatorSizes::hifigan(),
         };
         assert_eq!(v2, wanted);
         assert_eq!(counts(&v2)[..4], [441_018_563, 51_567_184, 17_827_808, 8_028_492]);

@@ -148,7 +148,7 @@ pub fn measure(
 ) -> Result<Figures, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let ahead = if on_gpu { amount.ahead } else { 0 };
-    // From the middle of the stage: what joins later, as the judges of the decoder, has joined.
+    // From the middle of the stage: what joins later, as the discriminators of the decoder, has joined.
     let first = recipe.steps / 2;
     let mut runner = Runner { stage, recipe, seed: Seed::new(seed).derive("bench"), next: first, ahead };
     // A shape's first run measures, its second records: a shape met for the first time later would be timed with that. Two

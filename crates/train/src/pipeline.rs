@@ -304,11 +304,11 @@ impl<'a> Ground<'a> {
                 let settings = DecoderSettings {
                     decoder: sizes.decoder.clone(),
                     speaker: sizes.speaker.clone(),
-                    judges: sizes.judges.clone(),
+                    discriminators: sizes.discriminators.clone(),
                     rows: sizes.decoder_rows,
                     window: sizes.decoder_window,
                     heard: sizes.speaker_frames,
-                    judged_from: sizes.judged_from,
+                    discriminators_from: sizes.discriminators_from,
                     balance: plan.data.balance_temperature,
                     order: clip_order(plan),
                     mode,

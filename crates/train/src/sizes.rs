@@ -30,16 +30,16 @@ pub struct Sizes {
     pub decoder: DecoderSizes,
     /// The speaker encoder.
     pub speaker: SpeakerSizes,
-    /// The judges.
-    pub judges: DiscriminatorSizes,
+    /// The discriminators.
+    pub discriminators: DiscriminatorSizes,
     /// Windows in the decoder's batches.
     pub decoder_rows: usize,
     /// Latents of a window.
     pub decoder_window: usize,
     /// Frames a speaker is heard by.
     pub speaker_frames: usize,
-    /// The share of the decoder's steps after which the judges join.
-    pub judged_from: f64,
+    /// The share of the decoder's steps after which the discriminators join.
+    pub discriminators_from: f64,
 }
 
 impl Sizes {
@@ -89,11 +89,11 @@ impl Sizes {
         let preset = plan.model.preset;
         let mut sizes = Sizes::preset(preset, text);
         match (machine.device, preset) {
-            // On a processor the judges cost more than everything else, and a demonstration is to end soon.
-            (Device::Cpu, Preset::Tiny) => sizes.judged_from = 1.0,
-            // A GPU has room for more rows. The judges, a few channels wide, are slow on it too, and serve at the end.
+            // On a processor the discriminators cost more than everything else, and a demonstration is to end soon.
+            (Device::Cpu, Preset::Tiny) => sizes.discriminators_from = 1.0,
+            // A GPU has room for more rows. The discriminators, a few channels wide, are slow on it too, and serve at the end.
             (Device::Cuda(_), Preset::Tiny) => {
-                (sizes.decoder_rows, sizes.decoder_window, sizes.judged_from) = (16, 16, 0.9);
+                (sizes.decoder_rows, sizes.decoder_window, sizes.discriminators_from) = (16, 16, 0.9);
             }
             (Device::Cuda(_), Preset::Small) => sizes.decoder_rows = 32,
             _ => {}
@@ -105,20 +105,20 @@ impl Sizes {
             sizes.decoder_rows = rows;
         }
         if let Some(share) = plan.training.discriminator_start {
-            sizes.judged_from = share;
+            sizes.discriminators_from = share;
         }
         sizes
     }
 
     fn preset(preset: Preset, text: TextIds) -> Sizes {
-        let Networks { dvae, gpt, decoder, speaker, judges } = Networks::of(preset, text);
+        let Networks { dvae, gpt, decoder, speaker, discriminators } = Networks::of(preset, text);
         // Batches and windows: as many as keep the device busy, as long as what is to be heard in them.
         let (dvae_rows, dvae_frames, conditioning_frames) = match preset {
             Preset::Tiny => (16, 64, 96),
             Preset::Small => (64, 128, 517),
             Preset::Normal | Preset::Big | Preset::V2 => (128, 128, 517),
         };
-        let (decoder_rows, decoder_window, speaker_frames, judged_from) = match preset {
+        let (decoder_rows, decoder_window, speaker_frames, discriminators_from) = match preset {
             Preset::Tiny => (8, 8, 96, 0.4),
             // Steps without discriminators are cheaper by two thirds. Before a third of the steps mels still come nearer fast; a
             // guess: only 0.5 and 0.6 were tried on real speech.
@@ -133,11 +133,11 @@ impl Sizes {
             conditioning_frames,
             decoder,
             speaker,
-            judges,
+            discriminators,
             decoder_rows,
             decoder_window,
             speaker_frames,
-            judged_from,
+            discriminators_from,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The judges beside plain loops over their definition, and who learns from which loss.
+//! The discriminators beside plain loops over their definition, and who learns from which loss.
 
 use crate::rig::{Rig, TRAINED, assert_near, assert_near_by_length, devices, length};
 use myxtts_model::declare::Declare;
 use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
 use myxtts_model::discriminator::{
-    DiscriminatorSizes, Discriminators, Layer, deception_loss, feature_loss, judges_loss,
+    DiscriminatorSizes, Discriminators, Layer, discriminator_loss, feature_matching_loss, generator_loss,
 };
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::{Backward, Control, DType, Device, Tape, Value};
@@ -48,7 +48,7 @@ fn conv(x: &Picture, weight: &[f64], bias: &[f32], layer: Layer) -> Picture {
     out
 }
 
-fn judged(rig: &Rig, name: &str, layers: &[Layer], mut x: Picture) -> Vec<Picture> {
+fn outputs_of(rig: &Rig, name: &str, layers: &[Layer], mut x: Picture) -> Vec<Picture> {
     let last = Layer { channels: 1, taps: 3, stride: 1, groups: 1 };
     let mut features = Vec::new();
     for (i, layer) in layers.iter().copied().chain([last]).enumerate() {
@@ -74,7 +74,7 @@ fn judged(rig: &Rig, name: &str, layers: &[Layer], mut x: Picture) -> Vec<Pictur
     features
 }
 
-/// What all judges make of one waveform: features as `[channels, height, width]`.
+/// What all discriminators make of one waveform: features as `[channels, height, width]`.
 fn definition(rig: &Rig, sizes: &DiscriminatorSizes, wave: &[f32]) -> Vec<Vec<Picture>> {
     let mut all = Vec::new();
     for (i, &period) in sizes.periods.iter().enumerate() {
@@ -85,7 +85,7 @@ fn definition(rig: &Rig, sizes: &DiscriminatorSizes, wave: &[f32]) -> Vec<Vec<Pi
         }
         let picture = padded.chunks(period).map(<[f64]>::to_vec).collect();
         let name = format!("d.mpd.discriminators.{i}");
-        all.push(judged(rig, &name, &sizes.period_layers, vec![picture]));
+        all.push(outputs_of(rig, &name, &sizes.period_layers, vec![picture]));
     }
     let mut heard: Vec<f64> = wave.iter().map(|x| f64::from(*x)).collect();
     for i in 0..sizes.scales {
@@ -95,7 +95,7 @@ fn definition(rig: &Rig, sizes: &DiscriminatorSizes, wave: &[f32]) -> Vec<Vec<Pi
             heard = padded.windows(4).step_by(2).map(|w| w.iter().sum::<f64>() / 4.0).collect();
         }
         let picture = heard.iter().map(|x| vec![*x]).collect();
-        all.push(judged(rig, &format!("d.msd.discriminators.{i}"), &sizes.scale_layers, vec![picture]));
+        all.push(outputs_of(rig, &format!("d.msd.discriminators.{i}"), &sizes.scale_layers, vec![picture]));
     }
     all
 }
@@ -122,34 +122,39 @@ fn stir(rig: &mut Rig, seed: u64) {
 }
 
 #[test]
-fn judgements_are_those_of_the_definition() {
-    for device in devices("judgements_are_those_of_the_definition") {
+fn outputs_are_those_of_the_definition() {
+    for device in devices("outputs_are_those_of_the_definition") {
         // 211 is no multiple of any period, and 210 leaves an even half.
         for samples in [211, 210] {
             let (sizes, batch) = (small(), 2);
             let mut declare = Declare::new(0.0, TRAINED);
-            let judges = Discriminators::declare(&mut declare, &sizes, "d.");
+            let discriminators = Discriminators::declare(&mut declare, &sizes, "d.");
             let mut rig = Rig::fresh(device, declare);
             stir(&mut rig, 5);
             let mut tape = rig.tape();
             let wave = tape.input([batch, samples, 1], DType::F32);
-            let weights = judges.weights(&mut tape);
-            let judgements = judges.judge(&mut tape, &weights, wave);
-            judgements.iter().flat_map(|j| &j.features).for_each(|&v| tape.keep(v));
+            let weights = discriminators.weights(&mut tape);
+            let outputs = discriminators.apply(&mut tape, &weights, wave);
+            outputs.iter().flat_map(|j| &j.features).for_each(|&v| tape.keep(v));
             let mut program = rig.engine.load(tape).unwrap();
             let data = waves(batch, samples, 9);
             rig.engine.write(&program, wave, &data).unwrap();
             rig.engine.run(&mut program, &Control::default()).unwrap();
             for item in 0..batch {
                 let wanted = definition(&rig, &sizes, &data[item * samples..][..samples]);
-                assert_eq!(wanted.len(), judgements.len());
-                for (i, (judgement, wanted)) in judgements.iter().zip(&wanted).enumerate() {
-                    assert_eq!(judgement.features.len(), wanted.len());
-                    assert_eq!(judgement.score, judgement.features[wanted.len() - 1]);
-                    for (j, (&feature, wanted)) in judgement.features.iter().zip(wanted).enumerate() {
+                assert_eq!(wanted.len(), outputs.len());
+                for (i, (output, wanted)) in outputs.iter().zip(&wanted).enumerate() {
+                    assert_eq!(output.features.len(), wanted.len());
+                    assert_eq!(output.score, output.features[wanted.len() - 1]);
+                    for (j, (&feature, wanted)) in output.features.iter().zip(wanted).enumerate() {
                         let found = rig.engine.read(&program, feature).unwrap();
                         let found = &found[item * found.len() / batch..][..found.len() / batch];
-                        assert_near(&format!("{device} judge {i} layer {j}"), found, &as_ours(wanted), 1e-4);
+                        assert_near(
+                            &format!("{device} discriminator {i} layer {j}"),
+                            found,
+                            &as_ours(wanted),
+                            1e-4,
+                        );
                     }
                 }
             }
@@ -170,7 +175,7 @@ fn decoder_sizes() -> DecoderSizes {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
-    Judges,
+    Discriminators,
     Decoder,
     Both,
 }
@@ -180,7 +185,7 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
     let (batch, frames) = (2, 9);
     let mut declare = Declare::new(0.0, TRAINED);
     let decoder = Decoder::declare(&mut declare, &decoder_sizes());
-    let judges = Discriminators::declare(&mut declare, &small(), "d.");
+    let discriminators = Discriminators::declare(&mut declare, &small(), "d.");
     let mut rig = Rig::fresh(Device::Cpu, declare);
     stir(&mut rig, 2);
     let samples = frames * decoder.sizes().hop();
@@ -189,19 +194,19 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
     let speaker = tape.input([batch, decoder.sizes().speaker], DType::F32);
     let real = tape.input([batch, samples, 1], DType::F32);
     let made = decoder.wave(&mut tape, z, speaker);
-    let weights = judges.weights(&mut tape);
-    let of_real = judges.judge(&mut tape, &weights, real);
+    let weights = discriminators.weights(&mut tape);
+    let of_real = discriminators.apply(&mut tape, &weights, real);
     let mut losses: Vec<(Value, f32)> = Vec::new();
     if side != Side::Decoder {
         let detached = tape.detach(made);
-        let of_made = judges.judge(&mut tape, &weights, detached);
-        losses.push((judges_loss(&mut tape, &of_real, &of_made), 1.0));
+        let of_made = discriminators.apply(&mut tape, &weights, detached);
+        losses.push((discriminator_loss(&mut tape, &of_real, &of_made), 1.0));
     }
-    if side != Side::Judges {
+    if side != Side::Discriminators {
         let fixed = weights.fixed(&mut tape);
-        let of_made = judges.judge(&mut tape, &fixed, made);
-        losses.push((deception_loss(&mut tape, &of_made), 1.0));
-        losses.push((feature_loss(&mut tape, &of_real, &of_made), 2.0));
+        let of_made = discriminators.apply(&mut tape, &fixed, made);
+        losses.push((generator_loss(&mut tape, &of_made), 1.0));
+        losses.push((feature_matching_loss(&mut tape, &of_real, &of_made), 2.0));
     }
     let loss = tape.weighted_sum(&losses);
     tape.backward(loss, Backward::default());
@@ -220,9 +225,10 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
 
 #[test]
 fn each_side_of_the_game_learns_from_its_own_loss() {
-    let [both, judges, decoder] = [Side::Both, Side::Judges, Side::Decoder].map(gradients);
+    let [both, discriminators, decoder] = [Side::Both, Side::Discriminators, Side::Decoder].map(gradients);
     for (i, (name, gradient)) in both.iter().enumerate() {
-        let (own, other) = if name.starts_with("d.") { (&judges, &decoder) } else { (&decoder, &judges) };
+        let (own, other) =
+            if name.starts_with("d.") { (&discriminators, &decoder) } else { (&decoder, &discriminators) };
         assert_eq!(length(&other[i].1), 0.0, "{name} learns from the other side's loss");
         assert!(length(&own[i].1) > 0.0, "{name} learns nothing");
         assert_near_by_length(name, gradient, &own[i].1, 1e-5);
@@ -232,21 +238,21 @@ fn each_side_of_the_game_learns_from_its_own_loss() {
 #[test]
 fn losses_are_what_they_are_said_to_be() {
     let mut declare = Declare::new(0.0, TRAINED);
-    let judges = Discriminators::declare(&mut declare, &small(), "d.");
+    let discriminators = Discriminators::declare(&mut declare, &small(), "d.");
     let mut rig = Rig::fresh(Device::Cpu, declare);
     stir(&mut rig, 7);
     let mut tape = rig.tape();
     let waves_in = [0, 1].map(|_| tape.input([1, 240, 1], DType::F32));
-    let weights = judges.weights(&mut tape);
-    let [real, made] = waves_in.map(|wave| judges.judge(&mut tape, &weights, wave));
+    let weights = discriminators.weights(&mut tape);
+    let [real, made] = waves_in.map(|wave| discriminators.apply(&mut tape, &weights, wave));
     let keep = |tape: &mut Tape, v: Value| {
         tape.keep(v);
         v
     };
     let losses = [
-        judges_loss(&mut tape, &real, &made),
-        deception_loss(&mut tape, &made),
-        feature_loss(&mut tape, &real, &made),
+        discriminator_loss(&mut tape, &real, &made),
+        generator_loss(&mut tape, &made),
+        feature_matching_loss(&mut tape, &real, &made),
     ]
     .map(|v| keep(&mut tape, v));
     real.iter().chain(&made).flat_map(|j| &j.features).for_each(|&v| tape.keep(v));
@@ -258,23 +264,23 @@ fn losses_are_what_they_are_said_to_be() {
     let read = |v: Value| rig.engine.read(&program, v).unwrap();
     let mean =
         |x: &[f32], f: &dyn Fn(f64) -> f64| x.iter().map(|x| f(f64::from(*x))).sum::<f64>() / x.len() as f64;
-    let (mut by_judges, mut deceived, mut apart) = (0.0, 0.0, 0.0);
+    let (mut discriminator, mut generator, mut apart) = (0.0, 0.0, 0.0);
     for (real, made) in real.iter().zip(&made) {
         let (a, b) = (read(real.score), read(made.score));
-        by_judges += mean(&a, &|x| (x - 1.0).powi(2)) + mean(&b, &|x| x * x);
-        deceived += mean(&b, &|x| (x - 1.0).powi(2));
+        discriminator += mean(&a, &|x| (x - 1.0).powi(2)) + mean(&b, &|x| x * x);
+        generator += mean(&b, &|x| (x - 1.0).powi(2));
         for (&real, &made) in real.features.iter().zip(&made.features) {
             let difference: Vec<f32> = read(real).iter().zip(read(made)).map(|(a, b)| a - b).collect();
             apart += 2.0 * mean(&difference, &f64::abs);
         }
     }
-    for (loss, wanted) in losses.into_iter().zip([by_judges, deceived, apart]) {
+    for (loss, wanted) in losses.into_iter().zip([discriminator, generator, apart]) {
         assert_near("loss", &[read(loss)[0] / wanted as f32], &[1.0], 1e-5);
     }
 }
 
 #[test]
-fn hifigan_s_judges_are_as_large_as_theirs() {
+fn the_discriminators_are_as_large_as_hifigan_s() {
     let count = |sizes: &DiscriminatorSizes, part: &str| -> usize {
         let mut declare = Declare::new(0.0, TRAINED);
         Discriminators::declare(&mut declare, sizes, "");

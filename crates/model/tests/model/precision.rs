@@ -5,7 +5,7 @@ use crate::rig::TRAINED;
 use myxtts_model::declare::Declare;
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{
-    DiscriminatorSizes, Discriminators, deception_loss, feature_loss, judges_loss,
+    DiscriminatorSizes, Discriminators, discriminator_loss, feature_matching_loss, generator_loss,
 };
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
@@ -47,28 +47,28 @@ fn steps_of_released_sizes_can_be_made_in_both_precisions() {
         },
     );
     let decoder = planned(
-        "decoder and judges, 2 x 8192 samples",
+        "decoder and discriminators, 2 x 8192 samples",
         |declare| {
             let decoder = Decoder::declare(declare, &DecoderSizes::v2());
             (decoder, Discriminators::declare(declare, &DiscriminatorSizes::hifigan(), ""))
         },
-        |tape, (decoder, judges)| {
+        |tape, (decoder, discriminators)| {
             let latents = tape.input([2, 7, decoder.sizes().latent], tape.dtype());
             let stretched = decoder.stretch(tape, latents);
             let z = tape.slice_time(stretched, 0..28);
             let speaker = tape.input([2, decoder.sizes().speaker], tape.dtype());
             let wave = decoder.wave(tape, z, speaker);
             let real = tape.input(tape.shape(wave), tape.dtype());
-            let weights = judges.weights(tape);
-            let of_real = judges.judge(tape, &weights, real);
+            let weights = discriminators.weights(tape);
+            let of_real = discriminators.apply(tape, &weights, real);
             let detached = tape.detach(wave);
-            let of_detached = judges.judge(tape, &weights, detached);
+            let of_detached = discriminators.apply(tape, &weights, detached);
             let fixed = weights.fixed(tape);
-            let of_made = judges.judge(tape, &fixed, wave);
+            let of_made = discriminators.apply(tape, &fixed, wave);
             let losses = [
-                (judges_loss(tape, &of_real, &of_detached), 1.0),
-                (deception_loss(tape, &of_made), 1.0),
-                (feature_loss(tape, &of_real, &of_made), 2.0),
+                (discriminator_loss(tape, &of_real, &of_detached), 1.0),
+                (generator_loss(tape, &of_made), 1.0),
+                (feature_matching_loss(tape, &of_real, &of_made), 2.0),
             ];
             tape.weighted_sum(&losses)
         },

@@ -16,7 +16,7 @@ impl Tape {
         self.reduce(x, Some(target), Term::Square, 0.0, share)
     }
 
-    /// The mean of `(x - target)²` over all elements, one target for all: what a least-squares GAN asks of its judge.
+    /// The mean of `(x - target)²` over all elements, one target for all: what a least-squares GAN asks of its discriminator.
     pub fn mse_to_constant(&mut self, x: Value, target: f32) -> Value {
         let share = 1.0 / self.shape(x).len() as f32;
         self.reduce(x, None, Term::Square, target, share)

@@ -1,5 +1,5 @@
 //! The decoder stage: a window of the GPT's states and a speaker's vector, made the sound of that window. Mels pull the sound
-//! into shape; judges that are trained along pull it towards being real.
+//! into shape; discriminators that are trained along make it sound real.
 
 mod fill;
 mod step;
@@ -32,16 +32,16 @@ pub struct DecoderSettings {
     pub decoder: DecoderSizes,
     /// Sizes of the speaker encoder.
     pub speaker: SpeakerSizes,
-    /// Sizes of the judges.
-    pub judges: DiscriminatorSizes,
+    /// Sizes of the discriminators.
+    pub discriminators: DiscriminatorSizes,
     /// Windows in a batch.
     pub rows: usize,
     /// Latents of a window.
     pub window: usize,
     /// Frames of the clip a speaker is heard by.
     pub heard: usize,
-    /// The share of the steps after which the judges join: before, there is nothing to judge.
-    pub judged_from: f64,
+    /// The share of the steps after which the discriminators join: before, every waveform is easy to tell from a real one.
+    pub discriminators_from: f64,
     /// The temperature that speakers and languages are balanced by.
     pub balance: f64,
     /// In which order clips come.
@@ -69,7 +69,7 @@ pub struct DecoderStage {
     source: Arc<dyn RecordSource>,
     clips: Arc<Clips>,
     plain: Ready,
-    judged: Ready,
+    adversarial: Ready,
     measure: Ready,
     /// Batches, and the records in each.
     feed: Option<Feed<Vec<u32>>>,
@@ -107,7 +107,7 @@ impl DecoderStage {
         let mut declare = Declare::new(recipe.weight_decay as f32, &trained);
         let decoder = Decoder::declare(&mut declare, &settings.decoder);
         let speaker = SpeakerEncoder::declare(&mut declare, &settings.speaker);
-        let judges = Discriminators::declare(&mut declare, &settings.judges, "judges.");
+        let discriminators = Discriminators::declare(&mut declare, &settings.discriminators, "judges.");
         // Sound alone would teach a speaker encoder that one vector serves all who sound alike: it is also asked who speaks.
         let people = source.speakers().len();
         let who = (!known_speaker && people > 1).then(|| {
@@ -127,10 +127,17 @@ impl DecoderStage {
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let mut make = |what| {
-            let parts = Parts { decoder: &decoder, speakers: &speaker, judges: &judges, who, known_speaker };
+            let parts = Parts {
+                decoder: &decoder,
+                speakers: &speaker,
+                discriminators: &discriminators,
+                who,
+                known_speaker,
+            };
             step::ready(&mut engine, &settings, &recipe, parts, what, &share)
         };
-        let (judged, plain, measure) = (make(What::Judged)?, make(What::Plain)?, make(What::Measured)?);
+        let (adversarial, plain, measure) =
+            (make(What::Adversarial)?, make(What::Plain)?, make(What::Measured)?);
         Ok(DecoderStage {
             settings,
             share,
@@ -140,7 +147,7 @@ impl DecoderStage {
             source,
             clips,
             plain,
-            judged,
+            adversarial,
             measure,
             feed: None,
         })
@@ -168,8 +175,8 @@ impl DecoderStage {
         Ok(self.feed.as_mut().expect("started above"))
     }
 
-    fn is_judged(&self, step: u64) -> bool {
-        step as f64 >= self.settings.judged_from * self.recipe.steps as f64
+    fn is_adversarial(&self, step: u64) -> bool {
+        step as f64 >= self.settings.discriminators_from * self.recipe.steps as f64
     }
 }
 
@@ -182,7 +189,7 @@ impl Stage for DecoderStage {
         let DecoderSettings { decoder, window, rows, .. } = &self.settings;
         let mut lines = vec![
             format!(
-                "decoder of {} channels, judges and speaker encoder beside it: {:.1} M trained numbers",
+                "decoder of {} channels, discriminators and speaker encoder beside it: {:.1} M trained numbers",
                 decoder.channels,
                 self.engine.layout().trained_count() as f64 / 1e6
             ),
@@ -214,8 +221,8 @@ impl Stage for DecoderStage {
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         let mut fed = self.feed(step)?.next_batch()?;
-        let judged = self.is_judged(step);
-        let ready = if judged { &mut self.judged } else { &mut self.plain };
+        let adversarial = self.is_adversarial(step);
+        let ready = if adversarial { &mut self.adversarial } else { &mut self.plain };
         self.engine.take(&ready.program, &mut fed.slot)?;
         let mut measured = Measured::default();
         if let Some(feed) = &mut self.feed {
@@ -225,7 +232,7 @@ impl Stage for DecoderStage {
         let ticket = self.engine.submit(&mut ready.program, control)?;
         // Not the clips that are named: those that speakers are heard by are among them.
         let rows = self.share.rows(self.settings.rows as u32)?;
-        let shape = [rows as usize, usize::from(judged), self.settings.window];
+        let shape = [rows as usize, usize::from(adversarial), self.settings.window];
         let (rows, records) = (u64::from(rows), fed.what);
         let waited = measured.last_wait;
         Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: Vec::new() })
@@ -233,26 +240,34 @@ impl Stage for DecoderStage {
 
     fn replay(
         &mut self,
-        [_, judged, _]: [usize; 3],
+        [_, adversarial, _]: [usize; 3],
         control: &Control,
     ) -> Result<Option<Ticket>, TrainError> {
-        let ready = if judged > 0 { &mut self.judged } else { &mut self.plain };
+        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
         Ok(Some(self.engine.submit(&mut ready.program, control)?))
     }
 
-    fn profile(&mut self, [_, judged, _]: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
-        let ready = if judged > 0 { &mut self.judged } else { &mut self.plain };
+    fn profile(
+        &mut self,
+        [_, adversarial, _]: [usize; 3],
+        control: &Control,
+    ) -> Result<Vec<OpTime>, TrainError> {
+        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
         Ok(self.engine.profile(&mut ready.program, control)?)
     }
 
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        let [mel, judged, deceived, features] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
+        let [mel, discriminator, generator, features] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("mel", mel)];
         if self.plain.inputs.who.is_some() {
             numbers.push(("who", f64::from(report.notes[4])));
         }
-        if judged != 0.0 {
-            numbers.extend([("judges", judged), ("deceived", deceived), ("features", features)]);
+        if discriminator != 0.0 {
+            numbers.extend([
+                ("discriminator", discriminator),
+                ("generator", generator),
+                ("feature_matching", features),
+            ]);
         }
         numbers
     }
@@ -288,7 +303,7 @@ impl Stage for DecoderStage {
     fn objective(&self, step: u64) -> u64 {
         // Discriminators ask for more than a near mel, and nothing here measures what they ask for: once they have joined,
         // the last weights are the best.
-        if step > 0 && self.is_judged(step - 1) { step } else { 0 }
+        if step > 0 && self.is_adversarial(step - 1) { step } else { 0 }
     }
 
     fn is_averaged(&self, parameter: ParameterId) -> bool {

@@ -13,7 +13,7 @@ fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
         let plan = small::plan(kind, 4);
         let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
         stage.engine_mut().set_mode(Mode::Checked);
-        // The decoder's later steps have judges.
+        // The decoder's later steps have discriminators.
         for step in 0..4 {
             let taken = stage.submit(step, &Control { rate: 1e-4, ..Control::default() }).unwrap();
             assert!(stage.wait(taken.ticket).unwrap().good);

@@ -136,7 +136,7 @@ fn thousands_of_steps_leave_memory_files_threads_and_the_log_flat() {
         let (steps, is_long) = steps(short);
         let samples = measured(stage);
         assert_eq!(samples.len() as u64, SAMPLES, "{stage}");
-        // Once the first tenth is over; and once more from where a decoder has its judges, which is after half of its steps.
+        // Once the first tenth is over; and once more from where a decoder has its discriminators, which is after half of its steps.
         let growth = |figure| {
             let grown =
                 |from, to| most(&samples, figure, to - 1..to) - most(&samples, figure, from..from + 1);

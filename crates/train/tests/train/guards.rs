@@ -124,7 +124,7 @@ fn state(stage: &dyn Stage) -> Vec<f32> {
     held.flat_map(|(id, _)| engine.read_parameter(id).unwrap()).collect()
 }
 
-/// A DVAE looks at its codes after 20 steps; judges join a decoder after half of them, and make them slow.
+/// A DVAE looks at its codes after 20 steps; discriminators join a decoder after half of them, and make them slow.
 fn steps(kind: Kind) -> u64 {
     match kind {
         Kind::Dvae => 28,
@@ -201,7 +201,7 @@ fn a_clip_that_is_no_number_is_named_and_costs_its_steps_alone() {
 fn a_loss_or_a_gradient_that_is_no_number_changes_not_a_bit() {
     for kind in KINDS {
         for fault in [Fault::Loss, Fault::Gradient] {
-            // The first; before and after judges join; just before the codes of a DVAE are looked at.
+            // The first; before and after discriminators join; just before the codes of a DVAE are looked at.
             let when = |step| matches!(step, 0 | 2 | 4 | 19);
             let what = format!("{kind:?}, {fault:?}");
             let stage = faulty(kind, Clips::default(), 1, fault, when);

@@ -216,11 +216,11 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let settings = DecoderSettings {
         decoder: crate::tiny::decoder_sizes(),
         speaker: SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 },
-        judges: Networks::of(Preset::Tiny, text).judges,
+        discriminators: Networks::of(Preset::Tiny, text).discriminators,
         rows: 4,
         window: 2,
         heard: 32,
-        judged_from: 0.5,
+        discriminators_from: 0.5,
         mode: Mode::Captured,
         feeding: Feeding::default(),
         balance: 1.0,
@@ -248,12 +248,12 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
 }
 
 #[test]
-fn a_decoder_and_its_judges_are_mirrored_too() {
+fn a_decoder_and_its_discriminators_are_mirrored_too() {
     let recipe = Recipe { ema_decay: None, ..plan(3).recipe(Kind::Decoder, false) };
     let build = decoder(recipe, true);
     let mut alone = made(&build, 1).unwrap();
     let expected = steps(&mut *alone, &recipe, 0..3);
-    assert!(expected[0].notes[1] == 0.0 && expected[2].notes[1] > 0.0, "the judges never joined");
+    assert!(expected[0].notes[1] == 0.0 && expected[2].notes[1] > 0.0, "the discriminators never joined");
     let mut together = Mirrored::new(&[Machine::CPU; 2], &build).unwrap();
     assert_near(&expected, &steps(&mut together, &recipe, 0..3), 1e-4, "a decoder");
     let all = together.arenas(Arena::Weights).unwrap();

@@ -230,7 +230,7 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
             let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
             let residuals = vec![Residual { taps: 3, dilations: vec![1] }];
             let layer = Layer { channels: 8, taps: 5, stride: 3, groups: 1 };
-            let judges = DiscriminatorSizes {
+            let discriminators = DiscriminatorSizes {
                 periods: vec![2],
                 period_layers: vec![layer],
                 scales: 1,
@@ -239,12 +239,12 @@ pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Ma
             let settings = DecoderSettings {
                 decoder: DecoderSizes { residuals, ..tiny::decoder_sizes() },
                 speaker: SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 },
-                judges,
+                discriminators,
                 rows: 2,
                 window: 2,
                 heard: 32,
-                // The second half of the steps has judges.
-                judged_from: 0.5,
+                // The second half of the steps has discriminators.
+                discriminators_from: 0.5,
                 mode: Mode::Captured,
                 feeding: Default::default(),
                 balance: 1.0,

@@ -1,11 +1,13 @@
-//! The programs of the decoder: its sound measured, pulled into shape by mels, and judged as well.
+//! The programs of the decoder: validation, training by mel distance alone, and training with discriminators as well.
 
 use super::DecoderSettings;
 use super::fill::{Asked, Inputs, SHARPNESS};
 use crate::error::TrainError;
 use crate::share::Share;
 use myxtts_model::decoder::Decoder;
-use myxtts_model::discriminator::{Discriminators, deception_loss, feature_loss, judges_loss};
+use myxtts_model::discriminator::{
+    Discriminators, discriminator_loss, feature_matching_loss, generator_loss,
+};
 use myxtts_model::speaker::{SpeakerEncoder, Statistics};
 use myxtts_run::plan::Recipe;
 use myxtts_tensor::engine::Image;
@@ -14,7 +16,7 @@ use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
 use myxtts_tensor::{Backward, DType, Engine, ParameterId, Program, Recompute, Tape, Value as Node};
 
-/// HiFi-GAN's weights of the two losses beside the judges'.
+/// HiFi-GAN's weights of the two losses beside the discriminators'.
 const MEL_WEIGHT: f32 = 45.0;
 const FEATURE_WEIGHT: f32 = 1.0;
 
@@ -29,8 +31,8 @@ pub(super) struct Ready {
 pub(super) enum What {
     /// Learns by mels alone.
     Plain,
-    /// Learns by mels and judges.
-    Judged,
+    /// Learns by mels and discriminators.
+    Adversarial,
     /// Learns nothing.
     Measured,
 }
@@ -39,7 +41,7 @@ pub(super) enum What {
 pub(super) struct Parts<'a> {
     pub decoder: &'a Decoder,
     pub speakers: &'a SpeakerEncoder,
-    pub judges: &'a Discriminators,
+    pub discriminators: &'a Discriminators,
     pub who: Option<ParameterId>,
     pub known_speaker: bool,
 }
@@ -49,7 +51,7 @@ pub(super) fn ready(
     engine: &mut Engine,
     settings: &DecoderSettings,
     recipe: &Recipe,
-    Parts { decoder, speakers, judges, who, known_speaker }: Parts<'_>,
+    Parts { decoder, speakers, discriminators, who, known_speaker }: Parts<'_>,
     what: What,
     share: &Share,
 ) -> Result<Ready, TrainError> {
@@ -108,22 +110,23 @@ pub(super) fn ready(
     } else {
         let mut parts = vec![(distance, MEL_WEIGHT)];
         parts.extend(told.map(|told| (told, 1.0)));
-        if what == What::Judged {
-            let weights = judges.weights(&mut tape);
+        if what == What::Adversarial {
+            let weights = discriminators.weights(&mut tape);
             let fixed = weights.fixed(&mut tape);
-            let copied = tape.detach(made);
-            let of_real = judges.judge(&mut tape, &weights, real);
-            let of_copied = judges.judge(&mut tape, &weights, copied);
-            let judged = judges_loss(&mut tape, &of_real, &of_copied);
-            let of_made = judges.judge(&mut tape, &fixed, made);
-            let deceived = deception_loss(&mut tape, &of_made);
-            let features = feature_loss(&mut tape, &of_real, &of_made);
-            note(&mut tape, 1, judged);
-            note(&mut tape, 2, deceived);
+            let detached = tape.detach(made);
+            let of_real = discriminators.apply(&mut tape, &weights, real);
+            let of_detached = discriminators.apply(&mut tape, &weights, detached);
+            let discriminator = discriminator_loss(&mut tape, &of_real, &of_detached);
+            let of_made = discriminators.apply(&mut tape, &fixed, made);
+            let generator = generator_loss(&mut tape, &of_made);
+            let features = feature_matching_loss(&mut tape, &of_real, &of_made);
+            note(&mut tape, 1, discriminator);
+            note(&mut tape, 2, generator);
             note(&mut tape, 3, features);
             // Two sums: one takes four at most.
-            let game = tape.weighted_sum(&[(judged, 1.0), (deceived, 1.0), (features, FEATURE_WEIGHT)]);
-            parts.push((game, 1.0));
+            let adversarial =
+                tape.weighted_sum(&[(discriminator, 1.0), (generator, 1.0), (features, FEATURE_WEIGHT)]);
+            parts.push((adversarial, 1.0));
         }
         let loss = tape.weighted_sum(&parts);
         let loss = share.part(&mut tape, loss);
