@@ -267,7 +267,7 @@ fn check(path: &Path, record: &FileRecord, tensors: bool) -> Result<Option<Tenso
     if blake3::Hasher::new().update_rayon(&map).finalize().to_string() != record.blake3 {
         return Err(changed());
     }
-    TensorFile::open(path).map(Some).map_err(|error| error.to_string())
+    TensorFile::of_map(path, map).map(Some).map_err(|error| error.to_string())
 }
 
 /// Reads a file that has no reason to be large.

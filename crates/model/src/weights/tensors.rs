@@ -58,7 +58,11 @@ impl<'f> View<'f> {
 impl TensorFile {
     /// Opens a file and checks its header: every tensor within the file, none over another.
     pub fn open(path: &Path) -> Result<TensorFile, WeightsError> {
-        let map = map(path)?;
+        TensorFile::of_map(path, map(path)?)
+    }
+
+    /// The same of a file that is mapped already: its pages are looked up once.
+    pub(crate) fn of_map(path: &Path, map: Mapped) -> Result<TensorFile, WeightsError> {
         let tensors = places(&map).map_err(|what| WeightsError::content(path, what))?;
         Ok(TensorFile { path: path.to_owned(), map, tensors })
     }
