@@ -75,6 +75,8 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&["Hello", "--voice", "text.wav"], 65, "text.wav");
     fails(&["Hello", "--voice", "silent.wav"], 65, "silent");
     fails(&["...", "--voice", "ref.wav"], 65, "nothing to say");
+    fails(&["...\n\n* * *\n\n?!", "--voice", "ref.wav"], 65, "nothing to say");
+    fails(&["", "--voice", "ref.wav"], 65, "nothing to say");
     fails(&["Hallo", "--voice", "ref.wav", "--language", "de"], 2, "[de]");
     fails(&["Hello", "--voice", "ref.wav", "--temperature", "0"], 2, "above 0");
     fails(&["Hello"], 2, "--voice");

@@ -72,7 +72,7 @@ pub enum BookError {
 /// How a book ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The file is there.
+    /// The file is there; or where no piece could be said, nothing is.
     Finished(Timings),
     /// It was stopped, and can be resumed.
     Stopped {
@@ -253,6 +253,13 @@ impl Book {
     fn finish(self) -> Result<Timings, FinishError> {
         let Book { output, part, journal_path, format, rate, journal, writer, .. } = self;
         let samples = journal.lines.last().map_or(0, |last| last.samples);
+        if journal.lines.iter().all(|line| line.timing.is_none()) {
+            // Nothing was said: there is no sound to give a name to.
+            for path in [&part, &journal_path] {
+                durable::remove(&Os, path).map_err(BookError::from)?;
+            }
+            return Ok(Timings { rate, samples, pieces: Vec::new() });
+        }
         let failed = |action| {
             let path = part.clone();
             move |source| BookError::Io { action, path, source }

@@ -213,9 +213,14 @@ fn book(path: &Path, format: Format, text: &str, resume: bool, stop_after: Optio
 #[test]
 fn a_book_interrupted_at_every_piece_is_the_same_book() {
     let at = tempfile::tempdir().unwrap();
-    for format in
-        [Format::Wav(Depth::Int16), Format::Wav(Depth::Int24), Format::Pcm, Format::Flac, Format::Mp3]
-    {
+    for format in [
+        Format::Wav(Depth::Int16),
+        Format::Wav(Depth::Int24),
+        Format::Pcm,
+        Format::Flac,
+        Format::Mp3,
+        Format::Opus,
+    ] {
         let whole = at.path().join(format!("whole.{}", format.name()));
         let (Outcome::Finished(timings), 7) = book(&whole, format, TEXT, false, None) else {
             panic!("it stopped")
@@ -292,6 +297,15 @@ fn a_book_stopped_again_and_again_is_the_same_book() {
     }
     book(&path, Format::Wav(Depth::Int16), TEXT, true, None);
     assert!(std::fs::read(&path).unwrap() == std::fs::read(&whole).unwrap());
+}
+
+#[test]
+fn a_book_in_which_nothing_can_be_said_leaves_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    let path = at.path().join("a.wav");
+    let (outcome, _) = book(&path, Format::Wav(Depth::Int16), "* * *\n\nunsayable\n\n...", false, None);
+    assert!(matches!(outcome, Outcome::Finished(timings) if timings.pieces.is_empty()));
+    assert_eq!(std::fs::read_dir(at.path()).unwrap().count(), 0);
 }
 
 #[test]
