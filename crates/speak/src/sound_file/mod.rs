@@ -9,7 +9,7 @@
 //! | `pcm` | 16 bits, little-endian, nothing else | | |
 //!
 //! FLAC is encoded here; MP3 by `rusty_mp3` and Opus by `opus-pure`, both Rust alone, without dependencies and under permissive
-//! licences. There is no such encoder for AAC and Vorbis that we know of.
+//! licences. No encoder for AAC or Vorbis was looked for.
 
 mod flac;
 mod md5;
