@@ -228,13 +228,15 @@ impl Buffers {
     }
 
     /// What was downloaded.
-    pub fn received(&self, batch: usize, steps: usize, width: usize) -> Advanced {
+    pub fn received(&self, batch: usize, steps: usize, width: usize) -> Advanced<'_> {
         let (rows, rest) = self.received.as_slice().split_at(ROW * batch);
         let (codes, rest) = rest.split_at(4 * steps * batch);
+        let latents = &rest[..4 * steps * batch * width];
+        // Page-locked memory begins at a page, and all three are of whole words.
         Advanced {
-            rows: bytemuck::pod_collect_to_vec(rows),
-            codes: bytemuck::pod_collect_to_vec(codes),
-            latents: bytemuck::pod_collect_to_vec(&rest[..4 * steps * batch * width]),
+            rows: bytemuck::cast_slice(rows),
+            codes: bytemuck::cast_slice(codes),
+            latents: bytemuck::cast_slice(latents),
         }
     }
 }

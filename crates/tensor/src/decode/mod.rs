@@ -94,14 +94,14 @@ pub struct SlotSampling {
 }
 
 /// What some steps have made.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Advanced {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Advanced<'a> {
     /// The rows as they are now; `emitted` says how many codes each has got.
-    pub rows: Vec<Row>,
+    pub rows: &'a [Row],
     /// `[steps, rows]`.
-    pub codes: Vec<i32>,
+    pub codes: &'a [i32],
     /// The states that predicted them `[steps, rows, width]`.
-    pub latents: Vec<f32>,
+    pub latents: &'a [f32],
 }
 
 struct InFlight {
@@ -268,7 +268,7 @@ impl Decoder {
     }
 
     /// Waits for the steps that were queued; none if none were.
-    pub fn finish(&mut self) -> Result<Option<Advanced>, Error> {
+    pub fn finish(&mut self) -> Result<Option<Advanced<'_>>, Error> {
         let Some(InFlight { batch, steps }) = self.in_flight.take() else { return Ok(None) };
         self.cuda.bind()?;
         self.cuda.synchronize()?;

@@ -25,8 +25,9 @@ pub(super) struct Speech {
     width: usize,
     stop: i32,
     codes: Vec<i32>,
-    latents: Vec<f32>,
     taken_codes: usize,
+    /// Only those that were not taken yet: they are many.
+    latents: Vec<f32>,
     taken_latents: usize,
     ended: Option<Ended>,
     /// After how many codes the network computed no numbers.
@@ -46,8 +47,8 @@ impl Speech {
             width: sizes.width,
             stop: sizes.stop_audio,
             codes: Vec::new(),
-            latents: Vec::new(),
             taken_codes: 0,
+            latents: Vec::new(),
             taken_latents: 0,
             ended: (limit == 0).then_some(at_limit),
             failed: None,
@@ -71,7 +72,7 @@ impl Speech {
         self.codes.push(code);
         if let Some(left) = self.options.guards.before_loop(&self.codes) {
             self.codes.truncate(left);
-            self.latents.truncate(left * self.width);
+            self.latents.truncate((left * self.width).saturating_sub(self.taken_latents));
             self.ended = Some(Ended::Loop);
         } else if self.codes.len() >= self.limit {
             self.ended = Some(self.at_limit);
@@ -91,9 +92,9 @@ impl Speech {
         }
         // A loop takes back what may have been taken already.
         let codes = self.codes.get(self.taken_codes..).unwrap_or_default().to_vec();
-        let latents = self.latents.get(self.taken_latents..).unwrap_or_default().to_vec();
+        let latents = std::mem::take(&mut self.latents);
         self.taken_codes = self.taken_codes.max(self.codes.len());
-        self.taken_latents = self.taken_latents.max(self.latents.len());
+        self.taken_latents += latents.len();
         Ok(Taken { codes, latents, ended: self.ended, total: self.codes.len() })
     }
 }
