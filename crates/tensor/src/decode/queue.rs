@@ -17,18 +17,13 @@ struct Target {
     rounded: u64,
     keys: u64,
     values: u64,
-    kind: i32,
     heads: i32,
     size: i32,
     room: i32,
     stride: i32,
     scale: f32,
+    unused: i32,
 }
-
-const TO_QKV: i32 = 0;
-const TO_GELU: i32 = 1;
-const TO_RESIDUAL: i32 = 2;
-const TO_LOGITS: i32 = 3;
 
 /// Parts of the attention, as `decode_linear.cu` has them.
 #[repr(C)]
@@ -45,10 +40,8 @@ struct Parts {
 /// What the rows of a product are.
 #[derive(Clone, Copy)]
 enum Source {
-    /// The residual stream after a norm.
-    Normed(usize),
-    /// The residual stream after both norms behind the blocks.
-    Headed,
+    /// The residual stream after so many norms, which lie there.
+    Normed(usize, usize),
     /// bf16 at an address.
     Given(u64),
     /// Parts of the attention.
@@ -59,6 +52,8 @@ enum Source {
 const FUSED_ROWS: usize = 16;
 /// Up to so many rows, each block of the product behind an attention merges its parts.
 const MERGED_ROWS: usize = 2;
+/// From so many rows on a block attends to all stretches.
+const WHOLE_ROWS: usize = 16;
 /// Elements between rows in shared memory.
 const PADDING: usize = 32;
 /// Features of a block of `decode_split`.
@@ -148,10 +143,12 @@ impl Decoder {
         let buffers = &self.buffers;
         let rows = buffers.rows.address();
         self.queue_blocks(rows, batch, true)?;
-        let to = Target { floats: buffers.logits.address(), kind: TO_LOGITS, ..Target::default() };
-        let source =
-            if batch > FUSED_ROWS { Source::Given(buffers.normed.address()) } else { Source::Headed };
-        self.product(rows, batch, &self.places.head, source, to)?;
+        let to = Target { floats: buffers.logits.address(), ..Target::default() };
+        let source = match batch > FUSED_ROWS {
+            true => Source::Given(buffers.normed.address()),
+            false => Source::Normed(self.places.last_norms, 2),
+        };
+        self.product("head", rows, batch, &self.places.head, source, to)?;
         let vocabulary = self.sizes.vocabulary;
         let shared = CANDIDATES * (8 + 8 + 4) + 256 * 4 + vocabulary * 4;
         self.launch(
@@ -181,43 +178,45 @@ impl Decoder {
     fn queue_blocks(&self, rows: u64, batch: usize, with_head: bool) -> Result<(), Error> {
         let buffers = &self.buffers;
         let many = batch > FUSED_ROWS;
-        let normed = Source::Given(buffers.normed.address());
+        let [normed, attended, inner] =
+            [&buffers.normed, &buffers.attended, &buffers.inner].map(|memory| memory.address());
+        let residual = Target { floats: buffers.x.address(), ..Target::default() };
+        let up = Target { rounded: inner, stride: stride(self.sizes.inner) as i32, ..Target::default() };
         if many {
             self.norm(rows, batch, self.places.blocks[0].norm1)?;
         }
         for (layer, block) in self.places.blocks.iter().enumerate() {
-            let source = if many { normed } else { Source::Normed(block.norm1) };
-            self.queue_attention(rows, batch, layer, source)?;
-            let residual = Target { floats: buffers.x.address(), kind: TO_RESIDUAL, ..Target::default() };
-            let attended = Source::Given(buffers.attended.address());
+            let after = |norm: usize| if many { Source::Given(normed) } else { Source::Normed(norm, 1) };
+            self.queue_attention(rows, batch, layer, after(block.norm1))?;
             if many {
-                self.split(rows, batch, &block.out, buffers.attended.address(), (block.norm2, 1))?;
+                self.split(rows, batch, &block.out, attended, (block.norm2, 1))?;
+            } else if self.merges(batch, &block.out) {
+                self.product("out", rows, batch, &block.out, Source::Merged, residual)?;
             } else {
-                let source = if batch <= MERGED_ROWS { Source::Merged } else { attended };
-                self.product(rows, batch, &block.out, source, residual)?;
+                self.product("down", rows, batch, &block.out, Source::Given(attended), residual)?;
             }
-            let up = Target {
-                rounded: buffers.inner.address(),
-                kind: TO_GELU,
-                stride: stride(self.sizes.inner) as i32,
-                ..Target::default()
-            };
-            let source = if many { normed } else { Source::Normed(block.norm2) };
-            self.product(rows, batch, &block.up, source, up)?;
+            self.product("up", rows, batch, &block.up, after(block.norm2), up)?;
             if many {
                 let norms = match self.places.blocks.get(layer + 1) {
                     Some(next) => (next.norm1, 1),
                     None => (self.places.last_norms, if with_head { 2 } else { 0 }),
                 };
-                self.split(rows, batch, &block.down, buffers.inner.address(), norms)?;
+                self.split(rows, batch, &block.down, inner, norms)?;
             } else {
-                self.product(rows, batch, &block.down, Source::Given(buffers.inner.address()), residual)?;
+                self.product("down", rows, batch, &block.down, Source::Given(inner), residual)?;
             }
         }
         Ok(())
     }
 
-    /// Queries, keys and values, and what they see, as parts or (in batches of more than a few rows) merged.
+    /// Whether the product behind an attention merges its parts: each of its warps whole heads, at most 128 channels.
+    fn merges(&self, batch: usize, out: &Product) -> bool {
+        let channels = 32 * (out.stride() / 32).div_ceil(out.stretches());
+        let size = self.sizes.head_size();
+        batch <= MERGED_ROWS && size >= 32 && channels <= 128 && channels.is_multiple_of(size)
+    }
+
+    /// Queries, keys and values, and what they see: as parts, or merged.
     fn queue_attention(&self, rows: u64, batch: usize, layer: usize, source: Source) -> Result<(), Error> {
         let (buffers, sizes, block) = (&self.buffers, &self.sizes, &self.places.blocks[layer]);
         let (heads, size, room, stretches) =
@@ -225,11 +224,11 @@ impl Decoder {
         let cache = (sizes.slots * room * sizes.width * 2) as u64;
         let [keys, values] =
             [&buffers.keys, &buffers.values].map(|memory| memory.address() + layer as u64 * cache);
+        let queries = buffers.queries.address();
         let qkv = Target {
-            floats: buffers.queries.address(),
+            floats: queries,
             keys,
             values,
-            kind: TO_QKV,
             heads: heads as i32,
             size: size as i32,
             room: room as i32,
@@ -237,17 +236,24 @@ impl Decoder {
             scale: std::f32::consts::LOG2_E / (size as f32).sqrt(),
             ..Target::default()
         };
-        self.product(rows, batch, &block.qkv, source, qkv)?;
+        self.product("qkv", rows, batch, &block.qkv, source, qkv)?;
+        let (attended, row) = (buffers.attended.address(), stride(sizes.width));
+        if batch >= WHOLE_ROWS {
+            return self.launch(
+                &format!("decode_attend_whole_{size}"),
+                Launch::grid(heads, batch, 1, 256),
+                &args![rows, queries, keys, values, attended, heads, room, row],
+            );
+        }
         let (parts, weights) = (buffers.parts.address(), buffers.part_weights.address());
         self.launch(
-            &format!("decode_attend_{}", size / 8),
+            &format!("decode_attend_{size}"),
             Launch::grid(stretches, heads, batch, 256),
-            &args![rows, buffers.queries.address(), keys, values, parts, weights, heads, room, stretches],
+            &args![rows, queries, keys, values, parts, weights, heads, room, stretches],
         )?;
-        if batch <= MERGED_ROWS {
+        if self.merges(batch, &block.out) {
             return Ok(());
         }
-        let (attended, row) = (buffers.attended.address(), stride(sizes.width));
         self.launch(
             "decode_merge",
             Launch::grid(heads.div_ceil(4), batch, 1, 128),
@@ -260,7 +266,7 @@ impl Decoder {
         let (x, normed, latents) = (buffers.x.address(), buffers.normed.address(), buffers.latents.address());
         self.launch(
             "decode_norm",
-            Launch::line(batch, 32),
+            Launch::line(batch, 256),
             &args![rows, batch, x, self.floats(norm), 1usize, normed, latents, width, stride(width)],
         )
     }
@@ -303,8 +309,10 @@ impl Decoder {
         )
     }
 
+    /// One of the kernels of `decode_linear.cu`, by its name without the number of rows.
     fn product(
         &self,
+        kernel: &str,
         rows: u64,
         batch: usize,
         product: &Product,
@@ -312,25 +320,33 @@ impl Decoder {
         to: Target,
     ) -> Result<(), Error> {
         let (buffers, sizes) = (&self.buffers, &self.sizes);
-        let tile = batch.max(8);
-        // The kernel's name, features of a block in eights, norms, whether rows go through shared memory.
-        let (kind, columns, norms, is_shared) = match source {
-            Source::Normed(_) => ("norm", 2, 1, true),
-            Source::Headed => ("head", 1, 2, true),
-            Source::Merged => ("merged", 1, 0, true),
-            Source::Given(_) if batch > FUSED_ROWS => ("broad", 4, 0, false),
-            Source::Given(_) => ("narrow", 1, 0, batch <= 8),
+        let (given, norm, norms) = match source {
+            Source::Normed(norm, norms) => (0, self.floats(norm), norms),
+            Source::Given(given) => (given, 0, 0),
+            Source::Merged => (0, 0, 0),
         };
-        let (given, norm) = match source {
-            Source::Given(given) => (given, 0),
-            Source::Normed(norm) => (0, self.floats(norm)),
-            Source::Headed => (0, self.floats(self.places.last_norms)),
-            Source::Merged => (0, 0),
+        let tile = match kernel {
+            "down" => batch.max(8),
+            _ if batch <= MERGED_ROWS => MERGED_ROWS,
+            _ => batch.max(8),
+        };
+        // Features of a block, in eights.
+        let columns = match kernel {
+            "qkv" | "up" => {
+                if batch > FUSED_ROWS {
+                    4
+                } else {
+                    2
+                }
+            }
+            _ => 1,
         };
         let warps = product.stretches();
+        // Rows that go through shared memory; norms beside them, unless threads hold theirs; sums.
+        let is_shared = given == 0 || batch <= 8;
         let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
-        let norms_there = norms * 2 * sizes.width * 4;
-        let sums_there = warps * tile.max(16) * columns * 8 * 4;
+        let norms_there = if tile == MERGED_ROWS { 0 } else { norms * 2 * sizes.width * 4 };
+        let sums_there = warps * batch.max(16) * columns * 8 * 4;
         let parts = Parts {
             parts: buffers.parts.address(),
             weights: buffers.part_weights.address(),
@@ -340,7 +356,7 @@ impl Decoder {
             stretches: sizes.stretches() as i32,
         };
         self.launch(
-            &format!("decode_linear_{kind}_{tile}"),
+            &format!("decode_{kernel}_{tile}"),
             Launch::line(product.features.div_ceil(8 * columns), 32 * warps as u32)
                 .shared(rows_there + norms_there + sums_there),
             &args![

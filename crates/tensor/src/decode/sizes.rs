@@ -43,9 +43,9 @@ pub struct DecodeSizes {
 }
 
 impl DecodeSizes {
-    /// Rows that the keys and values of a slot have.
+    /// Rows that the keys and values of a slot have: whole stretches, of which the last may be longer than any sequence.
     pub fn room(&self) -> usize {
-        self.latents + self.text_places + self.places
+        (self.latents + self.text_places + self.places).next_multiple_of(STRETCH)
     }
 
     /// Channels of a head.
@@ -54,7 +54,7 @@ impl DecodeSizes {
     }
 
     pub(super) fn stretches(&self) -> usize {
-        self.room().div_ceil(STRETCH)
+        self.room() / STRETCH
     }
 
     /// Bytes of keys and values of all slots.

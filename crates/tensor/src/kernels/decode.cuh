@@ -56,6 +56,11 @@ __device__ __forceinline__ void unpack(const uint4& q, float v[8]) {
 }
 
 #if __CUDA_ARCH__ >= 800
+__device__ __forceinline__ void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
 // 16 bytes to shared memory, on their own; `await_copies` waits for those of the calling thread.
 __device__ __forceinline__ void copy16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
@@ -64,14 +69,13 @@ __device__ __forceinline__ void copy16(void* to, const void* from) {
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
+// Heads of this many channels or more have their values [channel][row], for the tensor cores.
+#define TURNED 32
 // Keys that one block of the attention has, whatever the batch: parts are merged in the order of the stretches.
 #define STRETCH 128
 // How much the part of each stretch counts, in the lane of its number, and what their sum is divided by. Used by a whole
-// warp; there are at most 32 stretches.
-__device__ __forceinline__ float part_weight(const float* weights, i64 part, int count, float& scale) {
-  int lane = threadIdx.x & 31;
-  float most = lane < count ? load_fresh(weights + (part + lane) * 2) : -INF;
-  float sum = lane < count ? load_fresh(weights + (part + lane) * 2 + 1) : 0.f;
+// warp; there are at most 32 stretches, lanes without one have (-INF, 0).
+__device__ __forceinline__ float part_weight(float most, float sum, float& scale) {
   float e = exp2f(most - warp_max(most));
   scale = 1.f / warp_sum(e * sum);
   return e;
@@ -88,22 +92,39 @@ __device__ __forceinline__ void load_spread(const float* x, int width, float (&v
     if (at < width) load4_fresh(x + at, v[i]);
   }
 }
+// Sums over a row are made of sums over 128 channels each, which are added up in their order: the same bits whether a warp
+// has the whole row or eight warps have 128 channels each.
+__device__ __forceinline__ float spread_sum(float (&part)[SPREAD]) {
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1)
+#pragma unroll
+    for (int i = 0; i < SPREAD; ++i) part[i] += __shfl_xor_sync(FULL_MASK, part[i], o);
+  float sum = part[0];
+#pragma unroll
+  for (int i = 1; i < SPREAD; ++i) sum += part[i];
+  return sum;
+}
+// Where multiplications and additions are joined is said, not left to the compiler, which might choose differently.
+__device__ __forceinline__ float squares(const float (&v)[4]) {
+  return __fmaf_rn(v[0], v[0], __fmul_rn(v[1], v[1])) + __fmaf_rn(v[2], v[2], __fmul_rn(v[3], v[3]));
+}
 // Layer norm of a spread row; `norm` is the factors, then what is added, in any memory.
 __device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* norm, int width) {
   int lane = threadIdx.x & 31;
-  float sum = 0.f;
+  float part[SPREAD];
 #pragma unroll
-  for (int i = 0; i < SPREAD; ++i)
+  for (int i = 0; i < SPREAD; ++i) part[i] = (v[i][0] + v[i][1]) + (v[i][2] + v[i][3]);
+  float mean = spread_sum(part) / (float)width;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) sum += v[i][j];
-  float mean = warp_sum(sum) / (float)width;
-  float square = 0.f;
+  for (int i = 0; i < SPREAD; ++i) {
+    part[i] = 0.f;
+    if (i * 128 + lane * 4 < width) {
 #pragma unroll
-  for (int i = 0; i < SPREAD; ++i)
-    if (i * 128 + lane * 4 < width)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) square += (v[i][j] - mean) * (v[i][j] - mean);
-  float scale = 1.f / sqrtf(warp_sum(square) / (float)width + 1e-5f);
+      for (int j = 0; j < 4; ++j) v[i][j] -= mean;
+      part[i] = squares(v[i]);
+    }
+  }
+  float scale = rsqrtf(spread_sum(part) / (float)width + 1e-5f);
 #pragma unroll
   for (int i = 0; i < SPREAD; ++i) {
     int at = i * 128 + lane * 4;
@@ -112,7 +133,32 @@ __device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* no
       load4(norm + at, w);
       load4(norm + width + at, b);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) v[i][j] = (v[i][j] - mean) * scale * w[j] + b[j];
+      for (int j = 0; j < 4; ++j) v[i][j] = __fmaf_rn(__fmul_rn(v[i][j], scale), w[j], b[j]);
     }
   }
+}
+
+// The same by 256 threads, each of which has four channels, or none where `there` is not. `shared` holds 16 floats that
+// nobody else uses until all have passed the next barrier.
+__device__ __forceinline__ float sum_of_eight(float x, float* shared) {
+  x = warp_sum(x);
+  if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = x;
+  __syncthreads();
+  float sum = shared[0];
+#pragma unroll
+  for (int i = 1; i < SPREAD; ++i) sum += shared[i];
+  return sum;
+}
+__device__ __forceinline__ void normalise_together(
+    float (&v)[4], const float (&w)[4], const float (&b)[4], bool there, int width, float* shared) {
+  float mean = sum_of_eight((v[0] + v[1]) + (v[2] + v[3]), shared) / (float)width;
+  float square = 0.f;
+  if (there) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[j] -= mean;
+    square = squares(v);
+  }
+  float scale = rsqrtf(sum_of_eight(square, shared + 8) / (float)width + 1e-5f);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) v[j] = __fmaf_rn(__fmul_rn(v[j], scale), w[j], b[j]);
 }

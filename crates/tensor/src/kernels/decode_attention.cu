@@ -1,121 +1,290 @@
-// Attention of one row per slot to the keys and values of its slot, which lie [slot][head][row][channel]. Rows are cut
-// into stretches, whatever the batch: a block makes the part of one stretch, of one head, of one row of the batch, and the
-// parts are merged in the order of the stretches. Scores are in powers of two: queries are scaled for it.
+// Attention of one row per slot to the keys and values of its slot. Keys lie [slot][head][row][channel]; values of heads
+// of 32 channels or more the other way round, [slot][head][channel][row]. Rows are cut into stretches, whatever the batch:
+// a block makes the part of one stretch after another, or of one alone, and the parts are merged in the order of the
+// stretches. Scores are in powers of two: queries are scaled for it.
 #define BLOCK 256
 #define WARPS (BLOCK / 32)
 
-// LANES threads have a row of 8 LANES channels.
-template <int LANES>
+// What the warps of a block tell each other.
+template <int SIZE>
+struct Shared {
+  float most[WARPS], sum[WARPS], result[WARPS][SIZE], weights[WARPS][16];
+};
+
+// Keys and values of a stretch, as a thread holds them.
+template <int SIZE>
+struct Held {
+  static constexpr int LANES = SIZE / 8, GROUPS = BLOCK / LANES;
+  static constexpr int PASSES = GROUPS >= STRETCH ? 1 : STRETCH / GROUPS;
+  // Of small heads LANES threads have a row; of others lane 4 n + q has channels 32 c + 8 q .. of keys n and n + 8 of its
+  // warp's 16, and rows 4 q .. 4 q + 3 of the values of channels 16 m + n and 16 m + n + 8.
+  static constexpr bool TILES = SIZE >= TURNED;
+  uint4 k[TILES ? SIZE / 16 : PASSES];
+  uint4 v[TILES ? SIZE / 16 : PASSES];
+};
+
+__device__ __forceinline__ uint2 load2_fresh(const void* p) {
+  uint2 v;
+  asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+
+// Loads what of the stretch lies in rows `from` .. `end`; a second call may load the rest.
+template <int SIZE>
+__device__ __forceinline__ void load_stretch(
+    Held<SIZE>& h, const bf16* keys, const bf16* values, int room, int start, int from, int end) {
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  if (Held<SIZE>::TILES) {
+    int n = lane >> 2, q = lane & 3, tile = start + warp * 16;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      int at = tile + n + 8 * i;
+      if (at >= from && at < end)
+#pragma unroll
+        for (int c = 0; c < SIZE / 32; ++c)
+          h.k[2 * c + i] = load_fresh((const void*)(keys + (i64)at * SIZE + c * 32 + q * 8));
+    }
+    // Four rows together: they are loaded when the last of them is there.
+    int at = tile + 4 * q, last = min(at + 3, end - 1);
+    if (at < end && last >= from)
+#pragma unroll
+      for (int m = 0; m < SIZE / 16; ++m) {
+        const bf16* p = values + (i64)(m * 16 + n) * room + at;
+        uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * room);
+        h.v[m] = make_uint4(low.x, high.x, low.y, high.y);
+      }
+  } else {
+    int group = threadIdx.x / Held<SIZE>::LANES, own = threadIdx.x - group * Held<SIZE>::LANES;
+#pragma unroll
+    for (int p = 0; p < Held<SIZE>::PASSES; ++p) {
+      int offset = group + p * Held<SIZE>::GROUPS, at = start + offset;
+      if (offset < STRETCH && at >= from && at < end) {
+        h.k[p] = load_fresh((const void*)(keys + (i64)at * SIZE + own * 8));
+        h.v[p] = load_fresh((const void*)(values + (i64)at * SIZE + own * 8));
+      }
+    }
+  }
+}
+
+// The part of a stretch whose rows end at `count`: thread c < SIZE returns the sum of channel c, the last thread the sum of
+// weights, all of them the greatest score. The first block barrier is in it, so `shared` may be used again after it returns.
+template <int SIZE>
+__device__ __forceinline__ float part_of(
+    Held<SIZE>& h, const float* query, Shared<SIZE>& shared, int start, int count, float& most) {
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  most = -INF;
+  float sum = 0.f;
+  if (Held<SIZE>::TILES) {
+#if __CUDA_ARCH__ >= 800
+    // The query as two bf16, in the first two columns: their products with a key are added up.
+    int n = lane >> 2, q = lane & 3, tile = start + warp * 16;
+    float score[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int c = 0; c < SIZE / 32; ++c) {
+      float own[8];
+      load4_fresh(query + c * 32 + q * 8, own);
+      load4_fresh(query + c * 32 + q * 8 + 4, own + 4);
+      u32 b[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        u32 high = pack_bf16(own[2 * j], own[2 * j + 1]);
+        u32 low = pack_bf16(own[2 * j] - low_bf16(high), own[2 * j + 1] - high_bf16(high));
+        b[j] = n == 0 ? high : n == 1 ? low : 0u;
+      }
+      const uint4 &l = h.k[2 * c], &u = h.k[2 * c + 1];
+      mma(score, l.x, u.x, l.y, u.y, b[0], b[1]);
+      mma(score, l.z, u.z, l.w, u.w, b[2], b[3]);
+    }
+    // Lanes with q = 0 have the scores of rows n and n + 8.
+    float s0 = q == 0 && tile + n < count ? score[0] + score[1] : -INF;
+    float s1 = q == 0 && tile + n + 8 < count ? score[2] + score[3] : -INF;
+    most = warp_max(fmaxf(s0, s1));
+    if (lane == 0) shared.most[warp] = most;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) most = fmaxf(most, shared.most[i]);
+    float e0 = exp2f(s0 - most), e1 = exp2f(s1 - most);
+    sum = warp_sum(e0 + e1);
+    if (q == 0) {
+      shared.weights[warp][n] = e0;
+      shared.weights[warp][n + 8] = e1;
+    }
+    __syncwarp();
+    float e[4];
+    load4(&shared.weights[warp][4 * q], e);
+    u32 b[2], mask[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      u32 high = pack_bf16(e[2 * j], e[2 * j + 1]);
+      u32 low = pack_bf16(e[2 * j] - low_bf16(high), e[2 * j + 1] - high_bf16(high));
+      b[j] = n == 0 ? high : n == 1 ? low : 0u;
+      // What lies behind the last row may be no number.
+      int at = tile + 4 * q + 2 * j;
+      mask[j] = (at < count ? 0xffffu : 0u) | (at + 1 < count ? 0xffff0000u : 0u);
+    }
+#pragma unroll
+    for (int m = 0; m < SIZE / 16; ++m) {
+      float y[4] = {0.f, 0.f, 0.f, 0.f};
+      const uint4& v = h.v[m];
+      mma(y, v.x & mask[0], v.y & mask[0], v.z & mask[1], v.w & mask[1], b[0], b[1]);
+      if (q == 0) {
+        shared.result[warp][m * 16 + n] = y[0] + y[1];
+        shared.result[warp][m * 16 + n + 8] = y[2] + y[3];
+      }
+    }
+#endif
+  } else {
+    constexpr int LANES = Held<SIZE>::LANES, PASSES = Held<SIZE>::PASSES;
+    int group = threadIdx.x / LANES, own = threadIdx.x - group * LANES;
+    float part[8], score[PASSES];
+    load4_fresh(query + own * 8, part);
+    load4_fresh(query + own * 8 + 4, part + 4);
+#pragma unroll
+    for (int p = 0; p < PASSES; ++p) {
+      int offset = group + p * Held<SIZE>::GROUPS;
+      float c[8], s = 0.f;
+      unpack(h.k[p], c);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) s += part[j] * c[j];
+#pragma unroll
+      for (int o = 1; o < LANES; o <<= 1) s += __shfl_xor_sync(FULL_MASK, s, o);
+      score[p] = offset < STRETCH && start + offset < count ? s : -INF;
+      most = fmaxf(most, score[p]);
+    }
+    most = warp_max(most);
+    if (lane == 0) shared.most[warp] = most;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) most = fmaxf(most, shared.most[i]);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) part[j] = 0.f;
+#pragma unroll
+    for (int p = 0; p < PASSES; ++p) {
+      // What lies behind the last row may be no number.
+      float e = exp2f(score[p] - most), c[8];
+      if (e == 0.f) h.v[p] = make_uint4(0, 0, 0, 0);
+      sum += e;
+      unpack(h.v[p], c);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) part[j] += e * c[j];
+    }
+#pragma unroll
+    for (int o = LANES; o < 32; o <<= 1) {
+      sum += __shfl_xor_sync(FULL_MASK, sum, o);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) part[j] += __shfl_xor_sync(FULL_MASK, part[j], o);
+    }
+    if (lane < LANES)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) shared.result[warp][own * 8 + j] = part[j];
+  }
+  if (lane == 0) shared.sum[warp] = sum;
+  __syncthreads();
+  float y = 0.f;
+  if (threadIdx.x < SIZE) {
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) y += shared.result[i][threadIdx.x];
+  } else if (threadIdx.x == BLOCK - 1) {
+#pragma unroll
+    for (int i = 0; i < WARPS; ++i) y += shared.sum[i];
+  }
+  return y;
+}
+
+// One stretch to a block.
+template <int SIZE>
 __device__ __forceinline__ void attend(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights,
     int heads, int room, int stretches) {
-  constexpr int SIZE = 8 * LANES, GROUPS = BLOCK / LANES, PASSES = GROUPS >= STRETCH ? 1 : STRETCH / GROUPS;
-  __shared__ float most_of[WARPS], sum_of[WARPS], shared[WARPS][SIZE];
+  __shared__ Shared<SIZE> shared;
   int stretch = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  int group = threadIdx.x / LANES, own = threadIdx.x - group * LANES;
   // The state of rows changes at the end of a step, two kernels ago at least: it and keys of earlier steps may be read
   // before the kernel ahead is over.
   Row state = load_row_state(rows + row);
-  int count = is_active(state) && state.position < room ? state.position + 1 : 0;
-  int start = stretch * STRETCH;
+  int count = is_active(state) && state.position < room ? state.position + 1 : 0, start = stretch * STRETCH;
   if (start >= count) {
     enter();
     return;
   }
-  i64 base = ((i64)state.slot * heads + head) * room;
-  uint4 k[PASSES], v[PASSES];
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p) {
-    int offset = group + p * GROUPS, at = start + offset;
-    k[p] = v[p] = make_uint4(0, 0, 0, 0);
-    if (offset < STRETCH && at < min(count, state.fresh)) {
-      k[p] = load_fresh((const void*)(keys + (base + at) * SIZE + own * 8));
-      v[p] = load_fresh((const void*)(values + (base + at) * SIZE + own * 8));
-    }
-  }
+  i64 base = ((i64)state.slot * heads + head) * room * SIZE;
+  Held<SIZE> held = {};
+  load_stretch<SIZE>(held, keys + base, values + base, room, start, 0, min(count, state.fresh));
   enter();
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p) {
-    int offset = group + p * GROUPS, at = start + offset;
-    if (offset < STRETCH && at < count && at >= state.fresh) {
-      k[p] = load_fresh((const void*)(keys + (base + at) * SIZE + own * 8));
-      v[p] = load_fresh((const void*)(values + (base + at) * SIZE + own * 8));
-    }
-  }
-  float query[8];
-  const float* q = queries + ((i64)row * heads + head) * SIZE + own * 8;
-  load4_fresh(q, query);
-  load4_fresh(q + 4, query + 4);
-  float score[PASSES], most = -INF;
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p) {
-    int offset = group + p * GROUPS;
-    float c[8], s = 0.f;
-    unpack(k[p], c);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) s += query[j] * c[j];
-#pragma unroll
-    for (int o = 1; o < LANES; o <<= 1) s += __shfl_xor_sync(FULL_MASK, s, o);
-    score[p] = offset < STRETCH && start + offset < count ? s : -INF;
-    most = fmaxf(most, score[p]);
-  }
-  most = warp_max(most);
-  if (lane == 0) most_of[warp] = most;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < WARPS; ++i) most = fmaxf(most, most_of[i]);
-  float sum = 0.f, result[8];
-#pragma unroll
-  for (int j = 0; j < 8; ++j) result[j] = 0.f;
-#pragma unroll
-  for (int p = 0; p < PASSES; ++p) {
-    float e = exp2f(score[p] - most), c[8];
-    sum += e;
-    unpack(v[p], c);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) result[j] += e * c[j];
-  }
-#pragma unroll
-  for (int o = LANES; o < 32; o <<= 1) {
-    sum += __shfl_xor_sync(FULL_MASK, sum, o);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) result[j] += __shfl_xor_sync(FULL_MASK, result[j], o);
-  }
-  if (lane == 0) sum_of[warp] = sum;
-  if (lane < LANES)
-#pragma unroll
-    for (int j = 0; j < 8; ++j) shared[warp][own * 8 + j] = result[j];
-  __syncthreads();
+  load_stretch<SIZE>(held, keys + base, values + base, room, start, state.fresh, count);
+  float most;
+  const float* query = queries + ((i64)row * heads + head) * SIZE;
+  float y = part_of<SIZE>(held, query, shared, start, count, most);
   i64 part = ((i64)row * heads + head) * stretches + stretch;
-  int c = threadIdx.x;
-  if (c < SIZE) {
-    float y = 0.f;
-#pragma unroll
-    for (int i = 0; i < WARPS; ++i) y += shared[i][c];
-    parts[part * SIZE + c] = y;
-  }
+  if (threadIdx.x < SIZE) parts[part * SIZE + threadIdx.x] = y;
   if (threadIdx.x == BLOCK - 1) {
-    float y = 0.f;
-#pragma unroll
-    for (int i = 0; i < WARPS; ++i) y += sum_of[i];
     weights[part * 2] = most;
     weights[part * 2 + 1] = y;
   }
 }
 
-#define KERNEL(LANES) \
-  extern "C" __global__ void decode_attend_##LANES( \
+// All stretches to a block, which merges them: for batches of many rows.
+template <int SIZE>
+__device__ __forceinline__ void attend_whole(
+    const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room,
+    int stride) {
+  __shared__ Shared<SIZE> shared;
+  __shared__ float parts[32][SIZE], greatest[32], sums[32];
+  int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31;
+  Row state = load_row_state(rows + row);
+  int count = is_active(state) && state.position < room ? state.position + 1 : 0;
+  if (count == 0) {
+    enter();
+    return;
+  }
+  i64 base = ((i64)state.slot * heads + head) * room * SIZE;
+  const bf16 *k = keys + base, *v = values + base;
+  const float* query = queries + ((i64)row * heads + head) * SIZE;
+  Held<SIZE> held = {};
+  load_stretch<SIZE>(held, k, v, room, 0, 0, min(count, state.fresh));
+  enter();
+  load_stretch<SIZE>(held, k, v, room, 0, state.fresh, count);
+  int stretches = (count + STRETCH - 1) / STRETCH;
+  for (int s = 0; s < stretches; ++s) {
+    Held<SIZE> next = {};
+    if (s + 1 < stretches) load_stretch<SIZE>(next, k, v, room, (s + 1) * STRETCH, 0, count);
+    float most, y = part_of<SIZE>(held, query, shared, s * STRETCH, count, most);
+    if (threadIdx.x < SIZE) parts[s][threadIdx.x] = y;
+    if (threadIdx.x == BLOCK - 1) {
+      greatest[s] = most;
+      sums[s] = y;
+    }
+    held = next;
+  }
+  __syncthreads();
+  int c = threadIdx.x;
+  if (c >= SIZE && c >= 32) return;
+  float scale, y = 0.f;
+  float e = part_weight(lane < stretches ? greatest[lane] : -INF, lane < stretches ? sums[lane] : 0.f, scale);
+  for (int s = 0; s < stretches; ++s) {
+    float f = __shfl_sync(FULL_MASK, e, s);
+    if (c < SIZE) y = __fmaf_rn(f, parts[s][c], y);
+  }
+  if (c < SIZE) out[(i64)row * stride + head * SIZE + c] = to_bf16(y * scale);
+}
+
+#define KERNEL(SIZE) \
+  extern "C" __global__ void __launch_bounds__(256) decode_attend_##SIZE( \
       const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights, \
       int heads, int room, int stretches) { \
     enter_later(); \
-    attend<LANES>(rows, queries, keys, values, parts, weights, heads, room, stretches); \
+    attend<SIZE>(rows, queries, keys, values, parts, weights, heads, room, stretches); \
+  } \
+  extern "C" __global__ void __launch_bounds__(256, SIZE > 64 ? 1 : 3) decode_attend_whole_##SIZE( \
+      const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room, \
+      int stride) { \
+    enter_later(); \
+    attend_whole<SIZE>(rows, queries, keys, values, out, heads, room, stride); \
   }
-KERNEL(1)
-KERNEL(2)
-KERNEL(4)
 KERNEL(8)
 KERNEL(16)
+KERNEL(32)
+KERNEL(64)
+KERNEL(128)
 
 // The parts of a head together, a warp to each.
 extern "C" __global__ void decode_merge(
@@ -127,14 +296,16 @@ extern "C" __global__ void decode_merge(
   if (head >= heads || !is_active(state) || state.position >= room) return;
   int count = state.position / STRETCH + 1;
   i64 part = ((i64)row * heads + head) * stretches;
-  float scale, e = part_weight(weights, part, count, scale);
+  float most = lane < count ? load_fresh(weights + (part + lane) * 2) : -INF;
+  float sum = lane < count ? load_fresh(weights + (part + lane) * 2 + 1) : 0.f;
+  float scale, e = part_weight(most, sum, scale);
   for (int start = 0; start < size; start += 32) {
     int c = start + lane;
     float y = 0.f;
 #pragma unroll 4
     for (int s = 0; s < count; ++s) {
       float f = __shfl_sync(FULL_MASK, e, s);
-      if (c < size) y += f * load_fresh(parts + (part + s) * size + c);
+      if (c < size) y = __fmaf_rn(f, load_fresh(parts + (part + s) * size + c), y);
     }
     if (c < size) out[(i64)row * stride + head * size + c] = to_bf16(y * scale);
   }

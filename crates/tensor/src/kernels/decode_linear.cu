@@ -5,14 +5,6 @@
 // tensor cores, where lane 4 n + q has the 8 neighbours 8 q .. 8 q + 7 of feature n (and of row n): which k meets which
 // slot of an instruction is free as long as both sides agree. The first weights are on their way before the kernel waits
 // for the one ahead of it.
-#if __CUDA_ARCH__ >= 800
-__device__ __forceinline__ void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-#endif
-
 // Between rows in shared memory: two neighbours are in different halves of the banks.
 #define PADDING 32
 
@@ -26,8 +18,9 @@ struct Target {
   float* floats;  // queries, residual stream or logits
   bf16* rounded;  // what the next product takes
   bf16 *keys, *values;
-  int kind, heads, size, room, stride;
+  int heads, size, room, stride;
   float scale;
+  int unused;
 };
 
 // Where rows come from.
@@ -42,73 +35,107 @@ struct Parts {
   int heads, size, room, stretches;
 };
 
+// The tanh form, by one exponential.
 __device__ __forceinline__ float gelu(float x) {
-  return 0.5f * x * (1.f + tanhf(0.7978845608028654f * (x + 0.044715f * x * x * x)));
+  float t = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+  return x - x / (1.f + __expf(2.f * t));
+}
+
+// Where the sums of one feature go: settled before the kernel waits, since divisions take long.
+struct Place {
+  float* floats;
+  bf16* rounded;
+  i64 by_row, by_slot;
+  int by_position;
+};
+template <int KIND>
+__device__ __forceinline__ Place place_of(const Target& to, int feature, int width, int features) {
+  Place place = {to.floats + feature, 0, width, 0, 0};
+  if (KIND == TO_LOGITS) place.by_row = features;
+  if (KIND == TO_GELU) place = {0, to.rounded + feature, to.stride, 0, 0};
+  if (KIND == TO_QKV) {
+    int inner = to.heads * to.size, part = feature / inner, channel = feature - part * inner;
+    int head = channel / to.size, within = channel - head * to.size;
+    if (part == 0) {
+      place = {to.floats + channel, 0, inner, 0, 0};
+    } else {
+      i64 slot = (i64)inner * to.room;
+      place = {0, to.keys + (i64)head * to.room * to.size + within, 0, slot, to.size};
+      if (part == 2) {
+        // Wide heads have their values the other way round, [channel][row].
+        place.rounded = to.values + (i64)head * to.room * to.size;
+        place.rounded += to.size >= TURNED ? (i64)within * to.room : within;
+        if (to.size >= TURNED) place.by_position = 1;
+      }
+    }
+  }
+  return place;
 }
 
 // `before` is what the residual stream has there; `slot` and `position` are where keys and values go.
+template <int KIND>
 __device__ __forceinline__ void put(
-    const Target& to, int row, int feature, int width, float y, float before, int slot, int position) {
-  if (to.kind == TO_GELU) {
-    to.rounded[(i64)row * to.stride + feature] = to_bf16(gelu(y));
-  } else if (to.kind == TO_RESIDUAL) {
-    to.floats[(i64)row * width + feature] = before + y;
-  } else if (to.kind == TO_LOGITS) {
-    to.floats[(i64)row * width + feature] = y;
-  } else {
-    int inner = to.heads * to.size, part = feature / inner, channel = feature - part * inner;
-    if (part == 0) {
-      to.floats[(i64)row * inner + channel] = y * to.scale;
-    } else if (slot >= 0) {
-      int head = channel / to.size;
-      i64 at = (((i64)slot * to.heads + head) * to.room + position) * to.size + channel - head * to.size;
-      (part == 1 ? to.keys : to.values)[at] = to_bf16(y);
-    }
+    const Target& to, const Place& place, int row, float y, float before, int slot, int position) {
+  if (KIND == TO_GELU) {
+    place.rounded[row * place.by_row] = to_bf16(gelu(y));
+  } else if (KIND == TO_RESIDUAL) {
+    place.floats[row * place.by_row] = before + y;
+  } else if (place.floats) {
+    place.floats[row * place.by_row] = KIND == TO_QKV ? y * to.scale : y;
+  } else if (slot >= 0) {
+    place.rounded[slot * place.by_slot + (i64)position * place.by_position] = to_bf16(y);
   }
 }
 
 #if __CUDA_ARCH__ >= 800
-// The channels `from` .. `end` of a row of the attention's result, by one warp; zeros where there are no channels.
-__device__ __forceinline__ void merge(bf16* out, const Row* rows, const Parts& p, int row, int from, int end) {
-  int lane = threadIdx.x & 31, width = p.heads * p.size;
-  Row state = load_row_state(rows + row);
-  int count = is_active(state) && state.position < p.room ? state.position / STRETCH + 1 : 0;
-  i64 first = (i64)row * p.heads * p.stretches;
-  for (int start = from; start < end; start += 128) {
-    int c = start + lane * 4, own = c / p.size, stop = min(min(start + 128, end), width);
-    bool mine = c < stop;
-    float y[4] = {0.f, 0.f, 0.f, 0.f}, own_scale = 0.f;
-    for (int base = 0; base < count; base += 8) {
-      uint4 v[8];
+// The channels `from` .. `end` (at most 128, whole heads) of a row of the attention's result, by one warp. `count`
+// stretches were attended to. A lane has four channels.
+template <int SIZE>
+__device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int count, int from, int end) {
+  constexpr int HEADS = 128 / SIZE;
+  int lane = threadIdx.x & 31, c = from + lane * 4, first = from / SIZE, own = lane * 4 / SIZE;
+  bool mine = c < end;
+  float most[HEADS], sum[HEADS], e[HEADS], scale[HEADS], y[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
-      for (int s = 0; s < 8; ++s) {
-        v[s] = make_uint4(0, 0, 0, 0);
-        if (mine && base + s < count)
-          v[s] = load_fresh(
-              (const void*)(p.parts + (first + (i64)own * p.stretches + base + s) * p.size + c - own * p.size));
-      }
-      for (int head = start / p.size; head * p.size < stop; ++head) {
-        float scale, e = part_weight(p.weights, first + (i64)head * p.stretches, count, scale);
-#pragma unroll
-        for (int s = 0; s < 8; ++s) {
-          float f = __shfl_sync(FULL_MASK, e, (base + s) & 31);
-          if (mine && own == head && base + s < count) {
-            y[0] += f * __uint_as_float(v[s].x); y[1] += f * __uint_as_float(v[s].y);
-            y[2] += f * __uint_as_float(v[s].z); y[3] += f * __uint_as_float(v[s].w);
-          }
-        }
-        if (own == head) own_scale = scale;
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < 4; ++j) y[j] *= own_scale;
-    if (c < end) store4(out + c, y);
+  for (int h = 0; h < HEADS; ++h) {
+    i64 part = ((i64)row * p.heads + min(first + h, p.heads - 1)) * p.stretches + lane;
+    most[h] = lane < count ? load_fresh(p.weights + part * 2) : -INF;
+    sum[h] = lane < count ? load_fresh(p.weights + part * 2 + 1) : 0.f;
   }
+  const float* at = p.parts + ((i64)row * p.heads + first + own) * p.stretches * SIZE + lane * 4 % SIZE;
+  for (int base = 0; base < count; base += 4) {
+    float v[4][4];
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+      if (mine && base + s < count) load4_fresh(at + (base + s) * SIZE, v[s]);
+    if (base == 0)
+#pragma unroll
+      for (int h = 0; h < HEADS; ++h) e[h] = part_weight(most[h], sum[h], scale[h]);
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      float f = 0.f;
+#pragma unroll
+      for (int h = 0; h < HEADS; ++h) {
+        float g = __shfl_sync(FULL_MASK, e[h], (base + s) & 31);
+        if (own == h) f = g;
+      }
+      if (mine && base + s < count)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) y[j] = __fmaf_rn(f, v[s][j], y[j]);
+    }
+  }
+  float own_scale = 0.f;
+#pragma unroll
+  for (int h = 0; h < HEADS; ++h)
+    if (own == h && count > 0) own_scale = scale[h];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) y[j] *= own_scale;
+  if (mine) store4(out + c, y);
 }
 #endif
 
-// HIGH: whether there are more than 8 rows.
-template <int MT, int NT, int P, int SOURCE, bool HIGH>
+// HIGH: whether there are more than 8 rows. FEW: at most 2, which all warps normalise together.
+template <int MT, int NT, int P, int SOURCE, int KIND, bool HIGH, bool FEW>
 __device__ __forceinline__ void linear(
     const Row* rows, int batch, const bf16* weights, const float* bias, const bf16* given, const float* x,
     const float* norm, float* latents, int features, int width, int stride, const Target& to, const Parts& from) {
@@ -117,6 +144,7 @@ __device__ __forceinline__ void linear(
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
   extern __shared__ __align__(16) char shared[];
   __shared__ int slots[ROWS], positions[ROWS];
+  __shared__ float reduced[2 * NORMS + 1][16];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   int n = lane >> 2, q = lane & 3;
   int chunks = stride >> 5, each = (chunks + warps - 1) / warps;
@@ -125,7 +153,7 @@ __device__ __forceinline__ void linear(
   int pitch = stride + PADDING, held_rows = SHARED ? min(batch, ROWS) : 0;
   bf16* made = reinterpret_cast<bf16*>(shared);
   float* norms = reinterpret_cast<float*>(made + held_rows * pitch);
-  float* parts = norms + NORMS * 2 * width;
+  float* parts = norms + (FEW ? 0 : NORMS * 2 * width);
   const bf16* w = weights + (i64)(feature + n) * stride + q * 8;
   uint4 held[P][NT];
 #pragma unroll
@@ -134,22 +162,62 @@ __device__ __forceinline__ void linear(
     for (int t = 0; t < NT; ++t)
       if (first + p < last) held[p][t] = load_weights(w + (i64)t * 8 * stride + (first + p) * 32);
   // The column of a thread's sums is always the same: blocks are whole numbers of columns.
-  int column = threadIdx.x % COLUMNS;
-  float shift = feature + column < features ? bias[feature + column] : 0.f;
-  if (NORMS > 0)
-    for (int i = threadIdx.x * 4; i < NORMS * 2 * width; i += blockDim.x * 4) copy16(norms + i, norm + i);
+  int column = threadIdx.x % COLUMNS, own_row = threadIdx.x / COLUMNS, own = threadIdx.x * 4;
+  bool there = feature + column < features;
+  float shift = there ? bias[feature + column] : 0.f;
+  Place place = place_of<KIND>(to, feature + column, width, features);
+  float factors[NORMS + 1][4], shifts[NORMS + 1][4];
+  if (FEW && own < width) {
+#pragma unroll
+    for (int i = 0; i < NORMS; ++i) {
+      load4(norm + 2 * i * width + own, factors[i]);
+      load4(norm + (2 * i + 1) * width + own, shifts[i]);
+    }
+  } else if (NORMS > 0) {
+    for (int i = own; i < NORMS * 2 * width; i += blockDim.x * 4) copy16(norms + i, norm + i);
+  }
+  // Rows change at the end of a step alone, so what merges parts need not wait to know how many there are.
+  int counts[2] = {0, 0};
+  if (SOURCE == MERGED)
+#pragma unroll
+    for (int row = 0; row < 2; ++row)
+      if (row < batch) {
+        Row state = load_row_state(rows + row);
+        if (is_active(state) && state.position < from.room) counts[row] = state.position / STRETCH + 1;
+      }
   enter();
 
-  int own_row = threadIdx.x / COLUMNS;
   float before = 0.f;
-  if (to.kind == TO_RESIDUAL && own_row < batch && feature + column < features)
+  if (KIND == TO_RESIDUAL && own_row < batch && there)
     before = load_fresh(x + (i64)own_row * width + feature + column);
-  if (to.kind == TO_QKV && threadIdx.x < batch) {
+  if (KIND == TO_QKV && threadIdx.x < batch) {
     Row state = load_row_state(rows + threadIdx.x);
     slots[threadIdx.x] = is_active(state) && state.position < to.room ? state.slot : -1;
     positions[threadIdx.x] = state.position;
   }
-  if (NORMS > 0) {
+  if (NORMS > 0 && FEW) {
+    for (int row = 0; row < batch; ++row) {
+      float v[4] = {0.f, 0.f, 0.f, 0.f};
+      if (own < width) load4_fresh(x + (i64)row * width + own, v);
+      if (row > 0) __syncthreads();
+      normalise_together(v, factors[0], shifts[0], own < width, width, reduced[0]);
+      if (NORMS > 1) {
+        if (own >= width) v[0] = v[1] = v[2] = v[3] = 0.f;
+        normalise_together(v, factors[NORMS - 1], shifts[NORMS - 1], own < width, width, reduced[1]);
+      }
+      if (own < width) {
+        store4(made + row * pitch + own, v);
+        if (NORMS > 1 && blockIdx.x == 0) {
+          Row state = load_row_state(rows + row);
+          if (is_active(state)) store4(latents + ((i64)state.emitted * batch + row) * width + own, v);
+        }
+      } else if (own < stride) {
+        float none[4] = {0.f, 0.f, 0.f, 0.f};
+        store4(made + row * pitch + own, none);
+      }
+    }
+    __syncthreads();
+  } else if (NORMS > 0) {
     await_copies();
     __syncthreads();
     for (int row = warp; row < batch; row += warps) {
@@ -180,16 +248,22 @@ __device__ __forceinline__ void linear(
   }
   if (SOURCE == STAGED) {
     int whole = stride / 8;
-    for (int i = threadIdx.x; i < batch * whole; i += blockDim.x) {
-      int row = i / whole, c = (i - row * whole) * 8;
-      copy16(made + row * pitch + c, given + (i64)row * stride + c);
-    }
+    for (int row = 0; row < batch; ++row)
+      for (int c = threadIdx.x; c < whole; c += blockDim.x)
+        copy16(made + row * pitch + c * 8, given + (i64)row * stride + c * 8);
     await_copies();
     __syncthreads();
   }
   if (SOURCE == MERGED) {
     // Every warp makes what it takes.
-    for (int row = 0; row < batch; ++row) merge(made + row * pitch, rows, from, row, first * 32, last * 32);
+#pragma unroll
+    for (int row = 0; row < 2; ++row)
+      if (row < batch) {
+        bf16* out = made + row * pitch;
+        if (from.size == 64) merge<64>(out, from, row, counts[row], first * 32, last * 32);
+        else if (from.size == 32) merge<32>(out, from, row, counts[row], first * 32, last * 32);
+        else merge<128>(out, from, row, counts[row], first * 32, last * 32);
+      }
     __syncwarp();
   }
 
@@ -256,41 +330,50 @@ __device__ __forceinline__ void linear(
       }
     }
   __syncthreads();
-  if (feature + column >= features) return;
+  if (!there) return;
   for (int row = own_row; row < batch; row += blockDim.x / COLUMNS) {
     int i = row * COLUMNS + column;
     float y = parts[i];
+#pragma unroll 8
     for (int k = 1; k < warps; ++k) y += parts[k * ROWS * COLUMNS + i];
-    if (to.kind == TO_RESIDUAL && row != own_row) before = load_fresh(x + (i64)row * width + feature + column);
+    if (KIND == TO_RESIDUAL && row != own_row) before = load_fresh(x + (i64)row * width + feature + column);
     int slot = -1, position = 0;
-    if (to.kind == TO_QKV) slot = slots[row], position = positions[row];
-    put(to, row, feature + column, to.kind == TO_LOGITS ? features : width, y + shift, before, slot, position);
+    if (KIND == TO_QKV) slot = slots[row], position = positions[row];
+    put<KIND>(to, place, row, y + shift, before, slot, position);
   }
 #else
   enter();
 #endif
 }
 
-#define KERNEL(NAME, THREADS, BLOCKS, MT, NT, P, SOURCE, HIGH) \
-  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) decode_linear_##NAME( \
+#define KERNEL(NAME, THREADS, BLOCKS, MT, NT, P, SOURCE, KIND, HIGH, FEW) \
+  extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) decode_##NAME( \
       const Row* rows, int batch, const bf16* weights, const float* bias, const bf16* given, const float* x, \
       const float* norm, float* latents, int features, int width, int stride, Target to, Parts from) { \
     enter_later(); \
-    linear<MT, NT, P, SOURCE, HIGH>( \
+    linear<MT, NT, P, SOURCE, KIND, HIGH, FEW>( \
         rows, batch, weights, bias, given, x, norm, latents, features, width, stride, to, from); \
   }
 // Blocks of consecutive kernels share a multiprocessor, or the weights of the next would not be on their way: hence few
-// registers each. Up to 8 rows, up to 16:
-KERNEL(norm_8, 256, 3, 1, 2, 4, NORMED, false)
-KERNEL(norm_16, 256, 2, 1, 2, 4, NORMED, true)
-KERNEL(head_8, 256, 3, 1, 1, 4, HEADED, false)
-KERNEL(head_16, 256, 2, 1, 1, 4, HEADED, true)
-KERNEL(merged_8, 256, 2, 1, 1, 4, MERGED, false)
-KERNEL(narrow_8, 512, 2, 1, 1, 8, STAGED, false)
-KERNEL(narrow_16, 512, 1, 1, 1, 4, GIVEN, true)
-// More rows: what they are made of was normalised before.
-KERNEL(broad_32, 256, 1, 2, 4, 2, GIVEN, true)
-KERNEL(broad_64, 256, 1, 4, 4, 2, GIVEN, true)
+// registers each. Up to 2 rows, up to 8, up to 16; more rows are normalised before.
+KERNEL(qkv_2, 256, 3, 1, 2, 4, NORMED, TO_QKV, false, true)
+KERNEL(qkv_8, 256, 3, 1, 2, 4, NORMED, TO_QKV, false, false)
+KERNEL(qkv_16, 256, 2, 1, 2, 4, NORMED, TO_QKV, true, false)
+KERNEL(qkv_32, 256, 1, 2, 4, 2, GIVEN, TO_QKV, true, false)
+KERNEL(qkv_64, 256, 1, 4, 4, 2, GIVEN, TO_QKV, true, false)
+KERNEL(up_2, 256, 3, 1, 2, 4, NORMED, TO_GELU, false, true)
+KERNEL(up_8, 256, 3, 1, 2, 4, NORMED, TO_GELU, false, false)
+KERNEL(up_16, 256, 2, 1, 2, 4, NORMED, TO_GELU, true, false)
+KERNEL(up_32, 256, 1, 2, 4, 2, GIVEN, TO_GELU, true, false)
+KERNEL(up_64, 256, 1, 4, 4, 2, GIVEN, TO_GELU, true, false)
+KERNEL(head_2, 256, 3, 1, 1, 4, HEADED, TO_LOGITS, false, true)
+KERNEL(head_8, 256, 3, 1, 1, 4, HEADED, TO_LOGITS, false, false)
+KERNEL(head_16, 256, 2, 1, 1, 4, HEADED, TO_LOGITS, true, false)
+KERNEL(head_32, 256, 1, 2, 1, 4, GIVEN, TO_LOGITS, true, false)
+KERNEL(head_64, 256, 1, 4, 1, 4, GIVEN, TO_LOGITS, true, false)
+KERNEL(out_2, 256, 3, 1, 1, 4, MERGED, TO_RESIDUAL, false, true)
+KERNEL(down_8, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, false)
+KERNEL(down_16, 512, 1, 1, 1, 4, GIVEN, TO_RESIDUAL, true, false)
 
 // The same products for many rows: a block has 64 features and one stretch of k alone, so that rows are read a few times
 // and not by every block. Stretches are those of the warps above; their sums [stretch][row][feature] are added up, in the
@@ -365,38 +448,40 @@ extern "C" __global__ void __launch_bounds__(256, 3) decode_split_64(
   split<4>(weights, given, sums, batch, features, stride);
 }
 
-// A normalised row to where the next product reads it, and after two norms to whoever decodes sound from it.
-__device__ __forceinline__ void normed_row(
-    float (&v)[SPREAD][4], const Row* rows, int batch, const float* norm, int norms, bf16* out, float* latents,
-    int width, int stride) {
-  int row = blockIdx.x, lane = threadIdx.x;
-  normalise(v, norm, width);
-  if (norms > 1) normalise(v, norm + 2 * width, width);
-  bool kept = false;
-  float* latent = latents;
-  if (norms > 1) {
-    Row state = load_row_state(rows + row);
-    kept = is_active(state);
-    latent += ((i64)state.emitted * batch + row) * width;
-  }
+// Norms of a row by a block of 256 threads, to where the next product reads it, and after two norms to whoever decodes
+// sound from it. `v` is the thread's four channels.
+__device__ __forceinline__ void norm_row(
+    float (&v)[4], const Row* rows, int batch, const float* norm, int norms, bf16* out, float* latents, int width,
+    int stride) {
+  __shared__ float reduced[2][16];
+  int row = blockIdx.x, own = threadIdx.x * 4;
+  bool there = own < width;
+  float w[4] = {0.f, 0.f, 0.f, 0.f}, b[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
-  for (int i = 0; i < SPREAD; ++i) {
-    int at = i * 128 + lane * 4;
-    if (at < width) {
-      store4(out + (i64)row * stride + at, v[i]);
-      if (kept) store4(latent + at, v[i]);
+  for (int i = 0; i < 2; ++i) {
+    if (i >= norms) break;
+    if (there) {
+      load4(norm + 2 * i * width + own, w);
+      load4(norm + (2 * i + 1) * width + own, b);
     }
+    normalise_together(v, w, b, there, width, reduced[i]);
   }
+  if (!there) return;
+  store4(out + (i64)row * stride + own, v);
+  if (norms < 2) return;
+  Row state = load_row_state(rows + row);
+  if (is_active(state)) store4(latents + ((i64)state.emitted * batch + row) * width + own, v);
 }
 
-// Layer norms of every row on their own, for batches of more than 16: a warp to a row.
-extern "C" __global__ void decode_norm(
+// Layer norms of every row on their own, for batches of more than 16.
+extern "C" __global__ void __launch_bounds__(256) decode_norm(
     const Row* rows, int batch, const float* x, const float* norm, int norms, bf16* out, float* latents, int width,
     int stride) {
   enter();
-  float v[SPREAD][4];
-  load_spread(x + (i64)blockIdx.x * width, width, v);
-  normed_row(v, rows, batch, norm, norms, out, latents, width, stride);
+  float v[4] = {0.f, 0.f, 0.f, 0.f};
+  int own = threadIdx.x * 4;
+  if (own < width) load4_fresh(x + (i64)blockIdx.x * width + own, v);
+  norm_row(v, rows, batch, norm, norms, out, latents, width, stride);
 }
 
 // The sums of decode_split, added to the residual stream, and the norms behind it. A block to a row, a thread to four
@@ -405,35 +490,25 @@ extern "C" __global__ void __launch_bounds__(256) decode_reduce(
     const Row* rows, int batch, float* x, const float* sums, int stretches, const float* bias, const float* norm,
     int norms, bf16* out, float* latents, int width, int stride) {
   enter();
-  __shared__ __align__(16) float made[SPREAD * 128];
   int row = blockIdx.x, c = threadIdx.x * 4;
+  float z[4] = {0.f, 0.f, 0.f, 0.f};
   if (c < width) {
-    float y[4], b[4], z[4];
+    float y[16][4], b[4];
     const float* own = sums + (i64)row * width + c;
     i64 step = (i64)batch * width;
-    load4_fresh(own, y);
-#pragma unroll 8
-    for (int s = 1; s < stretches; ++s) {
-      load4_fresh(own + s * step, z);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) y[j] += z[j];
-    }
+    for (int s = 0; s < 16; ++s)
+      if (s < stretches) load4_fresh(own + s * step, y[s]);
     load4(bias + c, b);
     load4_fresh(x + (i64)row * width + c, z);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) z[j] = z[j] + (y[j] + b[j]);
-    store4(x + (i64)row * width + c, z);
-    store4(made + c, z);
-  }
-  if (norms == 0) return;
-  __syncthreads();
-  if (threadIdx.x >= 32) return;
-  float v[SPREAD][4];
+    for (int s = 1; s < 16; ++s)
+      if (s < stretches)
 #pragma unroll
-  for (int i = 0; i < SPREAD; ++i) {
-    int at = i * 128 + (int)threadIdx.x * 4;
-    v[i][0] = v[i][1] = v[i][2] = v[i][3] = 0.f;
-    if (at < width) load4(made + at, v[i]);
+        for (int j = 0; j < 4; ++j) y[0][j] += y[s][j];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) z[j] = z[j] + (y[0][j] + b[j]);
+    store4(x + (i64)row * width + c, z);
   }
-  normed_row(v, rows, batch, norm, norms, out, latents, width, stride);
+  if (norms > 0) norm_row(z, rows, batch, norm, norms, out, latents, width, stride);
 }
