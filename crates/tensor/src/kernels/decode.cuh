@@ -23,8 +23,19 @@ __device__ __forceinline__ Row load_row_state(const Row* p) {
 }
 __device__ __forceinline__ bool is_active(const Row& row) { return row.slot >= 0 && row.status == 0; }
 
-// For kernels that load weights first and call enter() where they need what the kernel before them writes.
+// For kernels that load weights first. They call enter(), or where the kernel behind them reads weights alone before it
+// waits, let_next_in() at once and wait_for_last() where they need what the kernel before them writes.
 __device__ __forceinline__ void enter_later() {}
+__device__ __forceinline__ void let_next_in() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void wait_for_last() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 // Weights: never written while kernels run, read once.
 __device__ __forceinline__ uint4 load_weights(const void* p) {

@@ -230,10 +230,11 @@ __device__ __forceinline__ void attend_whole(
   __shared__ Shared<SIZE> shared;
   __shared__ float parts[32][SIZE], greatest[32], sums[32];
   int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31;
+  let_next_in();
   Row state = load_row_state(rows + row);
   int count = is_active(state) && state.position < room ? state.position + 1 : 0;
   if (count == 0) {
-    enter();
+    wait_for_last();
     return;
   }
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
@@ -241,7 +242,7 @@ __device__ __forceinline__ void attend_whole(
   const float* query = queries + ((i64)row * heads + head) * SIZE;
   Held<SIZE> held = {};
   load_stretch<SIZE>(held, k, v, room, 0, 0, min(count, state.fresh));
-  enter();
+  wait_for_last();
   load_stretch<SIZE>(held, k, v, room, 0, state.fresh, count);
   int stretches = (count + STRETCH - 1) / STRETCH;
   for (int s = 0; s < stretches; ++s) {

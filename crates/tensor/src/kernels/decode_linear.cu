@@ -142,6 +142,8 @@ __device__ __forceinline__ void linear(
 #if __CUDA_ARCH__ >= 800
   constexpr bool SHARED = SOURCE != GIVEN;
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
+  // Behind queries comes the attention, which reads rows and keys of earlier steps: it must not come in too early.
+  if (KIND != TO_QKV) let_next_in();
   extern __shared__ __align__(16) char shared[];
   __shared__ int slots[ROWS], positions[ROWS];
   __shared__ float reduced[2 * NORMS + 1][16];
@@ -185,7 +187,8 @@ __device__ __forceinline__ void linear(
         Row state = load_row_state(rows + row);
         if (is_active(state) && state.position < from.room) counts[row] = state.position / STRETCH + 1;
       }
-  enter();
+  if (KIND == TO_QKV) enter();
+  else wait_for_last();
 
   float before = 0.f;
   if (KIND == TO_RESIDUAL && own_row < batch && there)
@@ -382,6 +385,7 @@ template <int MT>
 __device__ __forceinline__ void split(
     const bf16* weights, const bf16* given, float* sums, int batch, int features, int stride) {
 #if __CUDA_ARCH__ >= 800
+  let_next_in();
   constexpr int P = 8;
   extern __shared__ __align__(16) char shared[];
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, n = lane >> 2, q = lane & 3;
@@ -395,7 +399,7 @@ __device__ __forceinline__ void split(
 #pragma unroll
   for (int p = 0; p < P; ++p)
     if (there && p < count) held[p] = load_weights(w + p * 32);
-  enter();
+  wait_for_last();
   for (int i = threadIdx.x; i < 16 * MT * count * 4; i += blockDim.x) {
     int row = i / (count * 4), c = (i - row * count * 4) * 8;
     copy16(made + row * pitch + c, given + (i64)row * stride + first * 32 + c);

@@ -37,28 +37,37 @@ __device__ __forceinline__ void move_on(Row* row, int position, int place, int c
   row->code = code;
 }
 
-// The `wanted`-th largest of `ordered(scores)`, 8 bits at a time.
-__device__ __forceinline__ u32 select(const float* scores, int count, int wanted, int* bins, int* found) {
+// The `wanted`-th largest of `ordered(scores)`, 8 bits at a time. Every warp counts for itself: scores are alike, and
+// counters that all warps share would be waited for. `own` holds 256 counters for each warp.
+__device__ __forceinline__ u32 select(
+    const float* scores, int count, int wanted, int* own, int* bins, int* found) {
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   u32 value = 0, mask = 0;
   for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int i = threadIdx.x; i < 256; i += blockDim.x) bins[i] = 0;
-    __syncthreads();
+    for (int i = lane; i < 256; i += 32) own[warp * 256 + i] = 0;
+    __syncwarp();
     for (int i = threadIdx.x; i < count; i += blockDim.x) {
       u32 key = ordered(scores[i]);
-      if ((key & mask) == value) atomicAdd(bins + ((key >> shift) & 255), 1);
+      if ((key & mask) == value) atomicAdd(own + warp * 256 + ((key >> shift) & 255), 1);
     }
     __syncthreads();
-    if (threadIdx.x < 32) {
+    for (int i = threadIdx.x; i < 256; i += blockDim.x) {
+      int all = 0;
+      for (int k = 0; k < warps; ++k) all += own[k * 256 + i];
+      bins[i] = all;
+    }
+    __syncthreads();
+    if (warp == 0) {
       // Lane l has the eight bins from 255 - 8 l downwards.
-      int lane = threadIdx.x, own = 0;
-      for (int j = 0; j < 8; ++j) own += bins[255 - 8 * lane - j];
-      int upto = own;
+      int sum = 0;
+      for (int j = 0; j < 8; ++j) sum += bins[255 - 8 * lane - j];
+      int upto = sum;
       for (int o = 1; o < 32; o <<= 1) {
         int y = __shfl_up_sync(FULL_MASK, upto, o);
         if (lane >= o) upto += y;
       }
-      if (upto >= wanted && upto - own < wanted) {
-        int left = wanted - (upto - own), bin = 255 - 8 * lane;
+      if (upto >= wanted && upto - sum < wanted) {
+        int left = wanted - (upto - sum), bin = 255 - 8 * lane;
         while (left > bins[bin]) left -= bins[bin--];
         found[0] = bin;
         found[1] = left;
@@ -68,7 +77,6 @@ __device__ __forceinline__ u32 select(const float* scores, int count, int wanted
     value |= (u32)found[0] << shift;
     mask |= 255u << shift;
     wanted = found[1];
-    __syncthreads();
   }
   return value;
 }
@@ -80,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
   enter();
   extern __shared__ __align__(16) char space[];
   double* sums = reinterpret_cast<double*>(space);                // CANDIDATES
-  u64* keys = reinterpret_cast<u64*>(sums + CANDIDATES);          // CANDIDATES
+  u64* keys = reinterpret_cast<u64*>(sums + CANDIDATES);          // CANDIDATES, or 256 counters for each of 16 warps
   int* order = reinterpret_cast<int*>(keys + CANDIDATES);         // CANDIDATES
   int* bins = order + CANDIDATES;                                 // 256
   float* scores = reinterpret_cast<float*>(bins + 256);           // vocabulary
@@ -95,6 +103,13 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
   u32* said = seen + (i64)state.slot * words;
   const float* given = logits + (i64)row * vocabulary;
 
+  // Where the next code will stand is known before it is.
+  float stand[2] = {0.f, 0.f};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    int c = threadIdx.x + i * blockDim.x;
+    if (c < width) stand[i] = positions[(i64)(state.place + 1) * width + c];
+  }
   const float* others = logits + (i64)max(state.pair, 0) * vocabulary;
   float own_log = 0.f, other_log = 0.f;
   if (state.pair >= 0) {
@@ -135,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
   } else {
     int wanted = options.top_k > 0 ? min(options.top_k, vocabulary) : vocabulary;
     wanted = min(wanted, CANDIDATES);
-    u32 least = wanted < vocabulary ? select(scores, vocabulary, wanted, bins, found) : 0;
+    u32 least = wanted < vocabulary ? select(scores, vocabulary, wanted, reinterpret_cast<int*>(keys), bins, found) : 0;
     // Candidates in the order of their ids. Whoever is as likely as the last one stays.
     int total = 0;
     for (int start = 0; start < vocabulary; start += blockDim.x) {
@@ -225,8 +240,11 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
     }
   }
   if (code == stop) return;
-  for (int c = threadIdx.x; c < width; c += blockDim.x) {
-    float next = table[(i64)code * width + c] + positions[(i64)place * width + c];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    int c = threadIdx.x + i * blockDim.x;
+    if (c >= width) break;
+    float next = table[(i64)code * width + c] + stand[i];
     x[(i64)row * width + c] = next;
     if (state.pair >= 0) x[(i64)state.pair * width + c] = next;
   }

@@ -196,7 +196,9 @@ fn every_kernel_enters_first() {
             let signature: String = kernel.chars().take(80).collect();
             assert!(
                 first.starts_with("enter();")
-                    || first.starts_with("enter_later();") && text.contains("  enter();\n"),
+                    || first.starts_with("enter_later();")
+                        && text.contains("enter();\n")
+                        && text.contains("wait_for_last();\n"),
                 "{name}.cu: a kernel does not begin with enter(): {signature}"
             );
             kernels += 1;
