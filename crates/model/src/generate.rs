@@ -254,12 +254,13 @@ impl Generator {
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
         for one in &self.released {
-            self.engine.write_parameter(one.id, &weights(one)?)?;
+            let data = weights(one)?;
+            self.engine.write_parameter(one.id, &data)?;
+            if let Some(slots) = &mut self.slots {
+                slots.write(one, &data)?;
+            }
         }
-        match &mut self.slots {
-            Some(slots) => slots.load(weights),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The same on all cores: `fill` writes a parameter in the engine's order and number to where it is given.

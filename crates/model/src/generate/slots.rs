@@ -12,8 +12,8 @@ mod speech;
 pub use speech::Taken;
 
 use super::{GenerateError, Guided, Spoken, Step, check, unknown};
-use crate::declare::Released;
-use crate::gpt::GptSizes;
+use crate::declare::{Declare, Released};
+use crate::gpt::{Gpt, GptSizes};
 use crate::sampling::{Ended, SamplingOptions};
 use fused::Fused;
 use myxtts_tensor::cuda::Cuda;
@@ -122,9 +122,17 @@ impl Slots {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
+        let mut declare = Declare::new(0.0, &|_| false);
+        Gpt::declare(&mut declare, self.sizes.clone());
+        let (_, released) = declare.finish();
+        released.iter().try_for_each(|one| Ok(self.write(one, &weights(one)?)?))
+    }
+
+    /// Fills one parameter.
+    pub(super) fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
         match &mut self.computed {
-            Computed::Together(fused) => fused.load(&self.sizes, weights),
-            Computed::InTurn(plain) => plain.load(weights),
+            Computed::Together(fused) => fused.write(one, data),
+            Computed::InTurn(plain) => plain.write(one, data),
         }
     }
 
@@ -217,8 +225,8 @@ impl Slots {
         slot: SlotId,
         watch: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
-        // Few at first, so that sound can begin.
-        const STEPS: [usize; 3] = [4, 8, 16];
+        // Few at first, so that sound can begin: it does with the fifth code.
+        const STEPS: [usize; 3] = [5, 8, 16];
         let (width, stop) = (self.sizes.width, self.sizes.stop_audio);
         let (mut codes, mut latents) = (Vec::new(), Vec::new());
         let mut rounds = 0;

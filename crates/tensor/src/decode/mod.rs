@@ -22,7 +22,7 @@ use crate::cuda::Cuda;
 use crate::cuda::graph::Graph;
 use crate::error::Error;
 use buffers::Buffers;
-use sizes::{Places, Product};
+use sizes::{Place, Places};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -172,42 +172,38 @@ impl Decoder {
         Ok(())
     }
 
-    /// Fills a parameter: a matrix with its bias, a norm's factors with what it adds, or a table with nothing.
-    pub fn write(&mut self, which: Weight, weight: &[f32], bias: &[f32]) -> Result<(), Error> {
+    /// Fills a matrix, a norm's factors or a table.
+    pub fn write_weight(&mut self, which: Weight, data: &[f32]) -> Result<(), Error> {
         self.cuda.bind()?;
-        let (places, width) = (&self.places, self.sizes.width);
-        let floats = match which {
-            Weight::Norm1(layer) => places.blocks[layer].norm1,
-            Weight::Norm2(layer) => places.blocks[layer].norm2,
-            Weight::LastNorm => places.last_norms,
-            Weight::FinalNorm => places.last_norms + 2 * width,
-            Weight::AudioTable => places.audio_table,
-            Weight::AudioPositions => places.audio_positions,
-            Weight::TextTable => places.text_table,
-            Weight::TextPositions => places.text_positions,
-            Weight::Qkv(layer) => return self.write_product(places.blocks[layer].qkv, weight, bias),
-            Weight::Out(layer) => return self.write_product(places.blocks[layer].out, weight, bias),
-            Weight::Up(layer) => return self.write_product(places.blocks[layer].up, weight, bias),
-            Weight::Down(layer) => return self.write_product(places.blocks[layer].down, weight, bias),
-            Weight::Head => return self.write_product(places.head, weight, bias),
-        };
-        let rows = match which {
-            Weight::AudioTable => self.sizes.vocabulary,
-            Weight::AudioPositions => self.sizes.places,
-            Weight::TextTable => self.sizes.text_vocabulary,
-            Weight::TextPositions => self.sizes.text_places,
-            _ => 1,
-        };
-        assert_eq!(weight.len(), rows * width, "{which:?} has another size");
-        self.buffers.write_floats(&self.cuda, floats, weight)?;
-        self.buffers.write_floats(&self.cuda, floats + weight.len(), bias)
+        match self.places.of(which) {
+            Place::Product(product) => {
+                assert_eq!(data.len(), product.features * product.inputs, "{which:?} has another size");
+                self.buffers.write_matrix(&self.cuda, &product, data)
+            }
+            Place::Norm(at) | Place::Table(at) => {
+                let rows = match which {
+                    Weight::AudioTable => self.sizes.vocabulary,
+                    Weight::AudioPositions => self.sizes.places,
+                    Weight::TextTable => self.sizes.text_vocabulary,
+                    Weight::TextPositions => self.sizes.text_places,
+                    _ => 1,
+                };
+                assert_eq!(data.len(), rows * self.sizes.width, "{which:?} has another size");
+                self.buffers.write_floats(&self.cuda, at, data)
+            }
+        }
     }
 
-    fn write_product(&self, product: Product, weight: &[f32], bias: &[f32]) -> Result<(), Error> {
-        assert_eq!(weight.len(), product.features * product.inputs, "a matrix has another size");
-        assert_eq!(bias.len(), product.features, "a bias has another size");
-        self.buffers.write_matrix(&self.cuda, &product, weight)?;
-        self.buffers.write_floats(&self.cuda, product.bias, bias)
+    /// Fills what is added behind a matrix or a norm's factors.
+    pub fn write_bias(&mut self, which: Weight, data: &[f32]) -> Result<(), Error> {
+        self.cuda.bind()?;
+        let (at, len) = match self.places.of(which) {
+            Place::Product(product) => (product.bias, product.features),
+            Place::Norm(at) => (at + self.sizes.width, self.sizes.width),
+            Place::Table(_) => return Err(Error::Unsupported(format!("{which:?} has no bias"))),
+        };
+        assert_eq!(data.len(), len, "the bias of {which:?} has another size");
+        self.buffers.write_floats(&self.cuda, at, data)
     }
 
     /// Puts a voice `[latents, width]` and `text` (START and STOP included) into the caches of a slot, which has so many

@@ -158,6 +158,7 @@ pub(super) struct Block {
 /// Where everything is.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
+    width: usize,
     pub blocks: Vec<Block>,
     /// Both norms behind the blocks, one after the other.
     pub last_norms: usize,
@@ -169,6 +170,15 @@ pub(super) struct Places {
     /// Elements of the two buffers.
     pub rounded: usize,
     pub floats: usize,
+}
+
+/// Where one parameter is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Product(Product),
+    /// Factors, and behind them what is added.
+    Norm(usize),
+    Table(usize),
 }
 
 #[derive(Default)]
@@ -192,6 +202,24 @@ impl Shelf {
 }
 
 impl Places {
+    pub fn of(&self, which: Weight) -> Place {
+        match which {
+            Weight::Norm1(layer) => Place::Norm(self.blocks[layer].norm1),
+            Weight::Qkv(layer) => Place::Product(self.blocks[layer].qkv),
+            Weight::Out(layer) => Place::Product(self.blocks[layer].out),
+            Weight::Norm2(layer) => Place::Norm(self.blocks[layer].norm2),
+            Weight::Up(layer) => Place::Product(self.blocks[layer].up),
+            Weight::Down(layer) => Place::Product(self.blocks[layer].down),
+            Weight::LastNorm => Place::Norm(self.last_norms),
+            Weight::FinalNorm => Place::Norm(self.last_norms + 2 * self.width),
+            Weight::Head => Place::Product(self.head),
+            Weight::AudioTable => Place::Table(self.audio_table),
+            Weight::AudioPositions => Place::Table(self.audio_positions),
+            Weight::TextTable => Place::Table(self.text_table),
+            Weight::TextPositions => Place::Table(self.text_positions),
+        }
+    }
+
     pub fn new(sizes: &DecodeSizes) -> Places {
         let (width, inner) = (sizes.width, sizes.inner);
         let mut shelf = Shelf::default();
@@ -211,6 +239,7 @@ impl Places {
             [sizes.vocabulary, sizes.places, sizes.text_vocabulary, sizes.text_places]
                 .map(|rows| shelf.floats(rows * width));
         Places {
+            width,
             blocks,
             last_norms,
             head,

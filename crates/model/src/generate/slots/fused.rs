@@ -1,8 +1,7 @@
 //! Slots that advance together, on the decoder of the engine's crate.
 
 use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech, framed};
-use crate::declare::{Declare, Released};
-use crate::gpt::Gpt;
+use crate::declare::Released;
 use crate::sampling::{Sampler, SamplingOptions};
 use myxtts_tensor::Error;
 use myxtts_tensor::cuda::Cuda;
@@ -35,46 +34,26 @@ impl Fused {
         Ok(Fused { decoder, rows: vec![None; options.slots], in_flight: Vec::new() })
     }
 
-    pub fn load<E: From<Error>>(
-        &mut self,
-        sizes: &GptSizes,
-        weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
-    ) -> Result<(), E> {
-        let mut declare = Declare::new(0.0, &|_| false);
-        Gpt::declare(&mut declare, sizes.clone());
-        let (_, released) = declare.finish();
-        let find = |name: &str| {
-            let missing = || Error::Unsupported(format!("a GPT without {name} cannot be decoded"));
-            released.iter().find(|one| one.name == name).ok_or_else(missing)
+    /// Takes a parameter; those of conditioning and text head are not needed.
+    pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
+        let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(()) };
+        let which = match name {
+            "gpt.gpt.ln_f" => Weight::LastNorm,
+            "gpt.final_norm" => Weight::FinalNorm,
+            "gpt.mel_head" => Weight::Head,
+            "gpt.mel_embedding" => Weight::AudioTable,
+            "gpt.mel_pos_embedding.emb" => Weight::AudioPositions,
+            "gpt.text_embedding" => Weight::TextTable,
+            "gpt.text_pos_embedding.emb" => Weight::TextPositions,
+            _ => match of_block(name) {
+                Some(which) => which,
+                None => return Ok(()),
+            },
         };
-        let mut write = |which: Weight, name: &str, biased: bool| -> Result<(), E> {
-            let weight = weights(find(&format!("{name}.weight"))?)?;
-            let bias = if biased { weights(find(&format!("{name}.bias"))?)? } else { Vec::new() };
-            Ok(self.decoder.write(which, &weight, &bias)?)
-        };
-        for layer in 0..sizes.layers {
-            let parts = [
-                (Weight::Norm1(layer), "ln_1"),
-                (Weight::Qkv(layer), "attn.c_attn"),
-                (Weight::Out(layer), "attn.c_proj"),
-                (Weight::Norm2(layer), "ln_2"),
-                (Weight::Up(layer), "mlp.c_fc"),
-                (Weight::Down(layer), "mlp.c_proj"),
-            ];
-            for (which, part) in parts {
-                write(which, &format!("gpt.gpt.h.{layer}.{part}"), true)?;
-            }
+        match part {
+            "bias" => self.decoder.write_bias(which, data),
+            _ => self.decoder.write_weight(which, data),
         }
-        let others = [
-            (Weight::LastNorm, "gpt.gpt.ln_f", true),
-            (Weight::FinalNorm, "gpt.final_norm", true),
-            (Weight::Head, "gpt.mel_head", true),
-            (Weight::AudioTable, "gpt.mel_embedding", false),
-            (Weight::AudioPositions, "gpt.mel_pos_embedding.emb", false),
-            (Weight::TextTable, "gpt.text_embedding", false),
-            (Weight::TextPositions, "gpt.text_pos_embedding.emb", false),
-        ];
-        others.into_iter().try_for_each(|(which, name, biased)| write(which, name, biased))
     }
 
     pub fn record_again(&mut self) -> Result<(), Error> {
@@ -193,6 +172,21 @@ impl Fused {
         self.in_flight.clear();
         Ok(())
     }
+}
+
+/// `gpt.gpt.h.3.attn.c_attn` and the like.
+fn of_block(name: &str) -> Option<Weight> {
+    let (layer, part) = name.strip_prefix("gpt.gpt.h.")?.split_once('.')?;
+    let layer = layer.parse().ok()?;
+    Some(match part {
+        "ln_1" => Weight::Norm1(layer),
+        "attn.c_attn" => Weight::Qkv(layer),
+        "attn.c_proj" => Weight::Out(layer),
+        "ln_2" => Weight::Norm2(layer),
+        "mlp.c_fc" => Weight::Up(layer),
+        "mlp.c_proj" => Weight::Down(layer),
+        _ => return None,
+    })
 }
 
 fn decode_sizes(sizes: &GptSizes, options: SlotOptions) -> DecodeSizes {

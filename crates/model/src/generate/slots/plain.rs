@@ -87,14 +87,9 @@ impl Plain {
         Ok(Plain { engine, gpt, released, slots })
     }
 
-    pub fn load<E: From<Error>>(
-        &mut self,
-        weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
-    ) -> Result<(), E> {
-        for one in &self.released {
-            self.engine.write_parameter(one.id, &weights(one)?)?;
-        }
-        Ok(())
+    pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
+        let found = self.released.iter().find(|own| own.name == one.name);
+        found.map_or(Ok(()), |own| self.engine.write_parameter(own.id, data))
     }
 
     pub fn join(&mut self, index: usize, prompt: Prompt<'_>, speech: &Speech) -> Result<(), GenerateError> {
