@@ -346,7 +346,8 @@ impl Decoder {
         let is_shared = given == 0 || batch <= 8;
         let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
         let norms_there = if tile == MERGED_ROWS { 0 } else { norms * 2 * sizes.width * 4 };
-        let sums_there = warps * batch.max(16) * columns * 8 * 4;
+        let across = 8 * if columns > 1 { columns + 1 } else { columns };
+        let sums_there = warps * batch.max(16) * across * 4;
         let parts = Parts {
             parts: buffers.parts.address(),
             weights: buffers.part_weights.address(),

@@ -46,27 +46,24 @@ struct Place {
   float* floats;
   bf16* rounded;
   i64 by_row, by_slot;
-  int by_position;
+  int size;      // channels of a head
+  bool turned;   // a value of a wide head
 };
 template <int KIND>
 __device__ __forceinline__ Place place_of(const Target& to, int feature, int width, int features) {
-  Place place = {to.floats + feature, 0, width, 0, 0};
+  Place place = {to.floats + feature, 0, width, 0, 0, false};
   if (KIND == TO_LOGITS) place.by_row = features;
-  if (KIND == TO_GELU) place = {0, to.rounded + feature, to.stride, 0, 0};
+  if (KIND == TO_GELU) place = {0, to.rounded + feature, to.stride, 0, 0, false};
   if (KIND == TO_QKV) {
     int inner = to.heads * to.size, part = feature / inner, channel = feature - part * inner;
     int head = channel / to.size, within = channel - head * to.size;
     if (part == 0) {
-      place = {to.floats + channel, 0, inner, 0, 0};
+      place = {to.floats + channel, 0, inner, 0, 0, false};
     } else {
       i64 slot = (i64)inner * to.room;
-      place = {0, to.keys + (i64)head * to.room * to.size + within, 0, slot, to.size};
-      if (part == 2) {
-        // Wide heads have their values the other way round, [channel][row].
-        place.rounded = to.values + (i64)head * to.room * to.size;
-        place.rounded += to.size >= TURNED ? (i64)within * to.room : within;
-        if (to.size >= TURNED) place.by_position = 1;
-      }
+      bool turned = part == 2 && to.size >= TURNED;
+      bf16* base = (part == 1 ? to.keys : to.values) + (i64)head * to.room * to.size;
+      place = {0, base + (turned ? within * STRETCH : within), 0, slot, to.size, turned};
     }
   }
   return place;
@@ -83,7 +80,9 @@ __device__ __forceinline__ void put(
   } else if (place.floats) {
     place.floats[row * place.by_row] = KIND == TO_QKV ? y * to.scale : y;
   } else if (slot >= 0) {
-    place.rounded[slot * place.by_slot + (i64)position * place.by_position] = to_bf16(y);
+    int at = position * place.size;
+    if (place.turned) at = position / STRETCH * STRETCH * place.size + position % STRETCH;
+    place.rounded[slot * place.by_slot + at] = to_bf16(y);
   }
 }
 
@@ -142,6 +141,8 @@ __device__ __forceinline__ void linear(
 #if __CUDA_ARCH__ >= 800
   constexpr bool SHARED = SOURCE != GIVEN;
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
+  // Sums of neighbouring rows lie in different banks.
+  constexpr int ACROSS = NT > 1 ? COLUMNS + 8 : COLUMNS;
   // Behind queries comes the attention, which reads rows and keys of earlier steps: it must not come in too early.
   if (KIND != TO_QKV) let_next_in();
   extern __shared__ __align__(16) char shared[];
@@ -324,21 +325,21 @@ __device__ __forceinline__ void linear(
   for (int m = 0; m < MT; ++m)
 #pragma unroll
     for (int t = 0; t < NT; ++t) {
-      float* part = parts + (warp * ROWS + m * 16 + n) * COLUMNS + t * 8 + q * 2;
+      float* part = parts + (warp * ROWS + m * 16 + n) * ACROSS + t * 8 + q * 2;
       part[0] = acc[m][t][0];
       part[1] = acc[m][t][1];
       if (HIGH) {
-        part[8 * COLUMNS] = acc[m][t][2];
-        part[8 * COLUMNS + 1] = acc[m][t][3];
+        part[8 * ACROSS] = acc[m][t][2];
+        part[8 * ACROSS + 1] = acc[m][t][3];
       }
     }
   __syncthreads();
   if (!there) return;
   for (int row = own_row; row < batch; row += blockDim.x / COLUMNS) {
-    int i = row * COLUMNS + column;
+    int i = row * ACROSS + column;
     float y = parts[i];
 #pragma unroll 8
-    for (int k = 1; k < warps; ++k) y += parts[k * ROWS * COLUMNS + i];
+    for (int k = 1; k < warps; ++k) y += parts[k * ROWS * ACROSS + i];
     if (KIND == TO_RESIDUAL && row != own_row) before = load_fresh(x + (i64)row * width + feature + column);
     int slot = -1, position = 0;
     if (KIND == TO_QKV) slot = slots[row], position = positions[row];
