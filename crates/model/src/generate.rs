@@ -271,11 +271,10 @@ impl Generator {
         let ids: Vec<_> = self.released.iter().map(|one| one.id).collect();
         let released = &self.released;
         self.engine.fill_parameters(&ids, |number, out| fill(&released[number], out))?;
-        let Some(slots) = &mut self.slots else { return Ok(()) };
-        slots.load(|one| {
-            let mut numbers = vec![0.0; one.shape.iter().product()];
-            fill(one, &mut numbers).map(|()| numbers)
-        })
+        match &mut self.slots {
+            Some(slots) => slots.fill(fill),
+            None => Ok(()),
+        }
     }
 
     /// The voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each divided

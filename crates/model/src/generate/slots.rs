@@ -19,6 +19,7 @@ use fused::Fused;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::{Device, Error};
 use plain::Plain;
+use rayon::prelude::*;
 use speech::Speech;
 use std::sync::Arc;
 
@@ -122,10 +123,39 @@ impl Slots {
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
     ) -> Result<(), E> {
+        for one in self.released() {
+            self.write(&one, &weights(&one)?)?;
+        }
+        Ok(())
+    }
+
+    /// The same on all cores: `fill` writes a parameter in the engine's order and number to where it is given.
+    pub fn fill<E: From<Error> + Send>(
+        &mut self,
+        fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        // Some at a time: all of them in f32 would be twice the model.
+        const TOGETHER: usize = 16;
+        for some in self.released().chunks(TOGETHER) {
+            let filled = some.par_iter().map(|one| {
+                let mut numbers = vec![0.0; one.shape.iter().product()];
+                fill(one, &mut numbers).map(|()| numbers)
+            });
+            let filled: Vec<Vec<f32>> = filled.collect::<Result<_, E>>()?;
+            some.iter().zip(&filled).try_for_each(|(one, numbers)| self.write(one, numbers))?;
+        }
+        Ok(())
+    }
+
+    /// The parameters it takes.
+    fn released(&self) -> Vec<Released> {
         let mut declare = Declare::new(0.0, &|_| false);
         Gpt::declare(&mut declare, self.sizes.clone());
-        let (_, released) = declare.finish();
-        released.iter().try_for_each(|one| Ok(self.write(one, &weights(one)?)?))
+        let (_, mut released) = declare.finish();
+        if self.advances_together() {
+            released.retain(Fused::takes);
+        }
+        released
     }
 
     /// Fills one parameter.

@@ -38,7 +38,7 @@ struct Parts {
 // The tanh form, by one exponential.
 __device__ __forceinline__ float gelu(float x) {
   float t = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-  return x - x / (1.f + __expf(2.f * t));
+  return x - __fdividef(x, 1.f + __expf(2.f * t));
 }
 
 // Where the sums of one feature go: settled before the kernel waits, since divisions take long.
@@ -133,7 +133,8 @@ __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int co
 }
 #endif
 
-// HIGH: whether there are more than 8 rows. FEW: at most 2, which all warps normalise together.
+// HIGH: whether there are more than 8 rows. FEW: at most 2 rows of a network of XTTS-v2's width; all warps normalise them
+// together, and everything that its sizes decide is settled by the compiler: with so little to do, every instruction counts.
 template <int MT, int NT, int P, int SOURCE, int KIND, bool HIGH, bool FEW>
 __device__ __forceinline__ void linear(
     const Row* rows, int batch, const bf16* weights, const float* bias, const bf16* given, const float* x,
@@ -143,15 +144,18 @@ __device__ __forceinline__ void linear(
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
   // Sums of neighbouring rows lie in different banks.
   constexpr int ACROSS = NT > 1 ? COLUMNS + 8 : COLUMNS;
+  constexpr int INPUTS = SOURCE == STAGED ? 4096 : 1024;
+  if (FEW) width = 1024, stride = INPUTS;
   // Behind queries comes the attention, which reads rows and keys of earlier steps: it must not come in too early.
   if (KIND != TO_QKV) let_next_in();
   extern __shared__ __align__(16) char shared[];
   __shared__ int slots[ROWS], positions[ROWS];
   __shared__ float reduced[2 * NORMS + 1][16];
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = FEW ? INPUTS / 32 / P : blockDim.x >> 5;
   int n = lane >> 2, q = lane & 3;
   int chunks = stride >> 5, each = (chunks + warps - 1) / warps;
   int first = min(chunks, warp * each), last = min(chunks, first + each);
+  if (FEW) first = warp * P, last = first + P;
   int feature = blockIdx.x * COLUMNS;
   int pitch = stride + PADDING, held_rows = SHARED ? min(batch, ROWS) : 0;
   bf16* made = reinterpret_cast<bf16*>(shared);
@@ -264,9 +268,7 @@ __device__ __forceinline__ void linear(
     for (int row = 0; row < 2; ++row)
       if (row < batch) {
         bf16* out = made + row * pitch;
-        if (from.size == 64) merge<64>(out, from, row, counts[row], first * 32, last * 32);
-        else if (from.size == 32) merge<32>(out, from, row, counts[row], first * 32, last * 32);
-        else merge<128>(out, from, row, counts[row], first * 32, last * 32);
+        merge<64>(out, from, row, counts[row], first * 32, last * 32);
       }
     __syncwarp();
   }
@@ -376,6 +378,7 @@ KERNEL(head_16, 256, 2, 1, 1, 4, HEADED, TO_LOGITS, true, false)
 KERNEL(head_32, 256, 1, 2, 1, 4, GIVEN, TO_LOGITS, true, false)
 KERNEL(head_64, 256, 1, 4, 1, 4, GIVEN, TO_LOGITS, true, false)
 KERNEL(out_2, 256, 3, 1, 1, 4, MERGED, TO_RESIDUAL, false, true)
+KERNEL(down_2, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, true)
 KERNEL(down_8, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, false)
 KERNEL(down_16, 512, 1, 1, 1, 4, GIVEN, TO_RESIDUAL, true, false)
 

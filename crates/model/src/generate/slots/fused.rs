@@ -34,25 +34,18 @@ impl Fused {
         Ok(Fused { decoder, rows: vec![None; options.slots], in_flight: Vec::new() })
     }
 
-    /// Takes a parameter; those of conditioning and text head are not needed.
+    /// Whether it is a parameter that decoding needs: conditioning and the text's head are not.
+    pub fn takes(one: &Released) -> bool {
+        one.name.rsplit_once('.').is_some_and(|(name, _)| weight_of(name).is_some())
+    }
+
+    /// Takes a parameter.
     pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
         let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(()) };
-        let which = match name {
-            "gpt.gpt.ln_f" => Weight::LastNorm,
-            "gpt.final_norm" => Weight::FinalNorm,
-            "gpt.mel_head" => Weight::Head,
-            "gpt.mel_embedding" => Weight::AudioTable,
-            "gpt.mel_pos_embedding.emb" => Weight::AudioPositions,
-            "gpt.text_embedding" => Weight::TextTable,
-            "gpt.text_pos_embedding.emb" => Weight::TextPositions,
-            _ => match of_block(name) {
-                Some(which) => which,
-                None => return Ok(()),
-            },
-        };
-        match part {
-            "bias" => self.decoder.write_bias(which, data),
-            _ => self.decoder.write_weight(which, data),
+        match (weight_of(name), part) {
+            (None, _) => Ok(()),
+            (Some(which), "bias") => self.decoder.write_bias(which, data),
+            (Some(which), _) => self.decoder.write_weight(which, data),
         }
     }
 
@@ -172,6 +165,20 @@ impl Fused {
         self.in_flight.clear();
         Ok(())
     }
+}
+
+fn weight_of(name: &str) -> Option<Weight> {
+    let outside = match name {
+        "gpt.gpt.ln_f" => Weight::LastNorm,
+        "gpt.final_norm" => Weight::FinalNorm,
+        "gpt.mel_head" => Weight::Head,
+        "gpt.mel_embedding" => Weight::AudioTable,
+        "gpt.mel_pos_embedding.emb" => Weight::AudioPositions,
+        "gpt.text_embedding" => Weight::TextTable,
+        "gpt.text_pos_embedding.emb" => Weight::TextPositions,
+        _ => return of_block(name),
+    };
+    Some(outside)
 }
 
 /// `gpt.gpt.h.3.attn.c_attn` and the like.
