@@ -5,6 +5,7 @@ use super::{Advanced, MOST_STEPS, Row, SlotSampling};
 use crate::cuda::Cuda;
 use crate::cuda::memory::{DeviceMemory, PinnedMemory};
 use crate::error::Error;
+use crate::memory::MemoryNeed;
 use cudarc::driver::result;
 use half::bf16;
 use rayon::prelude::*;
@@ -70,15 +71,14 @@ impl Buffers {
         let parts = MOST_ROWS * heads * sizes.stretches();
         let cache = sizes.cache_bytes() / 2;
         let (free, _) = cuda.memory()?;
-        let needed = 2 * cache + 2 * places.rounded + 4 * places.floats;
-        if needed > free {
-            return Err(Error::Unsupported(format!(
-                "{} slots need {} MiB on {}, where {} MiB are free: ask for fewer slots",
-                sizes.slots,
-                needed >> 20,
-                cuda.name(),
-                free >> 20
-            )));
+        let need = MemoryNeed {
+            weights: 2 * places.rounded + 4 * places.floats,
+            scratch: 2 * cache,
+            ..MemoryNeed::default()
+        };
+        if need.total() > free {
+            let device = format!("cuda:{} ({})", cuda.ordinal(), cuda.name());
+            return Err(Error::OutOfMemory { device, need: Box::new(need), free });
         }
         let back = ROW * MOST_ROWS + MOST_STEPS * MOST_ROWS * (4 + 4 * width);
         Ok(Buffers {
