@@ -263,13 +263,20 @@ fn output(args: &Args, model: &Path) -> anyhow::Result<(Output, Format)> {
         }
         None => free_name("speech", args.format.map_or("wav", extension)),
     };
+    let destination = destination(args, &path, model)?;
     let format = match args.format {
         Some(format) => format,
+        // A device or a pipe has no ending to go by.
+        None if path.extension().is_none() && is_special(&path) => wav,
         None => Format::of_path(&path)?,
     };
-    let destination = destination(args, &path, model)?;
     let output = if args.stream { Output::Streamed(destination) } else { Output::Whole(destination) };
     Ok((output, format))
+}
+
+/// Whether a path is of a device, a pipe or a socket.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 fn extension(format: Format) -> &'static str {

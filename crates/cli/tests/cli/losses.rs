@@ -149,7 +149,9 @@ fn speak_replaced_devices_links_and_its_own_reference() {
     });
     let output = speak("pipe");
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    assert!(reader.join().unwrap() == fs::read(at.path().join("new.wav")).unwrap());
+    // The same sound; the sizes in a pipe's header cannot be put right when it ends.
+    let (piped, written) = (reader.join().unwrap(), fs::read(at.path().join("new.wav")).unwrap());
+    assert!(piped.starts_with(b"RIFF") && piped.len() == written.len() && piped[44..] == written[44..]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
 }
 
