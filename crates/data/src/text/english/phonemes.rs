@@ -20,6 +20,23 @@ enum Piece {
 
 /// English text as its sounds: see the module. Idempotent.
 pub fn clean(text: &str) -> String {
+    let mut cleaned = pass(text);
+    // What is left may read otherwise than what was there: single sounds between full stops like initials ("ə.ɝ."), marks
+    // that a dropped character kept apart.
+    for _ in 0..PASSES {
+        let again = pass(&cleaned);
+        if again == cleaned {
+            break;
+        }
+        cleaned = again;
+    }
+    cleaned
+}
+
+/// Further passes over a text at most; one is usual, and changes nothing.
+const PASSES: usize = 8;
+
+fn pass(text: &str) -> String {
     let pieces = split(&super::clean(text));
     let said: Vec<Vec<Sound>> = (0..pieces.len()).map(|at| say(&pieces, at)).collect();
     let mut out = String::with_capacity(2 * pieces.len());
@@ -173,7 +190,8 @@ mod tests {
 
     #[test]
     fn long_and_hostile_words_come_back() {
-        for fragment in ["a", "ab", "a's", "'s", "s'd", "æ", "é\u{301}", "re-", "a b ", "ʃc", "woodcut", "ж"]
+        for fragment in
+            ["a.ur.", "a", "ab", "a's", "'s", "s'd", "æ", "é\u{301}", "re-", "a b ", "ʃc", "woodcut", "ж"]
         {
             let text = fragment.repeat(4_000);
             let once = clean(&text);
