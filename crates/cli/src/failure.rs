@@ -31,6 +31,7 @@ use myxtts_train::TrainError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
 use myxtts_train::evaluate::texts::TextsError;
 use myxtts_train::resynthesize::ResynthesizeError;
+use myxtts_web::ServeError;
 
 /// The command line asks for something that cannot be: the message says what to write instead.
 #[derive(Debug)]
@@ -119,6 +120,14 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             SpeakError::Voice(error) => exit_of_cause(error),
             SpeakError::Engine(_) | SpeakError::Generate(GenerateError::Engine(_)) => None,
             _ => Some(Exit::BadData),
+        };
+    }
+    if let Some(error) = cause.downcast_ref::<ServeError>() {
+        return match error {
+            ServeError::NoToken { .. } | ServeError::Token => Some(Exit::Usage),
+            ServeError::Listen { .. } | ServeError::Start(_) => Some(Exit::Io),
+            ServeError::Speaker(error) => exit_of_cause(error),
+            ServeError::Died => Some(Exit::Internal),
         };
     }
     if let Some(error) = cause.downcast_ref::<VoiceError>() {

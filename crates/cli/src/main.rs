@@ -32,6 +32,7 @@ mod request;
 mod resume;
 mod resynthesize;
 mod sampling;
+mod serve;
 mod settings;
 mod signal;
 mod speak;
@@ -97,6 +98,8 @@ enum Command {
     Speak(speak::Args),
     /// Keep voices beside a model: add, list, show, remove, export
     Voice(voice::Args),
+    /// Speak for other programs: OpenAI's speech API and the routes of XTTS servers, over HTTP
+    Serve(serve::Args),
     /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
     Import(import::Args),
     /// Write a model folder as files in the layout of Coqui's releases
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Resynthesize(args) => resynthesize::run(args),
         Command::Speak(args) => speak::run(args),
         Command::Voice(args) => voice::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Import(args) => import::run(args),
         Command::Export(args) => export::run(args),
     };

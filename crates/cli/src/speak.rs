@@ -15,6 +15,7 @@ use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::destination::{Destination, DestinationError};
 use myxtts_run::exit::Exit;
+use myxtts_speak::language::guess_language;
 use myxtts_speak::long_text::Pieces;
 use myxtts_speak::narration::{Joins, NarrationSettings, SPEEDS};
 use myxtts_speak::sound_file::{Depth, Encoder, Format, Start};
@@ -30,7 +31,7 @@ use job::{Job, Output};
 use player::Player;
 use report::Report;
 use speaker::{ModelSpeaker, Totals};
-use text::{Text, free_name, guess_language};
+use text::{Text, free_name};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -297,7 +298,7 @@ fn destination(args: &Args, path: &Path, model: &Path) -> Result<Destination, De
 }
 
 /// The device that was asked for, if there is such a one.
-fn chosen(asked: &str) -> anyhow::Result<Device> {
+pub fn chosen(asked: &str) -> anyhow::Result<Device> {
     if asked == "cpu" {
         return Ok(Device::Cpu);
     }

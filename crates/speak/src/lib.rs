@@ -4,6 +4,7 @@
 //! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples), [`stream`] (while codes still come), [`guard`] (is it what such a text sounds like) -> [`waveform`] (what was said).
 
 pub mod error;
+pub mod language;
 pub mod long_text;
 pub mod machine;
 pub mod narration;

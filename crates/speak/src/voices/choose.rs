@@ -27,6 +27,23 @@ pub struct Chosen {
     pub reports: Vec<ReferenceReport>,
 }
 
+/// A voice that is kept, one of the model's own, or a mix of those; never a recording, whatever the name looks like.
+pub fn kept(folder: &ModelFolder, named: &str) -> Result<Voice, SpeakError> {
+    if let Some(voice) = stored(folder, named)? {
+        return Ok(voice);
+    }
+    let unknown = |name: &str| Ok::<_, SpeakError>(VoiceError::unknown(name, all_names(folder)?).into());
+    let Some(terms) = terms(named)? else {
+        return Err(unknown(named)?);
+    };
+    let mut parts = Vec::new();
+    for (name, weight) in terms {
+        let Some(voice) = stored(folder, name)? else { return Err(unknown(name)?) };
+        parts.push((voice, weight));
+    }
+    mixed(named, &parts)
+}
+
 /// Finds or hears a voice.
 pub fn choose(
     synthesizer: &mut Synthesizer,
@@ -50,9 +67,20 @@ pub fn choose(
         reports.extend(found.reports);
         parts.push((found.voice, weight));
     }
+    Ok(Chosen { voice: mixed(text, &parts)?, reports })
+}
+
+fn mixed(text: &str, parts: &[(Voice, f32)]) -> Result<Voice, SpeakError> {
     let why = || "its voices are of different sizes".to_owned();
-    let mixed = Voice::mix(&parts).ok_or_else(|| VoiceError::Mix { text: text.to_owned(), why: why() })?;
-    Ok(Chosen { voice: mixed, reports })
+    Ok(Voice::mix(parts).ok_or_else(|| VoiceError::Mix { text: text.to_owned(), why: why() })?)
+}
+
+/// A voice that is kept, or the model's own.
+fn stored(folder: &ModelFolder, name: &str) -> Result<Option<Voice>, SpeakError> {
+    Ok(match Voices::of(folder).own(name)? {
+        Some(stored) => Some(stored.voice),
+        None => built_in(folder, name),
+    })
 }
 
 /// What a name means by itself; none where there is no such voice and no such file.
@@ -61,13 +89,10 @@ fn single(
     folder: &ModelFolder,
     named: &Path,
 ) -> Result<Option<Chosen>, SpeakError> {
-    if let Some(name) = named.to_str() {
-        if let Some(stored) = Voices::of(folder).own(name)? {
-            return Ok(Some(Chosen { voice: stored.voice, reports: Vec::new() }));
-        }
-        if let Some(voice) = built_in(folder, name) {
-            return Ok(Some(Chosen { voice, reports: Vec::new() }));
-        }
+    if let Some(name) = named.to_str()
+        && let Some(voice) = stored(folder, name)?
+    {
+        return Ok(Some(Chosen { voice, reports: Vec::new() }));
     }
     match named.exists() {
         true => hear(synthesizer, &[named.to_owned()]).map(Some),

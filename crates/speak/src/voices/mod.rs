@@ -7,7 +7,7 @@ mod choose;
 mod error;
 mod file;
 
-pub use choose::{Chosen, choose};
+pub use choose::{Chosen, choose, kept};
 pub use error::VoiceError;
 pub use file::StoredVoice;
 

@@ -1,0 +1,126 @@
+//! `myxtts serve`: a model behind an API that other programs speak to.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use myxtts_model::weights::ModelFolder;
+use myxtts_run::exit::Exit;
+use myxtts_run::folder::RunFolder;
+use myxtts_web::{ModelSpeaker, ModelVoices, Server, ServerOptions};
+
+use crate::failure::UsageError;
+use crate::output::{errln, outln};
+use crate::sampling::at_least_one;
+use crate::signal::stop_requested;
+use crate::speak::{chosen, defaults};
+
+/// How often the signals are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+const EXAMPLES: &str = "\
+Examples:
+  myxtts serve                                        newest run's model on http://127.0.0.1:8020
+  curl http://127.0.0.1:8020/v1/audio/speech -H 'Content-Type: application/json' \\
+    -d '{\"model\":\"tts-1\",\"input\":\"Hello there.\",\"voice\":\"default\"}' -o hello.mp3
+  MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        for other machines: only with a token
+
+Speaks to clients of OpenAI's speech API (base URL http://127.0.0.1:8020/v1) and of XTTS servers (SillyTavern). /health, /ready and
+/metrics tell how it is. SIGTERM or Ctrl-C: what is being spoken is finished; a second one leaves at once.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Where runs are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Address to listen on; any but a loopback address needs a token
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    host: String,
+    /// Port to listen on; 0 for any that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8020)]
+    port: u16,
+    /// What clients send as `Authorization: Bearer TOKEN`; other users of this machine see arguments, but not the variable
+    #[arg(long, value_name = "TOKEN", env = "MYXTTS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Requests that wait at most; more are answered with 429
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one)]
+    queue: usize,
+    /// Let pages of this origin use the server, `https://chat.example` say, or `*`; those of this machine always may
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// Where to compute: auto, cpu, cuda, cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let device = chosen(&args.device)?;
+    let found = defaults::model(args.model.as_deref(), &args.runs)?;
+    let address = address(&args.host, args.port)?;
+    let folder = Arc::new(ModelFolder::open(&found.model)?);
+    let recordings = recordings(&folder, found.run.as_ref())?;
+    let options = ServerOptions {
+        address,
+        token: args.token,
+        queue: args.queue,
+        model: model_name(&found.model, found.run.as_ref()),
+        origins: args.allow_origin,
+    };
+    let name = options.model.clone();
+    let voices = Arc::new(ModelVoices::new(folder.clone(), !recordings.is_empty()));
+    let server = Server::start(options, voices, move || ModelSpeaker::open(folder, device, &recordings))?;
+    outln!("serving {name} on {device} at http://{}", server.address());
+
+    let stop = stop_requested()?;
+    let mut is_ready = false;
+    while !stop.load(Ordering::Relaxed) && !server.is_stopping() {
+        if !is_ready && let Some(facts) = server.facts() {
+            is_ready = true;
+            outln!("ready: speaks {}", facts.languages.join(", "));
+        }
+        std::thread::sleep(LOOK);
+    }
+    if stop.load(Ordering::Relaxed) {
+        errln!("stopping: what is being spoken is finished first");
+        server.stop();
+    }
+    server.wait()?;
+    Ok(Exit::Stopped)
+}
+
+/// Recordings to hear where the model has no voice; none where it has one, or where there is nobody to hear.
+fn recordings(folder: &ModelFolder, run: Option<&RunFolder>) -> anyhow::Result<Vec<PathBuf>> {
+    match defaults::voice(folder, run, "en") {
+        Ok(found) => Ok(found.into_iter().filter(|path| path.is_file()).collect()),
+        // Clients can add one.
+        Err(error) if error.is::<UsageError>() => {
+            errln!("note: there is no voice yet: add one with `myxtts voice add`, or POST /v1/audio/voices");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What clients call the model: the run's name, or the folder's.
+fn model_name(model: &Path, run: Option<&RunFolder>) -> String {
+    let path = run.map_or_else(
+        || model.canonicalize().unwrap_or_else(|_| model.to_owned()),
+        |run| run.path().to_owned(),
+    );
+    path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn address(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port));
+    }
+    let found = (host, port).to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| UsageError(format!("--host {host}: there is no such address")).into())
+}

@@ -1,0 +1,26 @@
+//! Speech over HTTP.
+//!
+//! In the order of a request: [`server`] (one address, one worker thread) -> `connection` (time limits of sockets) -> [`access`]
+//! (token, host, origin) -> `routes` (OpenAI's API, the routes of XTTS clients, status) -> [`queue`] (bounded, fair) ->
+//! [`speaker`] (whoever speaks; [`model`] is the real one) -> [`sound`] (samples to the client) -> `body` (encoded as they are
+//! sent). [`metrics`] counts, [`limits`] bounds everything a client can ask for.
+
+pub mod access;
+mod answer;
+mod body;
+mod connection;
+pub mod limits;
+pub mod metrics;
+pub mod model;
+pub mod queue;
+mod routes;
+pub mod server;
+pub mod sound;
+pub mod speaker;
+
+pub use access::Access;
+pub use model::{ModelSpeaker, ModelVoices};
+pub use queue::{HearJob, Job, Jobs, SpeakJob};
+pub use server::{ServeError, Server, ServerOptions};
+pub use sound::SoundSink;
+pub use speaker::{Speaker, SpeakerError, SpeakerFacts, Usage, Utterance, VoiceStore};

@@ -1,0 +1,45 @@
+//! What a client can ask for at most.
+
+use std::time::Duration;
+
+/// Characters of a text, as OpenAI's API has it.
+pub const TEXT_CHARACTERS: usize = 4096;
+
+/// Bytes of a request with JSON: a text and instructions of [`TEXT_CHARACTERS`] each, written as escapes.
+pub const JSON_BYTES: usize = 128 << 10;
+
+/// Bytes of an uploaded recording.
+pub const UPLOAD_BYTES: usize = 10 << 20;
+
+/// Seconds of an uploaded recording, where its header says how long it is.
+pub const UPLOAD_SECONDS: f64 = 600.0;
+
+/// Uploads that are received at the same time.
+pub const UPLOADS_AT_ONCE: usize = 2;
+
+/// `[pause:...]` marks of one text together.
+pub const PAUSES: Duration = Duration::from_secs(60);
+
+/// Samples that wait for slow clients, all together, in bytes. Beyond it the model waits for them.
+pub const WAITING_SOUND_BYTES: usize = 48 << 20;
+
+/// Connections at the same time; more wait to be accepted.
+pub const CONNECTIONS: usize = 512;
+
+/// To receive the head of a request; also how long an idle connection stays open.
+pub const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// To receive a body with JSON.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// To receive an upload.
+pub const UPLOAD_TIME: Duration = Duration::from_secs(120);
+
+/// Without a byte being taken by a client that is sent sound.
+pub const STALLED_TIME: Duration = Duration::from_secs(120);
+
+/// From the arrival of a request to the end of its speech, waiting included.
+pub const REQUEST_TIME: Duration = Duration::from_secs(600);
+
+/// What clients are told to wait where the queue is full, in seconds.
+pub const RETRY_AFTER: u64 = 2;

@@ -1,0 +1,93 @@
+//! What happened, in Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Upper bounds of the histogram of first sounds, in seconds.
+const BOUNDS: [f64; 12] = [0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
+
+/// Counters since the start.
+#[derive(Default)]
+pub struct Metrics {
+    /// By route and status.
+    answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    sound_microseconds: AtomicU64,
+    first_sounds: [AtomicU64; BOUNDS.len() + 1],
+    first_sound_microseconds: AtomicU64,
+    ended: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+impl Metrics {
+    /// An answer was begun.
+    pub fn answered(&self, route: &'static str, status: u16) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        *answers.entry((route, status)).or_default() += 1;
+    }
+
+    /// The first samples of a request, so long after it arrived.
+    pub fn first_sound(&self, after: Duration) {
+        let bucket = BOUNDS.iter().position(|bound| after.as_secs_f64() <= *bound).unwrap_or(BOUNDS.len());
+        self.first_sounds[bucket].fetch_add(1, Ordering::Relaxed);
+        self.first_sound_microseconds.fetch_add(after.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// Seconds of sound that were made.
+    pub fn add_sound(&self, seconds: f64) {
+        self.sound_microseconds.fetch_add((seconds * 1e6).round() as u64, Ordering::Relaxed);
+    }
+
+    /// An utterance ended; `was_left` where its client had gone.
+    pub fn ended(&self, was_left: bool) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        self.cancelled.fetch_add(u64::from(was_left), Ordering::Relaxed);
+    }
+
+    /// Utterances that ended because their clients left.
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Everything, for Prometheus.
+    pub fn text(&self, queue_length: usize, is_ready: bool) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            for (labels, value) in rows {
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        };
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let rows = |least: u16| -> Vec<(String, f64)> {
+            let row = |(&(route, status), &count): (&(&str, u16), &u64)| {
+                (format!("{{route=\"{route}\",status=\"{status}\"}}"), count as f64)
+            };
+            answers.iter().filter(|((_, status), _)| *status >= least).map(row).collect()
+        };
+        let alone = |value: f64| [(String::new(), value)];
+        family("myxtts_requests_total", "counter", "Requests answered.", &rows(0));
+        family("myxtts_errors_total", "counter", "Requests answered with an error.", &rows(400));
+        family("myxtts_queue_length", "gauge", "Requests that wait.", &alone(queue_length as f64));
+        family("myxtts_ready", "gauge", "1 once the model is warm.", &alone(f64::from(u8::from(is_ready))));
+        family("myxtts_utterances_total", "counter", "Utterances that ended.", &alone(load(&self.ended)));
+        let cancelled = alone(load(&self.cancelled));
+        family("myxtts_cancelled_total", "counter", "Utterances whose client left.", &cancelled);
+        let seconds = load(&self.sound_microseconds) / 1e6;
+        family("myxtts_sound_seconds_total", "counter", "Seconds of sound made.", &alone(seconds));
+        let name = "myxtts_first_sound_seconds";
+        let _ = writeln!(text, "# HELP {name} From a request to its first samples.\n# TYPE {name} histogram");
+        let mut sum = 0;
+        for (bucket, count) in self.first_sounds.iter().enumerate() {
+            sum += count.load(Ordering::Relaxed);
+            let bound = BOUNDS.get(bucket).map_or("+Inf".to_owned(), f64::to_string);
+            let _ = writeln!(text, "{name}_bucket{{le=\"{bound}\"}} {sum}");
+        }
+        let total = load(&self.first_sound_microseconds) / 1e6;
+        let _ = writeln!(text, "{name}_sum {total}\n{name}_count {sum}");
+        text
+    }
+}

@@ -1,0 +1,230 @@
+//! What is answered where.
+
+mod models;
+mod openai;
+mod status;
+mod voices;
+mod xtts;
+
+use crate::access::Access;
+use crate::answer::ApiError;
+use crate::body::{self, Framing};
+use crate::connection::Peer;
+use crate::limits::{BODY_TIME, JSON_BYTES, UPLOAD_BYTES};
+use crate::metrics::Metrics;
+use crate::queue::{Job, Jobs, SpeakJob};
+use crate::sound::{self, WaitingBytes};
+use crate::speaker::{SpeakerFacts, Utterance, VoiceStore};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH,
+    CONTENT_TYPE, VARY,
+};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use futures_core::Stream;
+use myxtts_speak::sound_file::Format;
+use serde_json::Value as Json;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// Everything that requests share.
+pub struct App {
+    pub jobs: Arc<Jobs>,
+    pub metrics: Arc<Metrics>,
+    pub waiting: WaitingBytes,
+    pub access: Access,
+    pub voices: Arc<dyn VoiceStore>,
+    /// What the model is called.
+    pub model: String,
+    /// When the server started, in seconds of Unix time.
+    pub created: u64,
+    /// Set once the speaker has spoken.
+    pub facts: OnceLock<SpeakerFacts>,
+    pub xtts: Mutex<xtts::Settings>,
+    pub uploads: Semaphore,
+}
+
+/// Bytes of an upload's form beside the recording.
+const FORM_BYTES: usize = 64 << 10;
+
+/// What is read of a body that is not wanted.
+const DISCARDED_BYTES: usize = 1 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// All routes.
+pub fn router(app: Arc<App>) -> Router {
+    let voices = get(voices::list).post(voices::add).layer(DefaultBodyLimit::max(UPLOAD_BYTES + FORM_BYTES));
+    Router::new()
+        .route("/health", get(status::health))
+        .route("/ready", get(status::ready))
+        .route("/metrics", get(status::metrics))
+        .route("/v1/models", get(models::list))
+        .route("/v1/audio/models", get(models::list))
+        .route("/audio/models", get(models::list))
+        .route("/v1/audio/speech", post(openai::speech))
+        .route("/v1/audio/voices", voices.clone())
+        .route("/audio/voices", voices)
+        .route("/v1/audio/voices/{id}", delete(voices::remove))
+        .route("/audio/voices/{id}", delete(voices::remove))
+        .route("/speakers", get(xtts::speakers))
+        .route("/languages", get(xtts::languages))
+        .route("/set_tts_settings", post(xtts::set_settings))
+        .route("/tts_stream", get(xtts::stream))
+        .route("/tts_stream/", get(xtts::stream))
+        .route("/tts_to_audio", post(xtts::to_audio))
+        .route("/tts_to_audio/", post(xtts::to_audio))
+        .fallback(|| async {
+            ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such address")
+        })
+        .method_not_allowed_fallback(|| async {
+            let message = "this address does not answer to this method";
+            ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+        })
+        .layer(from_fn_with_state(app.clone(), gate))
+        .with_state(app)
+}
+
+/// What every request passes: who may ask, and what pages of other origins may read.
+async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let route = route_name(request.uri().path());
+    let origin =
+        app.access.allowed_origin(request.headers()).and_then(|origin| HeaderValue::from_str(origin).ok());
+    let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
+    let mut response = match app.access.check(request.headers()) {
+        // A browser asks before it sends the token.
+        _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
+        Err(error) => {
+            discard(request.into_body()).await;
+            error.into_response()
+        }
+        Ok(()) => next.run(request).await,
+    };
+    if let Some(origin) = origin {
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        if is_preflight {
+            headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE"));
+            headers.insert(
+                ACCESS_CONTROL_ALLOW_HEADERS,
+                HeaderValue::from_static("Authorization, Content-Type, Cache-Control"),
+            );
+        }
+    }
+    app.metrics.answered(route, response.status().as_u16());
+    response
+}
+
+/// A route as metrics call it: a few names, whatever clients ask for.
+fn route_name(path: &str) -> &'static str {
+    const ROUTES: [&str; 13] = [
+        "/health",
+        "/ready",
+        "/metrics",
+        "/v1/models",
+        "/v1/audio/models",
+        "/audio/models",
+        "/v1/audio/speech",
+        "/speakers",
+        "/languages",
+        "/set_tts_settings",
+        "/tts_stream",
+        "/tts_to_audio",
+        "/audio/voices",
+    ];
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let path = if path.starts_with("/v1/audio/voices") { "/audio/voices" } else { path };
+    let path = if path.starts_with("/audio/voices/") { "/audio/voices" } else { path };
+    ROUTES.into_iter().find(|route| *route == path).unwrap_or("other")
+}
+
+impl App {
+    /// Says something, and answers with its sound.
+    async fn speak(
+        &self,
+        client: IpAddr,
+        utterance: Utterance,
+        format: Format,
+        framing: Framing,
+    ) -> Response {
+        let (sink, receiver) = sound::channel(self.waiting.clone(), self.metrics.clone());
+        match self.jobs.add(client, Job::Speak(SpeakJob { utterance, sink })) {
+            Ok(()) => body::begin(receiver, format, framing).await,
+            Err(refused) => ApiError::from(refused).into_response(),
+        }
+    }
+}
+
+/// Who a request is from; where nobody said, all are one.
+fn client(request: &Request) -> IpAddr {
+    request.extensions().get::<Peer>().map_or(IpAddr::from([0; 4]), |peer| peer.0)
+}
+
+/// Reads what a client still sends, up to a limit of bytes and time: a connection that is closed before loses the answer.
+async fn discard(body: Body) {
+    let mut chunks = body.into_data_stream();
+    let all = async {
+        let mut length = 0;
+        while let Some(Ok(chunk)) = poll_fn(|context| Pin::new(&mut chunks).poll_next(context)).await {
+            length += chunk.len();
+            if length > DISCARDED_BYTES {
+                break;
+            }
+        }
+    };
+    // Who is slower does without.
+    let _ = tokio::time::timeout(DISCARD_TIME, all).await;
+}
+
+/// The object that a request brings.
+async fn object(request: Request) -> Result<serde_json::Map<String, Json>, ApiError> {
+    let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default().to_owned());
+    let is_json = kind.as_deref().is_none_or(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        kind == "application/json" || kind.ends_with("+json")
+    });
+    if !is_json {
+        let message = format!(
+            "the body is to be JSON, sent with Content-Type: application/json, and not {:?}",
+            kind.unwrap_or_default()
+        );
+        discard(request.into_body()).await;
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+    }
+    let too_large = || {
+        let message = format!("the body has more than {JSON_BYTES} bytes");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    };
+    let said =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if let Some(said) = said.filter(|said| *said > JSON_BYTES as u64) {
+        if said <= DISCARDED_BYTES as u64 {
+            discard(request.into_body()).await;
+        }
+        return Err(too_large());
+    }
+    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), JSON_BYTES)).await {
+        Err(_) => {
+            let message = format!("the body did not come within {} seconds", BODY_TIME.as_secs());
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message));
+        }
+        // Either it is too large or the client left, who hears nothing.
+        Ok(Err(_)) => return Err(too_large()),
+        Ok(Ok(bytes)) => bytes,
+    };
+    let invalid = |message| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
+    match serde_json::from_slice(&bytes) {
+        Ok(Json::Object(object)) => Ok(object),
+        Ok(_) => Err(invalid("the body is JSON, but no object".to_owned())),
+        Err(error) => Err(invalid(format!("the body is not JSON: {error}"))),
+    }
+}

@@ -1,0 +1,197 @@
+//! `/v1/audio/voices`: listed as Open WebUI reads them, added as OpenAI's API does, removed.
+
+use super::{App, client, discard};
+use crate::answer::{ApiError, answer, ok};
+use crate::limits::{UPLOAD_BYTES, UPLOAD_TIME};
+use crate::queue::{HearJob, Job};
+use crate::speaker::SpeakerError;
+use axum::extract::multipart::{Field, MultipartError};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, Multipart, Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use myxtts_speak::voices::{VoiceError, check_name};
+use serde_json::json;
+use std::io::Write;
+use std::sync::Arc;
+use tempfile::{NamedTempFile, TempPath};
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+/// Bytes of a name that are read; a name has far fewer characters.
+const NAME_BYTES: usize = 1024;
+
+pub async fn list(State(app): State<Arc<App>>) -> Response {
+    match names(&app).await {
+        Ok(names) => {
+            let voices: Vec<_> = names.iter().map(|name| json!({ "id": name, "name": name })).collect();
+            ok(&json!({ "voices": voices }))
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Names of all voices.
+pub async fn names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
+    let voices = app.voices.clone();
+    blocking(move || voices.names()).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, VoiceError> + Send + 'static,
+) -> Result<T, ApiError> {
+    match spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| refused(&error)),
+        Err(_) => Err(internal("looking at the voices failed")),
+    }
+}
+
+fn internal(message: &str) -> ApiError {
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+}
+
+fn refused(error: &VoiceError) -> ApiError {
+    let (status, code) = match error {
+        VoiceError::Name { .. } | VoiceError::Mix { .. } => (StatusCode::BAD_REQUEST, "invalid_name"),
+        VoiceError::Unknown { .. } => (StatusCode::NOT_FOUND, "voice_not_found"),
+        VoiceError::Exists { .. } => (StatusCode::CONFLICT, "voice_exists"),
+        VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => {
+            (StatusCode::CONFLICT, "voice_unusable")
+        }
+        // What the disk said is for the log of the machine, not for clients: it has paths.
+        VoiceError::Io { .. } | VoiceError::Disk(_) => {
+            return internal("the voices cannot be read or written");
+        }
+    };
+    let message = match error {
+        VoiceError::Exists { name } => {
+            format!("there is a voice {name:?} already: remove it first, or choose another name")
+        }
+        error => error.to_string(),
+    };
+    ApiError { param: Some("name".to_owned()), ..ApiError::new(status, code, message) }
+}
+
+pub async fn remove(State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>) -> Response {
+    let Ok(Path(id)) = id else {
+        return ApiError::field("name", "invalid_name", "the name is no UTF-8").into_response();
+    };
+    let removed = blocking({
+        let id = id.clone();
+        move || check_name(&id).and_then(|()| app.voices.remove(&id))
+    });
+    match removed.await {
+        Ok(()) => ok(&json!({ "id": id, "object": "audio.voice.deleted", "deleted": true })),
+        Err(error) => error.into_response(),
+    }
+}
+
+pub async fn add(State(app): State<Arc<App>>, request: Request) -> Response {
+    match added(&app, request).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn added(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
+    let client = client(&request);
+    let Ok(_permit) = app.uploads.try_acquire() else {
+        let message = "other recordings are being received: try again later";
+        return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", message));
+    };
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.starts_with("multipart/form-data") {
+        discard(request.into_body()).await;
+        return Err(no_form("it is sent as something else"));
+    }
+    let form = Multipart::from_request(request, &()).await.map_err(|error| no_form(&error.to_string()))?;
+    let (name, recording) = match tokio::time::timeout(UPLOAD_TIME, received(form)).await {
+        Ok(received) => received?,
+        Err(_) => {
+            let message = format!("the upload did not come within {} seconds", UPLOAD_TIME.as_secs());
+            return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message));
+        }
+    };
+    check_name(&name).map_err(|error| refused(&error))?;
+    if names(app).await?.contains(&name) {
+        return Err(refused(&VoiceError::Exists { name }));
+    }
+    let (reply, answered) = oneshot::channel();
+    app.jobs.add(client, Job::Hear(HearJob { name: name.clone(), recording, reply }))?;
+    let heard = answered.await.unwrap_or(Err(SpeakerError::Stopping))?;
+    let json = json!({
+        "id": name,
+        "name": name,
+        "object": "audio.voice",
+        "created_at": app.created,
+        "seconds": heard.seconds,
+        "advice": heard.advice,
+    });
+    Ok(answer(StatusCode::OK, &json))
+}
+
+fn no_form(why: &str) -> ApiError {
+    let message = format!("a form with `name` and `audio_sample` is needed, as multipart/form-data: {why}");
+    ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+}
+
+async fn received(mut form: Multipart) -> Result<(String, TempPath), ApiError> {
+    let (mut name, mut recording) = (None, None);
+    while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
+        match field.name() {
+            Some("name") => name = Some(text(field).await?),
+            Some("audio_sample") => recording = Some(file(field).await?),
+            // `consent`, say, which there is nobody to ask for.
+            _ => {}
+        }
+    }
+    let missing = |name| ApiError::field(name, "missing_required_parameter", format!("{name} is missing"));
+    Ok((name.ok_or_else(|| missing("name"))?, recording.ok_or_else(|| missing("audio_sample"))?))
+}
+
+fn broken(error: &MultipartError) -> ApiError {
+    match error.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        _ => ApiError::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_form",
+            format!("the form cannot be read: {error}"),
+        ),
+    }
+}
+
+fn too_large() -> ApiError {
+    let message = format!("a recording may have {} MiB at most", UPLOAD_BYTES >> 20);
+    let error = ApiError::field("audio_sample", "body_too_large", message);
+    ApiError { status: StatusCode::PAYLOAD_TOO_LARGE, ..error }
+}
+
+async fn text(mut field: Field<'_>) -> Result<String, ApiError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > NAME_BYTES {
+            return Err(ApiError::field("name", "invalid_name", "the name is too long"));
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| ApiError::field("name", "invalid_name", "the name is no UTF-8"))
+}
+
+/// Into a file of its own, whatever it is called there.
+async fn file(mut field: Field<'_>) -> Result<TempPath, ApiError> {
+    let failed = |_| internal("the upload cannot be written");
+    let mut file = NamedTempFile::with_prefix("myxtts-upload-").map_err(failed)?;
+    let mut length = 0;
+    while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error))? {
+        length += chunk.len();
+        // What is too large is read on, a little: the form itself has a limit.
+        if length <= UPLOAD_BYTES {
+            file.write_all(&chunk).map_err(failed)?;
+        }
+    }
+    if length > UPLOAD_BYTES {
+        return Err(too_large());
+    }
+    Ok(file.into_temp_path())
+}

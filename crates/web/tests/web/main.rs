@@ -1,0 +1,16 @@
+//! The server over real sockets: with a speaker that is made up, and with a small model.
+
+// Helpers of tests are tests too; clippy only exempts the functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod access;
+mod client;
+mod fake;
+mod hostile;
+mod load;
+mod model;
+mod speech;
+#[allow(dead_code)]
+#[path = "../../../speak/tests/speak/tiny.rs"]
+mod tiny;
+mod xtts;
