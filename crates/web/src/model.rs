@@ -15,7 +15,7 @@ use myxtts_speak::narration::{self, NarrationError, NarrationSettings, SPEEDS, S
 use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::sound_file::SoundFileError;
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, kept};
-use myxtts_speak::{AudibleStart, Decoding, SpeakError, SpeakOptions, Synthesizer, Voice};
+use myxtts_speak::{AudibleStart, Decoding, Quality, SpeakError, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::Device;
 use std::cell::Cell;
 use std::io::ErrorKind;
@@ -142,7 +142,10 @@ impl ModelSpeaker {
             seed: *seed,
             ..usual
         };
-        let options = SpeakOptions { audible_start: Some(AudibleStart::default()), ..options.into() };
+        // Early sound comes whole: nobody waits for its beginning.
+        let is_decoded = self.synthesizer.quality() == Quality::Decoded;
+        let audible_start = is_decoded.then(AudibleStart::default);
+        let options = SpeakOptions { audible_start, ..options.into() };
         // What one stretch cannot do, two do.
         let first = speed.clamp(*SPEEDS.start(), *SPEEDS.end());
         let settings = NarrationSettings { speed: first, seed: *seed, ..NarrationSettings::default() };

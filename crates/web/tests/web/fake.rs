@@ -70,6 +70,8 @@ impl Hummer {
             }
             usage.audio_tokens += 1;
             if text.contains("break") {
+                // The first sound is on its way.
+                std::thread::sleep(Duration::from_millis(100));
                 return Err(SpeakerError::Failed("it broke as it was told".to_owned()));
             }
             while text.contains("hold") && !self.0.released.load(Ordering::SeqCst) {

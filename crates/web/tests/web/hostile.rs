@@ -143,7 +143,7 @@ fn hostile(draw: &mut Draw) -> String {
         "",
     ];
     let mut name: String = (0..1 + draw.next(4)).map(|_| *draw.choose(&ups)).collect();
-    name += draw.choose(&ends);
+    name += ends[draw.next(ends.len())];
     name
 }
 

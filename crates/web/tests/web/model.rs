@@ -17,7 +17,9 @@ const SPEECH: &str = "/v1/audio/speech";
 
 /// A server of a model in a folder, without a voice.
 pub fn start(at: &Path, parts: &[Part]) -> Server {
-    tiny::write_ending(&at.join("model"), parts, 1.0);
+    // A model of the DVAE that ends sooner says nothing at all of a short text.
+    let stop = if parts.contains(&Part::Dvae) { -50.0 } else { 1.0 };
+    tiny::write_ending(&at.join("model"), parts, stop);
     let folder = Arc::new(ModelFolder::open(&at.join("model")).unwrap());
     let voices = Arc::new(ModelVoices::new(folder.clone(), false));
     let server =
