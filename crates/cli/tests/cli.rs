@@ -41,6 +41,8 @@ mod messages;
 mod monitor;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
+#[path = "cli/serve.rs"]
+mod serve;
 #[path = "cli/settings.rs"]
 mod settings;
 #[path = "cli/speak.rs"]

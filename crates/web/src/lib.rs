@@ -17,6 +17,7 @@ mod routes;
 pub mod server;
 pub mod sound;
 pub mod speaker;
+mod studio;
 
 pub use access::Access;
 pub use model::{ModelSpeaker, ModelVoices};

@@ -15,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::queue::{Job, Jobs, SpeakJob};
 use crate::sound::{self, WaitingBytes};
 use crate::speaker::{SpeakerFacts, Utterance, VoiceStore};
+use crate::studio;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -36,12 +37,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Everything that requests share.
+/// Everything that requests share: made once by [`crate::Server::start`], the state of every route.
 pub struct App {
+    /// What waits for the thread that speaks; `add` never blocks.
     pub jobs: Arc<Jobs>,
+    /// Counters behind `/metrics`.
     pub metrics: Arc<Metrics>,
+    /// Bytes of sound that wait for slow clients, of all requests together.
     pub waiting: WaitingBytes,
+    /// Token, hosts and origins; checked by [`gate`] for every route, the studio's too.
     pub access: Access,
+    /// Voices beside the model. Its calls read the disk: use `spawn_blocking`.
     pub voices: Arc<dyn VoiceStore>,
     /// What the model is called.
     pub model: String,
@@ -49,7 +55,9 @@ pub struct App {
     pub created: u64,
     /// Set once the speaker has spoken.
     pub facts: OnceLock<SpeakerFacts>,
+    /// What SillyTavern has set, for the routes of XTTS clients.
     pub xtts: Mutex<xtts::Settings>,
+    /// Uploads that are received at the same time.
     pub uploads: Semaphore,
 }
 
@@ -82,6 +90,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/tts_stream/", get(xtts::stream))
         .route("/tts_to_audio", post(xtts::to_audio))
         .route("/tts_to_audio/", post(xtts::to_audio))
+        .merge(studio::routes())
         .fallback(|| async {
             ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such address")
         })
