@@ -1,7 +1,7 @@
 //! The kernels of a step, in their order.
 
 use super::buffers::words;
-use super::sizes::{Product, stride};
+use super::sizes::{DecodeSizes, Product, stride};
 use super::{Decoder, MOST_STEPS, RECORDED_STEPS};
 use crate::args;
 use crate::cuda::context::Side;
@@ -50,8 +50,8 @@ enum Source {
 
 /// Up to so many rows, each block of a product computes the norms of all rows; more rows have kernels of their own.
 const FUSED_ROWS: usize = 16;
-/// Up to so many rows, each block of the product behind an attention merges its parts.
-const MERGED_ROWS: usize = 2;
+/// Up to so many rows of a network of XTTS-v2's sizes have kernels that were made for them.
+const FEW_ROWS: usize = 2;
 /// From so many rows on a block attends to all stretches.
 const WHOLE_ROWS: usize = 16;
 /// Elements between rows in shared memory.
@@ -190,7 +190,7 @@ impl Decoder {
             self.queue_attention(rows, batch, layer, after(block.norm1))?;
             if many {
                 self.split(rows, batch, &block.out, attended, (block.norm2, 1))?;
-            } else if self.merges(batch, &block.out) {
+            } else if self.is_few(batch) {
                 self.product("out", rows, batch, &block.out, Source::Merged, residual)?;
             } else {
                 self.product("down", rows, batch, &block.out, Source::Given(attended), residual)?;
@@ -209,11 +209,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether the product behind an attention merges its parts: each of its warps whole heads, at most 128 channels.
-    fn merges(&self, batch: usize, out: &Product) -> bool {
-        let channels = 32 * (out.stride() / 32).div_ceil(out.stretches());
-        let size = self.sizes.head_size();
-        batch <= MERGED_ROWS && size >= 32 && channels <= 128 && channels.is_multiple_of(size)
+    /// Whether the kernels for few rows serve: their sizes are settled when they are compiled.
+    fn is_few(&self, batch: usize) -> bool {
+        let DecodeSizes { width, inner, .. } = self.sizes;
+        batch <= FEW_ROWS && (width, inner, self.sizes.head_size()) == (1024, 4096, 64)
     }
 
     /// Queries, keys and values, and what they see: as parts, or merged.
@@ -251,7 +250,7 @@ impl Decoder {
             Launch::grid(stretches, heads, batch, 256),
             &args![rows, queries, keys, values, parts, weights, heads, room, stretches],
         )?;
-        if self.merges(batch, &block.out) {
+        if self.is_few(batch) {
             return Ok(());
         }
         self.launch(
@@ -325,11 +324,7 @@ impl Decoder {
             Source::Given(given) => (given, 0, 0),
             Source::Merged => (0, 0, 0),
         };
-        let tile = match kernel {
-            "down" => batch.max(8),
-            _ if batch <= MERGED_ROWS => MERGED_ROWS,
-            _ => batch.max(8),
-        };
+        let tile = if self.is_few(batch) { FEW_ROWS } else { batch.max(8) };
         // Features of a block, in eights.
         let columns = match kernel {
             "qkv" | "up" => {
@@ -345,8 +340,9 @@ impl Decoder {
         // Rows that go through shared memory; norms beside them, unless threads hold theirs; sums.
         let is_shared = given == 0 || batch <= 8;
         let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
-        let norms_there = if tile == MERGED_ROWS { 0 } else { norms * 2 * sizes.width * 4 };
-        let sums_there = warps * batch.max(16) * columns * 8 * 4;
+        let norms_there = if tile == FEW_ROWS { 0 } else { norms * 2 * sizes.width * 4 };
+        let across = 8 * if columns > 1 { columns + 1 } else { columns };
+        let sums_there = warps * batch.max(16) * across * 4;
         let parts = Parts {
             parts: buffers.parts.address(),
             weights: buffers.part_weights.address(),

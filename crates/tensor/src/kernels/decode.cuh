@@ -80,7 +80,7 @@ __device__ __forceinline__ void copy16(void* to, const void* from) {
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// Heads of this many channels or more have their values [channel][row], for the tensor cores.
+// Heads of this many channels or more have the values of each stretch [channel][row], for the tensor cores.
 #define TURNED 32
 // Keys that one block of the attention has, whatever the batch: parts are merged in the order of the stretches.
 #define STRETCH 128

@@ -1,6 +1,6 @@
-// Attention of one row per slot to the keys and values of its slot. Keys lie [slot][head][row][channel]; values of heads
-// of 32 channels or more the other way round, [slot][head][channel][row]. Rows are cut into stretches, whatever the batch:
-// a block makes the part of one stretch after another, or of one alone, and the parts are merged in the order of the
+// Attention of one row per slot to the keys and values of its slot. Keys lie [slot][head][row][channel]; values too, but of
+// heads of 32 channels or more [slot][head][stretch][channel][row of it]. Rows are cut into stretches, whatever the batch: a
+// block makes the part of one stretch after another, or of one alone, and the parts are merged in the order of the
 // stretches. Scores are in powers of two: queries are scaled for it.
 #define BLOCK 256
 #define WARPS (BLOCK / 32)
@@ -23,6 +23,39 @@ struct Held {
   uint4 v[TILES ? SIZE / 16 : PASSES];
 };
 
+// The query as a thread needs it: of small heads its 8 channels, of others two bf16 for each in the first two columns of a
+// product, which are added up.
+template <int SIZE>
+struct Query {
+  u32 words[SIZE >= TURNED ? SIZE / 8 : 8];
+};
+template <int SIZE>
+__device__ __forceinline__ void load_query(Query<SIZE>& query, const float* from) {
+  int lane = threadIdx.x & 31;
+  if (SIZE >= TURNED) {
+    int n = lane >> 2, q = lane & 3;
+#pragma unroll
+    for (int c = 0; c < SIZE / 32; ++c) {
+      float own[8];
+      load4_fresh(from + c * 32 + q * 8, own);
+      load4_fresh(from + c * 32 + q * 8 + 4, own + 4);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        u32 high = pack_bf16(own[2 * j], own[2 * j + 1]);
+        u32 low = pack_bf16(own[2 * j] - low_bf16(high), own[2 * j + 1] - high_bf16(high));
+        query.words[4 * c + j] = n == 0 ? high : n == 1 ? low : 0u;
+      }
+    }
+  } else {
+    float own[8];
+    int at = (int)threadIdx.x % (SIZE / 8) * 8;
+    load4_fresh(from + at, own);
+    load4_fresh(from + at + 4, own + 4);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) query.words[j % (SIZE >= TURNED ? SIZE / 8 : 8)] = __float_as_uint(own[j]);
+  }
+}
+
 __device__ __forceinline__ uint2 load2_fresh(const void* p) {
   uint2 v;
   asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
@@ -32,7 +65,7 @@ __device__ __forceinline__ uint2 load2_fresh(const void* p) {
 // Loads what of the stretch lies in rows `from` .. `end`; a second call may load the rest.
 template <int SIZE>
 __device__ __forceinline__ void load_stretch(
-    Held<SIZE>& h, const bf16* keys, const bf16* values, int room, int start, int from, int end) {
+    Held<SIZE>& h, const bf16* keys, const bf16* values, int start, int from, int end) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   if (Held<SIZE>::TILES) {
     int n = lane >> 2, q = lane & 3, tile = start + warp * 16;
@@ -49,8 +82,8 @@ __device__ __forceinline__ void load_stretch(
     if (at < end && last >= from)
 #pragma unroll
       for (int m = 0; m < SIZE / 16; ++m) {
-        const bf16* p = values + (i64)(m * 16 + n) * room + at;
-        uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * room);
+        const bf16* p = values + (i64)start * SIZE + (m * 16 + n) * STRETCH + at - start;
+        uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * STRETCH);
         h.v[m] = make_uint4(low.x, high.x, low.y, high.y);
       }
   } else {
@@ -70,28 +103,18 @@ __device__ __forceinline__ void load_stretch(
 // weights, all of them the greatest score. The first block barrier is in it, so `shared` may be used again after it returns.
 template <int SIZE>
 __device__ __forceinline__ float part_of(
-    Held<SIZE>& h, const float* query, Shared<SIZE>& shared, int start, int count, float& most) {
+    Held<SIZE>& h, const Query<SIZE>& query, Shared<SIZE>& shared, int start, int count, float& most) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   most = -INF;
   float sum = 0.f;
   if (Held<SIZE>::TILES) {
 #if __CUDA_ARCH__ >= 800
-    // The query as two bf16, in the first two columns: their products with a key are added up.
     int n = lane >> 2, q = lane & 3, tile = start + warp * 16;
     float score[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int c = 0; c < SIZE / 32; ++c) {
-      float own[8];
-      load4_fresh(query + c * 32 + q * 8, own);
-      load4_fresh(query + c * 32 + q * 8 + 4, own + 4);
-      u32 b[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        u32 high = pack_bf16(own[2 * j], own[2 * j + 1]);
-        u32 low = pack_bf16(own[2 * j] - low_bf16(high), own[2 * j + 1] - high_bf16(high));
-        b[j] = n == 0 ? high : n == 1 ? low : 0u;
-      }
       const uint4 &l = h.k[2 * c], &u = h.k[2 * c + 1];
+      const u32* b = query.words + 4 * c;
       mma(score, l.x, u.x, l.y, u.y, b[0], b[1]);
       mma(score, l.z, u.z, l.w, u.w, b[2], b[3]);
     }
@@ -137,8 +160,8 @@ __device__ __forceinline__ float part_of(
     constexpr int LANES = Held<SIZE>::LANES, PASSES = Held<SIZE>::PASSES;
     int group = threadIdx.x / LANES, own = threadIdx.x - group * LANES;
     float part[8], score[PASSES];
-    load4_fresh(query + own * 8, part);
-    load4_fresh(query + own * 8 + 4, part + 4);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) part[j] = __uint_as_float(query.words[j % (SIZE >= TURNED ? SIZE / 8 : 8)]);
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
       int offset = group + p * Held<SIZE>::GROUPS;
@@ -208,11 +231,12 @@ __device__ __forceinline__ void attend(
   }
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
   Held<SIZE> held = {};
-  load_stretch<SIZE>(held, keys + base, values + base, room, start, 0, min(count, state.fresh));
+  load_stretch<SIZE>(held, keys + base, values + base, start, 0, min(count, state.fresh));
   enter();
-  load_stretch<SIZE>(held, keys + base, values + base, room, start, state.fresh, count);
+  load_stretch<SIZE>(held, keys + base, values + base, start, state.fresh, count);
   float most;
-  const float* query = queries + ((i64)row * heads + head) * SIZE;
+  Query<SIZE> query;
+  load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
   float y = part_of<SIZE>(held, query, shared, start, count, most);
   i64 part = ((i64)row * heads + head) * stretches + stretch;
   if (threadIdx.x < SIZE) parts[part * SIZE + threadIdx.x] = y;
@@ -239,15 +263,16 @@ __device__ __forceinline__ void attend_whole(
   }
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
   const bf16 *k = keys + base, *v = values + base;
-  const float* query = queries + ((i64)row * heads + head) * SIZE;
   Held<SIZE> held = {};
-  load_stretch<SIZE>(held, k, v, room, 0, 0, min(count, state.fresh));
+  load_stretch<SIZE>(held, k, v, 0, 0, min(count, state.fresh));
   wait_for_last();
-  load_stretch<SIZE>(held, k, v, room, 0, state.fresh, count);
+  load_stretch<SIZE>(held, k, v, 0, state.fresh, count);
+  Query<SIZE> query;
+  load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
   int stretches = (count + STRETCH - 1) / STRETCH;
   for (int s = 0; s < stretches; ++s) {
     Held<SIZE> next = {};
-    if (s + 1 < stretches) load_stretch<SIZE>(next, k, v, room, (s + 1) * STRETCH, 0, count);
+    if (s + 1 < stretches) load_stretch<SIZE>(next, k, v, (s + 1) * STRETCH, 0, count);
     float most, y = part_of<SIZE>(held, query, shared, s * STRETCH, count, most);
     if (threadIdx.x < SIZE) parts[s][threadIdx.x] = y;
     if (threadIdx.x == BLOCK - 1) {

@@ -38,7 +38,7 @@ struct Parts {
 // The tanh form, by one exponential.
 __device__ __forceinline__ float gelu(float x) {
   float t = 0.7978845608028654f * (x + 0.044715f * x * x * x);
-  return x - x / (1.f + __expf(2.f * t));
+  return x - __fdividef(x, 1.f + __expf(2.f * t));
 }
 
 // Where the sums of one feature go: settled before the kernel waits, since divisions take long.
@@ -46,27 +46,24 @@ struct Place {
   float* floats;
   bf16* rounded;
   i64 by_row, by_slot;
-  int by_position;
+  int size;      // channels of a head
+  bool turned;   // a value of a wide head
 };
 template <int KIND>
 __device__ __forceinline__ Place place_of(const Target& to, int feature, int width, int features) {
-  Place place = {to.floats + feature, 0, width, 0, 0};
+  Place place = {to.floats + feature, 0, width, 0, 0, false};
   if (KIND == TO_LOGITS) place.by_row = features;
-  if (KIND == TO_GELU) place = {0, to.rounded + feature, to.stride, 0, 0};
+  if (KIND == TO_GELU) place = {0, to.rounded + feature, to.stride, 0, 0, false};
   if (KIND == TO_QKV) {
     int inner = to.heads * to.size, part = feature / inner, channel = feature - part * inner;
     int head = channel / to.size, within = channel - head * to.size;
     if (part == 0) {
-      place = {to.floats + channel, 0, inner, 0, 0};
+      place = {to.floats + channel, 0, inner, 0, 0, false};
     } else {
       i64 slot = (i64)inner * to.room;
-      place = {0, to.keys + (i64)head * to.room * to.size + within, 0, slot, to.size};
-      if (part == 2) {
-        // Wide heads have their values the other way round, [channel][row].
-        place.rounded = to.values + (i64)head * to.room * to.size;
-        place.rounded += to.size >= TURNED ? (i64)within * to.room : within;
-        if (to.size >= TURNED) place.by_position = 1;
-      }
+      bool turned = part == 2 && to.size >= TURNED;
+      bf16* base = (part == 1 ? to.keys : to.values) + (i64)head * to.room * to.size;
+      place = {0, base + (turned ? within * STRETCH : within), 0, slot, to.size, turned};
     }
   }
   return place;
@@ -83,7 +80,9 @@ __device__ __forceinline__ void put(
   } else if (place.floats) {
     place.floats[row * place.by_row] = KIND == TO_QKV ? y * to.scale : y;
   } else if (slot >= 0) {
-    place.rounded[slot * place.by_slot + (i64)position * place.by_position] = to_bf16(y);
+    int at = position * place.size;
+    if (place.turned) at = position / STRETCH * STRETCH * place.size + position % STRETCH;
+    place.rounded[slot * place.by_slot + at] = to_bf16(y);
   }
 }
 
@@ -134,7 +133,8 @@ __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int co
 }
 #endif
 
-// HIGH: whether there are more than 8 rows. FEW: at most 2, which all warps normalise together.
+// HIGH: whether there are more than 8 rows. FEW: at most 2 rows of a network of XTTS-v2's width; all warps normalise them
+// together, and everything that its sizes decide is settled by the compiler: with so little to do, every instruction counts.
 template <int MT, int NT, int P, int SOURCE, int KIND, bool HIGH, bool FEW>
 __device__ __forceinline__ void linear(
     const Row* rows, int batch, const bf16* weights, const float* bias, const bf16* given, const float* x,
@@ -142,15 +142,20 @@ __device__ __forceinline__ void linear(
 #if __CUDA_ARCH__ >= 800
   constexpr bool SHARED = SOURCE != GIVEN;
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
+  // Sums of neighbouring rows lie in different banks.
+  constexpr int ACROSS = NT > 1 ? COLUMNS + 8 : COLUMNS;
+  constexpr int INPUTS = SOURCE == STAGED ? 4096 : 1024;
+  if (FEW) width = 1024, stride = INPUTS;
   // Behind queries comes the attention, which reads rows and keys of earlier steps: it must not come in too early.
   if (KIND != TO_QKV) let_next_in();
   extern __shared__ __align__(16) char shared[];
   __shared__ int slots[ROWS], positions[ROWS];
   __shared__ float reduced[2 * NORMS + 1][16];
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = FEW ? INPUTS / 32 / P : blockDim.x >> 5;
   int n = lane >> 2, q = lane & 3;
   int chunks = stride >> 5, each = (chunks + warps - 1) / warps;
   int first = min(chunks, warp * each), last = min(chunks, first + each);
+  if (FEW) first = warp * P, last = first + P;
   int feature = blockIdx.x * COLUMNS;
   int pitch = stride + PADDING, held_rows = SHARED ? min(batch, ROWS) : 0;
   bf16* made = reinterpret_cast<bf16*>(shared);
@@ -263,9 +268,7 @@ __device__ __forceinline__ void linear(
     for (int row = 0; row < 2; ++row)
       if (row < batch) {
         bf16* out = made + row * pitch;
-        if (from.size == 64) merge<64>(out, from, row, counts[row], first * 32, last * 32);
-        else if (from.size == 32) merge<32>(out, from, row, counts[row], first * 32, last * 32);
-        else merge<128>(out, from, row, counts[row], first * 32, last * 32);
+        merge<64>(out, from, row, counts[row], first * 32, last * 32);
       }
     __syncwarp();
   }
@@ -324,21 +327,21 @@ __device__ __forceinline__ void linear(
   for (int m = 0; m < MT; ++m)
 #pragma unroll
     for (int t = 0; t < NT; ++t) {
-      float* part = parts + (warp * ROWS + m * 16 + n) * COLUMNS + t * 8 + q * 2;
+      float* part = parts + (warp * ROWS + m * 16 + n) * ACROSS + t * 8 + q * 2;
       part[0] = acc[m][t][0];
       part[1] = acc[m][t][1];
       if (HIGH) {
-        part[8 * COLUMNS] = acc[m][t][2];
-        part[8 * COLUMNS + 1] = acc[m][t][3];
+        part[8 * ACROSS] = acc[m][t][2];
+        part[8 * ACROSS + 1] = acc[m][t][3];
       }
     }
   __syncthreads();
   if (!there) return;
   for (int row = own_row; row < batch; row += blockDim.x / COLUMNS) {
-    int i = row * COLUMNS + column;
+    int i = row * ACROSS + column;
     float y = parts[i];
 #pragma unroll 8
-    for (int k = 1; k < warps; ++k) y += parts[k * ROWS * COLUMNS + i];
+    for (int k = 1; k < warps; ++k) y += parts[k * ROWS * ACROSS + i];
     if (KIND == TO_RESIDUAL && row != own_row) before = load_fresh(x + (i64)row * width + feature + column);
     int slot = -1, position = 0;
     if (KIND == TO_QKV) slot = slots[row], position = positions[row];
@@ -375,6 +378,7 @@ KERNEL(head_16, 256, 2, 1, 1, 4, HEADED, TO_LOGITS, true, false)
 KERNEL(head_32, 256, 1, 2, 1, 4, GIVEN, TO_LOGITS, true, false)
 KERNEL(head_64, 256, 1, 4, 1, 4, GIVEN, TO_LOGITS, true, false)
 KERNEL(out_2, 256, 3, 1, 1, 4, MERGED, TO_RESIDUAL, false, true)
+KERNEL(down_2, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, true)
 KERNEL(down_8, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, false)
 KERNEL(down_16, 512, 1, 1, 1, 4, GIVEN, TO_RESIDUAL, true, false)
 
