@@ -5,12 +5,11 @@ mod texts;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable::{self, Os};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Progress;
-use myxtts_speak::Synthesizer;
+use myxtts_speak::{SpeakOptions, Synthesizer};
 use myxtts_train::Machine;
 use myxtts_train::evaluate::held_out::{Asked, Keeping, evaluate};
 use myxtts_train::evaluate::html::Page;
@@ -87,12 +86,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (held_out, known) = held_out::sides(folder.path(), &read(&plan, &progress)?, &plan)?;
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
-    let mut synthesizer = Synthesizer::open(&model, machine.device)?;
+    let mut synthesizer = Synthesizer::open_for(&model, machine.device, args.sampling.decoding())?;
     let written = settings.value("training.seed").filter(|seed| seed.origin.is_written());
     let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
-    let sampling = args.sampling.options(synthesizer.usual_options(), seed);
+    let options = args.sampling.speaking(&synthesizer, seed);
     let asked =
-        Asked { sentences: args.sentences, candidates: args.candidates, seed, sampling: sampling.clone() };
+        Asked { sentences: args.sentences, candidates: args.candidates, seed, options: options.clone() };
     let stop = stop_requested()?;
     let mut listener = Listener::of(&settings.training)?;
     match &args.output {
@@ -110,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(output) = &args.output {
         let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];
         facts.push(("device", machine.device.to_string()));
-        facts.extend(common_facts(&sampling, listener.as_ref()));
+        facts.extend(common_facts(&options, listener.as_ref()));
         facts.push(("right sentence nearest", found.sentences.to_string()));
         let (figures, columns) = (vec![("spoken", &found.figures)], vec!["recording", "spoken"]);
         let page = Page { title: "Held-out sentences", facts, figures, columns, rows: found.rows() };
@@ -130,11 +129,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 /// What every page says of how texts were spoken and heard.
-fn common_facts(sampling: &SamplingOptions, listener: Option<&Listener>) -> Vec<(&'static str, String)> {
+fn common_facts(options: &SpeakOptions, listener: Option<&Listener>) -> Vec<(&'static str, String)> {
+    let (sampling, takes) = (&options.sampling, options.takes);
     let how = match sampling.greedy {
         true => format!("the most likely code, repetition penalty {}", sampling.repetition_penalty),
         false => format!(
-            "temperature {}, top-k {}, top-p {}, repetition penalty {}, seed {}",
+            "temperature {}, top-k {}, top-p {}, repetition penalty {}, seed {}, best of {takes}",
             sampling.temperature, sampling.top_k, sampling.top_p, sampling.repetition_penalty, sampling.seed
         ),
     };

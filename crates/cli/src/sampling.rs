@@ -1,6 +1,7 @@
 //! How codes are chosen, as every command that speaks lets it be said.
 
 use myxtts_model::sampling::SamplingOptions;
+use myxtts_speak::{Decoding, SpeakOptions, Synthesizer};
 
 /// Flags of sampling.
 #[derive(clap::Args, Clone, Debug)]
@@ -24,9 +25,29 @@ pub struct Sampling {
     /// Always the most likely code
     #[arg(long)]
     greedy: bool,
+    /// Read every text so many times, and keep the reading that says it best; for models that were trained here, which can
+    /// tell [default: 6 on a GPU, 1 on a processor and for sound that is heard while it is made]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    takes: Option<usize>,
 }
 
+/// Readings to choose from on a GPU, where several take hardly longer than one.
+const TAKES_ON_GPU: usize = 6;
+
 impl Sampling {
+    /// What was said, over what is usual for a model.
+    pub fn speaking(&self, synthesizer: &Synthesizer, seed: u64) -> SpeakOptions {
+        let sampling = self.options(synthesizer.usual_options(), seed);
+        let usual = if synthesizer.is_on_gpu() { TAKES_ON_GPU } else { 1 };
+        let takes = if synthesizer.can_proofread() { self.takes.unwrap_or(usual) } else { 1 };
+        SpeakOptions { takes, ..sampling.into() }
+    }
+
+    /// Several readings of one text at the same time, where the device can.
+    pub fn decoding(&self) -> Decoding {
+        Decoding::Fast { at_once: self.takes.unwrap_or(TAKES_ON_GPU) }
+    }
+
     /// What was said, over what is usual for a model.
     pub fn options(&self, usual: SamplingOptions, seed: u64) -> SamplingOptions {
         SamplingOptions {

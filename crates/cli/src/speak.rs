@@ -153,9 +153,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
-    let sampling = args.sampling.options(synthesizer.usual_options(), args.seed);
     let audible_start = args.play.then(AudibleStart::default);
-    let options = SpeakOptions { further_tries: args.retries, audible_start, ..sampling.into() };
+    let mut options = args.sampling.speaking(&synthesizer, args.seed);
+    (options.further_tries, options.audible_start) = (args.retries, audible_start);
     let job = Job {
         output,
         format,
@@ -223,10 +223,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 /// How codes are decoded: places for many pieces only where there may be many.
 fn decoding(args: &Args, bytes: Option<u64>) -> Decoding {
-    let is_short = args.stream || args.play || bytes.is_some_and(|bytes| bytes < LONG_TEXT);
+    let is_short = bytes.is_some_and(|bytes| bytes < LONG_TEXT);
     match args.exact {
         true => Decoding::Exact,
-        false => Decoding::Fast { at_once: if is_short { 1 } else { args.batch } },
+        false if args.stream || args.play => Decoding::Fast { at_once: 1 },
+        false if is_short => args.sampling.decoding(),
+        false => Decoding::Fast { at_once: args.batch },
     }
 }
 

@@ -88,14 +88,27 @@ pub struct Attempt {
     pub codes: usize,
     /// What was wrong with it.
     pub flaw: Option<Flaw>,
+    /// How far its codes are from saying the text, per token (0: not at all), where the model can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mismatch: Option<f64>,
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.flaw {
-            None => write!(f, "seed {}: {} codes", self.seed, self.codes),
-            Some(flaw) => write!(f, "seed {}: {} codes, {flaw}", self.seed, self.codes),
+        write!(f, "seed {}: {} codes", self.seed, self.codes)?;
+        if let Some(mismatch) = self.mismatch {
+            write!(f, ", {mismatch:.2} off the text")?;
         }
+        self.flaw.map_or(Ok(()), |flaw| write!(f, ", {flaw}"))
+    }
+}
+
+impl Attempt {
+    /// Whether its codes are a better reading than another's of the same text.
+    pub(crate) fn says_more(&self, other: &Attempt) -> bool {
+        let rank = |attempt: &Attempt| attempt.flaw.map_or(0, Flaw::rank);
+        let mismatch = |attempt: &Attempt| attempt.mismatch.unwrap_or(0.0);
+        (rank(self), mismatch(self)) < (rank(other), mismatch(other))
     }
 }
 

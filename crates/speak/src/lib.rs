@@ -1,7 +1,7 @@
 //! Text to sound: voices, decoding, long text, sound files.
 //!
 //! In the order of an utterance: [`source`] (weights, in a folder or in training) on a [`machine`] -> [`synthesizer`] (the opened
-//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples), [`stream`] (while codes still come), [`guard`] (is it what such a text sounds like) -> [`waveform`] (what was said).
+//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples), [`stream`] (while codes still come), [`guard`] (is it what such a text sounds like), [`proofread`] (does it say the text) -> [`waveform`] (what was said).
 
 pub mod error;
 pub mod language;
@@ -12,6 +12,7 @@ pub mod source;
 
 pub mod guard;
 mod hearing;
+mod proofread;
 pub mod reference;
 pub mod sound;
 pub mod sound_file;

@@ -26,13 +26,16 @@ pub struct SpeakOptions {
     /// How often a text is said again, each time with the next seed, where it went wrong: it looped, did not end, stopped early
     /// or fell silent. Speech that is always the most likely is the same every time and not said again.
     pub further_tries: usize,
+    /// Readings of a text, each with its own seed, of which the one is kept whose codes say the text best. More than one needs a
+    /// model that can tell ([`Synthesizer::can_proofread`]); speech that is given out while it is made is one reading.
+    pub takes: usize,
     /// Leave out the silence before the first sound; none for the whole waveform.
     pub audible_start: Option<AudibleStart>,
 }
 
 impl From<SamplingOptions> for SpeakOptions {
     fn from(sampling: SamplingOptions) -> SpeakOptions {
-        SpeakOptions { sampling, further_tries: FURTHER_TRIES, audible_start: None }
+        SpeakOptions { sampling, further_tries: FURTHER_TRIES, takes: 1, audible_start: None }
     }
 }
 
@@ -71,10 +74,8 @@ impl Synthesizer {
         voice: &Voice,
         options: &SpeakOptions,
     ) -> Result<Waveform, SpeakError> {
-        let encoded = self.encode(text, language)?;
-        self.tries(encoded, voice, options, &mut |this, encoded, sampling| {
-            this.try_whole(encoded, voice, sampling, options.audible_start)
-        })
+        let mut said = self.speak_many(&[(text, options.sampling.seed)], language, voice, options)?;
+        said.pop().unwrap_or_else(|| Err(SpeakError::NothingToSay { text: text.to_owned() }))
     }
 
     /// As [`Synthesizer::speak_with`], and gives the samples to `sink` as they come. `sink` says whether to go on: where it does not,
@@ -133,7 +134,9 @@ impl Synthesizer {
             let seed = options.sampling.seed.wrapping_add(number);
             let tried = attempt(self, &encoded, &SamplingOptions { seed, ..options.sampling.clone() })?;
             let Tried { spoken, flaw, is_final, .. } = &tried;
-            attempts.push(Attempt { seed, ended: spoken.ended, codes: spoken.codes.len(), flaw: *flaw });
+            let mismatch = self.mismatch(&encoded, spoken);
+            let (ended, codes) = (spoken.ended, spoken.codes.len());
+            attempts.push(Attempt { seed, ended, codes, flaw: *flaw, mismatch });
             let enough = flaw.is_none() || *is_final;
             if *is_final || best.as_ref().is_none_or(|best| is_better(*flaw, best.flaw)) {
                 best = Some(tried);
@@ -177,29 +180,6 @@ impl Synthesizer {
             attempts,
             cut,
         })
-    }
-
-    /// One try, its sound made at the end and only where its codes are sound.
-    fn try_whole(
-        &mut self,
-        encoded: &Encoded,
-        voice: &Voice,
-        sampling: &SamplingOptions,
-        audible_start: Option<AudibleStart>,
-    ) -> Result<Tried, SpeakError> {
-        let expected = Expected::of(&encoded.cleaned);
-        let most = (expected.most * CODES_PER_SECOND) as usize;
-        let textless = self.textless(encoded);
-        let guided = Guided { text: &encoded.ids, textless: Some(&textless) };
-        let mut steps = 0;
-        let mut spoken = self.generator.speak_watched(&voice.conditioning, guided, sampling, &mut |_| {
-            steps += 1;
-            steps < most
-        })?;
-        if spoken.ended == Ended::Watcher {
-            spoken.ended = Ended::TooManyForText;
-        }
-        self.judged(&expected, spoken, voice, audible_start)
     }
 
     /// What came of codes: their sound is made only where they are sound.
@@ -289,6 +269,17 @@ impl Synthesizer {
         Ok((self.waveform(encoded, &spoken, voice, 0)?, Fit { loss, accuracy }))
     }
 
+    /// Whether it can tell how well codes say a text: where its training learnt it (`training.code_token_weight`).
+    pub fn can_proofread(&self) -> bool {
+        self.proofreader.is_some()
+    }
+
+    /// How far codes are from saying a text, where that can be told.
+    fn mismatch(&self, encoded: &Encoded, spoken: &Spoken) -> Option<f64> {
+        let proofreader = self.proofreader.as_ref()?;
+        Some(proofreader.mismatch(&self.tokenizer, &encoded.ids, &spoken.codes))
+    }
+
     /// As rows whose text was left out in training.
     fn textless(&self, encoded: &Encoded) -> Vec<i32> {
         encoded.ids.iter().copied().take(1).chain([self.tokenizer.space_id()]).collect()
@@ -311,7 +302,7 @@ impl Synthesizer {
         seed: u64,
     ) -> Result<Waveform, SpeakError> {
         let samples = self.sound.sound(spoken, voice.speaker.as_deref(), &self.mel_stats)?;
-        let codes = spoken.codes.len();
+        let (codes, mismatch) = (spoken.codes.len(), self.mismatch(&encoded, spoken));
         Ok(Waveform {
             samples,
             rate: self.quality().rate(),
@@ -321,7 +312,7 @@ impl Synthesizer {
             codes,
             ended: spoken.ended,
             flaw: None,
-            attempts: vec![Attempt { seed, ended: spoken.ended, codes, flaw: None }],
+            attempts: vec![Attempt { seed, ended: spoken.ended, codes, flaw: None, mismatch }],
             cut: 0,
         })
     }

@@ -6,6 +6,7 @@
 //! | GPT, DVAE | the DVAE's mels, turned into sound without a network: rough, but the words can be heard | 22,050 Hz |
 
 use crate::error::SpeakError;
+use crate::proofread::Proofreader;
 use crate::sound::{Quality, Sound};
 use crate::source::{Source, TEXT_DROPOUT, fill, gpt_sizes};
 use myxtts_data::audio::{Clip, Resampler};
@@ -60,6 +61,8 @@ pub struct Synthesizer {
     pub(crate) generator: Generator,
     pub(crate) sound: Sound,
     pub(crate) mel_stats: Vec<f32>,
+    /// Where training left what it takes.
+    pub(crate) proofreader: Option<Proofreader>,
 }
 
 /// A recording as a model was given them in training, at the rate that both of the GPT's front-ends listen at.
@@ -132,7 +135,17 @@ impl Synthesizer {
         let (trim_db, loudness_lufs) =
             reading.map_or((None, None), |reading| (reading.trim_db, reading.loudness_lufs));
         let tokenizer = Arc::new(tokenizer);
-        Ok(Synthesizer { tokenizer, cleaner, trim_db, loudness_lufs, generator, sound, mel_stats })
+        let proofreader = Proofreader::of(source)?;
+        Ok(Synthesizer {
+            tokenizer,
+            cleaner,
+            trim_db,
+            loudness_lufs,
+            generator,
+            sound,
+            mel_stats,
+            proofreader,
+        })
     }
 
     /// Reads texts with another cleaner than the one the model says it was trained with.
@@ -166,6 +179,11 @@ impl Synthesizer {
             false if self.generator.sizes().audio_vocabulary < FEW_CODES => careful,
             false => usual,
         }
+    }
+
+    /// Whether it speaks on a GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        self.generator.is_on_gpu()
     }
 
     /// Languages it has a token for.

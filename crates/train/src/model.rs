@@ -130,6 +130,11 @@ impl Model {
         self.tensors.insert(name.to_owned(), Tensor { kind: Kind::F32, shape: shape.to_vec(), bytes });
     }
 
+    /// Forgets a tensor.
+    pub fn remove(&mut self, name: &str) {
+        self.tensors.remove(name);
+    }
+
     /// Adds all tensors whose names begin so to a hash.
     pub fn hash(&self, prefix: &str, hasher: &mut blake3::Hasher) {
         for (name, tensor) in self.tensors.iter().filter(|(name, _)| name.starts_with(prefix)) {

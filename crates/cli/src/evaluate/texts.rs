@@ -34,6 +34,7 @@ struct Report {
     language: String,
     seed: u64,
     sampling: SamplingOptions,
+    takes: usize,
     recognizer: Option<String>,
     /// Why there are no error rates although there is a recogniser.
     recognizer_error: Option<String>,
@@ -59,7 +60,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     let mut listener = Listener::of(&settings.training)?;
     let machine = Machine::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
-    let mut synthesizer = Synthesizer::open(&folder, machine.device)?;
+    let mut synthesizer = Synthesizer::open_for(&folder, machine.device, args.sampling.decoding())?;
     if let Some(cleaner) = &settings.data.cleaner {
         synthesizer = synthesizer.with_cleaner(cleaner.parse()?);
     }
@@ -69,9 +70,8 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     };
     durable::create_folder(&Os, output)?;
     let language = language(&synthesizer, settings.data.language.as_deref());
-    let sampling = args.sampling.options(synthesizer.usual_options(), settings.training.seed);
-    let speaking =
-        Speaking { folder: output, language: &language, voice: heard.as_ref(), sampling: &sampling };
+    let options = args.sampling.speaking(&synthesizer, settings.training.seed);
+    let speaking = Speaking { folder: output, language: &language, voice: heard.as_ref(), options: &options };
     let spoken =
         speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
     let failed = listener.as_ref().and_then(Listener::failed);
@@ -82,7 +82,8 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         device: machine.device.to_string(),
         language: language.clone(),
         seed: settings.training.seed,
-        sampling: sampling.clone(),
+        sampling: options.sampling.clone(),
+        takes: options.takes,
         recognizer: listener.as_ref().map(|listener| listener.recognizer().to_string()),
         recognizer_error: failed.map(ToString::to_string),
         spoken,
@@ -98,7 +99,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         if named.is_empty() { "each text's own reference".to_owned() } else { named.join(", ") },
     ));
     facts.extend([("device", report.device.clone()), ("language", language.clone())]);
-    facts.extend(common_facts(&sampling, listener.as_ref()));
+    facts.extend(common_facts(&options, listener.as_ref()));
     let (figures, columns) = (vec![("spoken", &report.spoken.figures)], vec!["recording", "spoken"]);
     let page = Page { title: "Texts spoken", facts, figures, columns, rows: report.spoken.rows() };
     durable::write(&output.join("report.html"), page.html().as_bytes())?;

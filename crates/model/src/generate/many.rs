@@ -89,6 +89,11 @@ impl Generator {
         Ok(options.slots)
     }
 
+    /// Whether it runs on a GPU.
+    pub fn is_on_gpu(&self) -> bool {
+        self.engine.cuda().is_some()
+    }
+
     /// Speeches that are said at the same time.
     pub fn at_once(&self) -> usize {
         self.slots.as_ref().map_or(1, |slots| slots.len())

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::archive::ArchiveWriter;
 use super::buffers::{self, Buffer};
-use super::folder::{CONFIG, ModelFolder, Part, VOCABULARY};
+use super::folder::{CONFIG, ModelFolder, Part, TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT, VOCABULARY};
 use super::pickle_writer::PickleWriter;
 use super::sizes::{Shapes, Sizes};
 use super::tensors::View;
@@ -64,6 +64,8 @@ pub fn export(
 
     let dvae: Vec<(&str, View)> = tensors(folder, Part::Dvae)
         .into_iter()
+        // Coqui's code takes no tensor that it does not know.
+        .filter(|(name, _)| ![TOKEN_HEAD_WEIGHT, TOKEN_HEAD_BIAS].contains(name))
         .map(|(name, view)| (name.strip_prefix("dvae.").unwrap_or(name), view))
         .collect();
     if dvae.is_empty() {

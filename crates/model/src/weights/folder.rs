@@ -20,6 +20,11 @@ pub const FORMAT: u32 = 1;
 pub const MANIFEST: &str = "manifest.json";
 /// The text vocabulary, as it came.
 pub const VOCABULARY: &str = "vocab.json";
+/// A classifier that tells from a code's vector which text token it sounds like `[tokens, code_width]`; beside a DVAE that was
+/// trained with it. No release has one.
+pub const TOKEN_HEAD_WEIGHT: &str = "dvae.token_head.weight";
+/// What is added to its results `[tokens]`.
+pub const TOKEN_HEAD_BIAS: &str = "dvae.token_head.bias";
 /// Coqui's configuration, as it came: with bare `Infinity` in it.
 pub const CONFIG: &str = "config.json";
 

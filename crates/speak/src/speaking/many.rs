@@ -8,7 +8,7 @@ use crate::voice::Voice;
 use crate::waveform::Waveform;
 use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::{Guided, SpeechRequest};
-use myxtts_model::{Ended, SamplingOptions};
+use myxtts_model::{Ended, SamplingOptions, Spoken};
 
 /// A text that is being said.
 struct Text {
@@ -40,37 +40,37 @@ impl Synthesizer {
     ) -> Result<Vec<Result<Waveform, SpeakError>>, SpeakError> {
         let mut all: Vec<Result<Text, SpeakError>> =
             texts.iter().map(|&(text, seed)| self.text(text, seed, language)).collect();
+        // The most likely is the same every time, and what cannot be told apart need not be said twice.
         let tries = if options.sampling.greedy { 0 } else { options.further_tries };
+        let can_choose = self.can_proofread() && !options.sampling.greedy;
+        let takes = if can_choose { options.takes.max(1) as u64 } else { 1 };
         for number in 0..=tries as u64 {
             let mut open: Vec<&mut Text> = all.iter_mut().flatten().filter(|text| !text.is_done).collect();
             if open.is_empty() {
                 break;
             }
-            let request = |text: &&mut Text| {
-                let seed = text.seed.wrapping_add(number);
+            // Each text `takes` times in a row, every time with a seed of its own.
+            let request = |text: &&mut Text, take: u64| {
+                let seed = text.seed.wrapping_add(number * takes + take);
                 let max_codes = options.sampling.max_codes.min(text.most);
                 SamplingOptions { seed, max_codes, ..options.sampling.clone() }
             };
-            let sampling: Vec<SamplingOptions> = open.iter().map(request).collect();
             let requests: Vec<SpeechRequest<'_>> = open
                 .iter()
-                .zip(&sampling)
-                .map(|(text, sampling)| SpeechRequest {
+                .flat_map(|text| (0..takes).map(move |take| (text, take)))
+                .map(|(text, take)| SpeechRequest {
                     voice: &voice.conditioning,
                     text: Guided { text: &text.encoded.ids, textless: Some(&text.textless) },
-                    options: sampling.clone(),
+                    options: request(text, take),
                 })
                 .collect();
-            let said = self.generator.speak_many(&requests)?;
-            for ((text, sampling), mut spoken) in open.iter_mut().zip(sampling).zip(said) {
-                if spoken.ended == Ended::Limit && spoken.codes.len() == text.most {
-                    spoken.ended = Ended::TooManyForText;
-                }
-                let tried = self.judged(&text.expected, spoken, voice, options.audible_start)?;
-                let (ended, codes, flaw) = (tried.spoken.ended, tried.spoken.codes.len(), tried.flaw);
-                text.attempts.push(Attempt { seed: sampling.seed, ended, codes, flaw });
-                text.is_done = flaw.is_none();
-                if text.best.as_ref().is_none_or(|best| is_better(flaw, best.flaw)) {
+            let seeds: Vec<u64> = requests.iter().map(|request| request.options.seed).collect();
+            let mut said = self.generator.speak_many(&requests)?.into_iter().zip(seeds);
+            for text in &mut open {
+                let of_text = said.by_ref().take(takes as usize).collect();
+                let tried = self.best_take(text, of_text, voice, options)?;
+                text.is_done = tried.flaw.is_none();
+                if text.best.as_ref().is_none_or(|best| is_better(tried.flaw, best.flaw)) {
                     text.best = Some(tried);
                 }
             }
@@ -85,6 +85,36 @@ impl Synthesizer {
             });
         }
         Ok(said)
+    }
+
+    /// The take that says the text best, with its sound.
+    fn best_take(
+        &mut self,
+        text: &mut Text,
+        takes: Vec<(Spoken, u64)>,
+        voice: &Voice,
+        options: &SpeakOptions,
+    ) -> Result<Tried, SpeakError> {
+        let mut best: Option<(usize, Spoken)> = None;
+        for (mut spoken, seed) in takes {
+            if spoken.ended == Ended::Limit && spoken.codes.len() == text.most {
+                spoken.ended = Ended::TooManyForText;
+            }
+            let (ended, codes) = (spoken.ended, spoken.codes.len());
+            let flaw = text.expected.judge(ended, codes, CODES_PER_SECOND);
+            let mismatch = self.mismatch(&text.encoded, &spoken);
+            text.attempts.push(Attempt { seed, ended, codes, flaw, mismatch });
+            let this = text.attempts.len() - 1;
+            if best.as_ref().is_none_or(|&(best, _)| text.attempts[this].says_more(&text.attempts[best])) {
+                best = Some((this, spoken));
+            }
+        }
+        let Some((chosen, spoken)) = best else {
+            return Err(SpeakError::NothingToSay { text: text.encoded.cleaned.clone() });
+        };
+        let tried = self.judged(&text.expected, spoken, voice, options.audible_start)?;
+        text.attempts[chosen].flaw = tried.flaw;
+        Ok(tried)
     }
 
     fn text(&self, text: &str, seed: u64, language: &str) -> Result<Text, SpeakError> {

@@ -10,11 +10,11 @@ use crate::samples;
 use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
-use myxtts_model::{Ended, SamplingOptions};
+use myxtts_model::Ended;
 use myxtts_run::durable;
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
-use myxtts_speak::{SpeakError, Synthesizer, Voice};
+use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +37,8 @@ pub struct Asked {
     pub candidates: usize,
     /// Every draw comes from it.
     pub seed: u64,
-    /// How codes are chosen.
-    pub sampling: SamplingOptions,
+    /// How sentences are said.
+    pub options: SpeakOptions,
 }
 
 /// Speaks sentences that were held out, each in the voice of its speaker as another recording has it, and compares.
@@ -92,8 +92,9 @@ pub fn evaluate(
                 mels.insert(&candidate.id, mel(&clip));
             }
         }
-        let sampling = SamplingOptions { seed: seed.at(number as u64), ..asked.sampling.clone() };
-        let spoken = synthesizer.speak(&right.text, &right.language, reference, &sampling)?;
+        let mut options = asked.options.clone();
+        options.sampling.seed = seed.at(number as u64);
+        let spoken = synthesizer.speak_with(&right.text, &right.language, reference, &options)?;
         let clip = Clip { samples: spoken.samples, sample_rate: spoken.rate };
         let own = mel(&clip);
         let warp = Warp::default();

@@ -6,11 +6,11 @@ use super::measures::{Figures, Measures, Meter};
 use super::rank;
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::dataset::list::Listed;
-use myxtts_model::{Ended, SamplingOptions};
+use myxtts_model::Ended;
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
-use myxtts_speak::{SpeakError, Synthesizer, Voice};
+use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,8 @@ pub struct Speaking<'a> {
     pub language: &'a str,
     /// The voice of all texts; where there is none, each text's own reference is heard.
     pub voice: Option<&'a Voice>,
-    /// How codes are chosen; its seed is the list's, each text gets one of its own.
-    pub sampling: &'a SamplingOptions,
+    /// How texts are said; its seed is the list's, each text gets one of its own.
+    pub options: &'a SpeakOptions,
 }
 
 /// One text as it came out.
@@ -133,7 +133,10 @@ pub fn speak_list(
         items.iter_mut().for_each(|item| item.measures.heard = None);
     }
     Ok(SpokenTexts {
-        figures: Figures::of(items.iter().map(|item| &item.measures), Seed::new(speaking.sampling.seed)),
+        figures: Figures::of(
+            items.iter().map(|item| &item.measures),
+            Seed::new(speaking.options.sampling.seed),
+        ),
         failed: items.iter().filter(|item| item.error.is_some()).count(),
         items,
     })
@@ -172,10 +175,10 @@ fn speak_one(
             Err("it has no reference: name one in its line, or a voice for all with --voice".to_owned())
         }
     };
-    let sampling =
-        SamplingOptions { seed: seed_of(speaking.sampling.seed, &one.id), ..speaking.sampling.clone() };
+    let mut options = speaking.options.clone();
+    options.sampling.seed = seed_of(options.sampling.seed, &one.id);
     let said = match &reference {
-        Ok(reference) => soft(synthesizer.speak(&one.text, language, reference, &sampling))?,
+        Ok(reference) => soft(synthesizer.speak_with(&one.text, language, reference, &options))?,
         Err(error) => Err(error.clone()),
     };
     let clip = match said {

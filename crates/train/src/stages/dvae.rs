@@ -13,8 +13,9 @@ use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
-use myxtts_model::declare::is_training_only;
+use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
 use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
+use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
@@ -540,6 +541,25 @@ impl Stage for DvaeStage {
         model.set(MEL_STATS, &[self.stats.len()], &self.stats);
         let own = self.released.iter().filter(|tensor| !is_training_only(&tensor.name));
         let own: Vec<Released> = own.cloned().collect();
-        model.take(DVAE, sizes, &self.engine, &own, average)
+        model.take(DVAE, sizes, &self.engine, &own, average)?;
+        // The classifier of tokens stays with the codes it was trained on: speaking checks itself by it.
+        let head = [(TOKEN_HEAD_WEIGHT, "token_head.weight"), (TOKEN_HEAD_BIAS, "token_head.bias")];
+        for (name, trained) in head {
+            let trained = format!("{TRAINING_ONLY}{trained}");
+            match self.released.iter().find(|tensor| tensor.name == trained) {
+                Some(tensor) => {
+                    let one = Released { name: name.to_owned(), ..tensor.clone() };
+                    model.take(
+                        DVAE,
+                        json!({ "codes": self.settings.sizes.codes }),
+                        &self.engine,
+                        &[one],
+                        average,
+                    )?;
+                }
+                None => model.remove(name),
+            }
+        }
+        Ok(())
     }
 }
