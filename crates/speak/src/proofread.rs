@@ -127,7 +127,8 @@ mod tests {
         assert_eq!(read("abd"), 2.5);
         assert_eq!(read("ad"), 5.0);
         assert_eq!(read("abxcd"), 4.0);
-        assert_eq!(read("ababcd"), 8.0);
+        assert_eq!(read("ababcd"), 4.0);
+        assert_eq!(read("abcabcd"), 8.0);
         assert_eq!(read("bcd"), 2.5);
         assert_eq!(read("ab"), 5.0);
         assert_eq!(read(""), 10.0);

@@ -44,14 +44,17 @@ pub(crate) fn is_exploded(norm: f32, control: &Control) -> bool {
 }
 
 /// Computes the last batch of a shape once more and looks at every result: the first that is not finite. None where all are,
-/// or where a stage cannot compute a batch again. Weights may change: for a run that is about to end.
+/// or where a stage cannot compute a batch again. Weights may change: for a run that ends, or goes back to a checkpoint.
 pub(crate) fn first_fault(
     stage: &mut dyn Stage,
     shape: [usize; 3],
     control: &Control,
 ) -> Result<Option<String>, TrainError> {
+    let mode = stage.engine().mode();
     stage.engine_mut().set_mode(Mode::Checked);
-    let Some(ticket) = stage.replay(shape, control)? else { return Ok(None) };
-    stage.wait(ticket)?;
+    let replayed = stage.replay(shape, control);
+    let waited = replayed.and_then(|ticket| ticket.map_or(Ok(()), |ticket| stage.wait(ticket).map(|_| ())));
+    stage.engine_mut().set_mode(mode);
+    waited?;
     Ok(stage.engine_mut().take_fault().map(|fault| fault.to_string()))
 }

@@ -1,5 +1,7 @@
 //! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
 
+mod saved;
+
 use crate::bad_step;
 use crate::best::{self, Chosen, HeldOut};
 use crate::error::TrainError;
@@ -7,17 +9,17 @@ use crate::evaluate::listener::Listener;
 use crate::pace::Pace;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
-use myxtts_run::checkpoint::{CheckpointStore, Keep, Loaded};
+use myxtts_run::checkpoint::{CheckpointStore, Loaded};
 use myxtts_run::events::EventLog;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::guard::{Advice, BadSteps, BadVerdict, EarlyStop, SpikeVerdict, Spikes};
+use myxtts_run::guard::{BadSteps, BadVerdict, SpikeVerdict, Spikes};
 use myxtts_run::plan::{Plan, Recipe};
 use myxtts_run::seed::Seed;
 use myxtts_run::tensorboard::TensorBoard;
 use myxtts_run::trend::{Direction, Trend};
-use myxtts_tensor::engine::{Arena, State, Ticket};
+use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Report};
-use serde::{Deserialize, Serialize};
+use saved::restore;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,25 +75,6 @@ pub struct News {
     pub learning_rate: f64,
 }
 
-/// What a checkpoint knows beside the arenas.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Saved {
-    stage: String,
-    step: u64,
-    engine_steps: u64,
-    layout: String,
-    position: serde_json::Value,
-    bad: BadSteps,
-    spikes: Spikes,
-    early: EarlyStop,
-    trend: Trend,
-    #[serde(default)]
-    advice: Advice,
-    /// The best validation so far. Its weights are a part of their own, unless it is of this very step.
-    #[serde(default)]
-    best: Option<Chosen>,
-}
-
 /// Everything a run writes to.
 pub struct Session<'a> {
     /// Its folder.
@@ -140,6 +123,17 @@ pub enum Ended {
     Done,
     /// Validation has not become better for too long.
     Early,
+}
+
+/// A stage that is under way.
+struct Running {
+    guards: Guards,
+    flying: VecDeque<Flying>,
+    pace: Pace,
+    /// The step that comes next.
+    next: u64,
+    /// The step of the last checkpoint.
+    saved: u64,
 }
 
 struct Guards {
@@ -205,93 +199,23 @@ impl<'a> Session<'a> {
             "stage",
             json!({ "stage": name, "from": from, "steps": recipe.steps, "described": described }),
         )?;
-        let seed = Seed::new(training.seed).derive(name);
-        let ahead = match stage.engine().cuda() {
-            // What is found wrong with a step must not be said of another.
-            Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
-            _ => 0,
-        };
-        let mut flying: VecDeque<Flying> = VecDeque::new();
-        let mut pace = Pace::new(Instant::now(), stage.engine().busy());
         // A run that ended between the last checkpoint of a stage and the model made of it.
         let spent = guards.held_out.early.is_spent();
-        let mut ended = if spent { Ended::Early } else { Ended::Done };
-        let first = if spent { recipe.steps } else { from };
-        let (mut reached, mut saved) = (from, from);
-        for step in first..recipe.steps {
-            if stage.due(step) {
-                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
-                stage.between(step)?;
-            }
-            let rate = recipe.schedule.at(step);
-            let control = Control {
-                rate: rate as f32,
-                weight: 1.0,
-                clip: recipe.clip.unwrap_or(0.0) as f32,
-                // Early on the average follows faster: it would else stay near the beginning for too long.
-                average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
-                seed: seed.at(step),
-            };
-            let queued = match stage.submit(step, &control) {
-                Err(error) if error.is_of_batches() && stage.outlives_failures() && step > saved => {
-                    let drained = self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before);
-                    self.save_and_say(drained, stage, step, before, &guards);
-                    return Err(error);
+        let pace = Pace::new(Instant::now(), stage.engine().busy());
+        let mut state = Running { guards, flying: VecDeque::new(), pace, next: from, saved: from };
+        let mut ended = Ended::Early;
+        if !spent {
+            let mut returned_to = None;
+            ended = loop {
+                match self.steps(stage, recipe, before, samples, &mut state) {
+                    Err(error @ TrainError::BadSteps { .. }) => {
+                        returned_to = Some(self.return_to_last(stage, error, returned_to, &mut state)?);
+                    }
+                    ended => break ended?,
                 }
-                queued => queued?,
             };
-            pace.wait(queued.waited);
-            for note in &queued.notes {
-                self.watcher.say(&format!("note: {note}"));
-                self.events.append("note", json!({ "step": before + step, "note": note }))?;
-            }
-            let (ticket, rows, records, shape) = (queued.ticket, queued.rows, queued.records, queued.shape);
-            flying.push_back(Flying { step, ticket, rows, records, shape, rate, control });
-            self.drain(stage, &mut flying, ahead, &mut guards, &mut pace, before)?;
-            let done = step + 1;
-            reached = done;
-            let every = |n: u64| n > 0 && done.is_multiple_of(n);
-            let mut score = None;
-            if every(validate_every) || done == recipe.steps {
-                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
-                pace.pause();
-                let (at, loss) = ((done, before), guards.trend.mean());
-                let (found, is_last) = self.validate(stage, &mut guards.held_out, at, loss)?;
-                score = found;
-                if is_last {
-                    ended = Ended::Early;
-                }
-            }
-            // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
-            if let Some(samples) = samples
-                && every(training.sample_every)
-                && done < recipe.steps
-                && ended == Ended::Done
-            {
-                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
-                pace.pause();
-                self.sample(stage, average, samples, (done, before));
-            }
-            let stop = self.stop.load(Ordering::Relaxed);
-            if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
-                self.drain(stage, &mut flying, 0, &mut guards, &mut pace, before)?;
-                pace.pause();
-                self.save(stage, done, before, &guards, score)?;
-                saved = done;
-            }
-            // At its end a stage is finished first; whoever runs the stages stops before the next.
-            if stop && done < recipe.steps && ended == Ended::Done {
-                self.watcher.end();
-                let run = self.folder.name().to_owned();
-                return Err(TrainError::Stopped { stage: name, step: done, run });
-            }
-            if ended == Ended::Early {
-                self.watcher.say(&format!(
-                    "validation has not become better for too long: `{name}` ends at step {done}"
-                ));
-                break;
-            }
         }
+        let (reached, guards) = (state.next, state.guards);
         let chosen = guards.held_out.choose(stage)?;
         if let Some(Chosen { step, score, .. }) = chosen {
             self.watcher.say(&format!(
@@ -308,6 +232,134 @@ impl<'a> Session<'a> {
         self.events.append_durably("stage_end", end)?;
         self.board.sync()?;
         Ok(Finished { ended, steps: reached, chosen })
+    }
+
+    /// Does the steps that are left. Where it ends by an error, steps may still be under way.
+    fn steps(
+        &mut self,
+        stage: &mut dyn Stage,
+        recipe: &Recipe,
+        before: u64,
+        samples: Option<&Samples<'_>>,
+        state: &mut Running,
+    ) -> Result<Ended, TrainError> {
+        let name = stages::name(stage.kind());
+        let training = &self.plan.training;
+        let validate_every = best::validate_every(training.validate_every, stage.epoch_steps());
+        let average = recipe.ema_decay.is_some();
+        let seed = Seed::new(training.seed).derive(name);
+        let ahead = match stage.engine().cuda() {
+            // What is found wrong with a step must not be said of another.
+            Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
+            _ => 0,
+        };
+        let Running { guards, flying, pace, next, saved } = state;
+        let mut ended = Ended::Done;
+        for step in *next..recipe.steps {
+            if stage.due(step) {
+                self.drain(stage, flying, 0, guards, pace, before)?;
+                stage.between(step)?;
+            }
+            let rate = recipe.schedule.at(step);
+            let control = Control {
+                rate: rate as f32,
+                weight: 1.0,
+                clip: recipe.clip.unwrap_or(0.0) as f32,
+                // Early on the average follows faster: it would else stay near the beginning for too long.
+                average: recipe.ema_decay.unwrap_or(0.0).min((1 + step) as f64 / (10 + step) as f64) as f32,
+                seed: seed.at(step),
+            };
+            let queued = match stage.submit(step, &control) {
+                Err(error) if error.is_of_batches() && stage.outlives_failures() && step > *saved => {
+                    let drained = self.drain(stage, flying, 0, guards, pace, before);
+                    self.save_and_say(drained, stage, step, before, guards);
+                    return Err(error);
+                }
+                queued => queued?,
+            };
+            pace.wait(queued.waited);
+            for note in &queued.notes {
+                self.watcher.say(&format!("note: {note}"));
+                self.events.append("note", json!({ "step": before + step, "note": note }))?;
+            }
+            let (ticket, rows, records, shape) = (queued.ticket, queued.rows, queued.records, queued.shape);
+            flying.push_back(Flying { step, ticket, rows, records, shape, rate, control });
+            self.drain(stage, flying, ahead, guards, pace, before)?;
+            let done = step + 1;
+            *next = done;
+            let every = |n: u64| n > 0 && done.is_multiple_of(n);
+            let mut score = None;
+            if every(validate_every) || done == recipe.steps {
+                self.drain(stage, flying, 0, guards, pace, before)?;
+                pace.pause();
+                let (at, loss) = ((done, before), guards.trend.mean());
+                let (found, is_last) = self.validate(stage, &mut guards.held_out, at, loss)?;
+                score = found;
+                if is_last {
+                    ended = Ended::Early;
+                }
+            }
+            // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
+            if let Some(samples) = samples
+                && every(training.sample_every)
+                && done < recipe.steps
+                && ended == Ended::Done
+            {
+                self.drain(stage, flying, 0, guards, pace, before)?;
+                pace.pause();
+                self.sample(stage, average, samples, (done, before));
+            }
+            let stop = self.stop.load(Ordering::Relaxed);
+            if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
+                self.drain(stage, flying, 0, guards, pace, before)?;
+                pace.pause();
+                self.save(stage, done, before, guards, score)?;
+                *saved = done;
+            }
+            // At its end a stage is finished first; whoever runs the stages stops before the next.
+            if stop && done < recipe.steps && ended == Ended::Done {
+                self.watcher.end();
+                let run = self.folder.name().to_owned();
+                return Err(TrainError::Stopped { stage: name, step: done, run });
+            }
+            if ended == Ended::Early {
+                self.watcher.say(&format!(
+                    "validation has not become better for too long: `{name}` ends at step {done}"
+                ));
+                break;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// After too many steps that were no numbers: back to the last checkpoint of the stage, once. Where the cause lies in the
+    /// data or the settings, the same happens again and the run ends; where a device went wrong for a moment, it goes on.
+    fn return_to_last(
+        &mut self,
+        stage: &mut dyn Stage,
+        error: TrainError,
+        returned_to: Option<u64>,
+        state: &mut Running,
+    ) -> Result<u64, TrainError> {
+        let name = stages::name(stage.kind());
+        let training = &self.plan.training;
+        for one in state.flying.drain(..) {
+            stage.wait(one.ticket)?;
+        }
+        let Some(last) = self.last_of(name)? else { return Err(error) };
+        let step = restore(stage, &last, &mut state.guards)?;
+        if returned_to == Some(step) {
+            return Err(error);
+        }
+        state.guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
+        (state.next, state.saved) = (step, step);
+        state.pace.pause();
+        self.watcher.say(&format!(
+            "{error}\n`{name}` goes back to its last checkpoint and goes on from step {step}; should the same happen again, the run ends"
+        ));
+        self.events
+            .append_durably("returned", json!({ "stage": name, "step": step, "error": error.to_string() }))?;
+        Ok(step)
     }
 
     /// Takes reports in order until no more than `keep` steps are under way.
@@ -459,90 +511,4 @@ impl<'a> Session<'a> {
             Err(error) => self.watcher.say(&format!("step {step} of `{name}` could not be saved: {error}")),
         }
     }
-
-    fn save(
-        &mut self,
-        stage: &dyn Stage,
-        step: u64,
-        before: u64,
-        guards: &Guards,
-        score: Option<f64>,
-    ) -> Result<(), TrainError> {
-        let engine = stage.engine();
-        let name = stages::name(stage.kind());
-        let saved = Saved {
-            stage: name.to_owned(),
-            step,
-            engine_steps: engine.state()?.steps,
-            layout: layout_hash(stage),
-            position: stage.position(step),
-            bad: guards.bad.clone(),
-            spikes: guards.spikes.clone(),
-            early: guards.held_out.early.clone(),
-            trend: guards.trend.clone(),
-            advice: guards.held_out.advice.clone(),
-            best: guards.held_out.best.as_ref().map(|best| best.chosen),
-        };
-        let mut saving = self.store.begin(before + step)?;
-        for (name, arena) in arenas(stage) {
-            saving.blob(name, bytemuck::cast_slice(&engine.read_arena(arena)?))?;
-        }
-        guards.held_out.save(&mut saving, step)?;
-        let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
-        let checkpoint = saving.commit(score, meta)?;
-        let training = &self.plan.training;
-        self.store.tidy(Keep { newest: training.keep_checkpoints, best: training.keep_best })?;
-        let event = json!({ "stage": name, "step": step, "checkpoint": checkpoint.name(), "score": score });
-        Ok(self.events.append_durably("checkpoint", event)?)
-    }
-}
-
-/// What a checkpoint holds of an engine.
-fn arenas(stage: &dyn Stage) -> Vec<(&'static str, Arena)> {
-    let mut arenas =
-        vec![("weights", Arena::Weights), ("moment1", Arena::Moment1), ("moment2", Arena::Moment2)];
-    if stage.engine().holds(Arena::Average) {
-        arenas.push(("average", Arena::Average));
-    }
-    arenas
-}
-
-/// Names, shapes and places of all parameters: arenas of another layout are other weights.
-fn layout_hash(stage: &dyn Stage) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for (_, parameter) in stage.engine().layout().parameters() {
-        hasher.update(format!("{} {} {}\n", parameter.name, parameter.shape, parameter.offset).as_bytes());
-    }
-    hasher.finalize().to_string()
-}
-
-/// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
-fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<u64, TrainError> {
-    let name = last.checkpoint.name();
-    let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
-    let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())
-        .map_err(|error| foreign(format!("what it says of itself cannot be read: {error}")))?;
-    if saved.layout != layout_hash(stage) {
-        return Err(foreign(
-            "it is of a network of other sizes; resume with the settings the run was begun with".into(),
-        ));
-    }
-    if saved.position != stage.position(saved.step) {
-        return Err(foreign(
-            "the corpus or the batches are not those the run was begun with: batches would not be the same"
-                .into(),
-        ));
-    }
-    for (blob, arena) in arenas(stage) {
-        let len = stage.engine().read_arena(arena)?.len();
-        let mut data = vec![0f32; len];
-        last.read_into(blob, bytemuck::cast_slice_mut(&mut data))?;
-        stage.engine_mut().write_arena(arena, &data)?;
-    }
-    stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
-    stage.restored()?;
-    guards.held_out.restore(stage, last, saved.step, saved.best)?;
-    (guards.held_out.early, guards.held_out.advice) = (saved.early, saved.advice);
-    (guards.bad, guards.spikes, guards.trend) = (saved.bad, saved.spikes, saved.trend);
-    Ok(saved.step)
 }

@@ -253,6 +253,11 @@ impl Engine {
         self.scratch.fill(0xff)
     }
 
+    /// How programs run.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// Changes how programs run.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;

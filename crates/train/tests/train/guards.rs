@@ -33,6 +33,8 @@ struct Faulty {
     fault: Fault,
     /// Which steps.
     when: fn(u64) -> bool,
+    /// The last step that has had its fault, where each has it only the first time it is done.
+    once: Option<u64>,
     /// Of each step: whether anything was changed by it, and the clips in it.
     steps: Vec<(bool, BTreeSet<String>)>,
 }
@@ -55,7 +57,11 @@ impl Stage for Faulty {
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let fault = if (self.when)(step) { self.fault } else { Fault::Sound };
+        let again = self.once.is_some_and(|last| step <= last);
+        let fault = if (self.when)(step) && !again { self.fault } else { Fault::Sound };
+        if let Some(last) = &mut self.once {
+            *last = step.max(*last);
+        }
         let healthy = self.inner.engine().read_arena(Arena::Weights)?;
         if fault == Fault::Loss {
             let mut weights = healthy.clone();
@@ -135,7 +141,7 @@ fn steps(kind: Kind) -> u64 {
 
 fn faulty(kind: Kind, clips: Clips, accumulate: u64, fault: Fault, when: fn(u64) -> bool) -> Faulty {
     let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, Machine::CPU);
-    Faulty { inner, fault, when, steps: Vec::new() }
+    Faulty { inner, fault, when, once: None, steps: Vec::new() }
 }
 
 /// Runs a stage and holds it to everything that is promised of bad steps; how many there were.
@@ -242,6 +248,47 @@ fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
             assert!(batch["first_fault"].as_str().unwrap().contains("`seed`"), "{kind:?}: {batch}");
             assert!(error.to_string().contains("`seed`"), "{kind:?}: {error}");
         }
+    }
+}
+
+/// Eight steps with a checkpoint after every fourth, a budget of two bad ones in a row.
+fn plan_with_checkpoints(kind: Kind) -> myxtts_run::plan::Plan {
+    let mut plan = small::plan(kind, 8);
+    (plan.training.checkpoint_every, plan.training.bad_steps_in_a_row) = (4, 2);
+    plan
+}
+
+#[test]
+fn a_fault_that_passes_costs_the_steps_since_the_last_checkpoint_and_nothing_else() {
+    for kind in KINDS {
+        let plan = plan_with_checkpoints(kind);
+        let weights = |once: Option<u64>, when: fn(u64) -> bool| {
+            let runs = tempfile::tempdir().unwrap();
+            let mut stage = faulty(kind, Clips::default(), 1, Fault::Gradient, when);
+            stage.once = once;
+            let (ended, said) = small::run(runs.path(), &plan, &mut stage);
+            assert_eq!(ended.unwrap(), Ended::Done, "{kind:?}");
+            let returned = small::events(runs.path(), "returned");
+            (stage.engine().read_arena(Arena::Weights).unwrap(), returned, said)
+        };
+        let (healthy, returned, _) = weights(None, |_| false);
+        assert!(returned.is_empty(), "{kind:?}");
+        let (weights, returned, said) = weights(Some(0), |step| (4..7).contains(&step));
+        let [event] = &returned[..] else { panic!("{kind:?}: {returned:?}") };
+        assert_eq!(event["step"], 4, "{kind:?}");
+        assert!(said.iter().any(|line| line.contains("goes on from step 4")), "{kind:?}: {said:?}");
+        assert_eq!(weights, healthy, "{kind:?}: not a bit is left of it");
+    }
+}
+
+#[test]
+fn a_fault_that_stays_ends_the_run_the_second_time() {
+    for kind in KINDS {
+        let runs = tempfile::tempdir().unwrap();
+        let mut stage = faulty(kind, Clips::default(), 1, Fault::Gradient, |step| step >= 4);
+        let (ended, _) = small::run(runs.path(), &plan_with_checkpoints(kind), &mut stage);
+        assert!(matches!(ended.unwrap_err(), TrainError::BadSteps { step: 7, .. }), "{kind:?}");
+        assert_eq!(small::events(runs.path(), "returned").len(), 1, "{kind:?}");
     }
 }
 

@@ -1,0 +1,120 @@
+//! A stage in a checkpoint, and back.
+
+use super::{Guards, Session};
+use crate::best::Chosen;
+use crate::error::TrainError;
+use crate::stages::{self, Stage};
+use myxtts_run::checkpoint::{Keep, Loaded};
+use myxtts_run::guard::{Advice, BadSteps, EarlyStop, Spikes};
+use myxtts_run::trend::Trend;
+use myxtts_tensor::engine::{Arena, State};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What a checkpoint knows beside the arenas.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Saved {
+    stage: String,
+    step: u64,
+    engine_steps: u64,
+    layout: String,
+    position: serde_json::Value,
+    bad: BadSteps,
+    spikes: Spikes,
+    early: EarlyStop,
+    trend: Trend,
+    #[serde(default)]
+    advice: Advice,
+    /// The best validation so far. Its weights are a part of their own, unless it is of this very step.
+    #[serde(default)]
+    best: Option<Chosen>,
+}
+
+impl Session<'_> {
+    /// Saves a stage after so many of its steps.
+    pub(super) fn save(
+        &mut self,
+        stage: &dyn Stage,
+        step: u64,
+        before: u64,
+        guards: &Guards,
+        score: Option<f64>,
+    ) -> Result<(), TrainError> {
+        let engine = stage.engine();
+        let name = stages::name(stage.kind());
+        let saved = Saved {
+            stage: name.to_owned(),
+            step,
+            engine_steps: engine.state()?.steps,
+            layout: layout_hash(stage),
+            position: stage.position(step),
+            bad: guards.bad.clone(),
+            spikes: guards.spikes.clone(),
+            early: guards.held_out.early.clone(),
+            trend: guards.trend.clone(),
+            advice: guards.held_out.advice.clone(),
+            best: guards.held_out.best.as_ref().map(|best| best.chosen),
+        };
+        let mut saving = self.store.begin(before + step)?;
+        for (name, arena) in arenas(stage) {
+            saving.blob(name, bytemuck::cast_slice(&engine.read_arena(arena)?))?;
+        }
+        guards.held_out.save(&mut saving, step)?;
+        let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
+        let checkpoint = saving.commit(score, meta)?;
+        let training = &self.plan.training;
+        self.store.tidy(Keep { newest: training.keep_checkpoints, best: training.keep_best })?;
+        let event = json!({ "stage": name, "step": step, "checkpoint": checkpoint.name(), "score": score });
+        Ok(self.events.append_durably("checkpoint", event)?)
+    }
+}
+
+/// What a checkpoint holds of an engine.
+fn arenas(stage: &dyn Stage) -> Vec<(&'static str, Arena)> {
+    let mut arenas =
+        vec![("weights", Arena::Weights), ("moment1", Arena::Moment1), ("moment2", Arena::Moment2)];
+    if stage.engine().holds(Arena::Average) {
+        arenas.push(("average", Arena::Average));
+    }
+    arenas
+}
+
+/// Names, shapes and places of all parameters: arenas of another layout are other weights.
+fn layout_hash(stage: &dyn Stage) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (_, parameter) in stage.engine().layout().parameters() {
+        hasher.update(format!("{} {} {}\n", parameter.name, parameter.shape, parameter.offset).as_bytes());
+    }
+    hasher.finalize().to_string()
+}
+
+/// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
+pub(super) fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<u64, TrainError> {
+    let name = last.checkpoint.name();
+    let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
+    let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())
+        .map_err(|error| foreign(format!("what it says of itself cannot be read: {error}")))?;
+    if saved.layout != layout_hash(stage) {
+        return Err(foreign(
+            "it is of a network of other sizes; resume with the settings the run was begun with".into(),
+        ));
+    }
+    if saved.position != stage.position(saved.step) {
+        return Err(foreign(
+            "the corpus or the batches are not those the run was begun with: batches would not be the same"
+                .into(),
+        ));
+    }
+    for (blob, arena) in arenas(stage) {
+        let len = stage.engine().read_arena(arena)?.len();
+        let mut data = vec![0f32; len];
+        last.read_into(blob, bytemuck::cast_slice_mut(&mut data))?;
+        stage.engine_mut().write_arena(arena, &data)?;
+    }
+    stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
+    stage.restored()?;
+    guards.held_out.restore(stage, last, saved.step, saved.best)?;
+    (guards.held_out.early, guards.held_out.advice) = (saved.early, saved.advice);
+    (guards.bad, guards.spikes, guards.trend) = (saved.bad, saved.spikes, saved.trend);
+    Ok(saved.step)
+}
