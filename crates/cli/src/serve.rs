@@ -9,7 +9,7 @@ use std::time::Duration;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
-use myxtts_web::{ModelSpeaker, ModelVoices, Server, ServerOptions};
+use myxtts_web::{ModelSpeaker, ModelVoices, Server, ServerOptions, StudioOptions};
 
 use crate::failure::UsageError;
 use crate::output::{errln, outln};
@@ -25,6 +25,7 @@ Examples:
   myxtts serve                                        newest run's model on http://127.0.0.1:8020
   curl http://127.0.0.1:8020/v1/audio/speech -H 'Content-Type: application/json' \\
     -d '{\"model\":\"tts-1\",\"input\":\"Hello there.\",\"voice\":\"default\"}' -o hello.mp3
+  myxtts serve --data-root ~/corpora                  the page at the same address may also check and train on these
   MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        for other machines: only with a token
 
 Speaks to clients of OpenAI's speech API (base URL http://127.0.0.1:8020/v1) and of XTTS servers (SillyTavern). /health, /ready and
@@ -54,6 +55,9 @@ pub struct Args {
     /// Let pages of this origin use the server, `https://chat.example` say, or `*`; those of this machine always may
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// Folder whose corpora the page may show and train on; may be repeated
+    #[arg(long, value_name = "DIR")]
+    data_root: Vec<PathBuf>,
     /// Where to compute: auto, cpu, cuda, cuda:1
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
@@ -63,6 +67,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let device = chosen(&args.device)?;
     let found = defaults::model(args.model.as_deref(), &args.runs)?;
     let address = address(&args.host, args.port)?;
+    if let Some(missing) = args.data_root.iter().find(|folder| !folder.is_dir()) {
+        return Err(UsageError(format!("--data-root {}: there is no such folder", missing.display())).into());
+    }
     let folder = Arc::new(ModelFolder::open(&found.model)?);
     let recordings = recordings(&folder, found.run.as_ref())?;
     let options = ServerOptions {
@@ -71,6 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         queue: args.queue,
         model: model_name(&found.model, found.run.as_ref()),
         origins: args.allow_origin,
+        studio: StudioOptions { runs: args.runs.clone(), roots: args.data_root, ..StudioOptions::default() },
     };
     let name = options.model.clone();
     let voices = Arc::new(ModelVoices::new(folder.clone(), !recordings.is_empty()));

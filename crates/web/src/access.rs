@@ -57,10 +57,10 @@ impl Access {
     /// The origin of a request, where pages of it may read answers.
     pub(crate) fn allowed_origin<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
         let origin = headers.get(ORIGIN)?.to_str().ok()?;
-        let is_ours = origin
-            .strip_prefix("http://")
-            .or_else(|| origin.strip_prefix("https://"))
-            .is_some_and(is_loopback);
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        // Our own page has the name that the server is called by; whether it may be called so is the host's check.
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let is_ours = authority.is_some_and(|authority| is_loopback(authority) || Some(authority) == host);
         (is_ours || self.origins.iter().any(|allowed| allowed == origin || allowed == "*")).then_some(origin)
     }
 }
@@ -125,6 +125,17 @@ mod tests {
                 && origin("http://localhost:8000")
                 && origin("https://chat.example")
         );
+        let renamed = headers(&[("host", "evil.example"), ("origin", "http://evil.example")]);
+        assert!(access.check(&renamed).is_err(), "a page that calls us by its own name");
+        let guarded = Access::new(Some("secret-token"), Vec::new());
+        let mut ours = headers(&[("host", "10.0.0.1:8020"), ("origin", "http://10.0.0.1:8020")]);
+        assert_eq!(
+            guarded.check(&ours).unwrap_err().status,
+            StatusCode::UNAUTHORIZED,
+            "our own page asks for the token"
+        );
+        ours.insert(AUTHORIZATION, "Bearer secret-token".parse().unwrap());
+        assert!(guarded.check(&ours).is_ok());
         assert!(
             !origin("https://evil.example") && !origin("null") && !origin("http://localhost.evil.example")
         );

@@ -3,7 +3,9 @@
 use crate::limits::{PAUSES, UPLOAD_SECONDS};
 use crate::queue::{HearJob, Job, Jobs, SpeakJob};
 use crate::sound::SoundSink;
-use crate::speaker::{HeardVoice, RATE, Speaker, SpeakerError, SpeakerFacts, Usage, Utterance, VoiceStore};
+use crate::speaker::{
+    HeardVoice, RATE, Speaker, SpeakerError, SpeakerFacts, Usage, Utterance, VoiceDetails, VoiceStore,
+};
 use myxtts_data::audio::{self, Clip, Resampler};
 use myxtts_data::demo;
 use myxtts_model::SamplingOptions;
@@ -73,6 +75,11 @@ impl VoiceStore for ModelVoices {
 
     fn remove(&self, name: &str) -> Result<(), VoiceError> {
         self.voices.remove(&Os, name)
+    }
+
+    fn details(&self, name: &str) -> Result<Option<VoiceDetails>, VoiceError> {
+        let kept = self.voices.own(name)?;
+        Ok(kept.map(|kept| VoiceDetails { seconds: kept.seconds, report: kept.report }))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use crate::routes::{self, App};
 use crate::speaker::{Speaker, SpeakerFacts, VoiceStore};
+use crate::studio::{Studio, StudioOptions};
 use myxtts_speak::SpeakError;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,6 +33,8 @@ pub struct ServerOptions {
     pub model: String,
     /// Origins of pages that may use it, beside those of loopback addresses; `*` for all.
     pub origins: Vec<String>,
+    /// What its page may work with.
+    pub studio: StudioOptions,
 }
 
 /// Why a server cannot run.
@@ -86,7 +89,7 @@ impl Server {
         voices: Arc<dyn VoiceStore>,
         open: impl FnOnce() -> Result<S, SpeakError> + Send + 'static,
     ) -> Result<Server, ServeError> {
-        let ServerOptions { address, token, queue, model, origins } = options;
+        let ServerOptions { address, token, queue, model, origins, studio } = options;
         if token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::NoToken { address });
         }
@@ -117,6 +120,7 @@ impl Server {
             facts: OnceLock::new(),
             xtts: Default::default(),
             uploads: Semaphore::new(UPLOADS_AT_ONCE),
+            studio: Studio::new(studio),
         });
         let (stop, stopped) = watch::channel(false);
         let worker = std::thread::Builder::new()

@@ -1,6 +1,7 @@
 //! Whoever speaks, as the server sees it.
 
 use crate::queue::Jobs;
+use myxtts_speak::reference::ReferenceReport;
 use myxtts_speak::voices::VoiceError;
 
 /// Samples per second of everything that is sent; the API says so for PCM.
@@ -99,6 +100,15 @@ pub struct HeardVoice {
     pub advice: Vec<String>,
 }
 
+/// What is known of a voice that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VoiceDetails {
+    /// Seconds of its recordings.
+    pub seconds: f64,
+    /// How good they were, where that is known.
+    pub report: Option<ReferenceReport>,
+}
+
 /// The voices that are kept, which need no speaker to be listed or removed.
 pub trait VoiceStore: Send + Sync {
     /// Names, those that are kept first.
@@ -106,4 +116,7 @@ pub trait VoiceStore: Send + Sync {
 
     /// Removes one that is kept.
     fn remove(&self, name: &str) -> Result<(), VoiceError>;
+
+    /// What is known of one that is kept, and could be removed; none for those of the model itself.
+    fn details(&self, name: &str) -> Result<Option<VoiceDetails>, VoiceError>;
 }

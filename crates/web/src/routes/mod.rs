@@ -12,10 +12,11 @@ use crate::body::{self, Framing};
 use crate::connection::Peer;
 use crate::limits::{BODY_TIME, JSON_BYTES, UPLOAD_BYTES};
 use crate::metrics::Metrics;
+use crate::page;
 use crate::queue::{Job, Jobs, SpeakJob};
 use crate::sound::{self, WaitingBytes};
 use crate::speaker::{SpeakerFacts, Utterance, VoiceStore};
-use crate::studio;
+use crate::studio::{self, Studio};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -59,6 +60,8 @@ pub struct App {
     pub xtts: Mutex<xtts::Settings>,
     /// Uploads that are received at the same time.
     pub uploads: Semaphore,
+    /// Corpora, runs and the history of the page.
+    pub studio: Studio,
 }
 
 /// Bytes of an upload's form beside the recording.
@@ -90,6 +93,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/tts_stream/", get(xtts::stream))
         .route("/tts_to_audio", post(xtts::to_audio))
         .route("/tts_to_audio/", post(xtts::to_audio))
+        .merge(page::routes())
         .merge(studio::routes())
         .fallback(|| async {
             ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such address")
@@ -111,6 +115,13 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     let mut response = match app.access.check(request.headers()) {
         // A browser asks before it sends the token.
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
+        // The page asks its user for the token.
+        Err(error)
+            if error.status == StatusCode::UNAUTHORIZED
+                && page::is_open(request.method(), request.uri().path()) =>
+        {
+            next.run(request).await
+        }
         Err(error) => {
             discard(request.into_body()).await;
             error.into_response()
@@ -150,6 +161,12 @@ fn route_name(path: &str) -> &'static str {
         "/tts_to_audio",
         "/audio/voices",
     ];
+    if page::is_open(&Method::GET, path) {
+        return "page";
+    }
+    if path.starts_with("/studio/") {
+        return "studio";
+    }
     let path = path.strip_suffix('/').unwrap_or(path);
     let path = if path.starts_with("/v1/audio/voices") { "/audio/voices" } else { path };
     let path = if path.starts_with("/audio/voices/") { "/audio/voices" } else { path };
@@ -195,7 +212,7 @@ async fn discard(body: Body) {
 }
 
 /// The object that a request brings.
-async fn object(request: Request) -> Result<serde_json::Map<String, Json>, ApiError> {
+pub async fn object(request: Request) -> Result<serde_json::Map<String, Json>, ApiError> {
     let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default().to_owned());
     let is_json = kind.as_deref().is_none_or(|kind| {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

@@ -23,7 +23,7 @@ const ROUTES: [(&str, &str); 20] = [
     ("POST", "/set_tts_settings"),
     ("GET", "/tts_stream/?text=a&speaker_wav=anna&language=en"),
     ("POST", "/tts_to_audio/"),
-    ("GET", "/"),
+    ("GET", "/studio/state"),
     ("GET", "/nothing"),
     ("OPTIONS", "/health"),
 ];

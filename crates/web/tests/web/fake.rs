@@ -10,8 +10,8 @@ use myxtts_speak::SpeakError;
 use myxtts_speak::voices::VoiceError;
 use myxtts_web::speaker::HeardVoice;
 use myxtts_web::{
-    Job, Jobs, Server, ServerOptions, SoundSink, Speaker, SpeakerError, SpeakerFacts, Usage, Utterance,
-    VoiceStore,
+    Job, Jobs, Server, ServerOptions, SoundSink, Speaker, SpeakerError, SpeakerFacts, StudioOptions, Usage,
+    Utterance, VoiceDetails, VoiceStore,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,11 @@ impl VoiceStore for Shared {
         };
         voices.remove(place);
         Ok(())
+    }
+
+    fn details(&self, name: &str) -> Result<Option<VoiceDetails>, VoiceError> {
+        let known = self.voices.lock().unwrap().iter().any(|one| one == name);
+        Ok(known.then_some(VoiceDetails { seconds: 1.0, report: None }))
     }
 }
 
@@ -119,6 +124,7 @@ pub fn options(token: Option<&str>, queue: usize) -> ServerOptions {
         queue,
         model: "hummer".to_owned(),
         origins: Vec::new(),
+        studio: StudioOptions::default(),
     }
 }
 

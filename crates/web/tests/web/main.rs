@@ -9,6 +9,7 @@ mod fake;
 mod hostile;
 mod load;
 mod model;
+mod page;
 mod speech;
 #[allow(dead_code)]
 #[path = "../../../speak/tests/speak/tiny.rs"]

@@ -1,0 +1,85 @@
+// The frame: views by their address, language, colours, and how the server is.
+
+import { failure, h, icon, poll } from "./dom.js";
+import { LANGUAGES, currentLanguage, setLanguage, t } from "./i18n.js";
+import { refresh, server } from "./server.js";
+import * as data from "./data.js";
+import * as speak from "./speak.js";
+import * as training from "./training.js";
+import * as voices from "./voices.js";
+
+const VIEWS = { speak, voices, data, training };
+const view = document.getElementById("view");
+let leave = null;
+let turn = 0;
+
+function frame() {
+  const here = place().name;
+  document.querySelectorAll("[data-text]").forEach((element) => (element.textContent = t(element.dataset.text)));
+  const tabs = document.getElementById("tabs");
+  tabs.setAttribute("aria-label", t("views"));
+  tabs.replaceChildren(...Object.keys(VIEWS).map((name) =>
+    h("a", { href: `#/${name}`, "aria-current": name === here ? "page" : null }, icon(name), h("span", {}, t(name)))));
+  const isDark = document.documentElement.dataset.theme === "dark";
+  const theme = document.getElementById("theme");
+  theme.replaceChildren(icon(isDark ? "sun" : "moon"));
+  theme.setAttribute("aria-label", isDark ? t("light") : t("dark"));
+  theme.title = isDark ? t("light") : t("dark");
+  const other = currentLanguage() === "fa" ? "en" : "fa";
+  const language = document.getElementById("language");
+  language.textContent = other === "fa" ? "فا" : "EN";
+  language.lang = other;
+  language.setAttribute("aria-label", LANGUAGES[other]);
+  language.title = LANGUAGES[other];
+  status(server.state);
+}
+
+function status(state) {
+  const model = document.getElementById("model");
+  const isReady = Boolean(state?.ready);
+  model.classList.toggle("ready", isReady);
+  model.textContent = state?.gone ? t("server_gone") : isReady ? state.model : t("loading_model");
+}
+
+/** `#/training/run-001` is the view `training` with the rest `run-001`. */
+function place() {
+  const [name, ...rest] = decodeURIComponent(location.hash.replace(/^#\/?/, "")).split("/");
+  return name in VIEWS ? { name, rest } : { name: "speak", rest: [] };
+}
+
+async function show() {
+  const mine = ++turn;
+  leave?.();
+  leave = null;
+  frame();
+  const { name, rest } = place();
+  document.title = `${t(name)} · MyXTTS`;
+  const root = h("div");
+  view.replaceChildren(root);
+  try {
+    const left = await VIEWS[name].mount(root, rest);
+    if (mine === turn) leave = left;
+    else left?.();
+  } catch (error) {
+    root.append(failure(error));
+  }
+}
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem("myxtts.theme", root.dataset.theme);
+  } catch {
+    // A browser that keeps nothing: the choice holds until the page is left.
+  }
+  frame();
+});
+document.getElementById("language").addEventListener("click", () => {
+  setLanguage(currentLanguage() === "fa" ? "en" : "fa");
+  show();
+});
+addEventListener("hashchange", show);
+server.onchange(status);
+poll(refresh, 5000);
+show();

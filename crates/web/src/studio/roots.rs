@@ -1,0 +1,78 @@
+//! Folders whose content the page may see, and paths that never leave them.
+
+use super::not_found;
+use crate::answer::ApiError;
+use serde_json::{Value as Json, json};
+use std::path::{Component, Path, PathBuf};
+
+/// The allowed folders, each as it really is on the disk.
+pub struct Roots(Vec<(String, PathBuf)>);
+
+impl Roots {
+    /// Those that are there; whoever starts the server is told of the others before.
+    pub fn new(folders: Vec<PathBuf>) -> Roots {
+        let real = |folder: PathBuf| {
+            let real = folder.canonicalize().ok()?;
+            let name =
+                real.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
+            Some((name, real))
+        };
+        Roots(folders.into_iter().filter_map(real).collect())
+    }
+
+    /// Their names in their order.
+    pub fn names(&self) -> Json {
+        self.0.iter().map(|(name, _)| json!(name)).collect()
+    }
+
+    /// The real place of `path` inside root number `root`. What is outside does not exist, whether `..` or a link leads there.
+    pub fn find(&self, root: &str, path: &str) -> Result<PathBuf, ApiError> {
+        let missing = || not_found("there is no such folder under the folders of --data-root");
+        let number = root.parse::<usize>().map_err(|_| missing())?;
+        let (_, root) = self.0.get(number).ok_or_else(missing)?;
+        let path = Path::new(path);
+        if path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Err(missing());
+        }
+        let real = root.join(path).canonicalize().map_err(|_| missing())?;
+        if real.starts_with(root) { Ok(real) } else { Err(missing()) }
+    }
+
+    /// Whether a real path is inside one of them.
+    pub fn hold(&self, real: &Path) -> bool {
+        self.0.iter().any(|(_, root)| real.starts_with(root))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_inside() {
+        let at = tempfile::tempdir().unwrap();
+        let (root, outside) = (at.path().join("root"), at.path().join("outside"));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.join("a"), root.join("inner")).unwrap();
+        let roots = Roots::new(vec![root.clone(), at.path().join("nothing")]);
+        let real = root.canonicalize().unwrap();
+        assert_eq!(roots.find("0", "").unwrap(), real);
+        assert_eq!(roots.find("0", "a/b").unwrap(), real.join("a/b"));
+        assert_eq!(roots.find("0", "inner/b").unwrap(), real.join("a/b"), "a link inside is no way out");
+        for (number, path) in [
+            ("0", ".."),
+            ("0", "a/../.."),
+            ("0", "/etc"),
+            ("0", "link"),
+            ("0", "none"),
+            ("1", ""),
+            ("-1", ""),
+            ("x", ""),
+        ] {
+            assert!(roots.find(number, path).is_err(), "{number} {path}");
+        }
+        assert!(roots.hold(&real.join("a")) && !roots.hold(&outside.canonicalize().unwrap()));
+    }
+}

@@ -1,0 +1,33 @@
+//! Voices with what is known of them: whether they can be removed, and how good their recordings were.
+
+use super::internal;
+use crate::answer::{ApiError, ok};
+use crate::routes::App;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::sync::Arc;
+
+pub async fn list(State(app): State<Arc<App>>) -> Response {
+    let voices = app.voices.clone();
+    let listed = tokio::task::spawn_blocking(move || {
+        let failed = |_| internal("the voices cannot be read");
+        let mut all = Vec::new();
+        for name in voices.names().map_err(failed)? {
+            // One that is damaged is listed all the same, so that it can be removed.
+            all.push(match voices.details(&name) {
+                Ok(None) => json!({ "name": name, "is_own": false }),
+                Ok(Some(kept)) => {
+                    json!({ "name": name, "is_own": true, "seconds": kept.seconds, "report": kept.report })
+                }
+                Err(_) => json!({ "name": name, "is_own": true }),
+            });
+        }
+        Ok::<_, ApiError>(json!({ "voices": all }))
+    });
+    match listed.await {
+        Ok(Ok(json)) => ok(&json),
+        Ok(Err(error)) => error.into_response(),
+        Err(_) => internal("the voices cannot be read").into_response(),
+    }
+}

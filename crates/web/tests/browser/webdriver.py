@@ -1,0 +1,135 @@
+"""A client of chromedriver in the standard library alone: what the W3C's WebDriver and Chromium's own commands need."""
+
+import base64
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+
+
+class Failed(Exception):
+    pass
+
+
+class Browser:
+    def __init__(self, chromium, chromedriver, microphone, port):
+        self.process = subprocess.Popen(
+            [chromedriver, f"--port={port}", "--log-level=SEVERE"], stdout=subprocess.DEVNULL
+        )
+        self.base = f"http://127.0.0.1:{port}"
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--autoplay-policy=no-user-gesture-required",
+            "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream",
+            f"--use-file-for-fake-audio-capture={microphone}",
+            "--force-color-profile=srgb",
+            "--lang=en",
+        ]
+        wanted = {
+            "alwaysMatch": {
+                "goog:chromeOptions": {"binary": chromium, "args": arguments},
+                "goog:loggingPrefs": {"browser": "ALL"},
+            }
+        }
+        for attempt in range(100):
+            try:
+                self.session = self.call("POST", "/session", {"capabilities": wanted})["sessionId"]
+                break
+            except (urllib.error.URLError, ConnectionError):
+                if attempt == 99:
+                    raise
+                time.sleep(0.1)
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.base + path, data, {"Content-Type": "application/json"}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as error:
+            value = json.load(error)["value"]
+            raise Failed(f"{value['error']}: {value['message'].splitlines()[0]}") from None
+
+    def do(self, method, path, body=None):
+        return self.call(method, f"/session/{self.session}{path}", body)
+
+    def chromium(self, command, **parameters):
+        return self.do("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def open(self, url):
+        self.do("POST", "/url", {"url": url})
+
+    def reload(self):
+        self.do("POST", "/refresh", {})
+
+    def run(self, script, *arguments):
+        return self.do("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def find(self, selector):
+        return self.do("POST", "/element", {"using": "css selector", "value": selector})[ELEMENT]
+
+    def click(self, selector):
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        self.do("POST", f"/element/{self.find(selector)}/click", {})
+
+    def type(self, selector, text, clear=True):
+        element = self.find(selector)
+        if clear:
+            self.do("POST", f"/element/{element}/clear", {})
+        self.do("POST", f"/element/{element}/value", {"text": text})
+
+    def choose(self, selector, value):
+        script = """
+          const control = document.querySelector(arguments[0]);
+          control.value = arguments[1];
+          control.dispatchEvent(new Event('input', { bubbles: true }));
+          control.dispatchEvent(new Event('change', { bubbles: true }));
+          return control.value;"""
+        if self.run(script, selector, value) != value:
+            raise Failed(f"{selector} has no {value}")
+
+    def wait(self, what, script, *arguments, seconds=30):
+        """Waits until a script gives something that is true, and returns that."""
+        end = time.monotonic() + seconds
+        last = None
+        while time.monotonic() < end:
+            try:
+                last = self.run(f"return ({script})", *arguments)
+                if last:
+                    return last
+            except Failed as error:
+                last = error
+            time.sleep(0.1)
+        raise Failed(f"it was waited {seconds} s for {what}; the last answer was {last!r}")
+
+    def size(self, width, height):
+        self.chromium(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    def screenshot(self, path, whole=False):
+        shot = self.chromium("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(shot["data"]))
+
+    def messages(self):
+        """What the page wrote to its console since the last call: errors and warnings."""
+        found = self.do("POST", "/se/log", {"type": "browser"})
+        return [one["message"] for one in found if one["level"] in ("SEVERE", "WARNING")]
+
+    def close(self):
+        try:
+            self.do("DELETE", "")
+        except (Failed, OSError):
+            pass
+        self.process.terminate()
+        self.process.wait(10)
