@@ -52,6 +52,12 @@ pub struct Args {
     /// Requests that wait at most; more are answered with 429
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one)]
     queue: usize,
+    /// Also speak Wyoming on this port of 127.0.0.1, for Home Assistant on the same machine: the protocol knows no token
+    #[arg(long, value_name = "PORT")]
+    wyoming: Option<u16>,
+    /// Utterances spoken at the same time [default: 64 on a GPU, 8 on a processor; fewer where memory does not suffice]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    slots: Option<usize>,
     /// Let pages of this origin use the server, `https://chat.example` say, or `*`; those of this machine always may
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
@@ -77,13 +83,19 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         token: args.token,
         queue: args.queue,
         model: model_name(&found.model, found.run.as_ref()),
+        wyoming: args.wyoming,
         origins: args.allow_origin,
         studio: StudioOptions { runs: args.runs.clone(), roots: args.data_root, ..StudioOptions::default() },
     };
     let name = options.model.clone();
     let voices = Arc::new(ModelVoices::new(folder.clone(), !recordings.is_empty()));
-    let server = Server::start(options, voices, move || ModelSpeaker::open(folder, device, &recordings))?;
+    let slots = args.slots;
+    let server =
+        Server::start(options, voices, move || ModelSpeaker::open(folder, device, &recordings, slots))?;
     outln!("serving {name} on {device} at http://{}", server.address());
+    if let Some(address) = server.wyoming_address() {
+        outln!("speaking Wyoming at tcp://{address}");
+    }
 
     let stop = stop_requested()?;
     let mut is_ready = false;

@@ -29,7 +29,7 @@ pub use guard::{Attempt, Flaw};
 pub use machine::Machine;
 pub use sound::Quality;
 pub use source::Source;
-pub use speaking::SpeakOptions;
+pub use speaking::{SpeakOptions, Speech};
 pub use stream::AudibleStart;
 pub use synthesizer::{Decoding, Synthesizer, as_heard};
 pub use text_measure::TextMeasure;

@@ -1,6 +1,9 @@
 //! How an opened model says a text: at once, or while its sound is made; again with another seed where it went wrong.
 
+mod joined;
 mod many;
+
+pub use joined::Speech;
 
 use crate::error::SpeakError;
 use crate::guard::{Attempt, Expected, Flaw, Silences, is_better};
@@ -227,7 +230,10 @@ impl Synthesizer {
         let mut spoken = generator.speak_watched(&voice.conditioning, guided, sampling, &mut |step| {
             steps += 1;
             match streamer.push(sound, step.latent) {
-                Ok(piece) => outlet.take(&piece, true),
+                Ok(piece) => {
+                    outlet.silences.push(&piece);
+                    outlet.take(&piece, true);
+                }
                 Err(error) => failed = Some(error),
             }
             failed.is_none() && outlet.wanted && !outlet.silences.is_stuck() && steps < most

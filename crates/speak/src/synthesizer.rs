@@ -38,13 +38,27 @@ pub enum Decoding {
         /// Texts at the same time.
         at_once: usize,
     },
+    /// As `Fast`, for texts that come and go while others are said ([`Synthesizer::join`]). Where a device cannot advance them
+    /// together they take turns, in f32, with the GPT's weights a second time in memory.
+    Joined {
+        /// Texts at the same time.
+        at_once: usize,
+    },
 }
 
 /// As many slots as the memory allows.
-fn decode_together(generator: &mut Generator, at_once: usize) -> Result<(), SpeakError> {
-    let mut slots = at_once.max(1);
+fn make_slots(generator: &mut Generator, decoding: Decoding) -> Result<(), SpeakError> {
+    let (mut slots, is_joined) = match decoding {
+        Decoding::Exact => return Ok(()),
+        Decoding::Fast { at_once } => (at_once.max(1), false),
+        Decoding::Joined { at_once } => (at_once.max(1), true),
+    };
     loop {
-        match generator.decode_together(slots) {
+        let made = match is_joined {
+            true => generator.decode_in_slots(slots),
+            false => generator.decode_together(slots),
+        };
+        match made {
             Err(myxtts_tensor::Error::OutOfMemory { .. }) if slots > 1 => slots /= 2,
             made => return made.map(|_| ()).map_err(SpeakError::from),
         }
@@ -115,9 +129,7 @@ impl Synthesizer {
             true => Generator::guided(device, Precision::F32, &sizes)?,
             false => Generator::new(device, Precision::F32, &sizes)?,
         };
-        if let Decoding::Fast { at_once } = decoding {
-            decode_together(&mut generator, at_once)?;
-        }
+        make_slots(&mut generator, decoding)?;
         generator.fill(|one, out| fill(source, one, out))?;
         let reading = source.reading();
         let cleaner = match reading {

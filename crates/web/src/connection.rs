@@ -6,7 +6,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::net::IpAddr;
@@ -29,14 +28,19 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
+/// Comes back when the server stops.
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Nobody left to raise it: it has stopped.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
 /// Serves connections until `stop` is raised, then waits for those that are answered.
 pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Receiver<bool>) {
-    let graceful = GracefulShutdown::new();
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let service = TowerToHyperService::new(router);
     loop {
         let accepted = tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = stopped(&mut stop) => break,
             accepted = accept(&listener, &free) => accepted,
         };
         let Some((stream, peer, permit)) = accepted else { continue };
@@ -49,16 +53,25 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME)
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(Limited::new(stream)), service);
-        let connection = graceful.watch(connection);
+            .serve_connection(TokioIo::new(Limited::new(stream)), service)
+            .with_upgrades();
+        let mut stop = stop.clone();
         tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
             // A client that breaks a connection is none of our errors.
-            let _ = connection.await;
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = stopped(&mut stop) => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
             drop(permit);
         });
     }
     drop(listener);
-    graceful.shutdown().await;
+    // Nobody closes it: all permits come back.
+    let _ = free.acquire_many(CONNECTIONS as u32).await;
 }
 
 async fn accept(

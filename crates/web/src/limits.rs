@@ -20,8 +20,12 @@ pub const UPLOADS_AT_ONCE: usize = 2;
 /// `[pause:...]` marks of one text together.
 pub const PAUSES: Duration = Duration::from_secs(60);
 
-/// Samples that wait for slow clients, all together, in bytes. Beyond it the model waits for them.
-pub const WAITING_SOUND_BYTES: usize = 48 << 20;
+/// Samples that wait for slow clients, all together, in bytes. Beyond it nothing more is begun for clients that have not taken
+/// what they were sent; pieces that are being said end, which are a MB each at most.
+pub const WAITING_SOUND_BYTES: usize = 32 << 20;
+
+/// Samples that wait for one client before its next piece is begun, in bytes: a minute.
+pub const AHEAD_BYTES: usize = 60 * 24_000 * 2;
 
 /// Connections at the same time; more wait to be accepted.
 pub const CONNECTIONS: usize = 512;
@@ -43,3 +47,15 @@ pub const REQUEST_TIME: Duration = Duration::from_secs(600);
 
 /// What clients are told to wait where the queue is full, in seconds.
 pub const RETRY_AFTER: u64 = 2;
+
+/// Sessions (WebSockets, Wyoming) at the same time.
+pub const SESSIONS: usize = 64;
+
+/// Without a message while nothing is said in a session.
+pub const SESSION_IDLE_TIME: Duration = Duration::from_secs(300);
+
+/// Texts of one batch.
+pub const BATCH_ITEMS: usize = 128;
+
+/// Bytes of a batch's body.
+pub const BATCH_BYTES: usize = 1 << 20;

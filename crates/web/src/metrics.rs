@@ -19,6 +19,7 @@ pub struct Metrics {
     first_sound_microseconds: AtomicU64,
     ended: AtomicU64,
     cancelled: AtomicU64,
+    in_flight: AtomicU64,
 }
 
 impl Metrics {
@@ -44,6 +45,21 @@ impl Metrics {
     pub fn ended(&self, was_left: bool) {
         self.ended.fetch_add(1, Ordering::Relaxed);
         self.cancelled.fetch_add(u64::from(was_left), Ordering::Relaxed);
+    }
+
+    /// A request that waits or is spoken came.
+    pub fn came(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request that waited or was spoken is gone.
+    pub fn went(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Requests that wait or are spoken.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Utterances that ended because their clients left.
@@ -72,6 +88,8 @@ impl Metrics {
         family("myxtts_requests_total", "counter", "Requests answered.", &rows(0));
         family("myxtts_errors_total", "counter", "Requests answered with an error.", &rows(400));
         family("myxtts_queue_length", "gauge", "Requests that wait.", &alone(queue_length as f64));
+        let speaking = (load(&self.in_flight) - queue_length as f64).max(0.0);
+        family("myxtts_speaking", "gauge", "Requests that are spoken.", &alone(speaking));
         family("myxtts_ready", "gauge", "1 once the model is warm.", &alone(f64::from(u8::from(is_ready))));
         family("myxtts_utterances_total", "counter", "Utterances that ended.", &alone(load(&self.ended)));
         let cancelled = alone(load(&self.cancelled));

@@ -2,23 +2,27 @@
 
 use crate::access::Access;
 use crate::connection;
-use crate::limits::UPLOADS_AT_ONCE;
+use crate::limits::{SESSIONS, UPLOADS_AT_ONCE};
 use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use crate::routes::{self, App};
 use crate::speaker::{Speaker, SpeakerFacts, VoiceStore};
 use crate::studio::{Studio, StudioOptions};
+use crate::wyoming;
 use myxtts_speak::SpeakError;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 /// Characters of a token at least.
 pub const SHORTEST_TOKEN: usize = 8;
+
+/// How long sessions have to send what was said when the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// How a server is started.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct ServerOptions {
     pub queue: usize,
     /// What the model is called.
     pub model: String,
+    /// A port of 127.0.0.1 for clients of Wyoming: 0 for any that is free; none for no such clients.
+    pub wyoming: Option<u16>,
     /// Origins of pages that may use it, beside those of loopback addresses; `*` for all.
     pub origins: Vec<String>,
     /// What its page may work with.
@@ -75,6 +81,7 @@ pub enum ServeError {
 /// A server that runs.
 pub struct Server {
     address: SocketAddr,
+    wyoming_address: Option<SocketAddr>,
     app: Arc<App>,
     stop: watch::Sender<bool>,
     runtime: Runtime,
@@ -89,7 +96,7 @@ impl Server {
         voices: Arc<dyn VoiceStore>,
         open: impl FnOnce() -> Result<S, SpeakError> + Send + 'static,
     ) -> Result<Server, ServeError> {
-        let ServerOptions { address, token, queue, model, origins, studio } = options;
+        let ServerOptions { address, token, queue, model, wyoming, origins, studio } = options;
         if token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::NoToken { address });
         }
@@ -102,6 +109,17 @@ impl Server {
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        let wyoming = match wyoming {
+            Some(port) => {
+                let address = SocketAddr::from(([127, 0, 0, 1], port));
+                let listen = |source| ServeError::Listen { address, source };
+                let listener = TcpListener::bind(address).map_err(listen)?;
+                listener.set_nonblocking(true).map_err(listen)?;
+                Some(listener)
+            }
+            None => None,
+        };
+        let wyoming_address = wyoming.as_ref().and_then(|listener| listener.local_addr().ok());
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("myxtts-web")
@@ -109,6 +127,7 @@ impl Server {
             .build()
             .map_err(ServeError::Start)?;
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let (stop, stopped) = watch::channel(false);
         let app = Arc::new(App {
             jobs: Arc::new(Jobs::new(queue)),
             metrics: Arc::default(),
@@ -121,8 +140,9 @@ impl Server {
             xtts: Default::default(),
             uploads: Semaphore::new(UPLOADS_AT_ONCE),
             studio: Studio::new(studio),
+            sessions: Arc::new(Semaphore::new(SESSIONS)),
+            stopping: stopped.clone(),
         });
-        let (stop, stopped) = watch::channel(false);
         let worker = std::thread::Builder::new()
             .name("myxtts-speaker".to_owned())
             .spawn({
@@ -134,13 +154,23 @@ impl Server {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?
         };
+        if let Some(listener) = wyoming {
+            let _inside = runtime.enter();
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
+            runtime.spawn(wyoming::serve(listener, app.clone()));
+        }
         let sockets = runtime.spawn(connection::serve(listener, routes::router(app.clone()), stopped));
-        Ok(Server { address, app, stop, runtime, sockets, worker })
+        Ok(Server { address, wyoming_address, app, stop, runtime, sockets, worker })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where clients of Wyoming are listened to.
+    pub fn wyoming_address(&self) -> Option<SocketAddr> {
+        self.wyoming_address
     }
 
     /// What its speaker is, once it has spoken for the first time.
@@ -170,7 +200,13 @@ impl Server {
         // Where the speaker has failed, nobody has told the sockets yet.
         self.stop.send_replace(true);
         self.app.jobs.close();
-        let sockets = self.runtime.block_on(self.sockets);
+        let sockets = self.runtime.block_on(async {
+            let ended = self.sockets.await;
+            // Sessions are no requests any more; they end by themselves, and whoever does not read is left behind.
+            let all = self.app.sessions.acquire_many(SESSIONS as u32);
+            let _ = tokio::time::timeout(LAST_WORDS, all).await;
+            ended
+        });
         match ended {
             Ok(result) => result?,
             Err(_) => return Err(ServeError::Died),
@@ -199,6 +235,5 @@ fn work<S: Speaker>(
     speaker.warm_up()?;
     // Nobody else sets it.
     let _ = app.facts.set(speaker.facts());
-    speaker.work(&app.jobs);
-    Ok(())
+    speaker.work(&app.jobs)
 }

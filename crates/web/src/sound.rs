@@ -1,9 +1,9 @@
 //! Samples on their way from the worker thread to a client.
 //!
-//! The worker does not wait for a slow client, unless so much waits for slow clients together that memory would grow; a client
-//! that leaves is noticed with the next samples.
+//! Whoever speaks does not wait for a slow client: it asks [`SoundSink::is_full`] before it says more, and says something else
+//! meanwhile.
 
-use crate::limits::{REQUEST_TIME, WAITING_SOUND_BYTES};
+use crate::limits::{AHEAD_BYTES, REQUEST_TIME, WAITING_SOUND_BYTES};
 use crate::metrics::Metrics;
 use crate::speaker::{RATE, SpeakerError, Usage};
 use std::sync::Arc;
@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
-/// How often the worker looks whether slow clients have read something.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Bytes of samples that wait for clients, of all requests together.
 pub type WaitingBytes = Arc<AtomicUsize>;
@@ -29,23 +26,53 @@ pub(crate) enum SoundEvent {
 /// Where the sound of one request goes.
 pub struct SoundSink {
     sender: UnboundedSender<SoundEvent>,
-    waiting: WaitingBytes,
+    waiting: Waiting,
     metrics: Arc<Metrics>,
     arrived: Instant,
-    has_begun: bool,
+    /// When the first samples were sent.
+    begun: Option<Instant>,
+    /// Samples that were sent.
+    sent: u64,
+}
+
+/// Bytes of samples that wait for one client, counted among all.
+#[derive(Clone)]
+struct Waiting {
+    all: WaitingBytes,
+    own: WaitingBytes,
+}
+
+impl Waiting {
+    fn add(&self, bytes: usize) {
+        self.all.fetch_add(bytes, Ordering::Relaxed);
+        self.own.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.all.fetch_sub(bytes, Ordering::Relaxed);
+        self.own.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Where it comes out. Dropped when the client leaves.
 pub struct SoundReceiver {
     receiver: UnboundedReceiver<SoundEvent>,
-    waiting: WaitingBytes,
+    waiting: Waiting,
 }
 
 /// A sink and its receiver.
 pub fn channel(waiting: WaitingBytes, metrics: Arc<Metrics>) -> (SoundSink, SoundReceiver) {
     let (sender, receiver) = unbounded_channel();
-    let sink =
-        SoundSink { sender, waiting: waiting.clone(), metrics, arrived: Instant::now(), has_begun: false };
+    metrics.came();
+    let waiting = Waiting { all: waiting, own: WaitingBytes::default() };
+    let sink = SoundSink {
+        sender,
+        waiting: waiting.clone(),
+        metrics,
+        arrived: Instant::now(),
+        begun: None,
+        sent: 0,
+    };
     (sink, SoundReceiver { receiver, waiting })
 }
 
@@ -55,31 +82,38 @@ impl SoundSink {
         if samples.is_empty() {
             return self.is_wanted();
         }
-        while self.waiting.load(Ordering::Relaxed) > WAITING_SOUND_BYTES {
-            if !self.is_wanted() {
-                return false;
-            }
-            std::thread::sleep(LOOK);
-        }
         if !self.is_wanted() {
             return false;
         }
-        if !self.has_begun {
-            self.has_begun = true;
+        if self.begun.is_none() {
+            self.begun = Some(Instant::now());
             self.metrics.first_sound(self.arrived.elapsed());
         }
         self.metrics.add_sound(samples.len() as f64 / f64::from(RATE));
         let samples: Vec<i16> =
             samples.iter().map(|sample| (sample * 32768.0).round_ties_even() as i16).collect();
         let bytes = 2 * samples.len();
-        self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        self.sent += samples.len() as u64;
+        self.waiting.add(bytes);
         match self.sender.send(SoundEvent::Samples(samples)) {
             Ok(()) => true,
             Err(_) => {
-                self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+                self.waiting.remove(bytes);
                 false
             }
         }
+    }
+
+    /// Whether so much waits for this client, or for all of them, that no more is to be said for now.
+    pub fn is_full(&self) -> bool {
+        let own = self.waiting.own.load(Ordering::Relaxed);
+        own > AHEAD_BYTES || (own > 0 && self.waiting.all.load(Ordering::Relaxed) > WAITING_SOUND_BYTES)
+    }
+
+    /// When a client that plays as it receives has nothing left to play: the arrival before the first sound.
+    pub fn runs_out(&self) -> Instant {
+        let played = Duration::from_secs_f64(self.sent as f64 / f64::from(RATE));
+        self.begun.map_or(self.arrived, |begun| begun + played)
     }
 
     /// Whether the client is still there and there is time left.
@@ -100,6 +134,12 @@ impl SoundSink {
     }
 }
 
+impl Drop for SoundSink {
+    fn drop(&mut self) {
+        self.metrics.went();
+    }
+}
+
 impl SoundReceiver {
     pub(crate) async fn next(&mut self) -> Option<SoundEvent> {
         std::future::poll_fn(|context| self.poll(context)).await
@@ -108,7 +148,7 @@ impl SoundReceiver {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<SoundEvent>> {
         let event = std::task::ready!(self.receiver.poll_recv(context));
         if let Some(SoundEvent::Samples(samples)) = &event {
-            self.waiting.fetch_sub(2 * samples.len(), Ordering::Relaxed);
+            self.waiting.remove(2 * samples.len());
         }
         Poll::Ready(event)
     }
@@ -119,7 +159,7 @@ impl Drop for SoundReceiver {
         self.receiver.close();
         while let Ok(event) = self.receiver.try_recv() {
             if let SoundEvent::Samples(samples) = event {
-                self.waiting.fetch_sub(2 * samples.len(), Ordering::Relaxed);
+                self.waiting.remove(2 * samples.len());
             }
         }
     }

@@ -16,9 +16,9 @@ pub trait Speaker {
     /// [`Speaker::work`].
     fn warm_up(&mut self) -> Result<(), myxtts_speak::SpeakError>;
 
-    /// Takes jobs until there will be none. Whoever says one after the other asks [`Jobs::next`]; whoever says several at once
+    /// Takes jobs until there will be none, or nothing can be said any more. Whoever says one after the other asks [`Jobs::next`]; whoever says several at once
     /// asks [`Jobs::try_next`] between two steps, as often as it has room.
-    fn work(&mut self, jobs: &Jobs);
+    fn work(&mut self, jobs: &Jobs) -> Result<(), myxtts_speak::SpeakError>;
 }
 
 /// What is known of a speaker.

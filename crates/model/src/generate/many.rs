@@ -3,11 +3,14 @@
 use super::slots::{SlotId, SlotOptions, Slots};
 use super::{GenerateError, Generator, Guided, Spoken};
 use crate::sampling::{Ended, SamplingOptions};
-use myxtts_tensor::Error;
+use myxtts_tensor::{Device, Error};
 use std::sync::Arc;
 
 /// Codes that are drawn in all slots before it is asked who is done.
 const STEPS: usize = 16;
+
+/// Keys and values of all slots of a processor at most.
+pub const CACHE_BYTES: usize = 512 << 20;
 
 /// Something to be said.
 #[derive(Clone, Debug)]
@@ -92,6 +95,32 @@ impl Generator {
     /// Whether it runs on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         self.engine.cuda().is_some()
+    }
+
+    /// As [`Generator::decode_together`], on every device: where the device cannot, slots advance one after another in f32, with
+    /// weights of their own. Says how many there are: no more than whose keys and values have [`CACHE_BYTES`] on a processor.
+    pub fn decode_in_slots(&mut self, slots: usize) -> Result<usize, Error> {
+        self.decode_together(slots)?;
+        if self.slots.is_none() {
+            let sizes = &self.gpt.sizes;
+            let rows = sizes.perceiver.latents + sizes.text_positions() + sizes.audio_positions();
+            let sequences = 1 + usize::from(self.is_guided());
+            let bytes = 2 * 4 * sizes.layers * sizes.width * rows * sequences;
+            let slots = slots.min(CACHE_BYTES / bytes.max(1)).max(1);
+            let options = SlotOptions { slots, guided: self.is_guided(), bf16: false };
+            let made = match self.engine.cuda() {
+                Some(cuda) => Slots::on_cuda(Arc::clone(cuda), sizes, options)?,
+                None => Slots::new(Device::Cpu, sizes, options)?,
+            };
+            self.slots = Some(Box::new(made));
+        }
+        Ok(self.at_once())
+    }
+
+    /// The slots that were asked for by [`Generator::decode_in_slots`] or [`Generator::decode_together`]; none where the device
+    /// cannot do the latter. What is said there is guided only where [`Generator::is_guided`] says so.
+    pub fn slots(&mut self) -> Option<&mut Slots> {
+        self.slots.as_deref_mut()
     }
 
     /// Speeches that are said at the same time.

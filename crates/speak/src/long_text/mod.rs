@@ -77,6 +77,18 @@ pub enum LongTextError {
     Utf16,
 }
 
+/// Bytes at the start of a text that still comes which are whole sentences: all but the last sentence, and that one too where its
+/// line has ended.
+pub fn settled(text: &str) -> usize {
+    if text.ends_with('\n') {
+        return text.len();
+    }
+    match sentences(text)[..] {
+        [_, .., ref last] => last.start,
+        _ => 0,
+    }
+}
+
 /// The pieces of a text, read as they are asked for.
 pub struct Pieces<'c, R> {
     units: Units<R>,
@@ -191,6 +203,28 @@ impl<R: Read> Iterator for Pieces<'_, R> {
                 self.done = true;
                 return Some(Err(error));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::settled;
+
+    #[test]
+    fn sentences_of_a_text_that_still_comes_are_whole_once_the_next_begins() {
+        for (text, whole) in [
+            ("", ""),
+            ("Hello", ""),
+            ("Hello there.", ""),
+            ("Hello there. ", ""),
+            ("Hello there. How", "Hello there. "),
+            ("Dr. Smith is", ""),
+            ("One. Two. Thr", "One. Two. "),
+            ("A line\n", "A line\n"),
+            ("سلام. حال شما", "سلام. "),
+        ] {
+            assert_eq!(&text[..settled(text)], whole, "{text:?}");
         }
     }
 }

@@ -195,14 +195,16 @@ impl Narrator {
         self.end(start, number, piece, spoken, write)
     }
 
-    fn add(&mut self, samples: &[f32], write: Write<'_>) -> Result<(), SoundFileError> {
+    /// Adds samples of the piece that is being said.
+    pub fn add(&mut self, samples: &[f32], write: Write<'_>) -> Result<(), SoundFileError> {
         self.stretched.clear();
         self.stretch.add(samples, &mut self.stretched);
         self.joiner.add(&self.stretched, &mut self.joined);
         self.pass(write)
     }
 
-    fn end<'p>(
+    /// Ends a piece that began at sample `start`, and adds the pause behind it.
+    pub fn end<'p>(
         &mut self,
         start: u64,
         number: u64,

@@ -15,6 +15,7 @@ mod tiny;
 mod flat;
 #[cfg(unix)]
 mod fuzzed;
+mod joined;
 mod long_text;
 mod many;
 mod narration;

@@ -1,7 +1,9 @@
 //! What is answered where.
 
+mod batch;
 mod models;
 mod openai;
+mod socket;
 mod status;
 mod voices;
 mod xtts;
@@ -36,7 +38,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 /// Everything that requests share: made once by [`crate::Server::start`], the state of every route.
 pub struct App {
@@ -62,6 +64,10 @@ pub struct App {
     pub uploads: Semaphore,
     /// Corpora, runs and the history of the page.
     pub studio: Studio,
+    /// Sessions that are open at the same time; the server waits for them when it stops.
+    pub sessions: Arc<Semaphore>,
+    /// Raised when the server stops: whoever waits for a client's next message ends.
+    pub stopping: watch::Receiver<bool>,
 }
 
 /// Bytes of an upload's form beside the recording.
@@ -82,6 +88,8 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/audio/models", get(models::list))
         .route("/audio/models", get(models::list))
         .route("/v1/audio/speech", post(openai::speech))
+        .route("/v1/audio/speech/batch", post(batch::speech))
+        .route("/v1/audio/speech/stream", get(socket::open))
         .route("/v1/audio/voices", voices.clone())
         .route("/audio/voices", voices)
         .route("/v1/audio/voices/{id}", delete(voices::remove))
@@ -146,7 +154,7 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
 
 /// A route as metrics call it: a few names, whatever clients ask for.
 fn route_name(path: &str) -> &'static str {
-    const ROUTES: [&str; 13] = [
+    const ROUTES: [&str; 15] = [
         "/health",
         "/ready",
         "/metrics",
@@ -154,6 +162,8 @@ fn route_name(path: &str) -> &'static str {
         "/v1/audio/models",
         "/audio/models",
         "/v1/audio/speech",
+        "/v1/audio/speech/batch",
+        "/v1/audio/speech/stream",
         "/speakers",
         "/languages",
         "/set_tts_settings",
@@ -190,6 +200,11 @@ impl App {
     }
 }
 
+/// Names of all voices.
+pub async fn voice_names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
+    voices::names(app).await
+}
+
 /// Who a request is from; where nobody said, all are one.
 fn client(request: &Request) -> IpAddr {
     request.extensions().get::<Peer>().map_or(IpAddr::from([0; 4]), |peer| peer.0)
@@ -213,6 +228,11 @@ async fn discard(body: Body) {
 
 /// The object that a request brings.
 pub async fn object(request: Request) -> Result<serde_json::Map<String, Json>, ApiError> {
+    object_of(request, JSON_BYTES).await
+}
+
+/// The same of at most so many bytes.
+async fn object_of(request: Request, most: usize) -> Result<serde_json::Map<String, Json>, ApiError> {
     let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default().to_owned());
     let is_json = kind.as_deref().is_none_or(|kind| {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -227,18 +247,18 @@ pub async fn object(request: Request) -> Result<serde_json::Map<String, Json>, A
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
     }
     let too_large = || {
-        let message = format!("the body has more than {JSON_BYTES} bytes");
+        let message = format!("the body has more than {most} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
     let said =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if let Some(said) = said.filter(|said| *said > JSON_BYTES as u64) {
+    if let Some(said) = said.filter(|said| *said > most as u64) {
         if said <= DISCARDED_BYTES as u64 {
             discard(request.into_body()).await;
         }
         return Err(too_large());
     }
-    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), JSON_BYTES)).await {
+    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), most)).await {
         Err(_) => {
             let message = format!("the body did not come within {} seconds", BODY_TIME.as_secs());
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message));
@@ -247,10 +267,46 @@ pub async fn object(request: Request) -> Result<serde_json::Map<String, Json>, A
         Ok(Err(_)) => return Err(too_large()),
         Ok(Ok(bytes)) => bytes,
     };
+    parsed(&bytes)
+}
+
+/// The object that a body is.
+fn parsed(bytes: &[u8]) -> Result<serde_json::Map<String, Json>, ApiError> {
     let invalid = |message| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
-    match serde_json::from_slice(&bytes) {
+    match serde_json::from_slice(bytes) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err(invalid("the body is JSON, but no object".to_owned())),
         Err(error) => Err(invalid(format!("the body is not JSON: {error}"))),
+    }
+}
+
+/// Bodies and messages of clients: whether each would be taken. For those who try what nobody would send.
+pub mod bodies {
+    use super::{batch, openai, parsed, socket, xtts};
+
+    /// Of `POST /v1/audio/speech`.
+    pub fn speech(bytes: &[u8]) -> bool {
+        parsed(bytes).and_then(|object| openai::SpeechRequest::read(&object)).is_ok()
+    }
+
+    /// Of `POST /v1/audio/speech/batch`.
+    pub fn batch(bytes: &[u8]) -> bool {
+        parsed(bytes).and_then(|object| batch::BatchRequest::read(&object)).is_ok()
+    }
+
+    /// Of `POST /set_tts_settings`.
+    pub fn settings(bytes: &[u8]) -> bool {
+        parsed(bytes).and_then(|object| xtts::settings(&object)).is_ok()
+    }
+
+    /// Messages of `GET /v1/audio/speech/stream`.
+    pub fn socket(bytes: &[u8]) -> bool {
+        let Ok(text) = std::str::from_utf8(bytes) else { return false };
+        socket::ClientMessage::read(text, true).is_ok() || socket::ClientMessage::read(text, false).is_ok()
+    }
+
+    /// Events of Wyoming.
+    pub fn wyoming(bytes: &[u8]) -> bool {
+        crate::wyoming::ClientEvent::parse(bytes).is_ok()
     }
 }

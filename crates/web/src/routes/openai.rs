@@ -16,17 +16,44 @@ pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 
 pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
     let client = client(&request);
-    let asked = match object(request).await.and_then(|object| read(&app, &object)) {
-        Ok(asked) => asked,
-        Err(error) => return error.into_response(),
-    };
-    let (utterance, format, framing) = asked;
-    app.speak(client, utterance, format, framing).await
+    match object(request).await.and_then(|object| SpeechRequest::read(&object)) {
+        Ok(asked) => match models::check(&app, &asked.model) {
+            Ok(()) => app.speak(client, asked.utterance, asked.format, asked.framing).await,
+            Err(error) => error.into_response(),
+        },
+        Err(error) => error.into_response(),
+    }
 }
 
-fn read(app: &App, object: &Map<String, Json>) -> Result<(Utterance, Format, Framing), ApiError> {
-    models::check(app, required(object, "model")?)?;
-    let text = text_of(required(object, "input")?, "input")?;
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpeechRequest {
+    /// As it is called there.
+    pub model: String,
+    pub utterance: Utterance,
+    pub format: Format,
+    pub framing: Framing,
+}
+
+impl SpeechRequest {
+    /// Of the body of a request.
+    pub fn read(object: &Map<String, Json>) -> Result<SpeechRequest, ApiError> {
+        let model = required(object, "model")?.to_owned();
+        let text = text_of(required(object, "input")?, "input")?;
+        let mut utterance = manner(object)?;
+        utterance.text = text;
+        let framing = match optional(object, "stream_format")?.unwrap_or("audio") {
+            "audio" => Framing::Audio,
+            "sse" => Framing::Events,
+            _ => return Err(wrong("stream_format", "`audio` or `sse`")),
+        };
+        let format = format(optional(object, "response_format")?.unwrap_or("mp3"))?;
+        Ok(SpeechRequest { model, utterance, format, framing })
+    }
+}
+
+/// How something is to be said: everything but the text.
+pub fn manner(object: &Map<String, Json>) -> Result<Utterance, ApiError> {
     let voice = match object.get("voice") {
         Some(Json::String(voice)) => voice.as_str(),
         Some(Json::Object(voice)) => required(voice, "id").map_err(|error| ApiError {
@@ -43,23 +70,6 @@ fn read(app: &App, object: &Map<String, Json>) -> Result<(Utterance, Format, Fra
         let message = "this model cannot be instructed how to speak: leave `instructions` out";
         return Err(ApiError::field("instructions", "unsupported_value", message));
     }
-    let format = match optional(object, "response_format")?.unwrap_or("mp3") {
-        "mp3" => Format::Mp3,
-        "opus" => Format::Opus,
-        "flac" => Format::Flac,
-        "wav" => Format::Wav(Depth::Int16),
-        "pcm" => Format::Pcm,
-        "aac" => {
-            let message = "there is no AAC encoder here: take mp3, opus, flac, wav or pcm";
-            return Err(ApiError::field("response_format", "unsupported_value", message));
-        }
-        _ => return Err(wrong("response_format", "one of mp3, opus, flac, wav and pcm")),
-    };
-    let framing = match optional(object, "stream_format")?.unwrap_or("audio") {
-        "audio" => Framing::Audio,
-        "sse" => Framing::Events,
-        _ => return Err(wrong("stream_format", "`audio` or `sse`")),
-    };
     let speed = match object.get("speed") {
         None | Some(Json::Null) => 1.0,
         Some(speed) => speed
@@ -73,9 +83,24 @@ fn read(app: &App, object: &Map<String, Json>) -> Result<(Utterance, Format, Fra
         None | Some(Json::Null) => 0,
         Some(seed) => seed.as_u64().ok_or_else(|| wrong("seed", "a whole number from 0 up"))?,
     };
-    let voice = voice.to_owned();
-    let utterance = Utterance { text, voice, language, speed, seed, sampling: Sampling::default() };
-    Ok((utterance, format, framing))
+    let (text, voice) = (String::new(), voice.to_owned());
+    Ok(Utterance { text, voice, language, speed, seed, sampling: Sampling::default() })
+}
+
+/// A format by the name that OpenAI's API has for it.
+pub fn format(name: &str) -> Result<Format, ApiError> {
+    match name {
+        "mp3" => Ok(Format::Mp3),
+        "opus" => Ok(Format::Opus),
+        "flac" => Ok(Format::Flac),
+        "wav" => Ok(Format::Wav(Depth::Int16)),
+        "pcm" => Ok(Format::Pcm),
+        "aac" => {
+            let message = "there is no AAC encoder here: take mp3, opus, flac, wav or pcm";
+            Err(ApiError::field("response_format", "unsupported_value", message))
+        }
+        _ => Err(wrong("response_format", "one of mp3, opus, flac, wav and pcm")),
+    }
 }
 
 /// A text that is not empty and not too long.

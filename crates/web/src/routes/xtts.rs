@@ -80,7 +80,7 @@ pub async fn set_settings(State(app): State<Arc<App>>, request: Request) -> Resp
 
 /// `length_penalty`, `enable_text_splitting` and `stream_chunk_size` are part of what clients send; there are no beams here, long
 /// texts are always cut, and pieces of sound have the sizes that suit the model.
-fn settings(object: &Map<String, Json>) -> Result<Settings, ApiError> {
+pub fn settings(object: &Map<String, Json>) -> Result<Settings, ApiError> {
     let number = |name: &str, least: f64, most: f64| match object.get(name) {
         None | Some(Json::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|value| *value >= least && *value <= most) {

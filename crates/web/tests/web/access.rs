@@ -5,7 +5,7 @@ use crate::fake;
 use myxtts_web::{ServeError, Server};
 use std::sync::Arc;
 
-const ROUTES: [(&str, &str); 20] = [
+const ROUTES: [(&str, &str); 22] = [
     ("GET", "/health"),
     ("GET", "/ready"),
     ("GET", "/metrics"),
@@ -13,6 +13,8 @@ const ROUTES: [(&str, &str); 20] = [
     ("GET", "/v1/audio/models"),
     ("GET", "/audio/models"),
     ("POST", "/v1/audio/speech"),
+    ("POST", "/v1/audio/speech/batch"),
+    ("GET", "/v1/audio/speech/stream"),
     ("GET", "/v1/audio/voices"),
     ("POST", "/v1/audio/voices"),
     ("DELETE", "/v1/audio/voices/anna"),

@@ -37,7 +37,7 @@ impl Answer {
 
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

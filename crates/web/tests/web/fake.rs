@@ -99,7 +99,7 @@ impl Speaker for Hummer {
         Ok(())
     }
 
-    fn work(&mut self, jobs: &Jobs) {
+    fn work(&mut self, jobs: &Jobs) -> Result<(), SpeakError> {
         while let Some(job) = jobs.next() {
             match job {
                 Job::Speak(mut job) => {
@@ -114,6 +114,7 @@ impl Speaker for Hummer {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -123,6 +124,7 @@ pub fn options(token: Option<&str>, queue: usize) -> ServerOptions {
         token: token.map(str::to_owned),
         queue,
         model: "hummer".to_owned(),
+        wyoming: Some(0),
         origins: Vec::new(),
         studio: StudioOptions::default(),
     }
@@ -142,7 +144,7 @@ pub fn start(token: Option<&str>, queue: usize) -> (Server, Arc<Shared>) {
 pub fn wait_for(mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it did not come");
+        assert!(start.elapsed() < Duration::from_secs(60), "it did not come");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

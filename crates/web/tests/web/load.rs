@@ -107,7 +107,7 @@ fn a_speaker_that_panics_ends_the_server() {
         fn warm_up(&mut self) -> Result<(), myxtts_speak::SpeakError> {
             Ok(())
         }
-        fn work(&mut self, jobs: &myxtts_web::Jobs) {
+        fn work(&mut self, jobs: &myxtts_web::Jobs) -> Result<(), myxtts_speak::SpeakError> {
             let _job = jobs.next();
             panic!("as it was told");
         }

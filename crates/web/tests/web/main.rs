@@ -10,6 +10,8 @@ mod hostile;
 mod load;
 mod model;
 mod page;
+mod scheduler;
+mod sessions;
 mod speech;
 #[allow(dead_code)]
 #[path = "../../../speak/tests/speak/tiny.rs"]

@@ -19,11 +19,16 @@ const SPEECH: &str = "/v1/audio/speech";
 pub fn start(at: &Path, parts: &[Part]) -> Server {
     // A model of the DVAE that ends sooner says nothing at all of a short text.
     let stop = if parts.contains(&Part::Dvae) { -50.0 } else { 1.0 };
+    start_with(at, parts, stop, None)
+}
+
+/// The same of a model that ends sooner the larger `stop` is, with so many slots.
+pub fn start_with(at: &Path, parts: &[Part], stop: f32, slots: Option<usize>) -> Server {
     tiny::write_ending(&at.join("model"), parts, stop);
     let folder = Arc::new(ModelFolder::open(&at.join("model")).unwrap());
     let voices = Arc::new(ModelVoices::new(folder.clone(), false));
     let server =
-        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[]))
+        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[], slots))
             .unwrap();
     wait_for(|| server.facts().is_some());
     server
@@ -121,7 +126,7 @@ fn a_model_that_cannot_be_opened_ends_the_server() {
     let folder = Arc::new(ModelFolder::open(&at.path().join("model")).unwrap());
     let voices = Arc::new(ModelVoices::new(folder.clone(), false));
     let server =
-        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[]))
+        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[], None))
             .unwrap();
     wait_for(|| server.is_stopping());
     assert!(matches!(server.wait(), Err(myxtts_web::ServeError::Speaker(_))));

@@ -1,0 +1,278 @@
+//! One request that is being spoken: its pieces one after the other, joined to one sound.
+
+use crate::limits::PAUSES;
+use crate::model::{ModelSpeaker, refused, told};
+use crate::sound::SoundSink;
+use crate::speaker::{RATE, SpeakerError, Usage, Utterance};
+use myxtts_data::audio::Resampler;
+use myxtts_model::SamplingOptions;
+use myxtts_speak::language::guess_language;
+use myxtts_speak::long_text::{Pause, Piece, Pieces};
+use myxtts_speak::narration::{NarrationSettings, Narrator, SPEEDS, Spoken, Stretch, piece_seed};
+use myxtts_speak::sound_file::SoundFileError;
+use myxtts_speak::{AudibleStart, SpeakError, SpeakOptions, Speech, Synthesizer, Voice};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A request on its way to sound.
+pub(crate) struct Request {
+    /// Those that were not begun.
+    pieces: VecDeque<Piece>,
+    /// Of the next piece.
+    number: u64,
+    voice: Arc<Voice>,
+    language: String,
+    options: SpeakOptions,
+    narrator: Narrator,
+    outlet: Outlet,
+    current: Option<Current>,
+    usage: Usage,
+    /// Why a piece could not be said.
+    unsaid: Option<SpeakError>,
+}
+
+/// The piece that is being said.
+struct Current {
+    piece: Piece,
+    number: u64,
+    /// Where it begins, in samples.
+    start: u64,
+    speech: Speech,
+}
+
+/// Where narrated samples go.
+struct Outlet {
+    sink: SoundSink,
+    /// What one stretch cannot do, two do.
+    stretch: Stretch,
+    /// Silence before anything was said: where nothing ever is, that is an error and no sound.
+    held: Vec<f32>,
+    ready: Vec<f32>,
+    has_spoken: bool,
+}
+
+impl Outlet {
+    fn write(&mut self, samples: &[f32]) {
+        if !self.has_spoken {
+            self.held.extend_from_slice(samples);
+            return;
+        }
+        self.ready.clear();
+        self.stretch.add(&std::mem::take(&mut self.held), &mut self.ready);
+        self.stretch.add(samples, &mut self.ready);
+        // A client that left is seen by whoever asks `is_wanted`.
+        let _ = self.sink.push(&self.ready);
+    }
+
+    fn end(&mut self) {
+        self.ready.clear();
+        self.stretch.end(&mut self.ready);
+        let _ = self.sink.push(&self.ready);
+    }
+}
+
+impl Request {
+    /// Cuts a text into pieces. What cannot be done is told to the client.
+    pub fn begin(speaker: &ModelSpeaker, utterance: &Utterance, sink: SoundSink) -> Option<Request> {
+        match Plan::of(speaker, utterance) {
+            Ok(plan) => {
+                let Plan { pieces, voice, language, options, speed } = plan;
+                let first = speed.clamp(*SPEEDS.start(), *SPEEDS.end());
+                let settings =
+                    NarrationSettings { speed: first, seed: utterance.seed, ..NarrationSettings::default() };
+                let stretch = Stretch::new(speed / first, RATE);
+                Some(Request {
+                    pieces,
+                    number: 0,
+                    voice,
+                    language,
+                    options,
+                    narrator: Narrator::new(settings, RATE, 0),
+                    outlet: Outlet { sink, stretch, held: Vec::new(), ready: Vec::new(), has_spoken: false },
+                    current: None,
+                    usage: Usage::default(),
+                    unsaid: None,
+                })
+            }
+            Err(error) => {
+                sink.finish(Err(error));
+                None
+            }
+        }
+    }
+
+    /// Whether the client is still there and there is time left.
+    pub fn is_wanted(&self) -> bool {
+        self.outlet.sink.is_wanted()
+    }
+
+    /// Whether a piece is being said.
+    pub fn is_speaking(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Whether a piece is being said of which nothing was heard yet.
+    pub fn is_awaited(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| !current.speech.has_begun())
+    }
+
+    /// Whether all of it was said.
+    pub fn is_finished(&self) -> bool {
+        self.current.is_none() && self.pieces.is_empty()
+    }
+
+    /// Whether its next piece may be begun: its client has taken what it was sent.
+    pub fn is_due(&self) -> bool {
+        self.current.is_none() && !self.pieces.is_empty() && !self.outlet.sink.is_full()
+    }
+
+    /// When its client has nothing left to play.
+    pub fn deadline(&self) -> Instant {
+        self.outlet.sink.runs_out()
+    }
+
+    /// Takes a slot for the next piece that can be said; there must be a free one.
+    pub fn begin_piece(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
+        while let (None, Some(piece)) = (&self.current, self.pieces.pop_front()) {
+            let (number, start) = (self.number, self.narrator.position());
+            self.number += 1;
+            if !piece.is_spoken() {
+                self.end_piece(&piece, number, start, Spoken::Said(None));
+                continue;
+            }
+            let seed = piece_seed(self.options.sampling.seed, number);
+            let sampling = SamplingOptions { seed, ..self.options.sampling.clone() };
+            let options = SpeakOptions { sampling, ..self.options.clone() };
+            match synthesizer.join(&piece.text, &self.language, &self.voice, &options) {
+                Ok(speech) => self.current = Some(Current { piece, number, start, speech }),
+                Err(error @ (SpeakError::NothingToSay { .. } | SpeakError::UnknownLetters { .. })) => {
+                    let reason = error.to_string();
+                    self.unsaid.get_or_insert(error);
+                    self.end_piece(&piece, number, start, Spoken::Nothing(reason));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn end_piece(&mut self, piece: &Piece, number: u64, start: u64, spoken: Spoken) {
+        let outlet = &mut self.outlet;
+        let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+            outlet.write(samples);
+            Ok(())
+        };
+        // What it says of the piece is for those who keep a list; `write` does not fail.
+        let _ = self.narrator.end(start, number, piece, spoken, &mut write);
+    }
+
+    /// Sends the sound of what was collected.
+    pub fn sound(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
+        let Some(Current { speech, .. }) = &mut self.current else { return Ok(()) };
+        let samples = synthesizer.sound(speech)?;
+        let is_done = speech.is_done();
+        if !samples.is_empty() {
+            self.outlet.has_spoken = true;
+            let samples = match synthesizer.quality().rate() {
+                RATE => samples,
+                // A model without a decoder gives a text as one piece: it can be resampled as a whole.
+                rate => Resampler::new(rate, RATE).resample(&samples),
+            };
+            let outlet = &mut self.outlet;
+            let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+                outlet.write(samples);
+                Ok(())
+            };
+            let _ = self.narrator.add(&samples, &mut write);
+        }
+        if is_done && let Some(Current { piece, number, start, speech }) = self.current.take() {
+            self.usage.text_tokens += speech.tokens();
+            self.usage.audio_tokens += speech.codes();
+            synthesizer.leave(speech)?;
+            self.end_piece(&piece, number, start, Spoken::Said(None));
+        }
+        Ok(())
+    }
+
+    /// Takes the codes that were drawn.
+    pub fn collect(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
+        match &mut self.current {
+            Some(Current { speech, .. }) => synthesizer.collect(speech),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the client that this is all, or why it is not; frees the slot.
+    pub fn finish(
+        self,
+        synthesizer: &mut Synthesizer,
+        failed: Option<&SpeakError>,
+    ) -> Result<(), SpeakError> {
+        let Request { current, mut outlet, usage, unsaid, .. } = self;
+        let left = current.map_or(Ok(()), |current| synthesizer.leave(current.speech));
+        let result = match (failed, unsaid) {
+            (Some(error), _) => Err(told(error)),
+            (None, Some(error)) if !outlet.has_spoken && outlet.sink.is_wanted() => Err(told(&error)),
+            _ => {
+                outlet.end();
+                Ok(usage)
+            }
+        };
+        outlet.sink.finish(result);
+        left
+    }
+}
+
+/// What a request means to a model.
+struct Plan {
+    pieces: VecDeque<Piece>,
+    voice: Arc<Voice>,
+    language: String,
+    options: SpeakOptions,
+    speed: f64,
+}
+
+impl Plan {
+    fn of(speaker: &ModelSpeaker, utterance: &Utterance) -> Result<Plan, SpeakerError> {
+        let Utterance { text, voice, language, speed, seed, sampling } = utterance;
+        let synthesizer = &speaker.synthesizer;
+        let languages = synthesizer.languages();
+        let language = match language {
+            Some(language) if languages.contains(language) => language.clone(),
+            Some(language) => {
+                let language: String = language.chars().take(20).collect();
+                let message =
+                    format!("this model does not speak {language:?}: it speaks {}", languages.join(", "));
+                return Err(refused("language", "unknown_language", message));
+            }
+            None => guess_language(text, &languages).unwrap_or_else(|| "en".to_owned()),
+        };
+        let voice = Arc::new(speaker.voice(voice).map_err(|error| told(&error))?);
+        let measure = synthesizer.text_measure(&language);
+        let count = |text: &str| measure.count(text);
+        let pieces: VecDeque<Piece> = Pieces::new(text.as_bytes(), measure.limit(), &count)
+            .collect::<Result<_, _>>()
+            .map_err(|error| refused("input", "invalid_value", error.to_string()))?;
+        let pause = |piece: &Piece| match piece.pause {
+            Pause::Explicit(pause) => pause,
+            _ => Duration::ZERO,
+        };
+        if pieces.iter().map(pause).sum::<Duration>() > PAUSES {
+            let message =
+                format!("the [pause:...] marks are longer than {} seconds together", PAUSES.as_secs());
+            return Err(refused("input", "invalid_value", message));
+        }
+        let usual = synthesizer.usual_options();
+        let options = SamplingOptions {
+            temperature: sampling.temperature.unwrap_or(usual.temperature),
+            top_k: sampling.top_k.unwrap_or(usual.top_k),
+            top_p: sampling.top_p.unwrap_or(usual.top_p),
+            repetition_penalty: sampling.repetition_penalty.unwrap_or(usual.repetition_penalty),
+            seed: *seed,
+            ..usual
+        };
+        let options = SpeakOptions { audible_start: Some(AudibleStart::default()), ..options.into() };
+        Ok(Plan { pieces, voice, language, options, speed: *speed })
+    }
+}

@@ -1,0 +1,111 @@
+//! Many requests spoken together by a real model.
+
+use crate::client::{Sent, get, post, send};
+use crate::fake::wait_for;
+use crate::model::{add_voice, recording, start_with};
+use crate::speech::body;
+use myxtts_model::weights::Part;
+use myxtts_web::Server;
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const SPEECH: &str = "/v1/audio/speech";
+
+/// Speech that ends at the model's limit, with so many slots and a voice.
+fn start(at: &Path, slots: usize) -> Server {
+    let server = start_with(at, &[Part::Decoder, Part::Speaker], -50.0, Some(slots));
+    assert_eq!(add_voice(&server, "anna", &recording()).status, 200);
+    server
+}
+
+fn say(server: &Server, text: &str, seed: u64) -> Vec<u8> {
+    let asked = body(text, &json!({ "response_format": "pcm", "seed": seed }));
+    let answer = post(server.address(), SPEECH, &asked);
+    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+    answer.body
+}
+
+fn begin(server: &Server, text: &str) -> Sent {
+    let asked = body(text, &json!({ "response_format": "pcm" })).to_string();
+    let json = [("Content-Type", "application/json")];
+    let sent = send(server.address(), "POST", SPEECH, &json, asked.as_bytes());
+    assert_eq!(sent.status, 200);
+    sent
+}
+
+fn long_text() -> String {
+    "this is a voice. hello world, hello. ".repeat(100)
+}
+
+#[test]
+fn requests_at_once_sound_as_they_do_alone() {
+    let at = tempfile::tempdir().unwrap();
+    let server = start(at.path(), 3);
+    let texts = [
+        "hello world",
+        "this is a voice",
+        "hello. [pause:200ms] world",
+        "a",
+        "world. this is a voice, hello, this is a voice. hello world. hello, hello",
+        "voice",
+    ];
+    let alone: Vec<Vec<u8>> = texts.iter().zip(0..).map(|(text, seed)| say(&server, text, seed)).collect();
+    let together = std::thread::scope(|scope| {
+        let server = &server;
+        let one = |(text, seed): (&'static str, u64)| scope.spawn(move || say(server, text, seed));
+        let all: Vec<_> = texts.into_iter().zip(0..).map(one).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+    });
+    for ((text, alone), together) in texts.iter().zip(alone).zip(together) {
+        assert!(alone == together, "{text:?}: {} and {} bytes", alone.len(), together.len());
+    }
+}
+
+#[test]
+fn a_short_request_does_not_wait_for_the_end_of_a_long_one() {
+    let at = tempfile::tempdir().unwrap();
+    let server = start(at.path(), 1);
+    let mut long = begin(&server, &long_text());
+    long.piece().unwrap();
+    let start = Instant::now();
+    say(&server, "hello world", 0);
+    let waited = start.elapsed();
+    let mut pieces = 0;
+    while long.piece().unwrap().is_some() {
+        pieces += 1;
+    }
+    let all = start.elapsed();
+    assert!(pieces > 10 && 3 * waited < all, "{waited:?} of {all:?}, {pieces} pieces after it");
+}
+
+#[test]
+fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
+    let at = tempfile::tempdir().unwrap();
+    let server = start(at.path(), 1);
+    let mut gone = begin(&server, &long_text());
+    gone.piece().unwrap();
+    drop(gone);
+    let left = Instant::now();
+    wait_for(|| server.metrics().in_flight() == 0);
+    assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
+    assert_eq!(server.metrics().cancelled(), 1);
+
+    let slow = begin(&server, &long_text());
+    // Nothing is read of it: what waits for it ends up at the limit, and it is not said to its end.
+    let sounded = || {
+        let text = String::from_utf8(get(server.address(), "/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("myxtts_sound_seconds_total ")).unwrap();
+        line.parse::<f64>().unwrap()
+    };
+    let mut before = -1.0;
+    wait_for(|| {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = sounded();
+        std::mem::replace(&mut before, now) == now
+    });
+    assert_eq!(server.metrics().in_flight(), 1, "it is not finished");
+    assert!(!say(&server, "hello world", 0).is_empty());
+    let length = slow.answer().body.len();
+    assert!(length > 4 << 20, "all of it came in the end: {length} bytes");
+}
