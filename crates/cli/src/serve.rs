@@ -28,8 +28,8 @@ Examples:
   myxtts serve --data-root ~/corpora                  the page at the same address may also check and train on these
   MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        for other machines: only with a token
 
-Speaks to clients of OpenAI's speech API (base URL http://127.0.0.1:8020/v1) and of XTTS servers (SillyTavern). /health, /ready and
-/metrics tell how it is. SIGTERM or Ctrl-C: what is being spoken is finished; a second one leaves at once.";
+Speaks to clients of OpenAI's speech API (base URL http://127.0.0.1:8020/v1), of XTTS servers (SillyTavern) and of Wyoming (Home Assistant);
+docs/serve.md has all routes. /health, /ready and /metrics tell how it is. SIGTERM or Ctrl-C: what is being spoken is finished; a second one leaves at once.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

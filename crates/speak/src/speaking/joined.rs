@@ -222,17 +222,16 @@ impl Synthesizer {
         let Speech { tried, voice, expected, .. } = speech;
         let codes = tried.codes.len();
         let of_codes = expected.judge(ended, codes, CODES_PER_SECOND);
+        let spoken = Spoken { codes: tried.codes.clone(), latents: Vec::new(), ended };
         let rest = match &mut tried.streamer {
             Some(streamer) => streamer.finish(&mut self.sound, states)?,
-            None => {
-                let spoken = Spoken { codes: tried.codes.clone(), latents: Vec::new(), ended };
-                self.sound.sound(&spoken, voice.speaker.as_deref(), &self.mel_stats)?
-            }
+            None => self.sound.sound(&spoken, voice.speaker.as_deref(), &self.mel_stats)?,
         };
         tried.silences.push(&rest);
         let flaw = of_codes.or_else(|| tried.silences.judge());
         let rest = audible(&mut tried.start, rest);
-        speech.attempts.push(Attempt { seed: tried.seed, ended, codes, flaw });
+        let mismatch = self.mismatch(&speech.encoded, &spoken);
+        speech.attempts.push(Attempt { seed: tried.seed, ended, codes, flaw, mismatch });
         if tried.given || flaw.is_none() {
             speech.is_done = true;
             return Ok(rest);

@@ -6,10 +6,18 @@
 mod access;
 mod client;
 mod fake;
+#[cfg(unix)]
+mod fuzzed;
 mod hostile;
 mod load;
 mod model;
 mod page;
+#[cfg(unix)]
+#[path = "../../../../fuzz/mutator.rs"]
+mod mutator;
+#[cfg(unix)]
+#[path = "../../../../fuzz/parsers/web.rs"]
+mod parsers;
 mod scheduler;
 mod sessions;
 mod speech;

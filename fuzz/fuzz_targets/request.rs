@@ -1,0 +1,18 @@
+#![no_main]
+//! Bodies, messages and events that clients send to a server; the first byte says which.
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../parsers/web.rs"]
+mod parsers;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((which, bytes)) = bytes.split_first() else { return };
+    match which % 5 {
+        0 => parsers::speech(bytes),
+        1 => parsers::batch(bytes),
+        2 => parsers::settings(bytes),
+        3 => parsers::socket(bytes),
+        _ => parsers::wyoming(bytes),
+    };
+});
