@@ -41,3 +41,52 @@ fn texts_at_once_are_said_as_alone() {
         }
     }
 }
+
+#[test]
+fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write_ending(at.path(), &[Part::Dvae], 0.0);
+    let folder = ModelFolder::open(at.path()).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    assert!(synthesizer.can_proofread());
+    let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
+    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let once = SpeakOptions { further_tries: 0, ..SpeakOptions::from(synthesizer.usual_options()) };
+    let mut chosen_later = 0;
+    for first in [10u64, 20, 30, 40] {
+        let mut alone = Vec::new();
+        for seed in first..first + 5 {
+            let sampling = myxtts_model::SamplingOptions { seed, ..once.sampling.clone() };
+            let one = SpeakOptions { sampling, ..once.clone() };
+            alone.push(synthesizer.speak_with("a voice", "en", &voice, &one).unwrap());
+        }
+        let sampling = myxtts_model::SamplingOptions { seed: first, ..once.sampling.clone() };
+        let five = SpeakOptions { takes: 5, sampling, ..once.clone() };
+        let best = synthesizer.speak_with("a voice", "en", &voice, &five).unwrap();
+        let tries: Vec<_> = alone.iter().map(|said| said.attempts[0].clone()).collect();
+        let seeds: Vec<u64> = best.attempts.iter().map(|attempt| attempt.seed).collect();
+        assert_eq!(seeds, (first..first + 5).collect::<Vec<_>>());
+        let mismatch = |said: &myxtts_speak::Waveform| said.attempts[0].mismatch.unwrap();
+        let sound = alone.iter().filter(|said| said.flaw.is_none());
+        let least = sound.min_by(|a, b| mismatch(a).total_cmp(&mismatch(b)));
+        // Where all are flawed, the least of the flaws counts first.
+        let Some(least) = least else { continue };
+        assert_eq!(best.samples, least.samples, "seeds from {first}: {tries:?}");
+        chosen_later += usize::from(least.attempts[0].seed != first);
+    }
+    assert!(chosen_later > 0, "the first was always the best, which shows nothing");
+}
+
+#[test]
+fn a_model_that_cannot_tell_reads_a_text_once() {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write_ending(at.path(), &[Part::Decoder, Part::Speaker], 0.0);
+    let folder = ModelFolder::open(at.path()).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    assert!(!synthesizer.can_proofread());
+    let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
+    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let options = SpeakOptions { takes: 4, further_tries: 0, ..synthesizer.usual_options().into() };
+    let said = synthesizer.speak_with("a voice", "en", &voice, &options).unwrap();
+    assert_eq!((said.attempts.len(), said.attempts[0].mismatch), (1, None));
+}

@@ -5,6 +5,7 @@ use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
 use myxtts_model::weights::folder::VOCABULARY;
+use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, Part};
 use myxtts_model::{Declare, Gpt, GptSizes};
@@ -14,6 +15,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// Numbers of a code's vector.
+const CODE_WIDTH: usize = 8;
 pub const CODES: usize = 12;
 pub const WIDTH: usize = 32;
 pub const MAX_AUDIO: usize = 40;
@@ -52,7 +55,7 @@ fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop:
     (sizes.max_text, sizes.max_audio) = (60, MAX_AUDIO);
     Gpt::declare(&mut declare, sizes);
     if parts.contains(&Part::Dvae) {
-        let sizes = DvaeSizes { hidden, blocks: 1, codes: CODES, code_width: 8, ..DvaeSizes::v2() };
+        let sizes = DvaeSizes { hidden, blocks: 1, codes: CODES, code_width: CODE_WIDTH, ..DvaeSizes::v2() };
         Dvae::declare(&mut declare, &sizes, "dvae.");
     }
     if parts.contains(&Part::Decoder) {
@@ -83,6 +86,12 @@ fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop:
             _ => {}
         }
         add(&one.name, &one.shape, data);
+    }
+    if parts.contains(&Part::Dvae) {
+        let tokens = vocabulary.vocabulary_size();
+        let weight = (0..tokens * CODE_WIDTH).map(|i| ((i * 37 % 23) as f32 - 11.0) / 20.0).collect();
+        add(TOKEN_HEAD_WEIGHT, &[tokens, CODE_WIDTH], weight);
+        add(TOKEN_HEAD_BIAS, &[tokens], vec![0.0; tokens]);
     }
     let mut folder = FolderWriter::create(&Os, path, false).unwrap();
     for (part, tensors) in &files {
