@@ -102,6 +102,7 @@ fn a_damaged_model_is_not_exported() {
 
 #[test]
 fn a_model_trained_here_could_not_be_imported_again() {
+    use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
     use myxtts_model::weights::{ModelFolder, Part};
     let out = tempfile::tempdir().unwrap();
     let (model, files, again) =
@@ -114,6 +115,11 @@ fn a_model_trained_here_could_not_be_imported_again() {
     for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
         let (first, second) = (first.part(part).unwrap(), second.part(part).unwrap());
         for name in first.names() {
+            // What Coqui's code does not know stays here.
+            if [TOKEN_HEAD_WEIGHT, TOKEN_HEAD_BIAS].contains(&name) {
+                assert!(second.get(name).is_none(), "{name}");
+                continue;
+            }
             assert!(first.get(name) == second.get(name), "{name}");
         }
         let more = second.names().filter(|name| first.get(name).is_none());

@@ -229,7 +229,7 @@ fn the_alignment_head_stays_out_of_the_model() {
     assert!(made.shape("training.alignment.head.weight").is_none());
 }
 
-/// Codes that are asked for the token learn to tell it, the same way each time, and the classifier stays out of the model.
+/// Codes that are asked for the token learn to tell it, the same way each time, and the classifier stays with the codes.
 #[test]
 fn codes_learn_to_tell_tokens_apart() {
     let (tokenizer, source) = letters();
@@ -272,6 +272,11 @@ fn codes_learn_to_tell_tokens_apart() {
     assert!(none.is_empty() && other != score);
     assert_eq!(made.shape("dvae.codebook.embed"), plain.shape("dvae.codebook.embed"));
     assert!(made.shape("training.token_head.weight").is_none());
+    // The classifier stays with the codes, for whoever speaks them; without one there is none.
+    let head = |model: &Model| model.shape("dvae.token_head.weight");
+    let code_width = small::dvae_settings().sizes.code_width;
+    assert_eq!(head(&made), Some(vec![tokenizer.vocabulary_size(), code_width]));
+    assert_eq!(head(&plain), None);
     // A DVAE that is known goes on, whether it is asked for tokens or not.
     let (_, further, _) = run(Some(1.0), &made);
     assert!(further < score, "{further} after as many steps more, {score} before");
