@@ -22,17 +22,19 @@ export function hasToken() {
 
 /** Fetches with the token; an answer that is an error is thrown. */
 export async function request(path, options = {}) {
+  const sent = token;
   let response;
   try {
     const headers = { ...options.headers };
-    if (token) headers.Authorization = `Bearer ${token}`;
+    if (sent) headers.Authorization = `Bearer ${sent}`;
     response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, { message: t("no_server") });
   }
   if (response.status === 401) {
-    await askToken(token !== "");
+    // Another request may have asked for a better one meanwhile.
+    if (sent === token) await askToken(sent !== "");
     return request(path, options);
   }
   if (response.ok) return response;

@@ -28,7 +28,8 @@ export async function mount(root, names) {
 
   function show(runs) {
     const stages = [...new Set(runs.flatMap((run) => run.parts.map((part) => part.stage)))];
-    stage = stages.includes(stage) ? stage : stages.at(-1);
+    const common = stages.filter((one) => runs.every((run) => run.parts.some((part) => part.stage === one)));
+    stage = stages.includes(stage) ? stage : common.at(-1) ?? stages.at(-1);
     body.replaceChildren(table(runs), samples(runs), curves(runs, stages));
   }
 

@@ -120,7 +120,7 @@ function reportOf({ state, log, report, problems, time }) {
     ]),
     ...report.notes.map((note) => h("p", { class: "note", dir: "auto" }, note)),
     h("div", { class: "grid" },
-      h("div", { class: "stack" }, h("h3", {}, t("length_histogram")), histogram(report.histogram.bins, { title: t("length_histogram") })),
+      h("div", { class: "stack" }, h("h3", {}, t("length_histogram")), histogram(report.histogram.bins, { title: t("length_histogram"), wide: true })),
       h("div", { class: "stack" }, h("h3", {}, t("speakers")), shares(listed(report.speakers, (id) => id)), h("h3", {}, t("languages")), shares(listed(report.languages, languageName)))),
     h("h3", {}, t("problems")),
     problems ? h("div", { class: "stack" },

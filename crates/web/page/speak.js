@@ -8,6 +8,8 @@ import { server, voiceNames } from "./server.js";
 
 const MOST = 4096;
 const FORMATS = ["wav", "mp3", "opus", "flac", "pcm"];
+/** How codes are drawn: name, least, most, step. What is left empty is as usual for the model. */
+const SAMPLING = [["temperature", 0.05, 2, 0.05], ["top_p", 0.05, 1, 0.05], ["repetition_penalty", 1, 20, 0.5]];
 /** What was written stays while other views are looked at, and after a reload. */
 const DRAFT = "myxtts.draft";
 
@@ -24,6 +26,8 @@ export async function mount(root) {
   const language = select([["", t("language_auto")]], "");
   const speed = h("input", { type: "range", min: 0.25, max: 4, step: 0.05, value: draft.speed ?? 1 });
   const seed = h("input", { type: "number", min: 0, step: 1, value: draft.seed ?? 0, inputmode: "numeric" });
+  const sampling = Object.fromEntries(SAMPLING.map(([name, min, max, step]) =>
+    [name, h("input", { type: "number", min, max, step, value: draft[name] ?? "", placeholder: t("usual"), inputmode: "decimal" })]));
   const go = h("button", { class: "primary", type: "submit" }, icon("speak"), t("speak_button"));
   const stop = h("button", { type: "button", hidden: true, onclick: () => { controller?.abort(); sound?.pause(); } }, icon("stop"), t("stop"));
   const result = h("section", { class: "card", hidden: true, "aria-label": t("result"), "aria-live": "polite" });
@@ -34,6 +38,7 @@ export async function mount(root) {
     language: language.value,
     speed: Number(speed.value),
     seed: Math.max(0, Math.floor(Number(seed.value) || 0)),
+    ...Object.fromEntries(SAMPLING.flatMap(([name]) => (sampling[name].value === "" ? [] : [[name, Number(sampling[name].value)]]))),
   });
   const counted = () => (count.textContent = t("characters", { n: number([...text.value].length), most: number(MOST) }));
   text.addEventListener("input", () => { counted(); keep(); });
@@ -49,7 +54,9 @@ export async function mount(root) {
       h("summary", {}, t("settings")),
       h("div", { class: "row" },
         field(t("speed"), speed, { value: (x) => `${number(Number(x), 2)}×` }),
-        field(t("seed"), seed, { hint: t("seed_hint") }))));
+        field(t("seed"), seed)),
+      h("div", { class: "row" }, SAMPLING.map(([name]) => field(t(name), sampling[name]))),
+      h("p", { class: "small muted" }, t("seed_hint"))));
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
@@ -130,6 +137,7 @@ export async function mount(root) {
       language.value = said.language ?? "";
       speed.value = said.speed;
       seed.value = said.seed;
+      SAMPLING.forEach(([name]) => (sampling[name].value = said[name] ?? ""));
       [speed, seed].forEach((control) => control.dispatchEvent(new Event("input")));
       keep();
       text.focus();
@@ -165,6 +173,7 @@ function bodyOf(asked, format) {
   if (asked.language) body.language = asked.language;
   if (asked.speed !== 1) body.speed = asked.speed;
   if (asked.seed) body.seed = asked.seed;
+  for (const [name] of SAMPLING) if (asked[name] !== undefined) body[name] = asked[name];
   return body;
 }
 

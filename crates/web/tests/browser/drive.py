@@ -61,13 +61,14 @@ class Test:
             self.command("demo-corpus", "data/demo", "--utterances", "60")
             self.command("train", "data/demo", "--name", "first", "--dvae-steps=30", "--gpt-steps=40", "--decoder-steps=20", *TINY)
 
-    def serve(self):
+    def serve(self, token=None):
         log = open(self.at / "serve.log", "ab")
         arguments = [self.myxtts, "serve", "--model", "first", "--port", str(self.port), "--data-root", "data", "--device", "cpu"]
-        self.server = subprocess.Popen(arguments, cwd=self.at, stdout=log, stderr=log)
+        self.server = subprocess.Popen(arguments, cwd=self.at, stdout=log, stderr=log, env={**os.environ, **({"MYXTTS_TOKEN": token} if token else {})})
+        ready = urllib.request.Request(self.url + "ready", headers={"Authorization": f"Bearer {token}"} if token else {})
         for _ in range(1200):
             try:
-                if urllib.request.urlopen(self.url + "ready", timeout=5).status == 200:
+                if urllib.request.urlopen(ready, timeout=5).status == 200:
                     return
             except OSError:
                 time.sleep(0.1)
@@ -212,12 +213,20 @@ class Test:
         browser.wait("English", "document.documentElement.dir === 'ltr'")
 
     def restart(self):
-        self.step("kill -9 of the server: runs, voices and history are still there")
+        self.step("kill -9 of the server, which now wants a token: runs, voices and history are still there")
         self.server.send_signal(signal.SIGKILL)
         self.server.wait()
-        self.serve()
+        self.serve(token="a-long-secret")
         browser = self.browser
         browser.reload()
+        for given in ("a-wrong-secret", "a-long-secret"):
+            browser.wait("the question for the token", "document.querySelector('#token-dialog[open] input')?.value === ''")
+            browser.type("#token", given)
+            browser.click("#token-dialog button.primary")
+            browser.wait("the answer", "!document.querySelector('#token-dialog[open]') || document.querySelector('#token-dialog .note.bad')")
+        browser.wait("the model", "document.querySelector('#model.ready')")
+        browser.reload()
+        browser.wait("the model, asked without a question", "document.querySelector('#model.ready') && !document.querySelector('dialog[open]')")
         self.go("speak")
         browser.wait("the history", "[...document.querySelectorAll('.list li .title')].some((one) => one.textContent.includes('hello there'))", seconds=60)
         self.go("voices")

@@ -52,6 +52,43 @@ fn the_page_is_loaded_without_a_token_and_nothing_else_is() {
 }
 
 #[test]
+fn every_route_of_the_page_needs_the_token() {
+    let (server, _) = fake::start(Some("a-long-secret"), 4);
+    for (method, path) in [
+        ("GET", "state"),
+        ("GET", "voices"),
+        ("GET", "history"),
+        ("POST", "history"),
+        ("DELETE", "history/1"),
+        ("GET", "history/1/sound"),
+        ("PUT", "history/1/sound"),
+        ("GET", "folders?root=0"),
+        ("GET", "check?root=0"),
+        ("POST", "check"),
+        ("GET", "clips?root=0"),
+        ("GET", "clips/sound?root=0"),
+        ("GET", "clips/mel?root=0"),
+        ("GET", "settings"),
+        ("POST", "plan"),
+        ("GET", "runs"),
+        ("POST", "runs"),
+        ("GET", "runs/a"),
+        ("GET", "runs/a/log"),
+        ("POST", "runs/a/stop"),
+        ("POST", "runs/a/resume"),
+        ("GET", "runs/a/diagnosis"),
+        ("POST", "runs/a/diagnosis"),
+        ("GET", "runs/a/samples/a.wav"),
+        ("GET", "runs/a/recordings/a"),
+        ("GET", "runs/a/recordings/a/mel"),
+        ("GET", "machine"),
+    ] {
+        let path = format!("/studio/{path}");
+        send(server.address(), method, &path, &[JSON, ("Authorization", "Bearer wrong-secret")], b"{}").answer().error(401);
+    }
+}
+
+#[test]
 fn another_page_changes_nothing() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path());
