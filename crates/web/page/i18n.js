@@ -65,11 +65,6 @@ export function seconds(value) {
   return t("hours", { n: number(minutes / 60, 1) });
 }
 
-export function bytes(value) {
-  if (value === null || value === undefined) return "–";
-  return t("gib", { n: number(value / 2 ** 30, 1) });
-}
-
 export function when(unixSeconds) {
   if (!unixSeconds) return "–";
   const date = new Date(unixSeconds * 1000);

@@ -173,9 +173,9 @@ export async function mount(root, name) {
         h("div", { class: "stack" }, h("h3", {}, t("busy_wait")), lineChart([
           { name: t("step_on_gpu"), x, y: joined("busy") },
           { name: t("waiting"), x, y: joined("wait"), colour: 1 },
-        ], { title: t("busy_wait"), zero: true, max: 1, height: 160, formatX: minutes, formatY: (value) => percent(value) })),
+        ], { title: t("busy_wait"), zero: true, max: 1, height: 160, wide: true, formatX: minutes, formatY: (value) => percent(value) })),
         h("div", { class: "stack" }, h("h3", {}, t("clips_per_second")), lineChart([{ name: t("clips_per_second"), x, y: joined("clips_per_second"), colour: 4 }],
-          { title: t("clips_per_second"), zero: true, height: 160, formatX: minutes })))
+          { title: t("clips_per_second"), zero: true, height: 160, wide: true, formatX: minutes })))
       : empty(t("nothing_yet")));
   }
 

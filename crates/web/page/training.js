@@ -2,7 +2,7 @@
 
 import { getJson } from "./api.js";
 import { empty, failure, h, icon, poll } from "./dom.js";
-import { bytes, compact, number, percent, t, when } from "./i18n.js";
+import { compact, number, percent, t, when } from "./i18n.js";
 import { lineChart } from "./charts.js";
 import * as compare from "./compare.js";
 import * as newRun from "./new-run.js";
@@ -101,16 +101,19 @@ export function machineCard(card) {
       const x = samples.map((sample) => (sample.time - begin) / 60);
       const minutes = (value) => t("minutes", { n: compact(value) });
       const charts = [];
+      const gib = (value) => (value === null || value === undefined ? null : value / 2 ** 30);
+      const inGib = (value) => t("gib", { n: compact(value) });
+      const size = { height: 150, wide: !gpus.length, zero: true, formatX: minutes };
       if (gpus.length) {
         const each = (name, pick) => gpus.map((gpu, i) => ({ name: gpus.length > 1 ? `${name} ${i}` : name, x, y: samples.map((sample) => pick(sample.gpus[i]) ?? null), colour: i }));
         charts.push(
-          [t("gpu_busy"), lineChart(each(t("gpu_busy"), (gpu) => gpu?.busy), { title: t("gpu_busy"), zero: true, max: 100, height: 150, formatX: minutes, formatY: (value) => percent(value / 100) })],
-          [t("gpu_memory"), lineChart(each(t("gpu_memory"), (gpu) => gpu?.memory), { title: t("gpu_memory"), zero: true, max: gpus[0].memory_total ?? undefined, height: 150, formatX: minutes, formatY: bytes })],
-          [t("gpu_clock"), lineChart(each(t("gpu_clock"), (gpu) => gpu?.clock), { title: t("gpu_clock"), zero: true, height: 150, formatX: minutes, formatY: (value) => t("megahertz", { n: compact(value) }) })]);
+          [t("gpu_busy"), lineChart(each(t("gpu_busy"), (gpu) => gpu?.busy), { ...size, title: t("gpu_busy"), max: 100, formatY: (value) => percent(value / 100) })],
+          [t("gpu_memory"), lineChart(each(t("gpu_memory"), (gpu) => gib(gpu?.memory)), { ...size, title: t("gpu_memory"), max: gib(gpus[0].memory_total) ?? undefined, formatY: inGib })],
+          [t("gpu_clock"), lineChart(each(t("gpu_clock"), (gpu) => gpu?.clock), { ...size, title: t("gpu_clock"), formatY: (value) => t("megahertz", { n: compact(value) }) })]);
       }
       charts.push(
-        [t("cpu"), lineChart([{ name: t("cpu"), x, y: samples.map((sample) => sample.cpu ?? null) }], { title: t("cpu"), zero: true, max: 100, height: 150, formatX: minutes, formatY: (value) => percent(value / 100) })],
-        [t("memory"), lineChart([{ name: t("memory"), x, y: samples.map((sample) => sample.memory ?? null), colour: 2 }], { title: t("memory"), zero: true, max: samples.at(-1)?.memory_total, height: 150, formatX: minutes, formatY: bytes })]);
+        [t("cpu"), lineChart([{ name: t("cpu"), x, y: samples.map((sample) => sample.cpu ?? null) }], { ...size, title: t("cpu"), max: 100, formatY: (value) => percent(value / 100) })],
+        [t("memory"), lineChart([{ name: t("memory"), x, y: samples.map((sample) => gib(sample.memory)), colour: 2 }], { ...size, title: t("memory"), max: gib(samples.at(-1)?.memory_total) ?? undefined, formatY: inGib })]);
       card.replaceChildren(
         h("div", { class: "card-head" }, h("h2", {}, t("machine")), h("span", { class: "muted small" }, gpus.length ? gpus.map((gpu) => gpu.name).join(", ") : t("no_gpu"))),
         h("div", { class: "grid" }, charts.map(([name, chart]) => h("div", { class: "stack" }, h("h3", {}, name), chart))));

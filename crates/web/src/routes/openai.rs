@@ -1,10 +1,10 @@
 //! `POST /v1/audio/speech`.
 
-use super::{App, client, models, object};
+use super::{App, client, models, object, xtts};
 use crate::answer::ApiError;
 use crate::body::Framing;
 use crate::limits::TEXT_CHARACTERS;
-use crate::speaker::{Sampling, Utterance};
+use crate::speaker::Utterance;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use myxtts_speak::sound_file::{Depth, Format};
@@ -84,7 +84,7 @@ pub fn manner(object: &Map<String, Json>) -> Result<Utterance, ApiError> {
         Some(seed) => seed.as_u64().ok_or_else(|| wrong("seed", "a whole number from 0 up"))?,
     };
     let (text, voice) = (String::new(), voice.to_owned());
-    Ok(Utterance { text, voice, language, speed, seed, sampling: Sampling::default() })
+    Ok(Utterance { text, voice, language, speed, seed, sampling: xtts::sampling(object)? })
 }
 
 /// A format by the name that OpenAI's API has for it.

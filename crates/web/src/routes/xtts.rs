@@ -81,23 +81,30 @@ pub async fn set_settings(State(app): State<Arc<App>>, request: Request) -> Resp
 /// `length_penalty`, `enable_text_splitting` and `stream_chunk_size` are part of what clients send; there are no beams here, long
 /// texts are always cut, and pieces of sound have the sizes that suit the model.
 pub fn settings(object: &Map<String, Json>) -> Result<Settings, ApiError> {
-    let number = |name: &str, least: f64, most: f64| match object.get(name) {
+    let speed = number(object, "speed", *SPEEDS.start(), *SPEEDS.end())?.unwrap_or(1.0);
+    Ok(Settings { speed, sampling: sampling(object)? })
+}
+
+/// `temperature`, `top_k`, `top_p` and `repetition_penalty`, each as usual for the model where it is not there.
+pub fn sampling(object: &Map<String, Json>) -> Result<Sampling, ApiError> {
+    let number = |name, least, most| number(object, name, least, most);
+    let single = |value: Option<f64>| value.map(|value| value as f32);
+    Ok(Sampling {
+        temperature: single(number("temperature", 0.01, 10.0)?),
+        top_k: number("top_k", 0.0, 1e6)?.map(|value| value as usize),
+        top_p: single(number("top_p", 0.01, 1.0)?),
+        repetition_penalty: single(number("repetition_penalty", 0.01, 100.0)?),
+    })
+}
+
+fn number(object: &Map<String, Json>, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
+    match object.get(name) {
         None | Some(Json::Null) => Ok(None),
         Some(value) => match value.as_f64().filter(|value| *value >= least && *value <= most) {
             Some(value) => Ok(Some(value)),
             None => Err(wrong(name, &format!("a number from {least} to {most}"))),
         },
-    };
-    let single = |value: Option<f64>| value.map(|value| value as f32);
-    Ok(Settings {
-        speed: number("speed", *SPEEDS.start(), *SPEEDS.end())?.unwrap_or(1.0),
-        sampling: Sampling {
-            temperature: single(number("temperature", 0.01, 10.0)?),
-            top_k: number("top_k", 0.0, 1e6)?.map(|value| value as usize),
-            top_p: single(number("top_p", 0.01, 1.0)?),
-            repetition_penalty: single(number("repetition_penalty", 0.01, 100.0)?),
-        },
-    })
+    }
 }
 
 pub async fn stream(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -11,10 +11,10 @@ mod fuzzed;
 mod hostile;
 mod load;
 mod model;
-mod page;
 #[cfg(unix)]
 #[path = "../../../../fuzz/mutator.rs"]
 mod mutator;
+mod page;
 #[cfg(unix)]
 #[path = "../../../../fuzz/parsers/web.rs"]
 mod parsers;

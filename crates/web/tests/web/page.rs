@@ -84,7 +84,9 @@ fn every_route_of_the_page_needs_the_token() {
         ("GET", "machine"),
     ] {
         let path = format!("/studio/{path}");
-        send(server.address(), method, &path, &[JSON, ("Authorization", "Bearer wrong-secret")], b"{}").answer().error(401);
+        send(server.address(), method, &path, &[JSON, ("Authorization", "Bearer wrong-secret")], b"{}")
+            .answer()
+            .error(401);
     }
 }
 

@@ -163,11 +163,16 @@ fn sound_comes_while_it_is_spoken() {
 #[test]
 fn fields_reach_the_speaker() {
     let (server, shared) = fake::start(None, 4);
-    let more = json!({ "speed": 0.25, "seed": 7, "language": "fa", "voice": { "id": "anna" }, "response_format": "pcm" });
+    let more = json!({ "speed": 0.25, "seed": 7, "language": "fa", "voice": { "id": "anna" }, "response_format": "pcm",
+                       "temperature": 0.5, "top_p": 0.8 });
     assert_eq!(speech(server.address(), "hello", more).status, 200);
     let heard = shared.heard.lock().unwrap().pop().unwrap();
     assert_eq!((heard.speed, heard.seed, heard.voice.as_str()), (0.25, 7, "anna"));
     assert_eq!(heard.language.as_deref(), Some("fa"));
+    assert_eq!(
+        (heard.sampling.temperature, heard.sampling.top_p, heard.sampling.top_k),
+        (Some(0.5), Some(0.8), None)
+    );
 }
 
 #[test]
@@ -181,6 +186,8 @@ fn what_is_wrong_is_named() {
         (json!({ "speed": 0.2 }), "speed"),
         (json!({ "speed": 4.1 }), "speed"),
         (json!({ "speed": "fast" }), "speed"),
+        (json!({ "temperature": 0 }), "temperature"),
+        (json!({ "top_p": "all" }), "top_p"),
         (json!({ "voice": null }), "voice"),
         (json!({ "voice": {} }), "voice"),
         (json!({ "voice": 3 }), "voice"),
