@@ -240,7 +240,7 @@ function diagnosisOf({ state, log, report }) {
   const findings = report.findings ?? [];
   const rows = Object.entries(report.seconds ?? {});
   return [
-    h("p", {}, h("span", { class: "tag live" }, named("culprit", report.culprit)), " ", h("span", { class: "muted small" }, `${t(`stage_${report.stage}`)} · ${report.preset} · ${report.device}`)),
+    h("p", {}, h("span", { class: report.culprit === "healthy" ? "tag good" : "tag warn" }, named("culprit", report.culprit)), " ", h("span", { class: "muted small" }, `${t(`stage_${report.stage}`)} · ${report.preset} · ${report.device}`)),
     findings.length ? h("ul", { class: "advice" }, findings.map((finding) => h("li", { dir: "auto" }, finding.evidence, h("div", { class: "muted" }, finding.recommendation)))) : "",
     rows.length ? h("div", { class: "table-wrap" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("part_of_step")), ["mean", "median", "p95"].map((text) => h("th", { scope: "col", class: "number" }, named("statistic", text))))),
