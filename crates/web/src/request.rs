@@ -112,9 +112,9 @@ impl Request {
         self.current.is_some()
     }
 
-    /// Whether a piece is being said of which nothing was heard yet.
+    /// Whether it is being said and nothing of it was heard yet.
     pub fn is_awaited(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| !current.speech.has_begun())
+        self.current.is_some() && !self.outlet.has_spoken
     }
 
     /// Whether all of it was said.

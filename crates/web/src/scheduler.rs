@@ -1,20 +1,23 @@
 //! Many requests spoken together: one thread owns the model, and all texts advance in the same steps.
 //!
 //! A round: requests are taken from the queue, slots are given to those whose clients run out of sound first, codes are queued for
-//! all slots, the decoder makes sound of the codes of the round before, again in that order, and the new codes are taken. A
-//! request keeps a slot for one piece of its text (a few sentences); then it stands in line with the others, so that nobody waits
-//! for the end of a long text.
+//! all slots, the decoder makes sound of the codes of the round before, again in that order, and the new codes are taken. While
+//! somebody waits for the first sound, those who have enough to play are left for later. A request keeps a slot for one piece of
+//! its text (a few sentences); then it stands in line with the others, so that nobody waits for the end of a long text.
 
 use crate::model::ModelSpeaker;
 use crate::queue::{HearJob, Job, Jobs, SpeakJob};
 use crate::request::Request;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Codes of a round while somebody waits for the first sound, which comes with the fifth code; and while nobody does.
 const FIRST_STEPS: usize = 5;
 const STEPS: usize = 8;
+
+/// While somebody waits for the first sound, those whose clients have this much left to play wait with theirs.
+const AHEAD: Duration = Duration::from_millis(400);
 
 /// Requests that are spoken in turns, for each slot: more wait in the queue.
 const REQUESTS_PER_SLOT: usize = 2;
@@ -77,7 +80,11 @@ impl<'m> Scheduler<'m> {
             let is_awaited = self.active.iter().any(Request::is_awaited);
             synthesizer.advance(if is_awaited { FIRST_STEPS } else { STEPS })?;
             let mut failed = Vec::new();
+            let due = Instant::now() + AHEAD;
             for (place, request) in self.active.iter_mut().enumerate() {
+                if is_awaited && request.deadline() > due {
+                    break;
+                }
                 if let Err(error) = request.sound(synthesizer) {
                     failed.push((place, error));
                 }

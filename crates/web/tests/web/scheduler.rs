@@ -34,8 +34,8 @@ fn begin(server: &Server, text: &str) -> Sent {
     sent
 }
 
-fn long_text() -> String {
-    "this is a voice. hello world, hello. ".repeat(100)
+fn long_text(times: usize) -> String {
+    "this is a voice. hello world, hello. ".repeat(times)
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn requests_at_once_sound_as_they_do_alone() {
 fn a_short_request_does_not_wait_for_the_end_of_a_long_one() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), 1);
-    let mut long = begin(&server, &long_text());
+    let mut long = begin(&server, &long_text(20));
     long.piece().unwrap();
     let start = Instant::now();
     say(&server, "hello world", 0);
@@ -83,7 +83,7 @@ fn a_short_request_does_not_wait_for_the_end_of_a_long_one() {
 fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), 1);
-    let mut gone = begin(&server, &long_text());
+    let mut gone = begin(&server, &long_text(100));
     gone.piece().unwrap();
     drop(gone);
     let left = Instant::now();
@@ -91,7 +91,7 @@ fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
     assert!(left.elapsed() < Duration::from_secs(2), "{:?}", left.elapsed());
     assert_eq!(server.metrics().cancelled(), 1);
 
-    let slow = begin(&server, &long_text());
+    let slow = begin(&server, &long_text(100));
     // Nothing is read of it: what waits for it ends up at the limit, and it is not said to its end.
     let sounded = || {
         let text = String::from_utf8(get(server.address(), "/metrics").body).unwrap();
