@@ -49,13 +49,12 @@ impl Slots {
         let width = self.sizes().width;
         let empty = || Spoken { codes: Vec::new(), latents: Vec::new(), ended: Ended::Stop };
         let mut said: Vec<Spoken> = requests.iter().map(|_| empty()).collect();
-        let mut waiting = requests.iter().enumerate();
+        let (mut begun, mut waiting) = (0, requests);
         loop {
-            while self.free() > 0
-                && let Some((number, request)) = waiting.next()
-            {
-                speaking.push((number, self.join(request.voice, request.text, &request.options)?));
-            }
+            let next = waiting.len().min(self.free());
+            let slots = self.join_many(&waiting[..next])?;
+            speaking.extend(slots.into_iter().enumerate().map(|(i, slot)| (begun + i, slot)));
+            (begun, waiting) = (begun + next, &waiting[next..]);
             if speaking.is_empty() {
                 return Ok(said);
             }

@@ -11,6 +11,7 @@ mod speech;
 
 pub use speech::Taken;
 
+use super::many::SpeechRequest;
 use super::{GenerateError, Guided, Spoken, Step, check, unknown};
 use crate::declare::{Declare, Released};
 use crate::gpt::{Gpt, GptSizes};
@@ -173,29 +174,56 @@ impl Slots {
         text: impl Into<Guided<'a>>,
         options: &SamplingOptions,
     ) -> Result<SlotId, GenerateError> {
-        let Guided { text, textless } = text.into();
-        check(&self.sizes, voice, text)?;
-        let textless = textless.filter(|_| options.guidance > 0.0);
-        if let Some(textless) = textless {
-            if !self.options.guided {
-                return Err(GenerateError::NotGuided);
+        let request = SpeechRequest { voice, text: text.into(), options: options.clone() };
+        let joined = self.join_many(std::slice::from_ref(&request))?;
+        Ok(joined[0])
+    }
+
+    /// Begins several speeches, whose prompts are read together: all of them, or none where one cannot be begun.
+    pub fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
+        let mut speeches = Vec::with_capacity(requests.len());
+        for SpeechRequest { voice, text: Guided { text, textless }, options } in requests {
+            check(&self.sizes, voice, text)?;
+            let textless = textless.filter(|_| options.guidance > 0.0);
+            if let Some(textless) = textless {
+                if !self.options.guided {
+                    return Err(GenerateError::NotGuided);
+                }
+                // It may be empty, unlike a text.
+                check(&self.sizes, voice, if textless.is_empty() { text } else { textless })?;
             }
-            // It may be empty, unlike a text.
-            check(&self.sizes, voice, if textless.is_empty() { text } else { textless })?;
+            let prompt = Prompt { voice, text, textless };
+            speeches.push((prompt, Speech::new(&self.sizes, options, text.len())));
         }
         self.settle()?;
-        let Some(index) = self.speeches.iter().position(Option::is_none) else {
+        let mut free: Vec<usize> = (0..self.speeches.len()).filter(|&i| self.speeches[i].is_none()).collect();
+        if free.len() < requests.len() {
             return Err(GenerateError::NoFreeSlot { slots: self.speeches.len() });
-        };
-        let speech = Speech::new(&self.sizes, options, text.len());
-        let prompt = Prompt { voice, text, textless };
-        match &mut self.computed {
-            Computed::Together(fused) => fused.join(index, &self.sizes, prompt, &speech)?,
-            Computed::InTurn(plain) => plain.join(index, prompt, &speech)?,
         }
-        self.serial += 1;
-        self.speeches[index] = Some((self.serial, speech));
-        Ok(SlotId { index, serial: self.serial })
+        let mut joining = Vec::with_capacity(speeches.len());
+        for (prompt, speech) in &speeches {
+            // Best one that has the voice already.
+            let has_voice = |&index: &usize| match &self.computed {
+                Computed::Together(fused) => fused.has_voice(index, prompt.voice),
+                Computed::InTurn(_) => false,
+            };
+            let index = free.remove(free.iter().position(has_voice).unwrap_or(0));
+            joining.push((index, *prompt, speech));
+        }
+        match &mut self.computed {
+            Computed::Together(fused) => fused.join(&self.sizes, &joining)?,
+            Computed::InTurn(plain) => {
+                joining.iter().try_for_each(|&(index, prompt, speech)| plain.join(index, prompt, speech))?
+            }
+        }
+        let indices: Vec<usize> = joining.iter().map(|(index, ..)| *index).collect();
+        let mut joined = Vec::with_capacity(indices.len());
+        for (index, (_, speech)) in indices.into_iter().zip(speeches) {
+            self.serial += 1;
+            self.speeches[index] = Some((self.serial, speech));
+            joined.push(SlotId { index, serial: self.serial });
+        }
+        Ok(joined)
     }
 
     /// Draws up to `steps` codes in every slot that has not ended. On CUDA this only queues them: whoever takes waits.

@@ -32,7 +32,6 @@ pub(super) struct Buffers {
     pub rows: DeviceMemory,
     pub prompt_rows: DeviceMemory,
     pub voice: DeviceMemory,
-    pub text: DeviceMemory,
     /// The residual stream.
     pub x: DeviceMemory,
     pub queries: DeviceMemory,
@@ -88,8 +87,7 @@ impl Buffers {
             values: DeviceMemory::new(cache)?,
             rows: DeviceMemory::new(ROW * MOST_ROWS)?,
             prompt_rows: DeviceMemory::new(ROW * MOST_ROWS)?,
-            voice: floats(sizes.latents * width)?,
-            text: DeviceMemory::new(4 * sizes.text_places)?,
+            voice: floats(MOST_ROWS * width)?,
             x: floats(MOST_ROWS * width)?,
             queries: floats(MOST_ROWS * width)?,
             normed: rounded(MOST_ROWS * stride(width))?,
@@ -109,10 +107,9 @@ impl Buffers {
         })
     }
 
-    fn all(&self) -> [&DeviceMemory; 22] {
-        let Buffers {
-            rounded, floats, keys, values, rows, prompt_rows, voice, text, x, queries, normed, ..
-        } = self;
+    fn all(&self) -> [&DeviceMemory; 21] {
+        let Buffers { rounded, floats, keys, values, rows, prompt_rows, voice, x, queries, normed, .. } =
+            self;
         let Buffers { attended, inner, parts, part_weights, sums, logits, samplings, uniforms, .. } = self;
         let Buffers { seen, codes, latents, .. } = self;
         [
@@ -123,7 +120,6 @@ impl Buffers {
             rows,
             prompt_rows,
             voice,
-            text,
             x,
             queries,
             normed,
@@ -159,12 +155,9 @@ impl Buffers {
         upload(cuda, &self.rounded, 2 * product.matrix, bytemuck::cast_slice(&rounded))
     }
 
-    pub fn write_prompt(&self, cuda: &Cuda, voice: &[f32], text: &[i32]) -> Result<(), Error> {
+    /// Rows of a prompt, and the vectors of those that are a voice's.
+    pub fn write_prompt(&self, cuda: &Cuda, rows: &[Row], voice: &[f32]) -> Result<(), Error> {
         upload(cuda, &self.voice, 0, bytemuck::cast_slice(voice))?;
-        upload(cuda, &self.text, 0, bytemuck::cast_slice(text))
-    }
-
-    pub fn write_prompt_rows(&self, cuda: &Cuda, rows: &[Row]) -> Result<(), Error> {
         upload(cuda, &self.prompt_rows, 0, bytemuck::cast_slice(rows))
     }
 

@@ -13,9 +13,11 @@
 //! Sums are f32, as are norms, softmax and what is handed out.
 
 mod buffers;
+mod prompt;
 mod queue;
 mod sizes;
 
+pub use prompt::SlotPrompt;
 pub use sizes::{DecodeSizes, MOST_ROWS, Weight};
 
 use crate::cuda::Cuda;
@@ -121,6 +123,8 @@ pub struct Decoder {
     warm: Vec<(usize, bool)>,
     in_flight: Option<InFlight>,
     recording: bool,
+    /// By slot: the voice whose keys and values are in its first rows.
+    voices: Vec<Option<Arc<[f32]>>>,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -140,7 +144,8 @@ impl Decoder {
         let places = Places::new(&sizes);
         let buffers = Buffers::new(&cuda, &sizes, &places)?;
         let (graphs, warm, in_flight) = (BTreeMap::new(), Vec::new(), None);
-        Ok(Decoder { cuda, sizes, places, buffers, graphs, warm, in_flight, recording: true })
+        let voices = vec![None; sizes.slots];
+        Ok(Decoder { cuda, sizes, places, buffers, graphs, warm, in_flight, recording: true, voices })
     }
 
     /// Its sizes.
@@ -175,6 +180,7 @@ impl Decoder {
     /// Fills a matrix, a norm's factors or a table.
     pub fn write_weight(&mut self, which: Weight, data: &[f32]) -> Result<(), Error> {
         self.cuda.bind()?;
+        self.voices.fill(None);
         match self.places.of(which) {
             Place::Product(product) => {
                 assert_eq!(data.len(), product.features * product.inputs, "{which:?} has another size");
@@ -197,6 +203,7 @@ impl Decoder {
     /// Fills what is added behind a matrix or a norm's factors.
     pub fn write_bias(&mut self, which: Weight, data: &[f32]) -> Result<(), Error> {
         self.cuda.bind()?;
+        self.voices.fill(None);
         let (at, len) = match self.places.of(which) {
             Place::Product(product) => (product.bias, product.features),
             Place::Norm(at) => (at + self.sizes.width, self.sizes.width),
@@ -204,35 +211,6 @@ impl Decoder {
         };
         assert_eq!(data.len(), len, "the bias of {which:?} has another size");
         self.buffers.write_floats(&self.cuda, at, data)
-    }
-
-    /// Puts a voice `[latents, width]` and `text` (START and STOP included) into the caches of a slot, which has so many
-    /// rows afterwards.
-    pub fn prompt(&mut self, slot: usize, voice: &[f32], text: &[i32]) -> Result<usize, Error> {
-        assert!(self.in_flight.is_none(), "steps are still on their way");
-        assert_eq!(voice.len(), self.sizes.latents * self.sizes.width, "a voice of another size");
-        assert!(slot < self.sizes.slots && text.len() <= self.sizes.text_places);
-        self.cuda.bind()?;
-        self.buffers.write_prompt(&self.cuda, voice, text)?;
-        let count = self.sizes.latents + text.len();
-        for start in (0..count).step_by(MOST_ROWS) {
-            let used = MOST_ROWS.min(count - start);
-            let rows: Vec<Row> = (0..bucket(used))
-                .map(|i| match i < used {
-                    true => Row {
-                        slot: slot as i32,
-                        position: (start + i) as i32,
-                        fresh: start as i32,
-                        ..Row::EMPTY
-                    },
-                    false => Row::EMPTY,
-                })
-                .collect();
-            self.buffers.write_prompt_rows(&self.cuda, &rows)?;
-            self.run_prompt(rows.len())?;
-        }
-        self.cuda.synchronize()?;
-        Ok(count)
     }
 
     /// How the next codes of a slot are drawn.

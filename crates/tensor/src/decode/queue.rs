@@ -52,8 +52,11 @@ enum Source {
 const FUSED_ROWS: usize = 16;
 /// Up to so many rows of a network of XTTS-v2's sizes have kernels that were made for them.
 const FEW_ROWS: usize = 2;
-/// From so many rows on a block attends to all stretches.
+/// From so many rows on a block attends to all stretches; where it has kernels in which warps go their own ways, from fewer.
 const WHOLE_ROWS: usize = 16;
+const STREAMED_ROWS: usize = 4;
+/// Sizes of heads that have such kernels.
+const STREAMED_HEADS: [usize; 2] = [32, 64];
 /// Elements between rows in shared memory.
 const PADDING: usize = 32;
 /// Features of a block of `decode_split`.
@@ -109,7 +112,6 @@ impl Decoder {
                 self.buffers.x.address(),
                 self.buffers.voice.address(),
                 self.sizes.latents,
-                self.buffers.text.address(),
                 self.floats(self.places.text_table),
                 self.floats(self.places.text_positions),
                 self.sizes.width
@@ -237,6 +239,13 @@ impl Decoder {
         };
         self.product("qkv", rows, batch, &block.qkv, source, qkv)?;
         let (attended, row) = (buffers.attended.address(), stride(sizes.width));
+        if batch >= STREAMED_ROWS && STREAMED_HEADS.contains(&size) {
+            return self.launch(
+                &format!("decode_attend_streams_{size}"),
+                Launch::grid(heads, batch, 1, 128),
+                &args![rows, queries, keys, values, attended, heads, room, row],
+            );
+        }
         if batch >= WHOLE_ROWS {
             return self.launch(
                 &format!("decode_attend_whole_{size}"),

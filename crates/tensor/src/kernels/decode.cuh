@@ -80,8 +80,9 @@ __device__ __forceinline__ void copy16(void* to, const void* from) {
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// Heads of this many channels or more have the values of each stretch [channel][row], for the tensor cores.
+// Heads of this many channels or more have the values of every tile of rows [channel][row], for the tensor cores.
 #define TURNED 32
+#define TILE 16
 // Keys that one block of the attention has, whatever the batch: parts are merged in the order of the stretches.
 #define STRETCH 128
 // How much the part of each stretch counts, in the lane of its number, and what their sum is divided by. Used by a whole

@@ -1,7 +1,7 @@
 // Attention of one row per slot to the keys and values of its slot. Keys lie [slot][head][row][channel]; values too, but of
-// heads of 32 channels or more [slot][head][stretch][channel][row of it]. Rows are cut into stretches, whatever the batch: a
-// block makes the part of one stretch after another, or of one alone, and the parts are merged in the order of the
-// stretches. Scores are in powers of two: queries are scaled for it.
+// heads of 32 channels or more [slot][head][tile][channel][row of it]. Rows are cut into stretches, whatever the batch: a
+// block makes the part of one stretch after another or of one alone, or each warp those of some; the parts, which have the
+// same bits in all three ways, are merged in the order of the stretches. Scores are in powers of two: queries are scaled.
 #define BLOCK 256
 #define WARPS (BLOCK / 32)
 
@@ -82,8 +82,8 @@ __device__ __forceinline__ void load_stretch(
     if (at < end && last >= from)
 #pragma unroll
       for (int m = 0; m < SIZE / 16; ++m) {
-        const bf16* p = values + (i64)start * SIZE + (m * 16 + n) * STRETCH + at - start;
-        uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * STRETCH);
+        const bf16* p = values + (i64)tile * SIZE + (m * 16 + n) * TILE + at - tile;
+        uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * TILE);
         h.v[m] = make_uint4(low.x, high.x, low.y, high.y);
       }
   } else {
@@ -292,6 +292,162 @@ __device__ __forceinline__ void attend_whole(
   }
   if (c < SIZE) out[(i64)row * stride + head * SIZE + c] = to_bf16(y * scale);
 }
+
+// A tile of 16 rows, of keys or of values, as a thread holds it: lane 4 n + q has what `Held` says.
+template <int SIZE>
+struct Rows16 {
+  uint4 words[SIZE / 16];
+};
+template <int SIZE>
+__device__ __forceinline__ void load_keys(Rows16<SIZE>& to, const bf16* keys, int tile, int from, int end) {
+  int lane = threadIdx.x & 31, n = lane >> 2, q = lane & 3;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    int at = tile + n + 8 * i;
+    if (at >= from && at < end)
+#pragma unroll
+      for (int c = 0; c < SIZE / 32; ++c)
+        to.words[2 * c + i] = load_fresh((const void*)(keys + (i64)at * SIZE + c * 32 + q * 8));
+  }
+}
+template <int SIZE>
+__device__ __forceinline__ void load_values(Rows16<SIZE>& to, const bf16* values, int tile, int end) {
+  int lane = threadIdx.x & 31, n = lane >> 2, q = lane & 3;
+  if (tile + 4 * q < end)
+#pragma unroll
+    for (int m = 0; m < SIZE / 16; ++m) {
+      const bf16* p = values + (i64)tile * SIZE + (m * 16 + n) * TILE + 4 * q;
+      uint2 low = load2_fresh(p), high = load2_fresh(p + 8 * TILE);
+      to.words[m] = make_uint4(low.x, high.x, low.y, high.y);
+    }
+}
+
+// All stretches to a block, a warp to every fourth of them: warps wait for each other once, at the end. A tile is loaded
+// while the one before it is computed, the values' tiles behind the keys'.
+#define STREAMS 4
+#define TILES_OF_STRETCH (STRETCH / TILE)
+template <int SIZE>
+__device__ __forceinline__ void attend_streams(
+    const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room,
+    int stride) {
+#if __CUDA_ARCH__ >= 800
+  __shared__ float parts[32][SIZE], greatest[32], sums[32];
+  __shared__ __align__(16) float weights[STREAMS][STRETCH];
+  int head = blockIdx.x, row = blockIdx.y, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int n = lane >> 2, q = lane & 3;
+  let_next_in();
+  Row state = load_row_state(rows + row);
+  int count = is_active(state) && state.position < room ? state.position + 1 : 0;
+  if (count == 0) {
+    wait_for_last();
+    return;
+  }
+  i64 base = ((i64)state.slot * heads + head) * room * SIZE;
+  const bf16 *k = keys + base, *v = values + base;
+  Rows16<SIZE> tiles[2] = {};
+  load_keys<SIZE>(tiles[0], k, warp * STRETCH, 0, min(count, state.fresh));
+  wait_for_last();
+  load_keys<SIZE>(tiles[0], k, warp * STRETCH, state.fresh, count);
+  Query<SIZE> query;
+  load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
+  int stretches = (count + STRETCH - 1) / STRETCH;
+  for (int s = warp; s < stretches; s += STREAMS) {
+    int start = s * STRETCH;
+    float score[TILES_OF_STRETCH][2], y[SIZE / 16][2], most = -INF, sum = 0.f;
+#pragma unroll
+    for (int m = 0; m < SIZE / 16; ++m) y[m][0] = y[m][1] = 0.f;
+#pragma unroll
+    for (int i = 0; i < 2 * TILES_OF_STRETCH; ++i) {
+      const Rows16<SIZE>& own = tiles[i & 1];
+      Rows16<SIZE>& next = tiles[(i + 1) & 1];
+      int t = i % TILES_OF_STRETCH, tile = start + t * TILE;
+      if (i + 1 < TILES_OF_STRETCH) load_keys<SIZE>(next, k, tile + TILE, 0, count);
+      else if (i + 1 == TILES_OF_STRETCH) load_values<SIZE>(next, v, start, count);
+      else if (i + 1 < 2 * TILES_OF_STRETCH) load_values<SIZE>(next, v, tile + TILE, count);
+      else load_keys<SIZE>(next, k, start + STREAMS * STRETCH, 0, count);
+      if (i < TILES_OF_STRETCH) {
+        float both[4] = {0.f, 0.f, 0.f, 0.f};
+        if (tile < count)
+#pragma unroll
+          for (int c = 0; c < SIZE / 32; ++c) {
+            const uint4 &l = own.words[2 * c], &u = own.words[2 * c + 1];
+            const u32* b = query.words + 4 * c;
+            mma(both, l.x, u.x, l.y, u.y, b[0], b[1]);
+            mma(both, l.z, u.z, l.w, u.w, b[2], b[3]);
+          }
+        // Lanes with q = 0 have the scores of rows n and n + 8.
+        score[t][0] = q == 0 && tile + n < count ? both[0] + both[1] : -INF;
+        score[t][1] = q == 0 && tile + n + 8 < count ? both[2] + both[3] : -INF;
+        most = fmaxf(most, fmaxf(score[t][0], score[t][1]));
+        if (i + 1 < TILES_OF_STRETCH) continue;
+        most = warp_max(most);
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < TILES_OF_STRETCH; ++j) {
+          float e0 = exp2f(score[j][0] - most), e1 = exp2f(score[j][1] - most), both_e = e0 + e1;
+          // The other lanes have nothing: a sum over all of them would be the same.
+#pragma unroll
+          for (int o = 16; o > 2; o >>= 1) both_e += __shfl_xor_sync(FULL_MASK, both_e, o);
+          sum += both_e;
+          if (q == 0) {
+            weights[warp][j * TILE + n] = e0;
+            weights[warp][j * TILE + n + 8] = e1;
+          }
+        }
+        __syncwarp();
+      } else if (tile < count) {
+        float e[4];
+        load4(&weights[warp][t * TILE + 4 * q], e);
+        u32 b[2], mask[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          u32 high = pack_bf16(e[2 * j], e[2 * j + 1]);
+          u32 low = pack_bf16(e[2 * j] - low_bf16(high), e[2 * j + 1] - high_bf16(high));
+          b[j] = n == 0 ? high : n == 1 ? low : 0u;
+          // What lies behind the last row may be no number.
+          int at = tile + 4 * q + 2 * j;
+          mask[j] = (at < count ? 0xffffu : 0u) | (at + 1 < count ? 0xffff0000u : 0u);
+        }
+#pragma unroll
+        for (int m = 0; m < SIZE / 16; ++m) {
+          float made[4] = {0.f, 0.f, 0.f, 0.f};
+          const uint4& w = own.words[m];
+          mma(made, w.x & mask[0], w.y & mask[0], w.z & mask[1], w.w & mask[1], b[0], b[1]);
+          y[m][0] += made[0] + made[1];
+          y[m][1] += made[2] + made[3];
+        }
+      }
+    }
+    if (q == 0)
+#pragma unroll
+      for (int m = 0; m < SIZE / 16; ++m) {
+        parts[s][m * 16 + n] = y[m][0];
+        parts[s][m * 16 + n + 8] = y[m][1];
+      }
+    if (lane == 0) {
+      greatest[s] = most;
+      sums[s] = sum;
+    }
+  }
+  __syncthreads();
+  int c = threadIdx.x;
+  if (c >= SIZE) return;
+  float scale, all = 0.f;
+  float e = part_weight(lane < stretches ? greatest[lane] : -INF, lane < stretches ? sums[lane] : 0.f, scale);
+  for (int s = 0; s < stretches; ++s) all = __fmaf_rn(__shfl_sync(FULL_MASK, e, s), parts[s][c], all);
+  out[(i64)row * stride + head * SIZE + c] = to_bf16(all * scale);
+#endif
+}
+
+#define STREAMED(SIZE) \
+  extern "C" __global__ void __launch_bounds__(128, 6) decode_attend_streams_##SIZE( \
+      const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room, \
+      int stride) { \
+    enter_later(); \
+    attend_streams<SIZE>(rows, queries, keys, values, out, heads, room, stride); \
+  }
+STREAMED(32)
+STREAMED(64)
 
 #define KERNEL(SIZE) \
   extern "C" __global__ void __launch_bounds__(256) decode_attend_##SIZE( \

@@ -63,7 +63,7 @@ __device__ __forceinline__ Place place_of(const Target& to, int feature, int wid
       i64 slot = (i64)inner * to.room;
       bool turned = part == 2 && to.size >= TURNED;
       bf16* base = (part == 1 ? to.keys : to.values) + (i64)head * to.room * to.size;
-      place = {0, base + (turned ? within * STRETCH : within), 0, slot, to.size, turned};
+      place = {0, base + (turned ? within * TILE : within), 0, slot, to.size, turned};
     }
   }
   return place;
@@ -81,7 +81,7 @@ __device__ __forceinline__ void put(
     place.floats[row * place.by_row] = KIND == TO_QKV ? y * to.scale : y;
   } else if (slot >= 0) {
     int at = position * place.size;
-    if (place.turned) at = position / STRETCH * STRETCH * place.size + position % STRETCH;
+    if (place.turned) at = position / TILE * TILE * place.size + position % TILE;
     place.rounded[slot * place.by_slot + at] = to_bf16(y);
   }
 }

@@ -261,16 +261,15 @@ extern "C" __global__ void decode_embed(
         table[(i64)state.code * width + c] + positions[(i64)state.place * width + c];
 }
 
-// The same for places of a prompt: the voice's vectors, then text.
+// The same for places of a prompt: the vectors of voices, of which a row has the number `place`, then text.
 extern "C" __global__ void decode_prompt(
-    const Row* rows, float* x, const float* voice, int latents, const int* text, const float* table,
-    const float* positions, int width) {
+    const Row* rows, float* x, const float* voice, int latents, const float* table, const float* positions, int width) {
   enter();
   Row state = load_row_state(rows + blockIdx.x);
   if (!is_active(state)) return;
   int at = state.position - latents;
   for (int c = threadIdx.x; c < width; c += blockDim.x)
     x[(i64)blockIdx.x * width + c] =
-        at < 0 ? voice[(i64)state.position * width + c]
-               : table[(i64)text[at] * width + c] + positions[(i64)at * width + c];
+        at < 0 ? voice[(i64)state.place * width + c]
+               : table[(i64)state.code * width + c] + positions[(i64)at * width + c];
 }

@@ -5,7 +5,9 @@ use crate::declare::Released;
 use crate::sampling::{Sampler, SamplingOptions};
 use myxtts_tensor::Error;
 use myxtts_tensor::cuda::Cuda;
-use myxtts_tensor::decode::{DecodeSizes, Decoder, MOST_ROWS, MOST_STEPS, Row, SlotSampling, Weight};
+use myxtts_tensor::decode::{
+    DecodeSizes, Decoder, MOST_ROWS, MOST_STEPS, Row, SlotPrompt, SlotSampling, Weight,
+};
 use std::sync::Arc;
 
 /// The rows of a slot as they stand: its own, and that of the same speech without its text.
@@ -53,28 +55,39 @@ impl Fused {
         self.decoder.record_again()
     }
 
+    /// Whether a slot began with this voice when it last began, which then takes less time.
+    pub fn has_voice(&self, index: usize, voice: &[f32]) -> bool {
+        self.decoder.has_voice(index, voice)
+    }
+
+    /// Begins several speeches, each in a slot of its own.
     pub fn join(
         &mut self,
-        index: usize,
         sizes: &GptSizes,
-        prompt: Prompt<'_>,
-        speech: &Speech,
+        joining: &[(usize, Prompt<'_>, &Speech)],
     ) -> Result<(), GenerateError> {
-        self.rows[index] = None;
-        let slots = self.rows.len();
-        let mut begin = |slot: usize, text: &[i32], pair: i32| -> Result<Row, Error> {
-            let rows = self.decoder.prompt(slot, prompt.voice, &framed(sizes, text))? as i32;
-            let code = sizes.start_audio;
-            Ok(Row { slot: slot as i32, position: rows, fresh: rows, code, pair, ..Row::EMPTY })
-        };
-        let own = begin(index, prompt.text, Row::ALONE)?;
         // The second half of the decoder's slots is for speeches without their texts.
-        let textless = match prompt.textless {
-            Some(text) => Some(begin(slots + index, text, Row::GUIDES)?),
-            None => None,
-        };
-        self.decoder.set_sampling(index, &sampling(&speech.options, sizes, speech.limit))?;
-        self.rows[index] = Some(Rows { own, textless });
+        let slots = self.rows.len();
+        let mut texts: Vec<(usize, &[f32], Vec<i32>)> = Vec::new();
+        for &(index, prompt, _) in joining {
+            self.rows[index] = None;
+            texts.push((index, prompt.voice, framed(sizes, prompt.text)));
+            texts.extend(prompt.textless.map(|text| (slots + index, prompt.voice, framed(sizes, text))));
+        }
+        let prompts: Vec<SlotPrompt<'_>> =
+            texts.iter().map(|(slot, voice, text)| SlotPrompt { slot: *slot, voice, text }).collect();
+        let rows = self.decoder.prompt(&prompts)?;
+        let mut begun = texts.iter().zip(rows).map(|((slot, ..), rows)| {
+            let (slot, rows) = (*slot as i32, rows as i32);
+            Row { slot, position: rows, fresh: rows, code: sizes.start_audio, ..Row::EMPTY }
+        });
+        for &(index, prompt, speech) in joining {
+            let Some(own) = begun.next() else { break };
+            let textless = prompt.textless.and_then(|_| begun.next());
+            let textless = textless.map(|row| Row { pair: Row::GUIDES, ..row });
+            self.decoder.set_sampling(index, &sampling(&speech.options, sizes, speech.limit))?;
+            self.rows[index] = Some(Rows { own, textless });
+        }
         Ok(())
     }
 
