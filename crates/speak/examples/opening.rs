@@ -1,4 +1,5 @@
 //! How long a model takes to open: `opening make DIR` writes a folder of XTTS-v2's size with random weights (1.9 GB),
+//! `opening make-guided DIR` one that is guided by its text,
 //! `opening DIR [cpu|cuda] [times]` opens it.
 
 use std::borrow::Cow;
@@ -22,7 +23,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["make", path] => make(Path::new(path)),
+        ["make", path] => make(Path::new(path), false),
+        ["make-guided", path] => make(Path::new(path), true),
         [path, ref rest @ ..] => {
             let device = if rest.first() == Some(&"cuda") { Device::Cuda(0) } else { Device::Cpu };
             let times = rest.get(1).and_then(|times| times.parse().ok()).unwrap_or(3);
@@ -43,7 +45,7 @@ fn open(path: &Path, device: Device) -> Outcome {
     Ok(())
 }
 
-fn make(path: &Path) -> Outcome {
+fn make(path: &Path, guided: bool) -> Outcome {
     let texts = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
     let vocabulary = tokenizer::train(texts, &TrainOptions { vocab_size: 200, ..TrainOptions::default() })?;
     let networks = Networks::of(Preset::V2, TextIds::v2());
@@ -64,16 +66,32 @@ fn make(path: &Path) -> Outcome {
         let counts: Vec<usize> = specs.iter().map(|spec| spec.shape.iter().product()).collect();
         let mut state = 1u32;
         folder.tensors(part, &specs, &mut |i| {
+            // Loud enough to be heard.
+            let scale = match &specs[i].name {
+                name if name.contains("conv_post") => 8.0,
+                name if name.ends_with("weight_g") => 1.0,
+                _ => 0.02,
+            };
             let mut number = || {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (0.02 * ((state >> 8) as f32 / (1 << 23) as f32 - 1.0) + 1e-4).to_le_bytes()
+                (scale * ((state >> 8) as f32 / (1 << 23) as f32 - 1.0) + 1e-4).to_le_bytes()
             };
-            Ok(Cow::Owned((0..counts[i]).flat_map(|_| number()).collect()))
+            let mut bytes: Vec<u8> = (0..counts[i]).flat_map(|_| number()).collect();
+            // It never ends by itself.
+            if specs[i].name == "gpt.mel_head.bias" {
+                let stop = 4 * networks.gpt.stop_audio as usize;
+                bytes[stop..stop + 4].copy_from_slice(&(-1e4f32).to_le_bytes());
+            }
+            Ok(Cow::Owned(bytes))
         })?;
     }
     folder.text(VOCABULARY, &vocabulary.to_json())?;
     folder.manifest().source = "random weights".to_owned();
-    folder.manifest().parts.insert("gpt".to_owned(), serde_json::json!({ "heads": networks.gpt.heads }));
+    let mut gpt = serde_json::json!({ "heads": networks.gpt.heads });
+    if guided {
+        gpt[myxtts_speak::source::TEXT_DROPOUT] = 0.1.into();
+    }
+    folder.manifest().parts.insert("gpt".to_owned(), gpt);
     folder.finish()?;
     Ok(())
 }

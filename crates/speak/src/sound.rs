@@ -11,7 +11,7 @@ use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::weights::Part;
 use myxtts_model::{Declare, GptSizes, Spoken};
 use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Initial, Layout, Precision, Program, Tape, Value,
+    Control, DType, Device, Engine, EngineOptions, Error, Initial, Layout, Precision, Program, Tape, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,11 +36,17 @@ impl Quality {
 }
 
 enum Networks {
-    Decoded { decoder: Box<Decoder>, speaker: Box<SpeakerEncoder> },
+    Decoded(Box<Decoder>),
     Early { dvae: Box<Dvae>, inverter: MelInverter },
 }
 
-/// The decoder on a fixed number of frames.
+/// Hears who speaks, in f32 always: what is kept of a voice does not depend on how it is spoken with.
+struct Ears {
+    engine: Engine,
+    encoder: SpeakerEncoder,
+}
+
+/// The decoder on some windows of a fixed number of frames.
 struct Window {
     program: Program,
     z: Value,
@@ -49,23 +55,30 @@ struct Window {
 }
 
 impl Window {
-    fn tape(layout: &Arc<Layout>, decoder: &Decoder, frames: usize) -> (Tape, [Value; 3]) {
-        let mut tape = Tape::new(Arc::clone(layout), Precision::F32);
-        let z = tape.input([1, frames, decoder.sizes().latent], DType::F32);
-        let speaker = tape.input([1, decoder.sizes().speaker], DType::F32);
-        let wave = decoder.wave(&mut tape, z, speaker);
+    fn tape(engine: &Engine, decoder: &Decoder, (count, frames): (usize, usize)) -> (Tape, [Value; 3]) {
+        let mut tape = Tape::new(Arc::clone(engine.layout()), engine.precision());
+        let z = tape.input([count, frames, decoder.sizes().latent], DType::F32);
+        let speaker = tape.input([count, decoder.sizes().speaker], DType::F32);
+        let wave = match engine.precision() {
+            Precision::F32 => decoder.wave(&mut tape, z, speaker),
+            Precision::Bf16 => {
+                let [z, speaker] = [z, speaker].map(|value| tape.cast(value, DType::Bf16));
+                let wave = decoder.wave(&mut tape, z, speaker);
+                tape.cast(wave, DType::F32)
+            }
+        };
         tape.keep(wave);
         (tape, [z, speaker, wave])
     }
 
-    fn new(engine: &mut Engine, decoder: &Decoder, frames: usize) -> Result<Window, SpeakError> {
-        let (tape, [z, speaker, wave]) = Window::tape(engine.layout(), decoder, frames);
+    fn new(engine: &mut Engine, decoder: &Decoder, size: (usize, usize)) -> Result<Window, SpeakError> {
+        let (tape, [z, speaker, wave]) = Window::tape(engine, decoder, size);
         Ok(Window { program: engine.load(tape)?, z, speaker, wave })
     }
 
-    fn run(&mut self, engine: &mut Engine, z: &[f32], speaker: &[f32]) -> Result<Vec<f32>, SpeakError> {
+    fn run(&mut self, engine: &mut Engine, z: &[f32], speakers: &[f32]) -> Result<Vec<f32>, SpeakError> {
         engine.write(&self.program, self.z, z)?;
-        engine.write(&self.program, self.speaker, speaker)?;
+        engine.write(&self.program, self.speaker, speakers)?;
         engine.run(&mut self.program, &Control::default())?;
         Ok(engine.read(&self.program, self.wave)?)
     }
@@ -75,16 +88,38 @@ impl Window {
 pub(crate) struct Sound {
     engine: Engine,
     networks: Networks,
-    /// By their frames: those that sound is streamed in.
-    windows: BTreeMap<usize, Window>,
+    /// None where no decoder asks for a speaker.
+    ears: Option<Ears>,
+    /// By their number and their frames: those that are kept.
+    windows: BTreeMap<(usize, usize), Window>,
 }
 
 impl Sound {
-    /// Opens what there is.
-    pub(crate) fn open(source: &dyn Source, device: Device, gpt: &GptSizes) -> Result<Sound, SpeakError> {
+    /// Opens what there is with a decoder in bf16, or in f32 where the device has no bf16.
+    pub(crate) fn open_fast(
+        source: &dyn Source,
+        device: Device,
+        gpt: &GptSizes,
+    ) -> Result<Sound, SpeakError> {
+        match Sound::open(source, device, gpt, Precision::Bf16) {
+            Err(SpeakError::Engine(Error::Unsupported(_))) => {
+                Sound::open(source, device, gpt, Precision::F32)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens what there is. `precision` is the decoder's; bf16 only on devices that have it.
+    pub(crate) fn open(
+        source: &dyn Source,
+        device: Device,
+        gpt: &GptSizes,
+        precision: Precision,
+    ) -> Result<Sound, SpeakError> {
         let has = |part: Part| source.holds(part);
         let of = |name: &str| source.shape(name);
         let mut declare = Declare::new(0.0, &|_| false);
+        let mut hears = None;
         let mut networks = if has(Part::Decoder) && has(Part::Speaker) {
             let sizes = DecoderSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
             let heard = SpeakerSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
@@ -99,8 +134,8 @@ impl Sound {
                 );
                 return Err(SpeakError::unfit(source, &what));
             }
-            let decoder = Box::new(Decoder::declare(&mut declare, &sizes));
-            Networks::Decoded { decoder, speaker: Box::new(SpeakerEncoder::declare(&mut declare, &heard)) }
+            hears = Some(heard);
+            Networks::Decoded(Box::new(Decoder::declare(&mut declare, &sizes)))
         } else if has(Part::Dvae) {
             let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(SpeakError::shape(source))?;
             let mels = FrontEnd::Dvae.channels();
@@ -124,42 +159,58 @@ impl Sound {
             );
             return Err(SpeakError::unfit(source, &what));
         };
-        let (layout, released) = declare.finish();
-        let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
-        let mut engine = Engine::new(device, layout, Precision::F32, options)?;
-        let ids: Vec<_> = released.iter().map(|one| one.id).collect();
-        engine.fill_parameters(&ids, |number, out| fill(source, &released[number], out))?;
-        if let Networks::Decoded { decoder, .. } = &mut networks {
+        let is_early = matches!(networks, Networks::Early { .. });
+        let precision = if is_early { Precision::F32 } else { precision };
+        let mut engine =
+            opened(source, declare, |layout, options| Engine::new(device, layout, precision, options))?;
+        if let Networks::Decoded(decoder) = &mut networks {
             decoder.fold(&mut engine)?;
         }
-        Ok(Sound { engine, networks, windows: BTreeMap::new() })
+        let ears = match hears {
+            None => None,
+            Some(sizes) => {
+                let mut declare = Declare::new(0.0, &|_| false);
+                let encoder = SpeakerEncoder::declare(&mut declare, &sizes);
+                let engine = opened(source, declare, |layout, options| match engine.cuda() {
+                    Some(cuda) => Engine::on_cuda(Arc::clone(cuda), layout, Precision::F32, options),
+                    None => Engine::new(device, layout, Precision::F32, options),
+                })?;
+                Some(Ears { engine, encoder })
+            }
+        };
+        Ok(Sound { engine, networks, ears, windows: BTreeMap::new() })
+    }
+
+    pub(crate) fn device_bytes(&self) -> Option<usize> {
+        let (free, total) = self.engine.cuda()?.memory().ok()?;
+        Some(total - free)
     }
 
     pub(crate) fn quality(&self) -> Quality {
         match self.networks {
-            Networks::Decoded { .. } => Quality::Decoded,
+            Networks::Decoded(_) => Quality::Decoded,
             Networks::Early { .. } => Quality::Early,
         }
     }
 
     /// The vector of a speaker in a recording at the conditioning's rate; none where no decoder asks for it.
     pub(crate) fn speaker_vector(&mut self, samples: &[f32]) -> Result<Option<Vec<f32>>, SpeakError> {
-        let Networks::Decoded { speaker, .. } = &self.networks else { return Ok(None) };
+        let Some(Ears { engine, encoder }) = &mut self.ears else { return Ok(None) };
         let (from, to) = (FrontEnd::Conditioning.sample_rate(), FrontEnd::Speaker.sample_rate());
         let samples = Resampler::new(from, to).resample(samples);
         let (mut features, channels) = (Vec::new(), FrontEnd::Speaker.channels());
         let frames = MelExtractor::new(FrontEnd::Speaker).compute(&samples, &mut features);
         instance_normalize(&mut features, channels);
-        let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
+        let mut tape = Tape::new(Arc::clone(engine.layout()), Precision::F32);
         let input = tape.input([1, frames, channels], DType::F32);
-        let vector = speaker.vector(&mut tape, input);
-        run(&mut self.engine, tape, &[(input, &features)], &[], vector).map(Some)
+        let vector = encoder.vector(&mut tape, input);
+        run(engine, tape, &[(input, &features)], &[], vector).map(Some)
     }
 
     /// The decoder's sizes; none where there is no decoder.
     pub(crate) fn decoder_sizes(&self) -> Option<&DecoderSizes> {
         match &self.networks {
-            Networks::Decoded { decoder, .. } => Some(decoder.sizes()),
+            Networks::Decoded(decoder) => Some(decoder.sizes()),
             Networks::Early { .. } => None,
         }
     }
@@ -172,13 +223,33 @@ impl Sound {
 
     /// Takes memory for all windows at once: each that is made later would move what the others were recorded with.
     pub(crate) fn reserve_windows(&mut self) -> Result<(), SpeakError> {
-        let Networks::Decoded { decoder, .. } = &self.networks else { return Ok(()) };
+        let Networks::Decoded(decoder) = &self.networks else { return Ok(()) };
         if self.windows.is_empty() {
-            let (tape, _) = Window::tape(self.engine.layout(), decoder, largest_window(decoder.sizes()));
+            let (tape, _) = Window::tape(&self.engine, decoder, largest_window(decoder.sizes()));
             let plan = self.engine.plan_of(&tape);
             self.engine.reserve([&plan])?;
         }
         Ok(())
+    }
+
+    /// The samples of utterances, each with its speaker's vector. Where programs are recorded they become sound together.
+    pub(crate) fn sounds(
+        &mut self,
+        utterances: &[(&Spoken, Option<&[f32]>)],
+        mel_stats: &[f32],
+    ) -> Result<Vec<Vec<f32>>, SpeakError> {
+        // One of the utterance's own length would be recorded for nothing.
+        if self.engine.cuda().is_some()
+            && let Some(sizes) = self.decoder_sizes().cloned()
+        {
+            let mut all = Vec::with_capacity(utterances.len());
+            for &(spoken, speaker) in utterances {
+                all.push((&spoken.latents[..], self.fitting(speaker)?));
+            }
+            self.reserve_windows()?;
+            return in_windows(self, &sizes, &all);
+        }
+        utterances.iter().map(|(spoken, speaker)| self.sound_of(spoken, *speaker, mel_stats)).collect()
     }
 
     /// The samples of what was said.
@@ -188,17 +259,19 @@ impl Sound {
         speaker: Option<&[f32]>,
         mel_stats: &[f32],
     ) -> Result<Vec<f32>, SpeakError> {
-        // Where programs are recorded, one of the utterance's own length would be recorded for nothing.
-        if self.engine.cuda().is_some()
-            && let Some(sizes) = self.decoder_sizes().cloned()
-        {
-            let speaker = self.fitting(speaker)?;
-            self.reserve_windows()?;
-            return in_windows(self, &sizes, &spoken.latents, speaker);
-        }
+        Ok(self.sounds(&[(spoken, speaker)], mel_stats)?.pop().unwrap_or_default())
+    }
+
+    /// The same by a program of the utterance's length.
+    fn sound_of(
+        &mut self,
+        spoken: &Spoken,
+        speaker: Option<&[f32]>,
+        mel_stats: &[f32],
+    ) -> Result<Vec<f32>, SpeakError> {
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         match &self.networks {
-            Networks::Decoded { decoder, .. } => {
+            Networks::Decoded(decoder) => {
                 let (sizes, speaker) = (decoder.sizes(), self.fitting(speaker)?);
                 let rows = spoken.latents.len() / sizes.latent;
                 if sizes.frames_of(rows) == 0 {
@@ -230,23 +303,37 @@ impl Sound {
 }
 
 impl FrameDecoder for Sound {
-    fn window(
+    fn windows(
         &mut self,
-        frames: usize,
+        size: (usize, usize),
         z: &[f32],
-        speaker: &[f32],
+        speakers: &[f32],
         keep: bool,
     ) -> Result<Vec<f32>, SpeakError> {
-        let Networks::Decoded { decoder, .. } = &self.networks else { return Ok(Vec::new()) };
+        let Networks::Decoded(decoder) = &self.networks else { return Ok(Vec::new()) };
         if !keep {
-            return Window::new(&mut self.engine, decoder, frames)?.run(&mut self.engine, z, speaker);
+            return Window::new(&mut self.engine, decoder, size)?.run(&mut self.engine, z, speakers);
         }
-        let window = match self.windows.remove(&frames) {
+        let window = match self.windows.remove(&size) {
             Some(window) => window,
-            None => Window::new(&mut self.engine, decoder, frames)?,
+            None => Window::new(&mut self.engine, decoder, size)?,
         };
-        self.windows.entry(frames).or_insert(window).run(&mut self.engine, z, speaker)
+        self.windows.entry(size).or_insert(window).run(&mut self.engine, z, speakers)
     }
+}
+
+/// An engine with the weights of what was declared.
+fn opened(
+    source: &dyn Source,
+    declare: Declare<'_>,
+    open: impl FnOnce(Arc<Layout>, EngineOptions) -> Result<Engine, Error>,
+) -> Result<Engine, SpeakError> {
+    let (layout, released) = declare.finish();
+    let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+    let mut engine = open(layout, options)?;
+    let ids: Vec<_> = released.iter().map(|one| one.id).collect();
+    engine.fill_parameters(&ids, |number, out| fill(source, &released[number], out))?;
+    Ok(engine)
 }
 
 /// Runs a tape once and gives one of its values. Texts are of all lengths, so nothing is kept of it.

@@ -118,7 +118,7 @@ impl Synthesizer {
         self.sound.reserve_windows()?;
         let speaker = vec![0.0; sizes.speaker];
         for frames in all.into_iter().flat_map(|frames| [frames; 3]) {
-            self.sound.window(frames, &vec![0.0; frames * sizes.latent], &speaker, true)?;
+            self.sound.windows((1, frames), &vec![0.0; frames * sizes.latent], &speaker, true)?;
         }
         Ok(())
     }
@@ -161,18 +161,39 @@ impl Synthesizer {
         options: &SpeakOptions,
     ) -> Result<Waveform, SpeakError> {
         // There is one try at least.
-        let Some(Tried { spoken, flaw, samples, mut cut, .. }) = best else {
+        let Some(mut tried) = best else {
             return Err(SpeakError::NothingToSay { text: encoded.cleaned });
         };
-        let samples = match samples {
-            Some(samples) => samples,
-            None => {
-                let samples = self.sound.sound(&spoken, voice.speaker.as_deref(), &self.mel_stats)?;
-                self.started(samples, options.audible_start, &mut cut)
+        self.sound_out(vec![&mut tried], voice, options)?;
+        Ok(self.spoken(encoded, tried, attempts))
+    }
+
+    /// Makes the sound of tries that have none yet, all at once.
+    fn sound_out(
+        &mut self,
+        mut tries: Vec<&mut Tried>,
+        voice: &Voice,
+        options: &SpeakOptions,
+    ) -> Result<(), SpeakError> {
+        tries.retain(|tried| tried.samples.is_none());
+        let spoken: Vec<_> = tries.iter().map(|tried| (&tried.spoken, voice.speaker.as_deref())).collect();
+        let sounds = self.sound.sounds(&spoken, &self.mel_stats)?;
+        for (tried, samples) in tries.iter_mut().zip(sounds) {
+            // Where its codes were right, the sound may not be.
+            if tried.flaw.is_none() {
+                let mut silences = Silences::new(self.quality().rate());
+                silences.push(&samples);
+                tried.flaw = silences.judge();
             }
-        };
-        Ok(Waveform {
-            samples,
+            tried.samples = Some(self.started(samples, options.audible_start, &mut tried.cut));
+        }
+        Ok(())
+    }
+
+    fn spoken(&self, encoded: Encoded, tried: Tried, attempts: Vec<Attempt>) -> Waveform {
+        let Tried { spoken, flaw, samples, cut, .. } = tried;
+        Waveform {
+            samples: samples.unwrap_or_default(),
             rate: self.quality().rate(),
             cleaned: encoded.cleaned,
             tokens: encoded.ids.len(),
@@ -182,27 +203,7 @@ impl Synthesizer {
             flaw,
             attempts,
             cut,
-        })
-    }
-
-    /// What came of codes: their sound is made only where they are sound.
-    fn judged(
-        &mut self,
-        expected: &Expected,
-        spoken: Spoken,
-        voice: &Voice,
-        audible_start: Option<AudibleStart>,
-    ) -> Result<Tried, SpeakError> {
-        let flaw = expected.judge(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
-        if flaw.is_some() {
-            return Ok(Tried { spoken, flaw, samples: None, is_final: false, cut: 0 });
         }
-        let samples = self.sound.sound(&spoken, voice.speaker.as_deref(), &self.mel_stats)?;
-        let mut silences = Silences::new(self.quality().rate());
-        silences.push(&samples);
-        let mut cut = 0;
-        let samples = self.started(samples, audible_start, &mut cut);
-        Ok(Tried { spoken, flaw: silences.judge(), samples: Some(samples), is_final: false, cut })
     }
 
     /// One try, its sound given out as it comes.
@@ -322,6 +323,12 @@ impl Synthesizer {
             cut: 0,
         })
     }
+}
+
+/// What came of codes, without their sound.
+fn judged(expected: &Expected, spoken: Spoken) -> Tried {
+    let flaw = expected.judge(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
+    Tried { spoken, flaw, samples: None, is_final: false, cut: 0 }
 }
 
 /// Where streamed samples go.

@@ -32,7 +32,7 @@ pub enum Decoding {
     /// In f32, one text after the other.
     #[default]
     Exact,
-    /// In bf16 with the draw on the device, so many texts at the same time, where the device and the model's sizes allow it;
+    /// In bf16, codes and sound, with the draw on the device, so many texts at the same time, where the device and the model's sizes allow it;
     /// elsewhere exact. Fewer where its memory does not suffice.
     Fast {
         /// Texts at the same time.
@@ -123,7 +123,10 @@ impl Synthesizer {
             return Err(SpeakError::unfit(source, &what));
         }
         // The small part first: where it is missing, nothing large was made for it.
-        let sound = Sound::open(source, device, &sizes)?;
+        let sound = match decoding {
+            Decoding::Fast { .. } if device != Device::Cpu => Sound::open_fast(source, device, &sizes)?,
+            _ => Sound::open(source, device, &sizes, Precision::F32)?,
+        };
         let guided = source.gpt_said().is_some_and(|gpt| gpt.get(TEXT_DROPOUT).is_some());
         let mut generator = match guided {
             true => Generator::guided(device, Precision::F32, &sizes)?,
@@ -206,6 +209,16 @@ impl Synthesizer {
     /// Rows of a voice's conditioning.
     pub fn latents(&self) -> usize {
         self.generator.sizes().perceiver.latents
+    }
+
+    /// Channels of a voice: of each row of its conditioning, and of its speaker vector (0 where no decoder asks for one).
+    pub fn voice_sizes(&self) -> (usize, usize) {
+        (self.generator.sizes().width, self.sound.decoder_sizes().map_or(0, |sizes| sizes.speaker))
+    }
+
+    /// Bytes of the device's memory that are in use, by whomever; none on the CPU.
+    pub fn device_bytes(&self) -> Option<usize> {
+        self.sound.device_bytes()
     }
 
     pub(crate) fn encode(&self, text: &str, language: &str) -> Result<Encoded, SpeakError> {

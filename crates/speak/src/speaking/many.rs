@@ -1,6 +1,6 @@
 //! Several texts at once: each as it is said alone, so that how many there are changes nothing but the time.
 
-use super::{CODES_PER_SECOND, SpeakOptions, Tried};
+use super::{CODES_PER_SECOND, SpeakOptions, Tried, judged};
 use crate::error::SpeakError;
 use crate::guard::{Attempt, Expected, is_better};
 use crate::synthesizer::Synthesizer;
@@ -66,35 +66,34 @@ impl Synthesizer {
                 .collect();
             let seeds: Vec<u64> = requests.iter().map(|request| request.options.seed).collect();
             let mut said = self.generator.speak_many(&requests)?.into_iter().zip(seeds);
+            let mut tries = Vec::with_capacity(open.len());
             for text in &mut open {
                 let of_text = said.by_ref().take(takes as usize).collect();
-                let tried = self.best_take(text, of_text, voice, options)?;
+                tries.push(self.best_take(text, of_text)?);
+            }
+            // Only codes that are right become sound, all of them at once.
+            let right = tries.iter_mut().map(|(_, tried)| tried).filter(|tried| tried.flaw.is_none());
+            self.sound_out(right.collect(), voice, options)?;
+            for (text, (attempt, tried)) in open.iter_mut().zip(tries) {
+                text.attempts[attempt].flaw = tried.flaw;
                 text.is_done = tried.flaw.is_none();
                 if text.best.as_ref().is_none_or(|best| is_better(tried.flaw, best.flaw)) {
                     text.best = Some(tried);
                 }
             }
         }
-        let mut said = Vec::with_capacity(all.len());
-        for text in all {
-            said.push(match text {
-                Err(error) => Err(error),
-                Ok(Text { encoded, best, attempts, .. }) => {
-                    Ok(self.chosen(encoded, best, attempts, voice, options)?)
-                }
-            });
-        }
-        Ok(said)
+        let best = all.iter_mut().flatten().filter_map(|text| text.best.as_mut());
+        self.sound_out(best.collect(), voice, options)?;
+        let finished = |text: Text| match text.best {
+            Some(best) => Ok(self.spoken(text.encoded, best, text.attempts)),
+            // There is one try at least.
+            None => Err(SpeakError::NothingToSay { text: text.encoded.cleaned }),
+        };
+        Ok(all.into_iter().map(|text| text.and_then(finished)).collect())
     }
 
-    /// The take that says the text best, with its sound.
-    fn best_take(
-        &mut self,
-        text: &mut Text,
-        takes: Vec<(Spoken, u64)>,
-        voice: &Voice,
-        options: &SpeakOptions,
-    ) -> Result<Tried, SpeakError> {
+    /// The take that says the text best, without its sound, and which attempt it is.
+    fn best_take(&self, text: &mut Text, takes: Vec<(Spoken, u64)>) -> Result<(usize, Tried), SpeakError> {
         let mut best: Option<(usize, Spoken)> = None;
         for (mut spoken, seed) in takes {
             if spoken.ended == Ended::Limit && spoken.codes.len() == text.most {
@@ -112,9 +111,7 @@ impl Synthesizer {
         let Some((chosen, spoken)) = best else {
             return Err(SpeakError::NothingToSay { text: text.encoded.cleaned.clone() });
         };
-        let tried = self.judged(&text.expected, spoken, voice, options.audible_start)?;
-        text.attempts[chosen].flaw = tried.flaw;
-        Ok(tried)
+        Ok((chosen, judged(&text.expected, spoken)))
     }
 
     fn text(&self, text: &str, seed: u64, language: &str) -> Result<Text, SpeakError> {

@@ -3,13 +3,16 @@
 use super::stretch::Stretch;
 use crate::error::SpeakError;
 use myxtts_model::decoder::DecoderSizes;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
 
 /// Codes of the first pieces, and of all after them.
 const GROWING: [usize; 5] = [1, 2, 4, 8, 12];
 const STEADY: usize = 25;
 
-/// Codes of pieces where nobody waits for the first.
-const LONG: usize = 100;
+/// Codes of pieces where nobody waits for the first, and how many of them are computed together.
+const WHOLE: usize = 50;
+const TOGETHER: usize = 8;
 
 /// Frames that so many codes become at most.
 fn frames_of(sizes: &DecoderSizes, codes: usize) -> usize {
@@ -27,38 +30,79 @@ pub(crate) fn windows(sizes: &DecoderSizes) -> Vec<usize> {
     GROWING.iter().chain([&STEADY]).map(|&codes| window(sizes, codes)).collect()
 }
 
-/// The largest window of all.
-pub(crate) fn largest_window(sizes: &DecoderSizes) -> usize {
-    window(sizes, LONG)
+/// The most that is computed at once: so many windows of so many frames.
+pub(crate) fn largest_window(sizes: &DecoderSizes) -> (usize, usize) {
+    (TOGETHER, window(sizes, WHOLE))
 }
 
-/// The samples of states that are all there, in windows that are kept: a device that records programs has them recorded,
-/// whatever the length of the utterance.
+/// The samples of utterances (their states and a speaker each) that are there as a whole, in windows that are kept: a device
+/// that records programs has them recorded, whatever the lengths. Windows of all utterances are computed together.
 pub(crate) fn in_windows(
     decoder: &mut dyn FrameDecoder,
     sizes: &DecoderSizes,
-    latents: &[f32],
-    speaker: &[f32],
-) -> Result<Vec<f32>, SpeakError> {
-    let mut streamer = Streamer::new(sizes, speaker);
-    latents.chunks_exact(sizes.latent).for_each(|latent| streamer.stretch.push(latent));
-    streamer.stretch.end(latents.len() / sizes.latent);
+    utterances: &[(&[f32], &[f32])],
+) -> Result<Vec<Vec<f32>>, SpeakError> {
     let mut kept = windows(sizes);
-    kept.push(largest_window(sizes));
-    streamer.rest(decoder, &kept)
+    kept.push(window(sizes, WHOLE));
+    let mut streamers = Vec::with_capacity(utterances.len());
+    let mut of_size: BTreeMap<(usize, bool), Vec<(usize, Planned)>> = BTreeMap::new();
+    for (number, &(latents, speaker)) in utterances.iter().enumerate() {
+        let mut streamer = Streamer::new(sizes, speaker);
+        streamer.stretch.extend(latents);
+        streamer.stretch.end(latents.len() / sizes.latent);
+        for piece in streamer.plan(&kept) {
+            of_size.entry((piece.frames, piece.keep)).or_default().push((number, piece));
+        }
+        streamers.push(streamer);
+    }
+    let (hop, z_len) = (sizes.hop(), sizes.latent);
+    let samples_of = |streamer: &Streamer| vec![0.0; streamer.stretch.ready() * hop];
+    let mut samples: Vec<Vec<f32>> = streamers.iter().map(samples_of).collect();
+    for ((frames, keep), pieces) in of_size {
+        let mut rest = &pieces[..];
+        while !rest.is_empty() {
+            // Few numbers of windows are recorded.
+            let count = if keep { TOGETHER.min(1 << rest.len().ilog2()) } else { 1 };
+            let (some, more) = rest.split_at(count);
+            rest = more;
+            let mut z = vec![0.0; count * frames * z_len];
+            z.par_chunks_mut(frames * z_len).zip(some).for_each(|(z, (number, piece))| {
+                streamers[*number].frames(piece, z);
+            });
+            let speakers: Vec<f32> =
+                some.iter().flat_map(|(number, _)| streamers[*number].speaker.iter().copied()).collect();
+            let made = decoder.windows((count, frames), &z, &speakers, keep)?;
+            for ((number, piece), made) in some.iter().zip(made.chunks_exact(frames * hop)) {
+                let Planned { start, given, end, .. } = *piece;
+                samples[*number][given * hop..end * hop]
+                    .copy_from_slice(&made[(given - start) * hop..(end - start) * hop]);
+            }
+        }
+    }
+    Ok(samples)
 }
 
 /// A decoder that is given windows of frames.
 pub(crate) trait FrameDecoder {
-    /// The samples of frames `z` `[frames, latent]`, as if there was nothing before and after them. A window that is kept is
-    /// asked for again and again.
-    fn window(
+    /// The samples of some windows of frames `z` `[windows, frames, latent]`, each with its speaker, as if there was nothing
+    /// before and after them. Windows of a size that is kept are asked for again and again.
+    fn windows(
         &mut self,
-        frames: usize,
+        size: (usize, usize),
         z: &[f32],
-        speaker: &[f32],
+        speakers: &[f32],
         keep: bool,
     ) -> Result<Vec<f32>, SpeakError>;
+}
+
+/// A window of an utterance, and what of it is given out: frames `given .. end`.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    start: usize,
+    frames: usize,
+    given: usize,
+    end: usize,
+    keep: bool,
 }
 
 /// One utterance on its way to samples.
@@ -121,38 +165,57 @@ impl Streamer {
 
     /// The samples of everything that is left after the last state came.
     fn rest(&mut self, decoder: &mut dyn FrameDecoder, kept: &[usize]) -> Result<Vec<f32>, SpeakError> {
+        let mut samples = Vec::new();
+        for piece in self.plan(kept) {
+            samples.extend(self.run(decoder, piece)?);
+        }
+        Ok(samples)
+    }
+
+    /// The windows of everything that is left after the last state came.
+    fn plan(&mut self, kept: &[usize]) -> Vec<Planned> {
         let (before, after) = self.sizes.reach();
         let all = self.stretch.ready();
-        let mut samples = Vec::new();
+        let mut planned = Vec::new();
         while self.given < all {
             let start = self.given.saturating_sub(before);
             let needed = all - start;
             let mut fitting = kept.iter().copied().filter(|&frames| frames <= all);
             // The last window ends with the utterance, where the decoder sees nothing after it.
-            if let Some(frames) = fitting.clone().find(|&frames| needed <= frames) {
-                samples.extend(self.run(decoder, all - frames, frames, all, true)?);
+            planned.push(if let Some(frames) = fitting.clone().find(|&frames| needed <= frames) {
+                self.planned(all - frames, frames, all, true)
             } else if let Some(frames) = fitting.next_back() {
-                samples.extend(self.piece(decoder, frames, all - after)?);
+                self.next(frames, all - after)
             } else {
                 // Shorter than all of them.
-                samples.extend(self.run(decoder, start, needed, all, false)?);
-            }
+                self.planned(start, needed, all, false)
+            });
         }
-        Ok(samples)
+        planned
     }
 
-    /// The next piece: a window of `frames` that begins as early before it as the decoder looks. No frame from `settled` on is
-    /// given out.
+    fn planned(&mut self, start: usize, frames: usize, end: usize, keep: bool) -> Planned {
+        let given = std::mem::replace(&mut self.given, end);
+        Planned { start, frames, given, end, keep }
+    }
+
+    /// The next window of `frames`, which begins as early before what is new as the decoder looks. No frame from `settled`
+    /// on is given out.
+    fn next(&mut self, frames: usize, settled: usize) -> Planned {
+        let (before, after) = self.sizes.reach();
+        let start = self.given.saturating_sub(before);
+        let end = settled.min(start + frames - after);
+        self.planned(start, frames, end, true)
+    }
+
     fn piece(
         &mut self,
         decoder: &mut dyn FrameDecoder,
         frames: usize,
         settled: usize,
     ) -> Result<Vec<f32>, SpeakError> {
-        let (before, after) = self.sizes.reach();
-        let start = self.given.saturating_sub(before);
-        let end = settled.min(start + frames - after);
-        self.run(decoder, start, frames, end, true)
+        let next = self.next(frames, settled);
+        self.run(decoder, next)
     }
 
     /// A frame more than was given out, going down to nothing.
@@ -169,25 +232,22 @@ impl Streamer {
         Ok(samples)
     }
 
-    /// Runs the window `[start, start + frames)` and gives the samples from the first that was not given out to those of frame
-    /// `end`. Frames that are not known yet are left empty: they reach none of these samples.
-    fn run(
-        &mut self,
-        decoder: &mut dyn FrameDecoder,
-        start: usize,
-        frames: usize,
-        end: usize,
-        keep: bool,
-    ) -> Result<Vec<f32>, SpeakError> {
-        let mut z = Vec::with_capacity(frames * self.sizes.latent);
-        let known = self.stretch.ready().min(start + frames);
-        (start..known).for_each(|frame| self.stretch.frame(frame, &mut z));
-        z.resize(frames * self.sizes.latent, 0.0);
+    /// The frames of a window. Those that are not known yet are left empty: they reach none of the samples given out.
+    fn frames(&self, piece: &Planned, z: &mut [f32]) {
+        let known = self.stretch.ready().min(piece.start + piece.frames);
+        for (frame, z) in (piece.start..known).zip(z.chunks_exact_mut(self.sizes.latent)) {
+            self.stretch.frame(frame, z);
+        }
+    }
+
+    fn run(&self, decoder: &mut dyn FrameDecoder, piece: Planned) -> Result<Vec<f32>, SpeakError> {
+        let Planned { start, frames, given, end, keep } = piece;
+        let mut z = vec![0.0; frames * self.sizes.latent];
+        self.frames(&piece, &mut z);
         let hop = self.sizes.hop();
-        let mut samples = decoder.window(frames, &z, &self.speaker, keep)?;
+        let mut samples = decoder.windows((1, frames), &z, &self.speaker, keep)?;
         samples.truncate((end - start) * hop);
-        samples.drain(..(self.given - start) * hop);
-        self.given = end;
+        samples.drain(..(given - start) * hop);
         Ok(samples)
     }
 }

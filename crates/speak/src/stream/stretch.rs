@@ -53,6 +53,12 @@ impl Stretch {
         }
     }
 
+    /// Channels of a state and of a frame.
+    #[cfg(test)]
+    pub(crate) fn width(&self) -> usize {
+        self.sizes.latent
+    }
+
     /// States so far.
     pub(crate) fn count(&self) -> usize {
         self.latents.len() / self.sizes.latent
@@ -65,6 +71,11 @@ impl Stretch {
             "a state of the decoder's size before the end"
         );
         self.latents.extend_from_slice(latent);
+    }
+
+    /// Takes several states.
+    pub(crate) fn extend(&mut self, latents: &[f32]) {
+        latents.chunks_exact(self.sizes.latent).for_each(|latent| self.push(latent));
     }
 
     /// No state comes after the first `count`.
@@ -82,8 +93,8 @@ impl Stretch {
         self.resampling.map_or(finer, |resampling| resampling.settled(finer))
     }
 
-    /// Adds a frame to `out`.
-    pub(crate) fn frame(&self, number: usize, out: &mut Vec<f32>) {
+    /// Writes a frame to `out` `[latent]`.
+    pub(crate) fn frame(&self, number: usize, out: &mut [f32]) {
         let last = self.count() - 1;
         let finer_last = (self.count() as f64 * self.sizes.finer()) as usize - 1;
         let finer = |time: usize| {
@@ -93,14 +104,15 @@ impl Stretch {
         let latent = |time: usize| &self.latents[time * self.sizes.latent..][..self.sizes.latent];
         let Some(resampling) = self.resampling else {
             let (a, b, weight) = finer(number);
-            out.extend(latent(a).iter().zip(latent(b)).map(|(a, b)| between(*a, *b, weight)));
+            let pairs = latent(a).iter().zip(latent(b));
+            out.iter_mut().zip(pairs).for_each(|(out, (a, b))| *out = between(*a, *b, weight));
             return;
         };
         let (first, second, weight) = resampling.place(number);
         let ((a, b, early), (c, d, late)) = (finer(first), finer(second));
         let (a, b, c, d) = (latent(a), latent(b), latent(c), latent(d));
-        for i in 0..self.sizes.latent {
-            out.push(between(between(a[i], b[i], early), between(c[i], d[i], late), weight));
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = between(between(a[i], b[i], early), between(c[i], d[i], late), weight);
         }
     }
 }

@@ -72,20 +72,20 @@ impl Rig {
 }
 
 impl FrameDecoder for Rig {
-    fn window(
+    fn windows(
         &mut self,
-        frames: usize,
+        (count, frames): (usize, usize),
         z: &[f32],
-        speaker: &[f32],
+        speakers: &[f32],
         keep: bool,
     ) -> Result<Vec<f32>, SpeakError> {
         self.asked.push((frames, keep));
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
-        let x = tape.input([1, frames, self.decoder.sizes().latent], DType::F32);
-        let vector = tape.input([1, speaker.len()], DType::F32);
+        let x = tape.input([count, frames, self.decoder.sizes().latent], DType::F32);
+        let vector = tape.input([count, speakers.len() / count], DType::F32);
         let wave = self.decoder.wave(&mut tape, x, vector);
         tape.keep(wave);
-        Ok(self.run(tape, [(x, z), (vector, speaker)], wave))
+        Ok(self.run(tape, [(x, z), (vector, speakers)], wave))
     }
 }
 
@@ -105,6 +105,12 @@ fn all_sizes() -> [DecoderSizes; 3] {
     [v2, odd, same]
 }
 
+fn frame(stretch: &Stretch, number: usize) -> Vec<f32> {
+    let mut frame = vec![0.0; stretch.width()];
+    stretch.frame(number, &mut frame);
+    frame
+}
+
 #[test]
 fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
     for sizes in all_sizes() {
@@ -113,11 +119,12 @@ fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
         let (mut stretch, mut early) = (Stretch::new(&sizes), Vec::new());
         for latent in latents.chunks(sizes.latent) {
             stretch.push(latent);
-            (early.len() / sizes.latent..stretch.ready()).for_each(|frame| stretch.frame(frame, &mut early));
+            (early.len() / sizes.latent..stretch.ready())
+                .for_each(|number| early.extend(frame(&stretch, number)));
         }
         stretch.end(40);
         let mut all = Vec::new();
-        (0..stretch.ready()).for_each(|frame| stretch.frame(frame, &mut all));
+        (0..stretch.ready()).for_each(|number| all.extend(frame(&stretch, number)));
         assert_eq!(all.len(), sizes.frames_of(40) * sizes.latent);
         assert_eq!(early, all[..early.len()], "no later state has changed them");
         // All but those that lie between the last two states.
@@ -143,7 +150,7 @@ fn the_receptive_field_is_what_a_changed_frame_reaches() {
         // Nothing but one frame: where anything is heard, it has come from there, however little it is.
         let mut z = vec![0.0; frames * sizes.latent];
         z[changed * sizes.latent..][..sizes.latent].copy_from_slice(&noise(sizes.latent, "z"));
-        let made = rig.window(frames, &z, &vec![0.0; sizes.speaker], false).unwrap();
+        let made = rig.windows((1, frames), &z, &vec![0.0; sizes.speaker], false).unwrap();
         let heard =
             |frame: &usize| made[frame * sizes.hop()..][..sizes.hop()].iter().any(|sample| *sample != 0.0);
         let reached: BTreeSet<usize> = (0..frames).filter(heard).collect();
@@ -199,19 +206,36 @@ fn pieces_joined_are_the_waveform_of_the_whole() {
 fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
-        let speaker = noise(sizes.speaker, "speaker");
         let latents = noise(260 * sizes.latent, "latents");
-        for count in [0, 1, 5, 8, 13, 40, 99, 131, 260] {
-            let latents = &latents[..count * sizes.latent];
-            let whole = rig.whole(latents, &speaker);
+        // Each says something else in another voice.
+        let counts = [0, 1, 5, 8, 13, 40, 99, 131, 260];
+        let speakers: Vec<Vec<f32>> =
+            counts.iter().map(|count| noise(sizes.speaker, &format!("speaker {count}"))).collect();
+        let utterances: Vec<(&[f32], &[f32])> = counts
+            .iter()
+            .zip(&speakers)
+            .map(|(&count, speaker)| (&latents[(260 - count) * sizes.latent..], &speaker[..]))
+            .collect();
+        let wholes: Vec<Vec<f32>> =
+            utterances.iter().map(|(latents, speaker)| rig.whole(latents, speaker)).collect();
+        let is_right = |rig: &mut Rig, some: &[usize]| {
+            let asked: Vec<(&[f32], &[f32])> = some.iter().map(|&i| utterances[i]).collect();
+            let made = in_windows(rig, &sizes, &asked).unwrap();
+            for (&i, made) in some.iter().zip(made) {
+                let (count, whole) = (counts[i], &wholes[i]);
+                assert_eq!(made.len(), whole.len(), "{count} states of {sizes:?}");
+                let apart = made.iter().zip(whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(apart < 1e-3, "{apart} apart after {count} states of {sizes:?}");
+            }
+        };
+        for (i, &count) in counts.iter().enumerate() {
             rig.asked.clear();
-            let made = in_windows(&mut rig, &sizes, latents, &speaker).unwrap();
-            assert_eq!(made.len(), whole.len(), "{count} states of {sizes:?}");
-            let apart = made.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-            assert!(apart < 1e-3, "{apart} apart after {count} states of {sizes:?}");
+            is_right(&mut rig, &[i]);
             let shorter = sizes.frames_of(count) < windows(&sizes)[0];
             assert!(rig.asked.iter().all(|(_, keep)| *keep != shorter), "{count}: {:?}", rig.asked);
         }
+        let all: Vec<usize> = (0..counts.len()).collect();
+        is_right(&mut rig, &all);
     }
 }
 
