@@ -13,7 +13,7 @@ use myxtts_model::speaker::SpeakerEncoder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
-use myxtts_model::{Declare, Gpt};
+use myxtts_model::{Declare, Gpt, SamplingOptions};
 use myxtts_run::durable::Os;
 use myxtts_speak::Synthesizer;
 use myxtts_speak::voices::{StoredVoice, Voices};
@@ -22,8 +22,11 @@ use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
 /// What is added to the score of STOP: as likely as each of the fifty codes that are drawn from.
 const STOP: f32 = 0.6;
 
-/// A fresh decoder whispers: so much louder.
-const LOUDER: f32 = 40.0;
+/// A fresh decoder whispers, the more so the larger it is: so much louder, the first of these that is heard.
+const LOUDER: [f32; 6] = [10.0, 1e2, 1e3, 1e4, 1e5, 1e6];
+
+/// The mean level from which it is heard.
+const HEARD: f32 = 0.03;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -37,6 +40,19 @@ fn main() -> Outcome {
 }
 
 fn make(path: &Path, preset: Preset) -> Outcome {
+    for louder in LOUDER {
+        write(path, preset, louder)?;
+        let level = voice(path)?;
+        println!("decoder {louder} times as loud: level {level:.4}");
+        if level >= HEARD {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(path)?;
+    }
+    Err("it cannot be heard".into())
+}
+
+fn write(path: &Path, preset: Preset, louder: f32) -> Outcome {
     let texts = [("en", "hello world, this is a voice and it is again in the world"), ("fa", "سلام دنیا")];
     let vocabulary = tokenizer::train(texts, &TrainOptions { vocab_size: 200, ..TrainOptions::default() })?;
     let ids = TextIds { vocabulary: vocabulary.vocabulary_size(), ..TextIds::v2() };
@@ -76,7 +92,7 @@ fn make(path: &Path, preset: Preset) -> Outcome {
                 name if name.contains("conv_post") => {
                     for taps in data.chunks_exact_mut(one.shape[2]) {
                         let mean = taps.iter().sum::<f32>() / taps.len() as f32;
-                        taps.iter_mut().for_each(|weight| *weight = LOUDER * (*weight - mean));
+                        taps.iter_mut().for_each(|weight| *weight = louder * (*weight - mean));
                     }
                 }
                 _ => {}
@@ -88,11 +104,11 @@ fn make(path: &Path, preset: Preset) -> Outcome {
     folder.manifest().source = "random weights".to_owned();
     folder.manifest().parts.insert("gpt".to_owned(), serde_json::json!({ "heads": networks.gpt.heads }));
     folder.finish()?;
-    voice(path)
+    Ok(())
 }
 
-/// Keeps the voice of the demo corpus beside it.
-fn voice(path: &Path) -> Outcome {
+/// Keeps the voice of the demo corpus beside it; gives the level at which it says a few codes.
+fn voice(path: &Path) -> Result<f32, Box<dyn std::error::Error>> {
     let folder = ModelFolder::open(path)?;
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu)?;
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
@@ -101,7 +117,7 @@ fn voice(path: &Path) -> Outcome {
     let voices = Voices::of(&folder);
     let stored = StoredVoice {
         name: "default".to_owned(),
-        voice,
+        voice: voice.clone(),
         latents: synthesizer.latents(),
         references: vec!["demo".to_owned()],
         seconds,
@@ -109,5 +125,8 @@ fn voice(path: &Path) -> Outcome {
         report: None,
     };
     voices.add(&Os, &stored, false)?;
-    Ok(())
+    let options = SamplingOptions { max_codes: 12, seed: 1, ..synthesizer.usual_options() };
+    let said = synthesizer.speak("hello world, this is a voice", "en", &voice, &options)?.samples;
+    let power = said.iter().map(|sample| sample * sample).sum::<f32>() / said.len().max(1) as f32;
+    Ok(power.sqrt())
 }

@@ -22,10 +22,21 @@ fn serve(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// Ended with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A server that is ready, and its address.
-fn ready(folder: &Path, arguments: &[&str]) -> (Child, String) {
-    let mut child = serve(folder, arguments).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+fn ready(folder: &Path, arguments: &[&str]) -> (Running, String) {
+    let mut child = Running(serve(folder, arguments).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     let address = first.rsplit_once("http://").unwrap_or_else(|| panic!("{first}")).1.to_owned();
     assert!(lines.next().unwrap().unwrap().starts_with("ready"));
@@ -67,7 +78,8 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
         .output()
         .unwrap();
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
-    let (mut child, address) = ready(at.path(), &["--token", "a-long-secret"]);
+    let (mut server, address) = ready(at.path(), &["--token", "a-long-secret"]);
+    let child = &mut server.0;
     let body = r#"{"model":"tts-1","input":"hello world","voice":"anna","response_format":"wav"}"#;
     let head = "POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let token = "Authorization: Bearer a-long-secret\r\n";
@@ -80,8 +92,9 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     );
     assert!(spoken.len() > 20_000, "{} bytes", spoken.len());
 
+    let id = child.id();
     let memory = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
     };
@@ -108,7 +121,7 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     assert!(after <= before + 64, "from {before} to {after} MiB");
     drop(slow);
 
-    let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    let killed = Command::new("kill").arg(id.to_string()).status().unwrap();
     assert!(killed.success());
     assert_eq!(child.wait().unwrap().code(), Some(143));
     let mut said = String::new();
