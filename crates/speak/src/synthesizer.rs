@@ -124,7 +124,9 @@ impl Synthesizer {
         }
         // The small part first: where it is missing, nothing large was made for it.
         let sound = match decoding {
-            Decoding::Fast { .. } if device != Device::Cpu => Sound::open_fast(source, device, &sizes)?,
+            Decoding::Fast { .. } | Decoding::Joined { .. } if device != Device::Cpu => {
+                Sound::open_fast(source, device, &sizes)?
+            }
             _ => Sound::open(source, device, &sizes, Precision::F32)?,
         };
         let guided = source.gpt_said().is_some_and(|gpt| gpt.get(TEXT_DROPOUT).is_some());
