@@ -6,7 +6,7 @@ use myxtts_train::TrainError;
 use myxtts_train::feed::{Depth, Feed, Maker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn engine() -> Engine {
     Engine::new(Device::Cpu, Arc::new(Layout::empty()), Precision::F32, EngineOptions::default()).unwrap()
@@ -84,17 +84,23 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
     let uploader = engine.uploader(Upload::Ahead).unwrap();
     let mut feed = Feed::start("hiccups", uploader, 64, DEPTH, 0, slow).unwrap();
     let mut deepest = 0;
-    for number in 0..2600 {
+    // A busy machine makes the feed wait as well: it has a minute to find calm.
+    let patience = Instant::now() + Duration::from_secs(60);
+    for number in 0.. {
         let fed = feed.next_batch().unwrap();
         feed.give_back(fed.slot);
-        deepest = deepest.max(feed.measured().slots);
+        let slots = feed.measured().slots;
+        deepest = deepest.max(slots);
         if number >= 60 {
+            assert_eq!(deepest, DEPTH.most, "waits were met with more slots");
+            if slots < deepest {
+                break;
+            }
+            assert!(Instant::now() < patience, "slots that nobody needed were given up");
             // The step is what takes time: batches lie ready.
             std::thread::sleep(Duration::from_micros(300));
         }
     }
-    assert_eq!(deepest, DEPTH.most, "waits were met with more slots");
-    assert!(feed.measured().slots < deepest, "slots that nobody needed were given up");
 }
 
 #[test]
