@@ -11,6 +11,7 @@
 //!   samples/       what the voice sounded like on the way
 //!   tensorboard/   curves, pictures and sound
 //!   write.lock     held by the process that trains
+//!   write.owner    which process of which machine that is, as long as it trains
 //! ```
 
 use std::io::{self, ErrorKind};
@@ -21,7 +22,7 @@ use crate::checkpoint::{CheckpointError, CheckpointStore, Checkpoints};
 use crate::durable::{self, Appender, Disk, DurableError, fault};
 use crate::events::{EventLog, EventReader};
 use crate::exit::Exit;
-use crate::lock::{FolderLock, LOCK_FILE, LockError};
+use crate::lock::{FolderLock, LOCK_FILE, LockError, OWNER_FILE};
 use crate::plan::Plan;
 use crate::tensorboard::{TensorBoard, TensorBoardError};
 
@@ -112,15 +113,15 @@ impl FolderError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            FolderError::Durable(_) | FolderError::Io { .. } | FolderError::Lock(LockError::Io { .. }) => {
-                Exit::Io
-            }
+            FolderError::Durable(_)
+            | FolderError::Io { .. }
+            | FolderError::Lock(LockError::Io { .. } | LockError::Lost { .. }) => Exit::Io,
             FolderError::Plan { .. } => Exit::BadData,
             FolderError::Exists { .. }
             | FolderError::Foreign { .. }
             | FolderError::NotARun { .. }
             | FolderError::Name { .. }
-            | FolderError::Lock(LockError::Held { .. }) => Exit::Usage,
+            | FolderError::Lock(LockError::Held { .. } | LockError::Silent { .. }) => Exit::Usage,
         }
     }
 }
@@ -180,7 +181,10 @@ impl RunFolder {
             let name = format!("run-{next:03}");
             match Self::begin(disk.clone(), runs, &name, plan, first) {
                 // Begun by another process since the folder was read.
-                Err(FolderError::Exists { .. } | FolderError::Lock(LockError::Held { .. })) => next += 1,
+                Err(
+                    FolderError::Exists { .. }
+                    | FolderError::Lock(LockError::Held { .. } | LockError::Silent { .. }),
+                ) => next += 1,
                 other => return other,
             }
         }
@@ -206,6 +210,7 @@ impl RunFolder {
             let ours = |entry: &str| {
                 let folder = path.join(entry);
                 entry == LOCK_FILE
+                    || entry == OWNER_FILE
                     || FIRST.contains(&entry)
                     || durable::is_unfinished(entry)
                     || FOLDERS.contains(&entry) && entries(&folder).is_ok_and(|inside| inside.is_empty())
@@ -271,7 +276,7 @@ impl RunFolder {
         // The plan late: cut off before, this is a run that can be named and removed. Then the first files, which a next
         // beginning takes over as well. The lock last: until then nobody else
         // begins one of the same name.
-        let last = |name: &str| name == PLAN || name == LOCK_FILE || FIRST.contains(&name);
+        let last = |name: &str| [PLAN, LOCK_FILE, OWNER_FILE].contains(&name) || FIRST.contains(&name);
         for name in entries(&self.path)?.iter().filter(|name| !last(name)) {
             let path = self.path.join(name);
             match FOLDERS.contains(&name.as_str()) {
@@ -279,7 +284,7 @@ impl RunFolder {
                 false => durable::remove(&*self.disk, &path)?,
             }
         }
-        for name in [&[PLAN][..], &FIRST, &[LOCK_FILE]].concat() {
+        for name in [&[PLAN][..], &FIRST, &[OWNER_FILE, LOCK_FILE]].concat() {
             durable::remove(&*self.disk, &self.path.join(name))?;
         }
         match self.disk.remove_folder(&self.path) {
@@ -294,7 +299,8 @@ impl RunFolder {
     fn is_bare(&self) -> Result<bool, FolderError> {
         let ours = |name: &str| match name {
             // Files for curves are made before there is one.
-            PLAN | EVENTS | LOG | LOCK_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY | HELD_OUT => true,
+            PLAN | EVENTS | LOG | LOCK_FILE | OWNER_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY
+            | HELD_OUT => true,
             CHECKPOINTS | SAMPLES => entries(&self.path.join(name)).is_ok_and(|inside| inside.is_empty()),
             name => durable::is_unfinished(name),
         };

@@ -7,6 +7,7 @@
 //!     weights.bin         one file per blob
 //!     pinned              an empty file, where a person wants it kept
 //!   write.lock            held by the process that saves here
+//!   write.owner           which process of which machine that is
 //! ```
 //!
 //! A checkpoint is written under another name, brought to the device file by file, and gets its own

@@ -21,7 +21,7 @@ pub struct CheckpointStore {
     /// Found to be damaged while this store was open: they count for nothing in [`Self::tidy`], or
     /// they would push out the good one that was fallen back to.
     damaged: BTreeSet<String>,
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl CheckpointStore {
@@ -36,7 +36,7 @@ impl CheckpointStore {
         durable::create_folder(&*disk, dir)?;
         let lock = FolderLock::acquire(dir)?;
         durable::sweep(&*disk, dir)?;
-        Ok(CheckpointStore { checkpoints: Checkpoints::at(dir), disk, damaged: BTreeSet::new(), _lock: lock })
+        Ok(CheckpointStore { checkpoints: Checkpoints::at(dir), disk, damaged: BTreeSet::new(), lock })
     }
 
     /// The folder.
@@ -51,6 +51,7 @@ impl CheckpointStore {
 
     /// Begins a checkpoint whose parts are written one after the other.
     pub fn begin(&mut self, step: u64) -> Result<Saving<'_>, CheckpointError> {
+        self.lock.check()?;
         // A save that failed for want of space may have left gigabytes, which is why the next would fail.
         let _ = durable::sweep(&*self.disk, self.dir());
         let last = self.checkpoints.names()?.last().and_then(|name| manifest::parse_name(name));

@@ -1,6 +1,6 @@
 //! One writer per folder, whoever it is.
 
-use myxtts_run::lock::{FolderLock, LOCK_FILE, LockError};
+use myxtts_run::lock::{FolderLock, LOCK_FILE, LockError, OWNER_FILE};
 
 #[test]
 fn the_second_writer_is_told_who_the_first_is() {
@@ -45,4 +45,53 @@ fn waiting_ends_with_the_lock_or_with_a_stop_and_takes_nothing() {
     let _held = FolderLock::acquire(folder.path()).unwrap();
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(!FolderLock::wait(folder.path(), &stop).unwrap());
+}
+
+#[test]
+fn who_writes_is_named_in_a_file_as_long_as_it_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let held = FolderLock::acquire(folder.path()).unwrap();
+    let owner = std::fs::read_to_string(folder.path().join(OWNER_FILE)).unwrap();
+    let owner: serde_json::Value = serde_json::from_str(&owner).unwrap();
+    assert_eq!(owner["pid"], std::process::id());
+    assert!(
+        owner["host"].as_str().is_some_and(|host| !host.is_empty()) && owner["beat"].as_u64() > Some(0),
+        "{owner}"
+    );
+    held.check().unwrap();
+    drop(held);
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, [LOCK_FILE]);
+}
+
+/// The process is started by the test below, is given a folder, locks it and waits to be killed.
+#[test]
+fn child_that_locks() {
+    let Some(folder) = std::env::var_os("MYXTTS_TEST_LOCK_CHILD") else { return };
+    let _held = FolderLock::acquire(std::path::Path::new(&folder)).unwrap();
+    std::fs::write(std::path::Path::new(&folder).join("locked"), "").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn a_lock_of_a_process_that_was_killed_is_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = concat!(module_path!(), "::child_that_locks").split_once("::").unwrap().1;
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--test-threads=1"])
+        .env("MYXTTS_TEST_LOCK_CHILD", folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !folder.path().join("locked").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let error = FolderLock::acquire(folder.path()).unwrap_err();
+    assert!(error.to_string().contains(&format!("process {}:", child.id())), "{error}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(folder.path().join(OWNER_FILE).exists(), "a killed process cannot remove it");
+    drop(FolderLock::acquire(folder.path()).unwrap());
+    assert!(!folder.path().join(OWNER_FILE).exists());
 }
