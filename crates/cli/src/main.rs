@@ -34,6 +34,7 @@ mod resynthesize;
 mod sampling;
 mod serve;
 mod settings;
+mod shard;
 mod signal;
 mod speak;
 mod synthesize_corpus;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use myxtts_run::durable::Disk;
+use myxtts_run::lock::FolderLock;
 use myxtts_run::progress::Progress;
 
 use super::CacheError;
@@ -33,6 +34,8 @@ pub(super) struct Job<'a> {
     pub(super) budget: f64,
     pub(super) stop: &'a AtomicBool,
     pub(super) halt: AtomicBool,
+    /// The right to write, which can be lost; none where nothing is written.
+    pub(super) lock: Option<&'a FolderLock>,
     pub(super) progress: &'a dyn Progress,
 }
 
@@ -225,7 +228,7 @@ impl Job<'_> {
         }
     }
 
-    fn problems(&self, seal: &Seal, utterances: &[&Utterance]) -> Vec<Problem> {
+    pub(super) fn problems(&self, seal: &Seal, utterances: &[&Utterance]) -> Vec<Problem> {
         let origin = |failure: &Failure| {
             let at = utterances.binary_search_by_key(&place(&failure.id), |u| place(&u.id)).ok()?;
             Some(failure.problem(utterances[at].origin.clone()))
@@ -249,7 +252,10 @@ impl Job<'_> {
         if self.stop.load(Ordering::Relaxed) || self.halt.load(Ordering::Acquire) {
             return Err(CacheError::Stopped);
         }
-        Ok(())
+        match self.lock {
+            Some(lock) => Ok(lock.check()?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -9,6 +9,8 @@
 //! | `shard-0012of0064-1f3a9c04.seal` | what is in the shard, with checksums; written last, it commits the shard |
 //! | `index.bin` | all seals in one mapped table; written after the last shard, it commits the store |
 //! | `write.lock` | held by the one process that writes; empty otherwise. Who only reads, or finds nothing to write, takes none |
+//! | `write.owner` | which process of which machine that is, as long as it writes |
+//! | `part-0003of0016/` | shards that one of several machines has made, until they are merged: see [`parts`] |
 //!
 //! The eight digits are the beginning of the seal's hash, so a changed shard has another name: until
 //! the new index is in place the old one still finds every file it names, and a reader that opened
@@ -16,14 +18,16 @@
 //! any more is removed after the new one is durable.
 //!
 //! Modules in the order a record passes them: [`featurizer`] -> [`fingerprint`] -> [`shard`] and
-//! [`seal`] -> [`index`] -> [`store`]; [`prepare()`] and [`verify()`] drive them; [`runtime`] is the
-//! record source without a store.
+//! [`seal`] -> [`index`] -> [`store`]; [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] on
+//! several machines; [`runtime`] is the record source without a store.
 
 pub mod featurizer;
 pub mod fingerprint;
 pub mod index;
 pub mod memory;
+pub mod merge;
 pub mod names;
+pub mod parts;
 pub mod prepare;
 pub mod runtime;
 pub mod seal;
@@ -49,6 +53,8 @@ use crate::problem::Problem;
 
 pub use featurizer::{Features, Featurizer, Measured, Sounding};
 pub use fingerprint::Fingerprint;
+pub use merge::{MergeOptions, merge};
+pub use parts::{Part, PartError, prepare_part};
 pub use prepare::{PrepareOptions, PrepareReport, open, prepare};
 pub use runtime::{Runtime, RuntimeOptions};
 pub use sounds::Sounds;
@@ -92,6 +98,9 @@ pub enum CacheError {
         /// The folder.
         dir: PathBuf,
     },
+    /// The parts that several machines have made do not make a store.
+    #[error(transparent)]
+    Part(#[from] PartError),
     /// A file of the store is not as it was written.
     #[error("{} is damaged: {what}; `myxtts verify --fix` rebuilds it", path.display())]
     Damaged {
@@ -143,7 +152,7 @@ impl CacheError {
             CacheError::NoStore { .. } | CacheError::Damaged { .. } | CacheError::OverBudget { .. } => {
                 Exit::BadData
             }
-            CacheError::ShardTooLong { .. } => Exit::BadData,
+            CacheError::Part(_) | CacheError::ShardTooLong { .. } => Exit::BadData,
             CacheError::Stopped => Exit::Stopped,
             CacheError::Internal(_) => Exit::Internal,
         }

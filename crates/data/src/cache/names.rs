@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use myxtts_run::durable;
+use myxtts_run::lock::OWNER_FILE;
 
 use super::CacheError;
 use super::fingerprint::Hash;
 
 /// Name of the index in a store's folder.
 pub const INDEX_FILE: &str = "index.bin";
+
+/// Name of the file in a part's folder that says what the part holds; see [`parts`](super::parts).
+pub const PART_FILE: &str = "part.json";
 
 /// Utterances of a shard, on average at most, while the number of shards can still grow.
 pub const SHARD_SIZE: u32 = 64;
@@ -120,7 +124,8 @@ impl Listing {
         for entry in std::fs::read_dir(dir).map_err(CacheError::read(dir))? {
             let name = entry.map_err(CacheError::read(dir))?.file_name();
             let Some(name) = name.to_str() else { continue };
-            if durable::is_unfinished(name) && (name.starts_with("shard-") || name.starts_with(INDEX_FILE)) {
+            let ours = ["shard-", INDEX_FILE, OWNER_FILE, PART_FILE];
+            if durable::is_unfinished(name) && ours.iter().any(|start| name.starts_with(start)) {
                 listing.unfinished.push(name.to_owned());
             } else if let Some((shard, column)) = ShardName::parse(name) {
                 match column {

@@ -1,6 +1,7 @@
 //! From utterances to a finished store: parallel, resumable, and the same bytes however it went.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use super::featurizer::Featurizer;
 use super::fingerprint;
 use super::index::{Index, IndexBuilder, IndexImage};
 use super::names::{self, INDEX_FILE, Listing, ShardName, place, shard_count, shard_of};
-use super::seal::StoredColumn;
+use super::seal::{Seal, StoredColumn};
 use super::shard::{SealedShard, array_file_bytes};
 use super::store::Store;
 use super::whole::Whole;
@@ -162,7 +163,7 @@ pub fn prepare(
         };
         durable::create_folder(options.disk.as_ref(), dir)?;
         match (FolderLock::acquire(dir), found) {
-            (Ok(lock), _) => return work.write(lock),
+            (Ok(lock), _) => return work.write(&lock),
             // What lies beside a whole store is the work of whoever has the lock, and none of ours.
             (Err(_), Some(whole)) => return Ok(whole.report),
             (Err(held @ LockError::Held { .. }), None) if options.wait => {
@@ -198,17 +199,21 @@ pub fn open(
 }
 
 /// What is to be made of what, and where.
-struct Work<'a> {
-    dir: &'a Path,
-    total: u64,
-    partition: Partition<'a>,
-    featurizer: &'a dyn Featurizer,
-    options: &'a PrepareOptions,
-    progress: &'a dyn Progress,
+pub(super) struct Work<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) total: u64,
+    pub(super) partition: Partition<'a>,
+    pub(super) featurizer: &'a dyn Featurizer,
+    pub(super) options: &'a PrepareOptions,
+    pub(super) progress: &'a dyn Progress,
 }
 
 impl<'a> Work<'a> {
-    fn job(&self, progress: &'a dyn Progress) -> Result<Job<'a>, CacheError> {
+    pub(super) fn job(
+        &self,
+        progress: &'a dyn Progress,
+        lock: Option<&'a FolderLock>,
+    ) -> Result<Job<'a>, CacheError> {
         let (options, featurizer) = (self.options, self.featurizer);
         let job = Job {
             dir: self.dir,
@@ -223,6 +228,7 @@ impl<'a> Work<'a> {
             budget: options.failure_budget,
             stop: &options.stop,
             halt: AtomicBool::new(false),
+            lock,
             progress,
         };
         job.count_failures(&self.partition.duplicates)?;
@@ -231,24 +237,35 @@ impl<'a> Work<'a> {
 
     /// What is there, if it is what would be made.
     fn look(&self) -> Result<Option<Whole>, CacheError> {
-        self.job(&Silent)?.whole(&self.partition, self.options.workers, self.progress)
+        self.job(&Silent, None)?.whole(&self.partition, self.options.workers, self.progress)
     }
 
     /// Builds what is not there, as the one writer.
-    fn write(&self, _lock: FolderLock) -> Result<PrepareReport, CacheError> {
-        let (dir, disk, progress) = (self.dir, self.options.disk.as_ref(), self.progress);
+    fn write(&'a self, lock: &'a FolderLock) -> Result<PrepareReport, CacheError> {
+        let job = self.job(self.progress, Some(lock))?;
+        let (report, built) = self.build(&job, 0..job.shards)?;
+        self.finish(&job, report, &built)
+    }
+
+    /// Builds those of some shards that are not there.
+    pub(super) fn build(
+        &self,
+        job: &Job,
+        range: Range<u32>,
+    ) -> Result<(PrepareReport, Vec<Built>), CacheError> {
+        let (dir, partition, progress) = (job.dir, &self.partition, self.progress);
         let listing = Listing::read(dir)?;
         for name in &listing.unfinished {
-            durable::remove(disk, &dir.join(name))?;
+            durable::remove(job.disk, &dir.join(name))?;
         }
-        let (job, partition) = (self.job(progress)?, &self.partition);
-        progress.start("prepare", self.total - partition.duplicates.len() as u64);
-        let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(partition.shards.len()));
-        let outcome = workers::deal(self.options.workers, partition.shards.len(), &job.halt, |shard| {
-            let members = &partition.shards[shard];
-            let overlapping = |name: &&ShardName| name.overlaps(shard as u32, job.shards);
+        let members = &partition.shards[range.start as usize..range.end as usize];
+        progress.start("prepare", members.iter().map(|shard| shard.len() as u64).sum());
+        let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(members.len()));
+        let outcome = workers::deal(self.options.workers, members.len(), &job.halt, |at| {
+            let shard = range.start + at as u32;
+            let overlapping = |name: &&ShardName| name.overlaps(shard, job.shards);
             let old: Vec<ShardName> = listing.seals.iter().filter(overlapping).copied().collect();
-            let done = job.build(shard as u32, members, &old)?;
+            let done = job.build(shard, &members[at], &old)?;
             built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
             Ok(())
         });
@@ -261,9 +278,19 @@ impl<'a> Work<'a> {
             }
             return Err(error);
         }
-        let image = assemble(&job, &built, &mut report)?;
-        write_index(disk, dir, &image)?;
-        remove_others(disk, dir, &built)?;
+        Ok((report, built))
+    }
+
+    /// Makes a store of shards that are all in the folder.
+    pub(super) fn finish(
+        &self,
+        job: &Job,
+        mut report: PrepareReport,
+        built: &[Built],
+    ) -> Result<PrepareReport, CacheError> {
+        let image = assemble(job, built, &mut report)?;
+        write_index(job.disk, job.dir, &image)?;
+        remove_others(job.disk, job.dir, built)?;
         report.fingerprint = hex(&image.content());
         Ok(report)
     }
@@ -288,6 +315,17 @@ impl PrepareReport {
         report.failed = report.problems.len() as u64;
         (report, built)
     }
+
+    /// Counts what a shard holds.
+    pub(super) fn add(&mut self, seal: &Seal) {
+        self.records += seal.records.len() as u64;
+        self.seconds += seal.records.iter().map(|record| f64::from(record.seconds)).sum::<f64>();
+        for (at, column) in seal.columns.iter().enumerate() {
+            if let rows @ 1.. = seal.rows(at) {
+                self.bytes += array_file_bytes(column, rows);
+            }
+        }
+    }
 }
 
 /// The index of everything that was built, from what is on the disk.
@@ -303,13 +341,7 @@ pub(super) fn assemble(
     for shard in built {
         let sealed = SealedShard::load(job.dir, shard.name)?;
         builder.seal(&sealed.seal, &shard.hash).map_err(failed)?;
-        report.records += sealed.seal.records.len() as u64;
-        report.seconds += sealed.seal.records.iter().map(|record| f64::from(record.seconds)).sum::<f64>();
-        for (at, column) in job.columns.iter().enumerate() {
-            if let rows @ 1.. = sealed.seal.rows(at) {
-                report.bytes += array_file_bytes(column, rows);
-            }
-        }
+        report.add(&sealed.seal);
     }
     builder.finish().map_err(failed)
 }
@@ -329,7 +361,7 @@ fn write_index(disk: &dyn Disk, dir: &Path, image: &IndexImage) -> Result<(), Ca
 }
 
 /// Removes what the index does not name: generations that were replaced.
-fn remove_others(disk: &dyn Disk, dir: &Path, built: &[Built]) -> Result<(), CacheError> {
+pub(super) fn remove_others(disk: &dyn Disk, dir: &Path, built: &[Built]) -> Result<(), CacheError> {
     let named: HashSet<ShardName> = built.iter().map(|shard| shard.name).collect();
     let listing = Listing::read(dir)?;
     // Seals first: one without its arrays would only be puzzling.

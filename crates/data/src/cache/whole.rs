@@ -75,7 +75,7 @@ impl Job<'_> {
     }
 
     /// Was this shard made of these utterances, as far as that can be told without their sounds?
-    fn declares(&self, seal: &Seal, utterances: &[&Utterance]) -> bool {
+    pub(super) fn declares(&self, seal: &Seal, utterances: &[&Utterance]) -> bool {
         seal.records.len() + seal.failures.len() == utterances.len()
             && utterances.iter().all(|utterance| match seal.find(&utterance.id) {
                 Some(at) => {

@@ -28,6 +28,8 @@ pub enum Step {
     Sync,
     /// Giving a file its name.
     Rename,
+    /// Giving a file a second name.
+    Link,
     /// Waiting for the names to be on the device.
     SyncFolder,
     /// Removing a file or a folder.
@@ -136,6 +138,11 @@ impl Disk for Faulty {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.meet(Step::Rename)?;
         Os.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.meet(Step::Link)?;
+        Os.link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -23,6 +23,8 @@ pub trait Disk: Send + Sync {
     fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>>;
     /// Gives a file or folder its final name; a file that has that name is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name, which is replaced where it exists; a copy where the file system has no second names.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
@@ -63,6 +65,18 @@ impl Disk for Os {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let temp = unfinished_name(to);
+        if std::fs::hard_link(from, &temp).is_err() {
+            let copied = std::fs::copy(from, &temp).and_then(|_| File::open(&temp)?.sync_all());
+            copied.inspect_err(|_| drop(std::fs::remove_file(&temp)))?;
+        }
+        // Renaming one name of a file to another of its names does nothing, and leaves both.
+        let renamed = std::fs::rename(&temp, to);
+        let _ = std::fs::remove_file(&temp);
+        renamed
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -142,6 +156,11 @@ pub fn create_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
 /// Waits until the names in a folder are on the device.
 pub fn sync_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     disk.sync_folder(path).map_err(DurableError::at("sync the folder", path))
+}
+
+/// Gives a file a second name; a file that has that name is replaced.
+pub fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), DurableError> {
+    disk.link(from, to).map_err(DurableError::at("link", to))
 }
 
 /// Removes a file; one that is not there is no error.

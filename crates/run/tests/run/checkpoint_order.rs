@@ -60,6 +60,9 @@ impl Disk for Recorder {
         self.did(Did::Rename(from.to_owned(), to.to_owned()));
         Os.rename(from, to)
     }
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        Os.link(from, to)
+    }
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.did(Did::Remove(path.to_owned()));
         Os.remove(path)

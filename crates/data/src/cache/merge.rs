@@ -1,0 +1,286 @@
+//! Makes a store of the parts that several machines have made: looks at everything, decodes nothing, copies nothing.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use myxtts_run::durable;
+use myxtts_run::lock::{FolderLock, OWNER_FILE};
+use myxtts_run::progress::Progress;
+
+use super::build::{Built, Job};
+use super::featurizer::Featurizer;
+use super::fingerprint::Hash;
+use super::index::Index;
+use super::names::{INDEX_FILE, Listing, ShardName};
+use super::parts::{Part, PartError, PartManifest, corpus_print};
+use super::prepare::{Partition, PrepareOptions, PrepareReport, Work, assemble, hex};
+use super::shard::SealedShard;
+use super::{CacheError, workers};
+use crate::utterance::Utterance;
+
+/// How parts are merged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MergeOptions {
+    /// Leave out the checksums of arrays, for which every byte has to be read: training checks those of a record whenever it
+    /// reads one. Seals, lengths and headers are checked all the same.
+    pub quick: bool,
+}
+
+/// A shard where its part has it.
+struct Piece {
+    part: Part,
+    folder: PathBuf,
+    name: ShardName,
+    hash: Hash,
+}
+
+/// Makes the store in `dir` of its parts, which it removes afterwards. The bytes are those of
+/// [`prepare()`](super::prepare()) on one machine.
+///
+/// Nothing is moved before everything was found to be right: all parts there, of these settings and this corpus, every
+/// utterance once, every checksum. Files get a second name in the store's folder, so a merge that was killed can be run again.
+pub fn merge(
+    dir: &Path,
+    utterances: &[Utterance],
+    featurizer: &dyn Featurizer,
+    (options, how): (&PrepareOptions, MergeOptions),
+    progress: &dyn Progress,
+) -> Result<PrepareReport, CacheError> {
+    let partition = Partition::natural(utterances, options.shard_size);
+    let work = Work { dir, total: utterances.len() as u64, partition, featurizer, options, progress };
+    let Folders { parts, leaving } = Folders::read(dir)?;
+    let none = || CacheError::Part(PartError::None { dir: dir.to_owned() });
+    if !dir.is_dir() {
+        return Err(none());
+    }
+    let lock = FolderLock::acquire(dir)?;
+    // A part that is being written is not one to take.
+    let held: Vec<FolderLock> =
+        parts.iter().map(|part| FolderLock::acquire(&dir.join(part.folder()))).collect::<Result<_, _>>()?;
+    let job = work.job(progress, Some(&lock))?;
+    let disk = options.disk.as_ref();
+    for name in Listing::read(dir)?.unfinished.iter().filter(|name| !name.starts_with(OWNER_FILE)) {
+        durable::remove(disk, &dir.join(name))?;
+    }
+    for name in leaving {
+        durable::remove_folder(disk, &dir.join(name))?;
+    }
+    if parts.is_empty() {
+        // Merged before: whoever asks twice, as a scheduler may, is told the same.
+        return merged(&work, &job, &parts).ok_or_else(none);
+    }
+    let report = match pieces(&work, &job, &parts) {
+        Ok(pieces) => {
+            let built = check(&work, &job, &pieces, how)?;
+            for piece in &pieces {
+                place(&job, piece)?;
+            }
+            durable::sync_folder(disk, dir)?;
+            lock.check()?;
+            let (report, built) = PrepareReport::of(&work.partition, work.total, built);
+            work.finish(&job, report, &built)?
+        }
+        // An earlier merge was killed while it removed what it had merged.
+        Err(error @ CacheError::Part(PartError::Missing { .. })) => match merged(&work, &job, &parts) {
+            Some(report) => report,
+            None => return Err(error),
+        },
+        Err(error) => return Err(error),
+    };
+    for part in &parts {
+        let folder = dir.join(part.folder());
+        // At once: what is half removed must not look like a part.
+        let leaving = durable::unfinished_name(&folder);
+        disk.rename(&folder, &leaving).map_err(|source| durable::DurableError {
+            action: "rename to",
+            path: leaving.clone(),
+            source,
+        })?;
+        durable::remove_folder(disk, &leaving)?;
+    }
+    durable::sync_folder(disk, dir)?;
+    drop(held);
+    Ok(report)
+}
+
+/// Folders of parts in a store's.
+struct Folders {
+    /// In their order.
+    parts: Vec<Part>,
+    /// Names of those that an earlier merge had begun to remove.
+    leaving: Vec<String>,
+}
+
+impl Folders {
+    fn read(dir: &Path) -> Result<Folders, CacheError> {
+        let mut folders = Folders { parts: Vec::new(), leaving: Vec::new() };
+        let entries = match std::fs::read_dir(dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(folders),
+            entries => entries.map_err(CacheError::read(dir))?,
+        };
+        for entry in entries {
+            let name = entry.map_err(CacheError::read(dir))?.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let stem = name.split('.').next().unwrap_or_default();
+            match Part::of_folder(stem) {
+                Some(part) if stem == name => folders.parts.push(part),
+                Some(_) if durable::is_unfinished(name) => folders.leaving.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        folders.parts.sort_unstable();
+        Ok(folders)
+    }
+}
+
+/// Every shard of the store and where it is, in the order of shards, as the manifests of the parts have it.
+fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheError> {
+    let dir = work.dir;
+    let counts: Vec<u32> = parts.iter().map(|part| part.count).collect();
+    let count = counts[0];
+    if let Some(&other) = counts.iter().find(|&&other| other != count) {
+        let counts = (count.min(other), count.max(other));
+        return Err(PartError::Mixed { dir: dir.to_owned(), counts }.into());
+    }
+    let (recipe, corpus) = (hex(&job.recipe), hex(&corpus_print(&work.partition)));
+    let (mut pieces, mut missing) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        let part = Part { number, count };
+        let folder = dir.join(part.folder());
+        let Some(manifest) = PartManifest::read(&folder, part)? else {
+            missing.push(part);
+            continue;
+        };
+        if manifest.recipe != recipe {
+            return Err(PartError::OtherSettings { folder, part }.into());
+        }
+        if manifest.corpus != corpus || manifest.shards != job.shards {
+            let (found, wanted) = (manifest.utterances, work.total);
+            return Err(PartError::OtherCorpus { folder, part, found, wanted }.into());
+        }
+        for (name, hash) in manifest.names(&folder, part)? {
+            pieces.push(Piece { part, folder: folder.clone(), name, hash });
+        }
+    }
+    if !missing.is_empty() {
+        return Err(PartError::Missing { dir: dir.to_owned(), count, missing }.into());
+    }
+    Ok(pieces)
+}
+
+/// Looks at every shard.
+fn check(work: &Work, job: &Job, pieces: &[Piece], how: MergeOptions) -> Result<Vec<Built>, CacheError> {
+    let progress = work.progress;
+    progress.start("merge", pieces.len() as u64);
+    let built: Mutex<Vec<Built>> = Mutex::new(Vec::with_capacity(pieces.len()));
+    let outcome = workers::deal(work.options.workers, pieces.len(), &job.halt, |at| {
+        if work.options.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(CacheError::Stopped);
+        }
+        let (piece, members) = (&pieces[at], &work.partition.shards[at]);
+        let shard = check_piece(job, piece, members, how)?;
+        let problems = job.problems(&shard.seal, members);
+        job.count_failures(&problems)?;
+        let done = Built { name: piece.name, hash: piece.hash, kept: true, computed: 0, copied: 0, problems };
+        built.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(done);
+        progress.advance(1);
+        Ok(())
+    });
+    progress.finish();
+    outcome?;
+    Ok(built.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+}
+
+fn check_piece(
+    job: &Job,
+    piece: &Piece,
+    members: &[&Utterance],
+    how: MergeOptions,
+) -> Result<SealedShard, CacheError> {
+    let part = piece.part;
+    let damaged = |path: PathBuf, what: String| CacheError::Part(PartError::Damaged { part, path, what });
+    let path = piece.folder.join(piece.name.seal());
+    let shard = SealedShard::load(&piece.folder, piece.name).map_err(|error| match error {
+        CacheError::Damaged { path, what } => damaged(path, what),
+        CacheError::Read { path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+            damaged(path, "it is not there".into())
+        }
+        other => other,
+    })?;
+    if shard.hash != piece.hash {
+        return Err(damaged(path, "its content is that of another shard".into()));
+    }
+    if shard.seal.recipe != job.recipe || shard.seal.columns != job.columns {
+        return Err(PartError::OtherSettings { folder: piece.folder.clone(), part }.into());
+    }
+    // Every utterance of the shard once, and no other: as it is declared, with the sound it was made of.
+    if !job.declares(&shard.seal, members) {
+        return Err(damaged(
+            path,
+            format!("it does not hold the {} utterances that belong to it", members.len()),
+        ));
+    }
+    for column in 0..shard.seal.columns.len() {
+        let array = || shard.array_path(column);
+        shard.check_file(column).map_err(|error| damaged(array(), error.to_string()))?;
+        if how.quick {
+            continue;
+        }
+        if let Some(record) = (0..shard.seal.records.len()).find(|&at| shard.array(at, column).is_none()) {
+            let id = &shard.seal.records[record].id;
+            return Err(damaged(array(), format!("the checksum of {id} does not fit")));
+        }
+    }
+    Ok(shard)
+}
+
+/// Gives the files of a shard their names in the store: arrays before the seal, as they were written.
+fn place(job: &Job, piece: &Piece) -> Result<(), CacheError> {
+    let link = |name: String| durable::link(job.disk, &piece.folder.join(&name), &job.dir.join(&name));
+    let shard = SealedShard::load(&piece.folder, piece.name)?;
+    for (at, column) in shard.seal.columns.iter().enumerate() {
+        if shard.seal.rows(at) > 0 {
+            link(piece.name.array(&column.name))?;
+        }
+    }
+    Ok(link(piece.name.seal())?)
+}
+
+/// The store that is there, if it is current and holds all that the parts have which are left.
+fn merged(work: &Work, job: &Job, parts: &[Part]) -> Option<PrepareReport> {
+    let index = Index::open(&work.dir.join(INDEX_FILE)).ok()?;
+    if index.recipe() != job.recipe || index.columns() != job.columns || index.shards() != job.shards {
+        return None;
+    }
+    let mut built = Vec::new();
+    let mut names: HashSet<Hash> = HashSet::new();
+    for (shard, members) in work.partition.shards.iter().enumerate() {
+        let found = SealedShard::load(work.dir, index.shard(shard as u32).name).ok()?;
+        if !job.declares(&found.seal, members) {
+            return None;
+        }
+        names.insert(found.hash);
+        let problems = job.problems(&found.seal, members);
+        built.push(Built {
+            name: found.name,
+            hash: found.hash,
+            kept: true,
+            computed: 0,
+            copied: 0,
+            problems,
+        });
+    }
+    for &part in parts {
+        let folder = work.dir.join(part.folder());
+        let manifest = PartManifest::read(&folder, part).ok()??;
+        let holds = manifest.names(&folder, part).ok()?;
+        if !holds.iter().all(|(_, hash)| names.contains(hash)) {
+            return None;
+        }
+    }
+    let (mut report, built) = PrepareReport::of(&work.partition, work.total, built);
+    let image = assemble(job, &built, &mut report).ok().filter(|image| image.is(index.bytes()))?;
+    report.fingerprint = hex(&image.content());
+    Some(report)
+}

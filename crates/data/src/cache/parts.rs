@@ -1,0 +1,385 @@
+//! A store made by several machines: each makes some of the shards in a folder of its own.
+//!
+//! ```text
+//! CACHE/part-0003of0016/
+//!   shard-...                the shards of this part, as they will be in the store
+//!   part.json                what the part was made of and which shards it holds; written last, it commits the part
+//!   write.lock, write.owner  held by the process that writes here
+//! ```
+//!
+//! The shards of a store are ranges of hashes of ids, and their bytes depend on their utterances alone. So a part is a range of
+//! shards, nothing has to be agreed upon between machines, and [`merge()`](super::merge()) only has to look and to give the
+//! files their second names.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use myxtts_run::durable;
+use myxtts_run::lock::FolderLock;
+use myxtts_run::progress::Progress;
+use serde::{Deserialize, Serialize};
+
+use super::featurizer::Featurizer;
+use super::fingerprint::{Fingerprint, Hash};
+use super::names::{PART_FILE, ShardName};
+use super::prepare::{Partition, PrepareOptions, PrepareReport, Work, hex, remove_others};
+use super::shard::SealedShard;
+use super::{CacheError, FORMAT};
+use crate::utterance::Utterance;
+
+/// Most parts a store can be made in: as many as it can have shards.
+const MOST_PARTS: u32 = 4096;
+
+/// One of the parts that a store is made in, written `3/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// Counted from 0.
+    pub(super) number: u32,
+    pub(super) count: u32,
+}
+
+impl Part {
+    /// Part `number` of `count`, counted from 1.
+    pub fn new(number: u32, count: u32) -> Result<Part, PartError> {
+        if count == 0 || count > MOST_PARTS || number == 0 || number > count {
+            return Err(PartError::Number { text: format!("{number}/{count}") });
+        }
+        Ok(Part { number: number - 1, count })
+    }
+
+    /// The shards that it makes, of all shards of a store.
+    pub(super) fn range(self, shards: u32) -> Range<u32> {
+        let first = |number: u32| {
+            let at = (u64::from(number) * u64::from(shards)).div_ceil(u64::from(self.count));
+            at as u32
+        };
+        first(self.number)..first(self.number + 1)
+    }
+
+    /// The name of its folder in a store's.
+    pub fn folder(self) -> String {
+        format!("part-{:04}of{:04}", self.number + 1, self.count)
+    }
+
+    /// Reads back the name of a folder.
+    pub(super) fn of_folder(name: &str) -> Option<Part> {
+        let (number, count) = name.strip_prefix("part-")?.split_once("of")?;
+        let part = Part::new(number.parse().ok()?, count.parse().ok()?).ok()?;
+        (part.folder() == name).then_some(part)
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.number + 1, self.count)
+    }
+}
+
+impl FromStr for Part {
+    type Err = PartError;
+
+    fn from_str(text: &str) -> Result<Part, PartError> {
+        let wrong = || PartError::Number { text: text.to_owned() };
+        let (number, count) = text.split_once('/').ok_or_else(wrong)?;
+        match (number.trim().parse(), count.trim().parse()) {
+            (Ok(number), Ok(count)) => Part::new(number, count).map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// Why parts are not a store.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PartError {
+    /// No such part can be.
+    #[error(
+        "{text:?} is no shard: write `3/16` for the third of sixteen, from 1/16 to 16/16; there are at most {MOST_PARTS}"
+    )]
+    Number {
+        /// What was given.
+        text: String,
+    },
+    /// There are none.
+    #[error("there are no shards to merge in {}: `myxtts prepare --shard 1/N` to `--shard N/N` make them", dir.display())]
+    None {
+        /// The store's folder.
+        dir: PathBuf,
+    },
+    /// Some are not there, or not finished.
+    #[error(
+        "of {count} shards in {} {} not finished: run `myxtts prepare --shard {}` for {}, with the same corpus and settings, \
+         and merge again",
+        dir.display(),
+        listed(missing),
+        missing.first().map(Part::to_string).unwrap_or_default(),
+        if missing.len() == 1 { "it" } else { "each of them" }
+    )]
+    Missing {
+        /// The store's folder.
+        dir: PathBuf,
+        /// How many there should be.
+        count: u32,
+        /// Those that are not there.
+        missing: Vec<Part>,
+    },
+    /// The corpus was divided in several ways.
+    #[error(
+        "{} holds shards of {} and of {}, which overlap: remove the folders part-*of{:04} or part-*of{:04}",
+        dir.display(),
+        counts.0,
+        counts.1,
+        counts.0,
+        counts.1
+    )]
+    Mixed {
+        /// The store's folder.
+        dir: PathBuf,
+        /// Two of the numbers of parts.
+        counts: (u32, u32),
+    },
+    /// It was made with other settings.
+    #[error(
+        "shard {part} in {} was made with other settings, another vocabulary or another version of the program than this \
+         command has: run `myxtts prepare --shard {part}` with the settings of all others",
+        folder.display()
+    )]
+    OtherSettings {
+        /// The part's folder.
+        folder: PathBuf,
+        /// The part.
+        part: Part,
+    },
+    /// It was made of another corpus.
+    #[error(
+        "shard {part} in {} was made of another corpus: it knew {found} utterances, the corpus has {wanted}, or some are \
+         declared differently; run `myxtts prepare --shard {part}` again",
+        folder.display()
+    )]
+    OtherCorpus {
+        /// The part's folder.
+        folder: PathBuf,
+        /// The part.
+        part: Part,
+        /// Utterances that it was made of, all parts together.
+        found: u64,
+        /// Utterances that there are.
+        wanted: u64,
+    },
+    /// It holds what belongs to another.
+    #[error(
+        "the folder {} holds shard {holds}, so that some clips would be there twice and others not at all: remove it, and run \
+         `myxtts prepare --shard {part}` again",
+        folder.display()
+    )]
+    Overlapping {
+        /// The part's folder.
+        folder: PathBuf,
+        /// The part that belongs there.
+        part: Part,
+        /// The part that it is.
+        holds: Part,
+    },
+    /// A file of it is not as it was written.
+    #[error("shard {part} is damaged: {}: {what}; `myxtts prepare --shard {part}` makes what is damaged again", path.display())]
+    Damaged {
+        /// The part.
+        part: Part,
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+}
+
+/// The first few of some parts, for a sentence: `2/16, 7/16 are`.
+fn listed(parts: &[Part]) -> String {
+    const NAMED: usize = 8;
+    let named: Vec<String> = parts.iter().take(NAMED).map(Part::to_string).collect();
+    let more = match parts.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more} {}", named.join(", "), if parts.len() == 1 { "is" } else { "are" })
+}
+
+/// What [`PART_FILE`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PartManifest {
+    format: u32,
+    /// Counted from 1.
+    part: u32,
+    parts: u32,
+    /// Shards of the whole store.
+    pub(super) shards: u32,
+    /// Utterances of the whole corpus.
+    pub(super) utterances: u64,
+    /// Identity of the settings.
+    pub(super) recipe: String,
+    /// Identity of the whole corpus as it is declared.
+    pub(super) corpus: String,
+    /// Hashes of the seals of its shards, in their order.
+    pub(super) seals: Vec<String>,
+}
+
+impl PartManifest {
+    /// Reads the manifest of a part; none where the part is not finished.
+    pub(super) fn read(folder: &Path, part: Part) -> Result<Option<PartManifest>, CacheError> {
+        let path = folder.join(PART_FILE);
+        let bytes = match std::fs::read(&path) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
+            read => read.map_err(CacheError::read(&path))?,
+        };
+        let damaged = |what: String| PartError::Damaged { part, path: path.clone(), what };
+        let manifest: PartManifest =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if manifest.format != FORMAT {
+            return Err(PartError::OtherSettings { folder: folder.to_owned(), part }.into());
+        }
+        match Part::new(manifest.part, manifest.parts) {
+            Ok(holds) if holds == part => Ok(Some(manifest)),
+            Ok(holds) => Err(PartError::Overlapping { folder: folder.to_owned(), part, holds }.into()),
+            Err(_) => Err(damaged(format!("it is of part {}/{}", manifest.part, manifest.parts)).into()),
+        }
+    }
+
+    /// The shards it names, which are those of its range.
+    pub(super) fn names(&self, folder: &Path, part: Part) -> Result<Vec<(ShardName, Hash)>, CacheError> {
+        let damaged = |what: String| PartError::Damaged { part, path: folder.join(PART_FILE), what };
+        let range = part.range(self.shards);
+        if self.seals.len() != range.len() {
+            return Err(damaged(format!(
+                "it names {} shard files instead of {}",
+                self.seals.len(),
+                range.len()
+            ))
+            .into());
+        }
+        let name = |(shard, seal): (u32, &String)| {
+            let hash = unhex(seal).ok_or_else(|| damaged(format!("{seal:?} is no hash")))?;
+            Ok((ShardName::new(shard, self.shards, &hash), hash))
+        };
+        range.zip(&self.seals).map(name).collect()
+    }
+}
+
+fn unhex(text: &str) -> Option<Hash> {
+    let mut hash = [0; 32];
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// Identity of a corpus as it is declared: without its sounds, which every record has the hash of.
+pub(super) fn corpus_print(partition: &Partition) -> Hash {
+    let utterances = partition.shards.iter().flatten();
+    let declared = utterances.fold(Fingerprint::new("declared corpus"), |print, utterance| {
+        print
+            .text("id", &utterance.id)
+            .text("text", &utterance.text)
+            .text("speaker", &utterance.speaker)
+            .text("language", &utterance.language)
+    });
+    declared.finish()
+}
+
+/// Makes one part of the store in `dir`, or finishes it, or brings it up to date.
+///
+/// As resumable as [`prepare()`](super::prepare()). Shards that were made before are kept where every checksum fits: what
+/// [`merge()`](super::merge()) complains about is made again.
+pub fn prepare_part(
+    dir: &Path,
+    part: Part,
+    utterances: &[Utterance],
+    featurizer: &dyn Featurizer,
+    options: &PrepareOptions,
+    progress: &dyn Progress,
+) -> Result<PrepareReport, CacheError> {
+    let folder = dir.join(part.folder());
+    let options = &PrepareOptions { thorough: true, ..options.clone() };
+    let partition = Partition::natural(utterances, options.shard_size);
+    let work =
+        Work { dir: &folder, total: utterances.len() as u64, partition, featurizer, options, progress };
+    durable::create_folder(options.disk.as_ref(), &folder)?;
+    let lock = FolderLock::acquire(&folder)?;
+    let job = work.job(progress, Some(&lock))?;
+    let range = part.range(job.shards);
+    let (mut report, built) = work.build(&job, range.clone())?;
+    for shard in &built {
+        report.add(&SealedShard::load(&folder, shard.name)?.seal);
+    }
+    let members = &work.partition.shards[range.start as usize..range.end as usize];
+    report.utterances = members.iter().map(|shard| shard.len() as u64).sum();
+    report.shards = u64::from(range.end - range.start);
+    // What is declared twice is counted once, by the merge.
+    report.problems.drain(..work.partition.duplicates.len());
+    report.failed = report.problems.len() as u64;
+    let manifest = PartManifest {
+        format: FORMAT,
+        part: part.number + 1,
+        parts: part.count,
+        shards: job.shards,
+        utterances: utterances.len() as u64,
+        recipe: hex(&job.recipe),
+        corpus: hex(&corpus_print(&work.partition)),
+        seals: built.iter().map(|shard| hex(&shard.hash)).collect(),
+    };
+    let json =
+        serde_json::to_vec_pretty(&manifest).map_err(|error| CacheError::Internal(error.to_string()))?;
+    lock.check()?;
+    durable::write_with(job.disk, &folder.join(PART_FILE), &json)?;
+    remove_others(job.disk, &folder, &built)?;
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shard_is_in_one_part() {
+        for shards in [1, 2, 8, 64, 4096] {
+            for count in [1, 2, 3, 4, 5, 7, 16, 100, 4096] {
+                let parts = (1..=count).map(|number| Part::new(number, count).unwrap());
+                let all: Vec<u32> = parts.flat_map(|part| part.range(shards)).collect();
+                assert_eq!(all, (0..shards).collect::<Vec<u32>>(), "{shards} shards in {count} parts");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_read_back_and_nothing_else_does() {
+        let part: Part = "3/16".parse().unwrap();
+        assert_eq!((part.to_string().as_str(), part.folder().as_str()), ("3/16", "part-0003of0016"));
+        assert_eq!(Part::of_folder("part-0003of0016"), Some(part));
+        for text in ["0/16", "17/16", "3", "3/0", "-1/4", "1/4097", "a/b", "", "3/16/2"] {
+            let error = text.parse::<Part>().unwrap_err().to_string();
+            assert!(error.contains("3/16") && error.contains(&format!("{text:?}")), "{error}");
+        }
+        for name in ["part-3of16", "part-0000of0016", "part-0003of0016.9-9.tmp", "part-", "shard-0003of0016"]
+        {
+            assert_eq!(Part::of_folder(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn hashes_read_back() {
+        let hash: Hash = std::array::from_fn(|at| at as u8 * 7);
+        assert_eq!(unhex(&hex(&hash)), Some(hash));
+        for text in ["", "00", &"0".repeat(63), &"g".repeat(64), &"é".repeat(32)] {
+            assert_eq!(unhex(text), None, "{text}");
+        }
+    }
+}
