@@ -11,6 +11,9 @@ mod cache;
 mod check;
 #[path = "cli/cleaner.rs"]
 mod cleaner;
+#[cfg(unix)]
+#[path = "cli/cluster.rs"]
+mod cluster;
 #[path = "cli/config.rs"]
 mod config;
 #[path = "cli/demo_corpus.rs"]
@@ -45,6 +48,8 @@ mod newcomer;
 mod serve;
 #[path = "cli/settings.rs"]
 mod settings;
+#[path = "cli/shards.rs"]
+mod shards;
 #[path = "cli/speak.rs"]
 mod speak;
 #[cfg(unix)]

@@ -9,7 +9,7 @@ use predicates::str::contains;
 use serde_json::Value;
 
 /// An LJSpeech corpus of `count` real WAV files: one second each of a tone of its own.
-fn corpus(folder: &Path, count: usize) -> PathBuf {
+pub fn corpus(folder: &Path, count: usize) -> PathBuf {
     let wavs = folder.join("wavs");
     std::fs::create_dir_all(&wavs).unwrap();
     let mut metadata = String::new();
@@ -37,17 +37,17 @@ fn wav(hertz: f64) -> Vec<u8> {
     out
 }
 
-fn myxtts(arguments: &[&str], corpus: &Path) -> Command {
+pub fn myxtts(arguments: &[&str], corpus: &Path) -> Command {
     let mut command = Command::cargo_bin("myxtts").unwrap();
     command.args(arguments).arg(corpus).env_remove("MYXTTS_FAIL_WRITE_EVERY");
     command
 }
 
-fn json(command: &mut Command) -> Value {
+pub fn json(command: &mut Command) -> Value {
     serde_json::from_slice(&command.arg("--json").assert().success().get_output().stdout).unwrap()
 }
 
-fn snapshot(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+pub fn snapshot(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.unwrap();
         (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())

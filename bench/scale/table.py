@@ -1,0 +1,311 @@
+"""What several GPUs would do at XTTS-v2's size: the tables of docs/scale.md, computed from measured parts and stated assumptions.
+
+    python3 bench/scale/table.py                             # the tables, as Markdown
+    python3 bench/scale/table.py --set nic_gbit=100 --set nics=1 --gpus 8,16,32
+    python3 bench/scale/table.py --check docs/scale.md       # fails where the page does not hold these tables
+
+Measured parts are read from bench/results; everything else is an input with a default below, and every one can be set.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+import re
+import statistics
+import sys
+
+RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results"
+TRAINING = "training_h200_20261116.jsonl"
+PREPARE = "2026-11-15-prepare.json"
+BATCHES = "batches.json"
+ENGINE = "engine_h200_20261115_b.jsonl"
+
+
+@dataclasses.dataclass
+class Inputs:
+    """Assumptions. Rates are bytes per second of one direction."""
+
+    # The GPU: the measurements are of an H200, the question is an H100 (same processors, less memory bandwidth).
+    memory_bound: float = 0.31  # share of a step on the H200 that waits for memory
+    h200_memory: float = 4.8e12
+    gpu_memory: float = 3.35e12
+    memory_efficiency: float = 0.8
+    forward_share: float = 1 / 3  # of a step without its update; the rest is the backward pass
+    update_bytes: float = 30.0  # AdamW, for each parameter: four f32 read, three written, the bf16 copy written
+    # One machine.
+    gpus_per_machine: int = 8
+    nvlink: float = 450e9
+    nvlink_efficiency: float = 0.8
+    # Between machines.
+    nics: int = 8
+    nic_gbit: float = 400.0
+    nic_efficiency: float = 0.85
+    # NCCL: time of a hop (its own tuning table, protocol Simple), what a tree reaches of a ring's rate, processors it takes.
+    nvlink_hop: float = 3.4e-6
+    network_hop: float = 14e-6
+    tree_efficiency: float = 0.9
+    sm_share: float = 0.12
+    bucket_bytes: float = 25 * 2**20  # crates/train/src/share.rs
+    # bf16 sums: f32 read and bf16 written, and back, for each parameter.
+    cast_bytes: float = 12.0
+    # The corpus.
+    corpus_hours: float = 10_000.0
+    cores_per_machine: int = 96
+    wav_bytes_per_second: float = 44_100.0
+    codes_per_second: float = 22_050 / 1024
+
+
+@dataclasses.dataclass
+class Stage:
+    """A stage at XTTS-v2's size, as measured on one H200."""
+
+    name: str
+    rows: float
+    step: float  # mean seconds
+    parameters: float
+    variation: float
+    cores: float
+    codes: float
+
+
+def measured(stage, way):
+    for line in (RESULTS / TRAINING).read_text().splitlines():
+        report = json.loads(line)
+        if (report["stage"], report["preset"]) != (stage, "v2"):
+            continue
+        for row in report["rows"]:
+            if row["way"] == way:
+                millions = re.search(r"([\d.]+) M trained", report["described"][0])
+                return Stage(
+                    stage,
+                    row["mean_shape"][0],
+                    row["mean_shape"][0] / row["samples_per_second"],
+                    float(millions[1]) * 1e6,
+                    row["variation_at_equal_shape"],
+                    row["cores"],
+                    row["mean_shape"][2],
+                )
+    sys.exit(f"{TRAINING} has no stage {stage} fed in the way {way!r}")
+
+
+def engine_step(gpt):
+    """The step of the engine's own benchmark: 16 sequences of 512 places, the same network."""
+    rows = [json.loads(line) for line in (RESULTS / ENGINE).read_text().splitlines()]
+    rows = [row for row in rows if (row["layers"], row["width"], row["batch"], row["time"]) == (30, 1024, 16, 512)]
+    seconds = statistics.median(row["median_ms"] for row in rows) / 1e3
+    return dataclasses.replace(gpt, rows=16.0, step=seconds)
+
+
+def machines(i, gpus):
+    return max(1, math.ceil(gpus / i.gpus_per_machine))
+
+
+def all_reduce(i, size, gpus):
+    """Seconds to sum `size` bytes over all GPUs: the better of a ring and a tree, as NCCL chooses."""
+    if gpus == 1:
+        return 0.0
+    nodes = machines(i, gpus)
+    rate = i.nvlink * i.nvlink_efficiency
+    if nodes > 1:
+        rate = min(rate, i.nics * i.nic_gbit / 8 * 1e9 * i.nic_efficiency)
+    between = nodes if nodes > 1 else 0
+    hops = 2 * (gpus - 1 - between) * i.nvlink_hop + 2 * between * i.network_hop
+    ring = hops + 2 * (gpus - 1) / gpus * size / rate
+    inside = min(gpus, i.gpus_per_machine) - 1
+    depth = 2 * (inside * i.nvlink_hop + math.ceil(math.log2(nodes)) * i.network_hop)
+    tree = depth + 2 * size / (rate * i.tree_efficiency)
+    return min(ring, tree)
+
+
+def on_this_gpu(i, seconds):
+    return seconds * (1 - i.memory_bound) + seconds * i.memory_bound * i.h200_memory / i.gpu_memory
+
+
+@dataclasses.dataclass
+class Step:
+    compute: float
+    communication: float
+    exposed: float
+    total: float
+    clips: float
+    efficiency: float
+
+
+def step(i, stage, gpus, element):
+    """A step of `gpus` replicas, each with the measured batch. `element`: bytes of a number that is summed."""
+    compute = on_this_gpu(i, stage.step)
+    alone = stage.rows / compute
+    if gpus == 1:
+        return Step(compute, 0.0, 0.0, compute, alone, 1.0)
+    update = stage.parameters * i.update_bytes / (i.gpu_memory * i.memory_efficiency)
+    update = min(update, compute / 2)
+    backward = (compute - update) * (1 - i.forward_share)
+    gradients = stage.parameters * 4
+    count = max(1, math.ceil(gradients / i.bucket_bytes))
+    bucket = stage.parameters * element / count
+    each = all_reduce(i, bucket, gpus)
+    # Each bucket goes when its part of the backward pass is over and the one before it is through.
+    through = 0.0
+    for number in range(1, count + 1):
+        through = max(through, backward * number / count) + each
+    communication = each * count
+    exposed = through - backward
+    if element == 2:
+        compute += stage.parameters * i.cast_bytes / (i.gpu_memory * i.memory_efficiency)
+    # While sums run, they take processors from the backward pass.
+    compute += min(communication, backward) * i.sm_share
+    # All wait for the slowest: the expected largest of so many normal draws (Blom).
+    slowest = statistics.NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25)) * stage.variation
+    total = (compute + exposed) * (1 + slowest)
+    clips = stage.rows * gpus / total
+    return Step(compute, communication, exposed, total, clips, clips / (alone * gpus))
+
+
+def ms(seconds):
+    return f"{seconds * 1e3:.1f}" if seconds < 10 else f"{seconds * 1e3:,.0f}"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def stage_table(i, stage, counts):
+    rows = []
+    for gpus in [1, *counts]:
+        for element, name in [(4, "f32"), (2, "bf16")] if gpus > 1 else [(4, "-")]:
+            s = step(i, stage, gpus, element)
+            size = "-" if gpus == 1 else f"{stage.parameters * element / 1e9:.2f} GB"
+            rows.append(
+                [
+                    f"{gpus:,}",
+                    name,
+                    size,
+                    ms(s.compute),
+                    ms(s.communication),
+                    ms(s.exposed),
+                    ms(s.total),
+                    f"{s.clips:,.0f}",
+                    f"{s.efficiency * 100:.0f} %",
+                ]
+            )
+    head = ["GPUs", "sums in", "summed a step", "compute, ms", "sums, ms", "not hidden, ms", "step, ms"]
+    return table(head + ["rows/s", "of linear"], rows)
+
+
+def data_table(i, cached, computed, counts):
+    prepare = json.loads((RESULTS / PREPARE).read_text())
+    real_time = prepare["hours"] * 3600 / min(prepare["seconds"]["1"])
+    batches = json.loads((RESULTS / BATCHES).read_text())
+    record = batches["rounds"][0]["ours"]["data_mb"] * 1e6 / batches["rounds"][0]["ours"]["records"]
+    per_core = batches["summary"]["collated_batches_per_s"] * 32 * record / batches["machine"]["cores"]
+    seconds = cached.codes / i.codes_per_second
+    mel = seconds * 22_050 / 256 * 80 * 4
+    decoding = (computed.cores - cached.cores) * computed.step / computed.rows
+    rows = []
+    for gpus in counts:
+        s = step(i, cached, gpus, 4)
+        nodes = machines(i, gpus)
+        clips = i.corpus_hours * 3600 / seconds
+        rate = s.clips * mel
+        rows.append(
+            [
+                f"{gpus:,} in {nodes}",
+                f"{cached.cores * min(gpus, i.gpus_per_machine):.0f}",
+                f"{rate / nodes / per_core:.2f}",
+                f"{s.clips * decoding / nodes:.0f}",
+                f"{rate / nodes / 1e9:.2f}; {rate / 1e9:.1f}",
+                f"{s.clips * seconds * i.wav_bytes_per_second / 1e9:.1f}",
+                f"{clips / s.clips / 60:.1f}",
+                f"{i.corpus_hours * 3600 / (real_time * i.cores_per_machine * nodes) / 60:.1f}",
+            ]
+        )
+    head = [
+        "GPUs in machines",
+        "cores of a machine that launch",
+        "cores that read the cache",
+        "cores that decode instead",
+        "read of the cache, GB/s: a machine; all",
+        "read of WAV instead, all, GB/s",
+        f"an epoch of {i.corpus_hours:,.0f} h, min",
+        "its `prepare`, min",
+    ]
+    return table(head, rows)
+
+
+def bucket_table(i, stage, counts):
+    rows = []
+    for mib in [5, 25, 50, 100, 200]:
+        own = dataclasses.replace(i, bucket_bytes=mib * 2**20)
+        cells = [step(own, stage, gpus, 4) for gpus in counts]
+        rows.append([f"{mib} MiB"] + [f"{ms(s.communication)}; {ms(s.exposed)}" for s in cells])
+    return table(["bucket"] + [f"{gpus:,} GPUs: sums; not hidden, ms" for gpus in counts], rows)
+
+
+def network_table(i, stage, gpus):
+    rows = []
+    for name, nics, gbit in [
+        ("8 x 400 Gbit/s", 8, 400),
+        ("4 x 200 Gbit/s", 4, 200),
+        ("1 x 200 Gbit/s", 1, 200),
+        ("1 x 100 Gbit/s", 1, 100),
+        ("1 x 25 Gbit/s", 1, 25),
+        ("1 x 10 Gbit/s", 1, 10),
+    ]:
+        own = dataclasses.replace(i, nics=nics, nic_gbit=float(gbit))
+        row = [name]
+        for element in (4, 2):
+            s = step(own, stage, gpus, element)
+            row += [ms(s.communication), ms(s.total), f"{s.efficiency * 100:.0f} %"]
+        rows.append(row)
+    head = ["network of a machine", "f32: sums, ms", "step, ms", "of linear", "bf16: sums, ms", "step, ms", "of linear"]
+    return table(head, rows)
+
+
+def tables(i, counts):
+    gpt, computed = measured("gpt", "resident"), measured("gpt", "no cache")
+    dvae, decoder = measured("dvae", "buffered 12"), measured("decoder", "buffered 12")
+    slow = max(counts[0] * 2, 16)
+    return {
+        "gpt": stage_table(i, gpt, counts),
+        "engine": stage_table(i, engine_step(gpt), counts),
+        "dvae": stage_table(i, dvae, counts),
+        "decoder": stage_table(i, decoder, counts),
+        "buckets": bucket_table(i, gpt, counts),
+        "networks": network_table(i, gpt, slow),
+        "data": data_table(i, gpt, computed, counts),
+    }
+
+
+def inputs(settings):
+    i = Inputs()
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        kinds = {field.name: field.type for field in dataclasses.fields(Inputs)}
+        if name not in kinds or not value:
+            sys.exit(f"--set {setting}: take one of {', '.join(kinds)}, as NAME=VALUE")
+        setattr(i, name, int(value) if kinds[name] is int else float(value))
+    return i
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="another input; repeatable")
+    parser.add_argument("--gpus", default="8,64,512", help="numbers of GPUs")
+    parser.add_argument("--check", metavar="PAGE", help="compare with the tables of a page")
+    args = parser.parse_args()
+    made = tables(inputs(args.set), [int(n) for n in args.gpus.split(",")])
+    if args.check:
+        page = pathlib.Path(args.check).read_text()
+        stale = [name for name, text in made.items() if text not in page]
+        if stale:
+            sys.exit(f"{args.check} does not hold these tables as they are computed now: {', '.join(stale)}")
+        return
+    for name, text in made.items():
+        print(f"## {name}\n\n{text}\n")
+
+
+if __name__ == "__main__":
+    main()

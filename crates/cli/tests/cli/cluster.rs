@@ -1,0 +1,175 @@
+//! The files of `docs/cluster`, run with stand-ins for the programs that a cluster has.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use assert_cmd::cargo::cargo_bin;
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster").canonicalize().unwrap()
+}
+
+/// A folder of programs that come before those of the system.
+fn programs(programs: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in programs {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+fn run(script: &str, arguments: &[&str], folder: &Path, variables: &[(&str, &str)]) -> Output {
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    command.arg(docs().join(script)).args(arguments).current_dir(folder).env("PATH", path);
+    command.envs(variables.iter().copied()).output().unwrap()
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Says which rank it is; ends with the code in a file of that rank.
+const FAKE_TRAIN: &str = r#"echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $*"
+[ -n "$MYXTTS_RENDEZVOUS_TOKEN" ] || exit 2
+if [ -f "code-$RANK" ]; then code=$(cat "code-$RANK"); rm "code-$RANK"; exit "$code"; fi"#;
+
+#[test]
+fn a_machine_starts_a_rank_for_each_gpu_and_ends_as_the_first_that_failed() {
+    let folder = programs(&[("myxtts", FAKE_TRAIN)]);
+    let variables = [
+        ("MACHINE", "1"),
+        ("MACHINES", "2"),
+        ("GPUS", "2"),
+        ("MASTER_ADDR", "node1"),
+        ("MYXTTS_RENDEZVOUS_TOKEN", "x"),
+    ];
+    let output = run("machine.sh", &["my corpus", "mina", "--preset", "v2"], folder.path(), &variables);
+    assert!(output.status.success(), "{output:?}");
+    let wanted =
+        |rank: u32| format!("{rank} 4 {} 2 node1:29500 train my corpus --name mina --preset v2", rank - 2);
+    assert_eq!(lines(&output), [wanted(2), wanted(3)]);
+    // A run that was begun goes on.
+    fs::create_dir_all(folder.path().join("runs/mina")).unwrap();
+    fs::write(folder.path().join("runs/mina/plan.json"), "{}").unwrap();
+    fs::write(folder.path().join("code-3"), "75").unwrap();
+    let output = run("machine.sh", &["corpus", "mina"], folder.path(), &variables);
+    assert_eq!(output.status.code(), Some(75));
+    assert!(lines(&output)[0].ends_with("train --resume mina"), "{output:?}");
+}
+
+#[test]
+fn ssh_starts_every_machine_and_again_after_a_loss() {
+    // `ssh HOST COMMAND`, here.
+    let folder = programs(&[("myxtts", FAKE_TRAIN), ("ssh", r#"shift; exec bash -c "$*""#)]);
+    let scripts = folder.path().join("docs/cluster");
+    fs::create_dir_all(&scripts).unwrap();
+    fs::copy(docs().join("machine.sh"), scripts.join("machine.sh")).unwrap();
+    fs::write(folder.path().join("code-1"), "75").unwrap();
+    let arguments = ["node1 node2", "1", "corpus", "mina", "--set", "a=b c"];
+    let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
+    assert!(output.status.success(), "{output:?}");
+    let rank = |rank: u32| format!("{rank} 2 0 1 node1:29500 train corpus --name mina --set a=b c");
+    assert_eq!(lines(&output), [rank(0), rank(0), rank(1), rank(1)], "both started twice");
+    // What trying again does not help is not tried again.
+    fs::write(folder.path().join("code-0"), "65").unwrap();
+    let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
+    assert_eq!((output.status.code(), lines(&output).len()), (Some(65), 2));
+}
+
+#[test]
+fn a_slurm_job_goes_back_to_the_queue_when_its_time_is_up_or_a_rank_is_lost() {
+    // Tells the batch shell that its time is up, as Slurm does, and ends as a run that has saved.
+    let srun = r#"shift; echo "$*"
+case "$(cat what 2>/dev/null)" in
+time) trap 'exit 143' USR1; kill -USR1 $PPID; while :; do sleep 0.05; done ;;
+*) exit "$(cat what)" ;;
+esac"#;
+    let folder = programs(&[("srun", srun), ("scontrol", r#"echo "scontrol $*""#)]);
+    let job = [("SLURM_JOB_ID", "42"), ("SLURM_RESTART_COUNT", "0")];
+    let ended = |what: &str, restarts: &str| {
+        fs::write(folder.path().join("what"), what).unwrap();
+        let job = [job[0], ("SLURM_RESTART_COUNT", restarts)];
+        let output = run("train.sbatch", &["corpus", "mina", "--preset", "v2"], folder.path(), &job);
+        let again = lines(&output).contains(&"scontrol requeue 42".to_owned());
+        (output.status.code().unwrap(), again, lines(&output))
+    };
+    let (code, again, lines) = ended("0", "0");
+    assert_eq!((code, again), (0, false));
+    assert!(lines.contains(&"myxtts train corpus --name mina --preset v2".to_owned()), "{lines:?}");
+    for what in ["time", "75"] {
+        let (code, again, lines) = ended(what, "0");
+        assert_eq!((code, again), (0, true), "{what}: {lines:?}");
+    }
+    // Stopped by somebody, wrong, or for the fiftieth time: that is the end.
+    for (what, restarts, wanted) in [("143", "0", 143), ("2", "0", 2), ("65", "0", 65), ("75", "50", 75)] {
+        let (code, again, _) = ended(what, restarts);
+        assert_eq!((code, again), (wanted, false), "{what}");
+    }
+    // Started again: what the ended processes left is removed, and the run goes on.
+    let run_folder = folder.path().join("runs/mina");
+    fs::create_dir_all(run_folder.join("checkpoints")).unwrap();
+    for file in ["plan.json", "write.owner", "checkpoints/write.owner"] {
+        fs::write(run_folder.join(file), "{}").unwrap();
+    }
+    let (_, _, lines) = ended("0", "0");
+    assert!(lines.contains(&"myxtts train --resume mina --preset v2".to_owned()), "{lines:?}");
+    assert!(run_folder.join("write.owner").exists(), "in the first start somebody else may hold it");
+    ended("0", "1");
+    assert!(!run_folder.join("write.owner").exists() && !run_folder.join("checkpoints/write.owner").exists());
+}
+
+#[test]
+fn preparing_under_slurm_submits_an_array_and_a_merge_behind_it() {
+    let sbatch = r#"printf '%s\n' "$*" >> submitted; wc -l < submitted"#;
+    let folder = programs(&[("sbatch", sbatch)]);
+    let output = run("prepare.sh", &["16", "my corpus", "--set", "data.language=fa"], folder.path(), &[]);
+    assert!(output.status.success(), "{output:?}");
+    let submitted = fs::read_to_string(folder.path().join("submitted")).unwrap();
+    let submitted: Vec<&str> = submitted.lines().collect();
+    let words = r"myxtts prepare my\ corpus --set data.language=fa";
+    assert!(
+        submitted[0].contains("--array=1-16") && submitted[0].contains(&format!("{words}  --shard auto"))
+    );
+    assert!(
+        submitted[1].contains("--dependency=afterok:1")
+            && submitted[1].contains(&format!("{words}  --merge"))
+    );
+}
+
+/// Every option of ours that the files use is one that the program has.
+#[test]
+fn the_options_in_these_files_exist() {
+    let help = |command: &str| {
+        let output = Command::new(cargo_bin("myxtts")).args([command, "--help"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (train, prepare) = (help("train"), help("prepare"));
+    for option in ["--resume", "--name", "--preset", "--set"] {
+        assert!(train.contains(option), "train has no {option}");
+    }
+    for option in ["--shard", "--merge", "--set"] {
+        assert!(prepare.contains(option), "prepare has no {option}");
+    }
+}
+
+#[test]
+fn the_page_about_scale_holds_what_its_program_computes() {
+    let root = docs().join("../..");
+    let checked = Command::new("python3")
+        .arg(root.join("bench/scale/table.py"))
+        .arg("--check")
+        .arg(root.join("docs/scale.md"))
+        .output();
+    match checked {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => println!("skipped: no python3 ({error})"),
+    }
+}
