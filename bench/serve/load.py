@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Load on a server that speaks OpenAI's API: open-loop Poisson arrivals, or so many streams at once.
+"""Load on a server that speaks OpenAI's API: open-loop Poisson arrivals, listeners, or so many requests at once.
 
     bench/serve/load.py --url http://127.0.0.1:8020 --rate 1 --rate 10 --rate 20 --seconds 60
-    bench/serve/load.py --url ... --streams 8 --streams 64 --seconds 30
-    bench/serve/load.py --url ... --rate 5 --cancel 0.3 --seconds 240 --memory-of PID
+    bench/serve/load.py --url ... --listeners 64 --listeners 256 --streams 64 --seconds 30
+    bench/serve/load.py --url ... --rate 5 --cancel 0.3 --seconds 240 --server-pid PID
 
 Nothing but Python's standard library is needed. One JSON line per setting:
 
@@ -11,28 +11,41 @@ Nothing but Python's standard library is needed. One JSON line per setting:
     audible_ms  the same to the first sample above -50 dBFS, as a player that begins at once would play it
     underruns   times a player that began with the first bytes had nothing to play, and how long in all
     speed       seconds of sound received, per second of the run
+    late        the share of requests that took longer than their sound
     failed      requests that were refused, broken or empty; nothing is left out
+    gpu         busy share in percent (mean, greatest) and memory in MiB (first, last), as nvidia-smi samples them
+    server      resident memory in MiB (eight samples and the last), cores used by all its threads, by its busiest thread, and
+                what the thread that speaks did, in seconds, as /metrics has it
 
-With --rate a request is sent when its time has come, whether others are answered or not. With --streams so many are always being
-answered, and `late` is the share of streams that took longer than their sound. The arrivals are drawn from --seed: the same for
-everyone who is measured.
+With --rate a request is sent when its time has come, whether others are answered or not. With --listeners so many always play
+what they hear in real time: each asks for the next text when it has played the last to its end, and begins at a moment of its
+own. With --streams so many requests are always being answered: the next is sent when the last is received, however fast that
+was. The arrivals are drawn from --seed: the same for everyone who is measured.
 """
 import argparse
 import asyncio
 import json
+import os
 import random
+import shutil
 import struct
 import sys
 import time
 import urllib.parse
+import urllib.request
 
 RATE = 24_000
 AUDIBLE = int(0.003 * 32768)
+
+# Seconds within which listeners begin.
+SPREAD = 5.0
+
+# About 100 characters each, of letters that a model with random weights knows.
 TEXTS = [
-    "hello world, this is a voice.",
-    "this is a voice, and hello to the world it is in, hello.",
-    "hello. this is a voice. world, hello, this is the voice that is in the world, hello again, and again.",
-    "a voice is in the world.",
+    "hello. this is a voice in the world, and it is the voice that is again in the world, hello, hello, hello.",
+    "this is the world and this is a voice, a voice that is in the world again and again, and is hello to it.",
+    "the voice is in the world, the world is in the voice, and again it is the voice that is in this world, hello.",
+    "hello world, this is a voice, and again hello to the world, this is the voice that is in it, hello again.",
 ]
 
 
@@ -47,7 +60,15 @@ class Outcome:
         self.cancelled = False
 
 
-async def speak(options, text, outcome, cancel_after=None):
+async def speak_or_leave(options, text, outcome, leave_after):
+    """One request whose client may leave, wherever it stands then."""
+    try:
+        await asyncio.wait_for(speak(options, text, outcome), leave_after)
+    except asyncio.TimeoutError:
+        outcome.cancelled = True
+
+
+async def speak(options, text, outcome):
     """One request; the sound is timed as it comes."""
     url = urllib.parse.urlparse(options.url)
     body = json.dumps({"model": options.model, "input": text, "voice": options.voice, "response_format": "pcm",
@@ -94,9 +115,6 @@ async def speak(options, text, outcome, cancel_after=None):
                     outcome.audible = begun + (samples + loud) / RATE - start
             samples += len(data) // 2
             outcome.sound = samples / RATE
-            if cancel_after is not None and now - start > cancel_after:
-                outcome.cancelled = True
-                return
         outcome.took = time.perf_counter() - start
         if not samples:
             outcome.error = "empty"
@@ -107,9 +125,100 @@ async def speak(options, text, outcome, cancel_after=None):
             writer.close()
 
 
-def resident(pid):
-    with open(f"/proc/{pid}/status") as lines:
-        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS:"))
+class Server:
+    """What a server's process uses while it is measured."""
+
+    def __init__(self, options):
+        self.options = options
+        self.pid = options.server_pid
+        self.start = time.perf_counter()
+        self.threads = self.times()
+        self.work = self.worked()
+        self.memory = []
+        self.next_sample = self.start
+
+    def times(self):
+        """Seconds of each thread."""
+        found = {}
+        if self.pid:
+            for thread in os.listdir(f"/proc/{self.pid}/task"):
+                try:
+                    with open(f"/proc/{self.pid}/task/{thread}/stat") as stat:
+                        name, fields = stat.read().rsplit(") ", 1)
+                    fields = fields.split()
+                    found[thread] = (name.split("(", 1)[1], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+                except OSError:
+                    pass
+        return found
+
+    def worked(self):
+        """The counters of the thread that speaks."""
+        if not self.pid:
+            return {}
+        request = urllib.request.Request(self.options.url + "/metrics")
+        if self.options.token:
+            request.add_header("Authorization", f"Bearer {self.options.token}")
+        with urllib.request.urlopen(request) as lines:
+            rows = [line.decode().split() for line in lines]
+        named = {row[0]: float(row[1]) for row in rows if len(row) == 2}
+        wanted = ("myxtts_work_seconds_total", "myxtts_rounds_total")
+        return {name: value for name, value in named.items() if name.startswith(wanted)}
+
+    def resident(self):
+        with open(f"/proc/{self.pid}/status") as lines:
+            return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS:"))
+
+    def sample(self):
+        if self.pid and len(self.memory) < 8 and time.perf_counter() >= self.next_sample:
+            self.memory.append(self.resident())
+            self.next_sample += self.options.seconds / 8
+
+    def used(self):
+        if not self.pid:
+            return {}
+        seconds = time.perf_counter() - self.start
+        self.memory.append(self.resident())
+        cores = {thread: (name, spent - self.threads.get(thread, (name, 0.0))[1]) for thread, (name, spent) in self.times().items()}
+        busiest = max(cores.values(), key=lambda one: one[1])
+        short = lambda name: name.split("work=\"")[-1].rstrip("\"}").removeprefix("myxtts_").removesuffix("_total")
+        return {"server": {
+            "memory_mib": self.memory,
+            "cores": round(sum(spent for _, spent in cores.values()) / seconds, 2),
+            "busiest_thread": [busiest[0], round(busiest[1] / seconds, 2)],
+            "work": {short(name): round(value - self.work.get(name, 0.0), 3) for name, value in self.worked().items()},
+        }}
+
+
+class Gpu:
+    """Samples of nvidia-smi while something is measured; nothing where there is none."""
+
+    async def __aenter__(self):
+        self.rows, self.process, self.reading = [], None, None
+        if shutil.which("nvidia-smi"):
+            query = ["nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits", "-lms", "200"]
+            pipe = asyncio.subprocess.PIPE
+            self.process = await asyncio.create_subprocess_exec(*query, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
+            self.reading = asyncio.create_task(self.read())
+        return self
+
+    async def read(self):
+        async for line in self.process.stdout:
+            values = line.decode().strip().split(", ")
+            if len(values) == 2 and all(value.isdigit() for value in values):
+                self.rows.append([int(value) for value in values])
+
+    async def __aexit__(self, *_):
+        if self.process:
+            self.process.terminate()
+            await self.process.wait()
+            await self.reading
+
+    def used(self):
+        if not self.rows:
+            return {}
+        busy = [busy for busy, _ in self.rows]
+        memory = [memory for _, memory in self.rows]
+        return {"gpu": {"busy_percent": [round(sum(busy) / len(busy), 1), max(busy)], "memory_mib": [memory[0], memory[-1]]}}
 
 
 def share(values, part):
@@ -117,7 +226,7 @@ def share(values, part):
     return round(1000 * values[min(len(values) - 1, int(part * len(values)))], 1) if values else None
 
 
-def report(options, setting, outcomes, seconds, memory):
+def report(setting, outcomes, seconds, used):
     heard = [one for one in outcomes if one.error is None and not one.cancelled]
     errors = {}
     for one in outcomes:
@@ -140,47 +249,60 @@ def report(options, setting, outcomes, seconds, memory):
         "speed": round(sum(one.sound for one in outcomes) / seconds, 2),
         "late": round(sum(one.took > one.sound for one in heard) / max(1, len(heard)), 3),
     }
-    if memory:
-        line["memory_mib"] = memory
+    line.update(used)
     print(json.dumps(line), flush=True)
     return not errors
 
 
-async def poisson(options, rate):
-    random.seed(options.seed)
-    outcomes, tasks, memory = [], [], []
+async def poisson(options, rate, outcomes, sample):
+    tasks = []
     start = time.perf_counter()
     due = start
-    sampled = start
     while due < start + options.seconds:
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        while (now := time.perf_counter()) < due:
+            await asyncio.sleep(min(due - now, options.seconds / 8))
+            sample()
         outcome = Outcome()
         outcomes.append(outcome)
-        cancel = random.uniform(0.0, 1.0) if random.random() < options.cancel else None
-        tasks.append(asyncio.create_task(speak(options, random.choice(TEXTS), outcome, cancel)))
+        leave_after = random.uniform(0.0, options.leave_within) if random.random() < options.cancel else None
+        tasks.append(asyncio.create_task(speak_or_leave(options, random.choice(TEXTS), outcome, leave_after)))
         due += random.expovariate(rate)
-        if options.memory_of and time.perf_counter() > sampled:
-            memory.append(resident(options.memory_of))
-            sampled += options.seconds / 8
+        sample()
     await asyncio.gather(*tasks)
-    if options.memory_of:
-        memory.append(resident(options.memory_of))
-    return report(options, {"rate": rate}, outcomes, time.perf_counter() - start, memory)
 
 
-async def streams(options, count):
-    random.seed(options.seed)
-    outcomes = []
+async def at_once(options, count, outcomes, sample, is_played):
     start = time.perf_counter()
 
-    async def one():
+    async def one(begin):
+        await asyncio.sleep(begin)
         while time.perf_counter() < start + options.seconds:
             outcome = Outcome()
             outcomes.append(outcome)
+            asked = time.perf_counter()
             await speak(options, random.choice(TEXTS), outcome)
+            sample()
+            if is_played and outcome.error is None:
+                played = asked + outcome.first + outcome.sound + outcome.missing
+                await asyncio.sleep(max(0.0, min(played, start + options.seconds) - time.perf_counter()))
+            elif outcome.error is not None:
+                # Refused: whoever asks again at once only makes it worse.
+                await asyncio.sleep(0.1)
 
-    await asyncio.gather(*(one() for _ in range(count)))
-    return report(options, {"streams": count}, outcomes, time.perf_counter() - start, [])
+    spread = min(SPREAD, options.seconds / 2) if is_played else 0.0
+    await asyncio.gather(*(one(random.uniform(0.0, spread)) for _ in range(count)))
+
+
+async def measure(options, setting, run):
+    random.seed(options.seed)
+    outcomes = []
+    async with Gpu() as gpu:
+        server = Server(options)
+        start = time.perf_counter()
+        await run(outcomes, server.sample)
+        seconds = time.perf_counter() - start
+        used = server.used()
+    return report(setting, outcomes, seconds, {**gpu.used(), **used})
 
 
 async def main():
@@ -190,17 +312,22 @@ async def main():
     parser.add_argument("--voice", default="default")
     parser.add_argument("--token")
     parser.add_argument("--rate", type=float, action="append", default=[], help="requests per second; may be repeated")
-    parser.add_argument("--streams", type=int, action="append", default=[], help="streams at once; may be repeated")
+    parser.add_argument("--listeners", type=int, action="append", default=[], help="who play in real time; may be repeated")
+    parser.add_argument("--streams", type=int, action="append", default=[], help="requests at once; may be repeated")
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--cancel", type=float, default=0.0, help="share of requests whose client leaves within a second")
+    parser.add_argument("--cancel", type=float, default=0.0, help="share of requests whose client leaves, unless it is answered by then")
+    parser.add_argument("--leave-within", type=float, default=1.0, metavar="SECONDS", help="when those clients leave, at the latest")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--memory-of", type=int, metavar="PID", help="sample the resident memory of this process")
+    parser.add_argument("--server-pid", type=int, metavar="PID", help="sample what this process on this machine uses")
     options = parser.parse_args()
     fine = True
     for rate in options.rate:
-        fine &= await poisson(options, rate)
-    for count in options.streams:
-        fine &= await streams(options, count)
+        setting = {"rate": rate, "cancel": options.cancel} if options.cancel else {"rate": rate}
+        fine &= await measure(options, setting, lambda outcomes, sample: poisson(options, rate, outcomes, sample))
+    for name, counts in (("listeners", options.listeners), ("streams", options.streams)):
+        for count in counts:
+            run = lambda outcomes, sample: at_once(options, count, outcomes, sample, name == "listeners")
+            fine &= await measure(options, {name: count}, run)
     sys.exit(0 if fine else 1)
 
 

@@ -8,11 +8,14 @@ mod parsers;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    match which % 5 {
+    match which % 8 {
         0 => parsers::speech(bytes),
         1 => parsers::batch(bytes),
         2 => parsers::settings(bytes),
         3 => parsers::socket(bytes),
+        4 => parsers::upload(bytes),
+        5 => parsers::run(bytes),
+        6 => parsers::history(bytes),
         _ => parsers::wyoming(bytes),
     };
 });

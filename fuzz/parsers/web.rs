@@ -26,3 +26,18 @@ pub fn socket(bytes: &[u8]) -> bool {
 pub fn wyoming(bytes: &[u8]) -> bool {
     bodies::wyoming(bytes)
 }
+
+/// The form of `POST /v1/audio/voices`.
+pub fn upload(bytes: &[u8]) -> bool {
+    bodies::upload(bytes)
+}
+
+/// The body of `POST /studio/runs` and `/studio/plan`.
+pub fn run(bytes: &[u8]) -> bool {
+    bodies::run(bytes)
+}
+
+/// The body of `POST /studio/history`.
+pub fn history(bytes: &[u8]) -> bool {
+    bodies::history(bytes)
+}

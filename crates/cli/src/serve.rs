@@ -9,13 +9,18 @@ use std::time::Duration;
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
-use myxtts_web::{ModelSpeaker, ModelVoices, Server, ServerOptions, StudioOptions};
+use myxtts_tensor::Device;
+use myxtts_web::{
+    FindModel, Keeping, ModelSpeaker, ModelVoices, ServedModel, Server, ServerOptions, Speaker, StudioOptions,
+};
 
 use crate::failure::UsageError;
 use crate::output::{errln, outln};
 use crate::sampling::at_least_one;
 use crate::signal::stop_requested;
 use crate::speak::{chosen, defaults};
+
+const GIB: f64 = (1u64 << 30) as f64;
 
 /// How often the signals are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -25,6 +30,7 @@ Examples:
   myxtts serve                                        newest run's model on http://127.0.0.1:8020
   curl http://127.0.0.1:8020/v1/audio/speech -H 'Content-Type: application/json' \\
     -d '{\"model\":\"tts-1\",\"input\":\"Hello there.\",\"voice\":\"default\"}' -o hello.mp3
+  myxtts serve --model mina --model runs/book --memory-limit 20 --unload-after 600
   myxtts serve --data-root ~/corpora                  the page at the same address may also check and train on these
   MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        for other machines: only with a token
 
@@ -34,9 +40,16 @@ docs/serve.md has all routes. /health, /ready and /metrics tell how it is. SIGTE
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    /// Model folder, or the name of a run; may be repeated: the first is opened at once, others when they are asked for
+    /// [default: ./model, the newest run's, the first in models/; without any, the page works and speech waits for one]
     #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    model: Vec<PathBuf>,
+    /// Memory for open models together, in GiB: the one that was unused for longest is closed first; one always may be open
+    #[arg(long, value_name = "GIB", value_parser = above_zero)]
+    memory_limit: Option<f64>,
+    /// Close a model that nobody has used for so many seconds; it is opened again when it is asked for [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    unload_after: Option<f64>,
     /// Where runs are
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
@@ -71,28 +84,50 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let device = chosen(&args.device)?;
-    let found = defaults::model(args.model.as_deref(), &args.runs)?;
     let address = address(&args.host, args.port)?;
     if let Some(missing) = args.data_root.iter().find(|folder| !folder.is_dir()) {
         return Err(UsageError(format!("--data-root {}: there is no such folder", missing.display())).into());
     }
-    let folder = Arc::new(ModelFolder::open(&found.model)?);
-    let recordings = recordings(&folder, found.run.as_ref())?;
+    let (slots, runs) = (args.slots, args.runs.clone());
+    let mut models = Vec::new();
+    for named in &args.model {
+        let model = served(defaults::model(Some(named), &runs)?, device, slots)?;
+        if models.iter().any(|other: &ServedModel| other.name == model.name) {
+            let message =
+                format!("--model: two are called {:?}, and clients name one: rename a folder", model.name);
+            return Err(UsageError(message).into());
+        }
+        models.push(model);
+    }
+    let mut find = None;
+    if args.model.is_empty() {
+        match defaults::model(None, &runs) {
+            Ok(found) => models.push(served(found, device, slots)?),
+            Err(error) if error.is::<UsageError>() => {
+                errln!("note: {error}");
+                errln!("note: serving without a model: one that a run makes is spoken with when it is there");
+                find = Some(Arc::new(move || served(defaults::model(None, &runs).ok()?, device, slots).ok())
+                    as Arc<FindModel>);
+            }
+            Err(error) => return Err(error),
+        }
+    }
     let options = ServerOptions {
         address,
         token: args.token,
         queue: args.queue,
-        model: model_name(&found.model, found.run.as_ref()),
+        keeping: Keeping {
+            memory: args.memory_limit.map(|gib| (gib * GIB) as u64),
+            idle: args.unload_after.map(Duration::from_secs_f64),
+        },
         wyoming: args.wyoming,
         origins: args.allow_origin,
         studio: StudioOptions { runs: args.runs.clone(), roots: args.data_root, ..StudioOptions::default() },
     };
-    let name = options.model.clone();
-    let voices = Arc::new(ModelVoices::new(folder.clone(), !recordings.is_empty()));
-    let slots = args.slots;
-    let server =
-        Server::start(options, voices, move || ModelSpeaker::open(folder, device, &recordings, slots))?;
-    outln!("serving {name} on {device} at http://{}", server.address());
+    let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
+    let names = if names.is_empty() { "no model yet".to_owned() } else { names.join(", ") };
+    let server = Server::start(options, models, find)?;
+    outln!("serving {names} on {device} at http://{}", server.address());
     if let Some(address) = server.wyoming_address() {
         outln!("speaking Wyoming at tcp://{address}");
     }
@@ -112,6 +147,34 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     server.wait()?;
     Ok(Exit::Stopped)
+}
+
+/// A model as the server opens it.
+fn served(found: defaults::Found, device: Device, slots: Option<usize>) -> anyhow::Result<ServedModel> {
+    let folder = Arc::new(ModelFolder::open(&found.model)?);
+    let recordings = recordings(&folder, found.run.as_ref())?;
+    let name = model_name(&found.model, found.run.as_ref());
+    let voices = Arc::new(ModelVoices::new(folder.clone(), !recordings.is_empty()));
+    // Until it was open: then it is known.
+    let bytes = std::fs::read_dir(&found.model)?
+        .filter_map(|entry| entry.ok()?.metadata().ok())
+        .map(|file| file.len())
+        .sum();
+    let open = move || {
+        let speaker = ModelSpeaker::open(folder.clone(), device, &recordings, slots)?;
+        Ok(Box::new(speaker) as Box<dyn Speaker>)
+    };
+    Ok(ServedModel { name, voices, bytes, open: Arc::new(open) })
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "a number is wanted".to_owned())?;
+    // More than a hundred years, or exabytes, is a slip.
+    if number > 0.0 && number < 4e9 {
+        Ok(number)
+    } else {
+        Err("it is to be above 0, and below 4e9".to_owned())
+    }
 }
 
 /// Recordings to hear where the model has no voice; none where it has one, or where there is nobody to hear.

@@ -1,5 +1,6 @@
-//! `random_model DIR [PRESET]` writes a model folder of a preset's size with random weights that makes sound: what a server does
-//! under load can be measured without a model that was trained. It has one voice, `default`, and speaks for about two seconds.
+//! `random_model DIR [PRESET [CODES]]` writes a model folder of a preset's size with random weights that makes sound: what a
+//! server does under load can be measured without a model that was trained. It has one voice, `default`. It speaks for about two
+//! seconds; where CODES are given, every text is said in exactly so many (140 are 6.5 s, as long as 100 characters take to say).
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,7 +14,7 @@ use myxtts_model::speaker::SpeakerEncoder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
-use myxtts_model::{Declare, Gpt, SamplingOptions};
+use myxtts_model::{Declare, Gpt, Released, SamplingOptions};
 use myxtts_run::durable::Os;
 use myxtts_speak::Synthesizer;
 use myxtts_speak::voices::{StoredVoice, Voices};
@@ -22,37 +23,50 @@ use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
 /// What is added to the score of STOP: as likely as each of the fifty codes that are drawn from.
 const STOP: f32 = 0.6;
 
-/// A fresh decoder whispers, the more so the larger it is: so much louder, the first of these that is heard.
-const LOUDER: [f32; 6] = [10.0, 1e2, 1e3, 1e4, 1e5, 1e6];
+/// What is added to it where the position alone decides, and what the position that points to it adds: it is never among the
+/// fifty before, and the only one then.
+const NOT_YET: f32 = -16.0;
+const NOW: f32 = 40.0;
 
-/// The mean level from which it is heard.
+/// How far the position at which STOP is to be said points to it; other positions do by 0.02 or so.
+const POINTS: f32 = 1000.0;
+
+/// A fresh decoder whispers, the more so the larger it is: it is made so loud on average.
+const LEVEL: f32 = 0.1;
+
+/// The level from which it is heard.
 const HEARD: f32 = 0.03;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> Outcome {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let preset = |name: &str| serde_json::from_value::<Preset>(name.into());
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [path] => make(Path::new(path), Preset::Tiny),
-        [path, preset] => make(Path::new(path), serde_json::from_value(preset.into())?),
-        _ => Err("name a folder, and a preset".into()),
+        [path] => make(Path::new(path), Preset::Tiny, None),
+        [path, name] => make(Path::new(path), preset(name)?, None),
+        [path, name, codes] => make(Path::new(path), preset(name)?, Some(codes.parse()?)),
+        _ => Err("name a folder, a preset, and how many codes each text is said in".into()),
     }
 }
 
-fn make(path: &Path, preset: Preset) -> Outcome {
-    for louder in LOUDER {
-        write(path, preset, louder)?;
+fn make(path: &Path, preset: Preset, codes: Option<usize>) -> Outcome {
+    // What the presets need, or nearly so.
+    let mut louder = 50.0;
+    for _ in 0..4 {
+        write(path, preset, codes, louder)?;
         let level = voice(path)?;
-        println!("decoder {louder} times as loud: level {level:.4}");
+        println!("decoder {louder} times as loud: level {level}");
         if level >= HEARD {
             return Ok(());
         }
         std::fs::remove_dir_all(path)?;
+        louder *= LEVEL / level.max(1e-9);
     }
     Err("it cannot be heard".into())
 }
 
-fn write(path: &Path, preset: Preset, louder: f32) -> Outcome {
+fn write(path: &Path, preset: Preset, codes: Option<usize>, louder: f32) -> Outcome {
     let texts = [("en", "hello world, this is a voice and it is again in the world"), ("fa", "سلام دنیا")];
     let vocabulary = tokenizer::train(texts, &TrainOptions { vocab_size: 200, ..TrainOptions::default() })?;
     let ids = TextIds { vocabulary: vocabulary.vocabulary_size(), ..TextIds::v2() };
@@ -87,7 +101,22 @@ fn write(path: &Path, preset: Preset, louder: f32) -> Outcome {
             let mut data =
                 engine.read_parameter(one.id).map(|data| one.to_released(&data)).unwrap_or_default();
             match one.name.as_str() {
-                "gpt.mel_head.bias" => data[networks.gpt.stop_audio as usize] = STOP,
+                "gpt.mel_head.bias" => {
+                    data[networks.gpt.stop_audio as usize] = codes.map_or(STOP, |_| NOT_YET);
+                }
+                "gpt.mel_head.weight" if codes.is_some() => {
+                    let scale = NOW / (one.shape[1] as f32).sqrt();
+                    let towards: Vec<f32> = direction(one).iter().map(|to| scale * to).collect();
+                    row(&mut data, networks.gpt.stop_audio as usize, one).copy_from_slice(&towards);
+                }
+                "gpt.mel_pos_embedding.emb.weight" => {
+                    // The state of a code's position says the next one.
+                    if let Some(codes) = codes {
+                        let there = row(&mut data, codes, one);
+                        let towards = direction(one);
+                        there.iter_mut().zip(towards).for_each(|(weight, to)| *weight += POINTS * to);
+                    }
+                }
                 // Taps that add up to nothing: sound and no offset.
                 name if name.contains("conv_post") => {
                     for taps in data.chunks_exact_mut(one.shape[2]) {
@@ -105,6 +134,17 @@ fn write(path: &Path, preset: Preset, louder: f32) -> Outcome {
     folder.manifest().parts.insert("gpt".to_owned(), serde_json::json!({ "heads": networks.gpt.heads }));
     folder.finish()?;
     Ok(())
+}
+
+fn row<'d>(data: &'d mut [f32], number: usize, one: &Released) -> &'d mut [f32] {
+    let width = one.shape[1];
+    &mut data[number * width..(number + 1) * width]
+}
+
+/// The direction of STOP: of length 1, and of mean 0, so that norms keep it.
+fn direction(one: &Released) -> Vec<f32> {
+    let length = (one.shape[1] as f32).sqrt();
+    (0..one.shape[1]).map(|i| if i % 2 == 0 { 1.0 / length } else { -1.0 / length }).collect()
 }
 
 /// Keeps the voice of the demo corpus beside it; gives the level at which it says a few codes.

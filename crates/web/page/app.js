@@ -2,7 +2,7 @@
 
 import { failure, h, icon, poll } from "./dom.js";
 import { LANGUAGES, currentLanguage, setLanguage, t } from "./i18n.js";
-import { refresh, server } from "./server.js";
+import { currentModel, refresh, server } from "./server.js";
 import * as data from "./data.js";
 import * as speak from "./speak.js";
 import * as training from "./training.js";
@@ -36,9 +36,14 @@ function frame() {
 
 function status(state) {
   const model = document.getElementById("model");
-  const isReady = Boolean(state?.ready);
+  const current = currentModel();
+  const isReady = Boolean(current?.ready) && !state.gone;
   model.classList.toggle("ready", isReady);
-  model.textContent = state?.gone ? t("server_gone") : isReady ? state.model : t("loading_model");
+  if (state?.gone) model.textContent = t("server_gone");
+  else if (state && !current) model.textContent = t("no_model");
+  // Models beside the first are opened when they are spoken with.
+  else if (isReady || current && state.ready) model.textContent = current.name;
+  else model.textContent = t("loading_model");
 }
 
 /** `#/training/run-001` is the view `training` with the rest `run-001`. */

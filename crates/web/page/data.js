@@ -1,7 +1,7 @@
 // Data: a corpus is chosen, checked, looked at and listened to.
 
 import { getBlob, getJson, postJson } from "./api.js";
-import { empty, failure, figures, h, icon, iconButton, poll, select } from "./dom.js";
+import { empty, failure, figures, follow, h, icon, iconButton, select } from "./dom.js";
 import { languageName, named, number, percent, seconds, t, when } from "./i18n.js";
 import { histogram, shares } from "./charts.js";
 import { playButton } from "./sound.js";
@@ -61,12 +61,10 @@ export async function mount(root, rest) {
 }
 
 function showCheck(card, at) {
-  let shown = null;
-  let stop = null;
   const start = h("button", { class: "primary", type: "button", onclick: async () => {
     try {
       await postJson("/studio/check", at);
-      watch();
+      again();
     } catch (error) {
       card.append(failure(error));
     }
@@ -75,27 +73,11 @@ function showCheck(card, at) {
   const head = h("div", { class: "card-head" }, h("h2", {}, t("check")), h("div", { class: "row center" }, train, start));
   const inside = h("div", { class: "stack" });
   card.append(head, inside);
-  const look = async () => {
-    try {
-      const found = await getJson(`/studio/check?${query(at)}`);
-      const tag = JSON.stringify([found.state, found.time, found.log]);
-      start.disabled = found.state === "running";
-      if (tag !== shown) {
-        shown = tag;
-        inside.replaceChildren(...reportOf(found));
-      }
-      if (found.state !== "running") stop?.();
-    } catch (error) {
-      inside.replaceChildren(failure(error));
-      stop?.();
-    }
-  };
-  const watch = () => {
-    stop?.();
-    stop = poll(look, 1000);
-  };
-  watch();
-  return () => stop?.();
+  const [again, stop] = follow(() => getJson(`/studio/check?${query(at)}`), (found, error) => {
+    start.disabled = found?.state === "running";
+    inside.replaceChildren(...(error ? [failure(error)] : reportOf(found)));
+  }, 1000);
+  return stop;
 }
 
 function reportOf({ state, log, report, problems, time }) {

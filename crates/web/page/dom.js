@@ -82,6 +82,13 @@ export function select(options, value, properties = {}) {
   return element;
 }
 
+/** A choice of models; nothing where there is none to choose. */
+export function modelField(models, current, onChoose) {
+  if (models.length < 2) return null;
+  const choice = select(models.map((model) => [model.name, model.name]), current, { onchange: () => onChoose(choice.value) });
+  return field(t("model"), choice);
+}
+
 export function figures(pairs) {
   return h("dl", { class: "figures" }, pairs.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
@@ -135,6 +142,32 @@ export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Follows work that the server does: asks until it does not run any more, and calls `show` with what was found where that has
+    changed, or with what went wrong. Gives a function that follows it from now on, and one that stops. */
+export function follow(ask, show, milliseconds) {
+  let shown = "";
+  let stop = null;
+  const look = async () => {
+    try {
+      const found = await ask();
+      const tag = JSON.stringify(found);
+      if (tag !== shown) show(found);
+      shown = tag;
+      if (found.state !== "running") stop?.();
+    } catch (error) {
+      shown = "";
+      show(null, error);
+      stop?.();
+    }
+  };
+  const again = () => {
+    stop?.();
+    stop = poll(look, milliseconds);
+  };
+  again();
+  return [again, () => stop?.()];
 }
 
 /** Calls `work` now and every so often until the returned function is called; never twice at once, and not while hidden. */

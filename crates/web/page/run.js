@@ -1,7 +1,7 @@
 // One run: what it sounds like first, its curves second. Everything is read from its folder, so a reload loses nothing.
 
 import { getBlob, getJson, postJson } from "./api.js";
-import { confirmed, empty, failure, figures, h, icon, iconButton, notice, poll, select } from "./dom.js";
+import { confirmed, empty, failure, figures, follow, h, icon, iconButton, notice, poll, select } from "./dom.js";
 import { compact, named, number, percent, seconds, t, when } from "./i18n.js";
 import { lineChart } from "./charts.js";
 import { picture } from "./data.js";
@@ -197,40 +197,22 @@ export async function mount(root, name) {
 
 /** What keeps this run from being faster. */
 function showDiagnosis(card, place, currentStage) {
-  let stop = null;
-  let shown = "";
   const stage = select([["", t("current_stage")], ...["dvae", "gpt", "decoder"].map((one) => [one, t(`stage_${one}`)])], "", { "aria-label": t("stage") });
   const start = h("button", { type: "button", onclick: async () => {
     try {
       await postJson(`${place}/diagnosis`, { stage: stage.value || currentStage() || "gpt" });
-      watch();
+      again();
     } catch (error) {
       inside.replaceChildren(failure(error));
     }
   } }, t("diagnose"));
   const inside = h("div", { class: "stack" });
   card.append(h("div", { class: "card-head" }, h("h2", {}, t("diagnosis")), h("div", { class: "row center" }, h("div", {}, stage), start)), inside);
-  const look = async () => {
-    try {
-      const found = await getJson(`${place}/diagnosis`);
-      start.disabled = found.state === "running";
-      const tag = JSON.stringify(found);
-      if (tag !== shown) {
-        shown = tag;
-        inside.replaceChildren(...diagnosisOf(found));
-      }
-      if (found.state !== "running") stop?.();
-    } catch (error) {
-      inside.replaceChildren(failure(error));
-      stop?.();
-    }
-  };
-  const watch = () => {
-    stop?.();
-    stop = poll(look, 1500);
-  };
-  watch();
-  return () => stop?.();
+  const [again, stop] = follow(() => getJson(`${place}/diagnosis`), (found, error) => {
+    start.disabled = found?.state === "running";
+    inside.replaceChildren(...(error ? [failure(error)] : diagnosisOf(found)));
+  }, 1500);
+  return stop;
 }
 
 function diagnosisOf({ state, log, report }) {

@@ -1,10 +1,10 @@
 // Speak: a text becomes sound while one listens.
 
 import { getBlob, getJson, hasToken, postJson, request, sendJson } from "./api.js";
-import { confirmed, empty, failure, field, figures, h, icon, iconButton, save, segments, select } from "./dom.js";
+import { confirmed, empty, failure, field, figures, h, icon, iconButton, modelField, save, segments, select } from "./dom.js";
 import { languageName, number, seconds, t, when } from "./i18n.js";
 import { LiveSound, audioContext, playButton, waveform } from "./sound.js";
-import { server, voiceNames } from "./server.js";
+import { chooseModel, currentModel, server, voiceNames } from "./server.js";
 
 const MOST = 4096;
 const FORMATS = ["wav", "mp3", "opus", "flac", "pcm"];
@@ -22,6 +22,7 @@ export async function mount(root) {
   const text = h("textarea", { dir: "auto", maxlength: MOST, placeholder: t("text_placeholder"), "aria-label": t("text"), rows: 5, spellcheck: "true" });
   text.value = draft.text ?? "";
   const count = h("span", { class: "small muted" });
+  const model = h("div", { class: "grow", hidden: true });
   const voice = select([["default", t("voice_default")]], "default");
   const language = select([["", t("language_auto")]], "");
   const speed = h("input", { type: "range", min: 0.25, max: 4, step: 0.05, value: draft.speed ?? 1 });
@@ -34,6 +35,7 @@ export async function mount(root) {
   const past = h("section", { class: "card", "aria-label": t("history") });
 
   const settings = () => ({
+    model: currentModel()?.name ?? "tts-1",
     voice: voice.value,
     language: language.value,
     speed: Number(speed.value),
@@ -47,6 +49,7 @@ export async function mount(root) {
   const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); speak(); }, onchange: keep },
     text,
     h("div", { class: "row" },
+      model,
       field(t("voice"), voice),
       field(t("language"), language),
       h("div", { class: "row center end" }, count, stop, go)),
@@ -63,12 +66,26 @@ export async function mount(root) {
   root.append(h("div", { class: "page" },
     h("div", { class: "head" }, h("h1", {}, t("speak")), h("p", { class: "lead" }, t("speak_lead"))), form, result, past));
 
-  const names = await voiceNames().catch(() => []);
-  voice.replaceChildren(...(names.length ? names : ["default"]).map((name) => h("option", { value: name }, name === "default" ? t("voice_default") : name)));
-  if (names.includes(draft.voice)) voice.value = draft.voice;
-  const fill = (facts) => {
-    language.replaceChildren(h("option", { value: "" }, t("language_auto")), ...(facts.languages ?? []).map((code) => h("option", { value: code }, languageName(code))));
-    language.value = facts.languages?.includes(draft.language) ? draft.language : "";
+  const fillVoices = async () => {
+    const names = await voiceNames().catch(() => []);
+    voice.replaceChildren(...(names.length ? names : ["default"]).map((name) => h("option", { value: name }, name === "default" ? t("voice_default") : name)));
+    if (names.includes(draft.voice)) voice.value = draft.voice;
+  };
+  let filled = "";
+  const fill = (state) => {
+    const models = state.models ?? [];
+    const current = currentModel();
+    const tag = JSON.stringify([models.map((one) => one.name), current?.name]);
+    if (tag !== filled) {
+      filled = tag;
+      model.replaceChildren(...[modelField(models, current?.name, chooseModel)].filter(Boolean));
+      model.hidden = models.length < 2;
+      fillVoices();
+    }
+    const languages = current?.languages ?? [];
+    const chosen = language.value || draft.language;
+    language.replaceChildren(h("option", { value: "" }, t("language_auto")), ...languages.map((code) => h("option", { value: code }, languageName(code))));
+    language.value = languages.includes(chosen) ? chosen : "";
   };
   fill(server.state ?? {});
   const forget = server.onchange(fill);
@@ -169,7 +186,7 @@ export async function mount(root) {
 
 /** What OpenAI's API is asked. */
 function bodyOf(asked, format) {
-  const body = { model: server.state?.model ?? "tts-1", input: asked.text, voice: asked.voice, response_format: format };
+  const body = { model: asked.model, input: asked.text, voice: asked.voice, response_format: format };
   if (asked.language) body.language = asked.language;
   if (asked.speed !== 1) body.speed = asked.speed;
   if (asked.seed) body.seed = asked.seed;

@@ -9,6 +9,8 @@ export default {
   light: "Light colours",
   dark: "Dark colours",
   loading_model: "Loading the model…",
+  no_model: "No model yet",
+  model: "Model",
   server_gone: "The server does not answer",
   no_server: "The server does not answer. Is it still running?",
   failed_with: "The server answered with status {status}.",

@@ -9,6 +9,8 @@ export default {
   light: "رنگ‌های روشن",
   dark: "رنگ‌های تیره",
   loading_model: "مدل بارگذاری می‌شود…",
+  no_model: "هنوز مدلی نیست",
+  model: "مدل",
   server_gone: "سرور پاسخ نمی‌دهد",
   no_server: "سرور پاسخ نمی‌دهد. آیا هنوز در حال اجراست؟",
   failed_with: "پاسخ سرور با وضعیت {status} بود.",

@@ -1,9 +1,9 @@
 // Voices: added from a file or the microphone, listened to, removed.
 
 import { getJson, request, sendJson } from "./api.js";
-import { confirmed, empty, failure, field, figures, h, icon, iconButton, notice } from "./dom.js";
+import { confirmed, empty, failure, field, figures, h, icon, iconButton, modelField, notice } from "./dom.js";
 import { number, percent, seconds, t } from "./i18n.js";
-import { server } from "./server.js";
+import { chooseModel, currentModel, ofModel, server } from "./server.js";
 import { playButton, wavOf } from "./sound.js";
 
 const LONGEST_RECORDING = 60;
@@ -12,6 +12,7 @@ export async function mount(root) {
   let recorder = null;
   let recorded = null;
 
+  const model = h("div", { class: "grow", hidden: true });
   const list = h("section", { class: "card", "aria-label": t("voices") });
   const name = h("input", { required: true, maxlength: 60, autocomplete: "off", placeholder: t("name_placeholder"), dir: "auto" });
   const file = h("input", { type: "file", accept: "audio/*,.wav,.flac,.mp3,.ogg,.opus,.m4a" });
@@ -27,15 +28,26 @@ export async function mount(root) {
   const form = h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); upload(); } },
     h("h2", {}, t("add_voice_title")),
     h("p", { class: "muted" }, t("add_voice_lead")),
-    h("div", { class: "row" }, field(t("name"), name), field(t("recording"), file), record, add),
+    h("div", { class: "row" }, model, field(t("name"), name), field(t("recording"), file), record, add),
     heard, outcome);
   root.append(h("div", { class: "page" },
     h("div", { class: "head" }, h("h1", {}, t("voices")), h("p", { class: "lead" }, t("voices_lead"))), form, list));
-  await show();
+  let filled = "";
+  const fill = (state) => {
+    const models = state.models ?? [];
+    const tag = JSON.stringify([models.map((one) => one.name), currentModel()?.name]);
+    if (tag === filled) return;
+    filled = tag;
+    model.replaceChildren(...[modelField(models, currentModel()?.name, chooseModel)].filter(Boolean));
+    model.hidden = models.length < 2;
+    show();
+  };
+  fill(server.state ?? {});
+  const forget = server.onchange(fill);
 
   async function show() {
     try {
-      const { voices } = await getJson("/studio/voices");
+      const { voices } = await getJson(ofModel("/studio/voices"));
       list.replaceChildren(h("h2", {}, t("all_voices")), voices.length
         ? h("ul", { class: "list" }, voices.map(item))
         : empty(t("no_voices")));
@@ -45,11 +57,11 @@ export async function mount(root) {
   }
 
   function item(voice) {
-    const languages = server.state?.languages ?? [];
+    const languages = currentModel()?.languages ?? [];
     const isPersian = document.documentElement.lang === "fa" && languages.includes("fa");
     const input = isPersian || !languages.includes("en") && languages.includes("fa") ? "سلام، این صدای من است." : "Hello, this is my voice.";
     const load = async () => {
-      const body = { model: server.state?.model ?? "tts-1", input, voice: voice.name, response_format: "wav" };
+      const body = { model: currentModel()?.name ?? "tts-1", input, voice: voice.name, response_format: "wav" };
       return (await sendJson("POST", "/v1/audio/speech", body)).blob();
     };
     return h("li", { data: { voice: voice.name } },
@@ -61,7 +73,7 @@ export async function mount(root) {
       voice.is_own && iconButton("trash", t("remove"), async () => {
         if (!await confirmed(t("remove_voice_question", { name: voice.name }), t("remove"))) return;
         try {
-          await request(`/v1/audio/voices/${encodeURIComponent(voice.name)}`, { method: "DELETE" });
+          await request(ofModel(`/v1/audio/voices/${encodeURIComponent(voice.name)}`), { method: "DELETE" });
         } catch (error) {
           notice(error.message);
         }
@@ -80,10 +92,11 @@ export async function mount(root) {
     outcome.replaceChildren(h("p", { class: "muted" }, t("hearing")));
     try {
       const body = new FormData();
+      if (currentModel()) body.append("model", currentModel().name);
       body.append("name", name.value.trim());
       body.append("audio_sample", sample, recorded ? "microphone.wav" : sample.name);
       const added = await (await request("/v1/audio/voices", { method: "POST", body })).json();
-      const details = (await getJson("/studio/voices")).voices.find((voice) => voice.name === added.name);
+      const details = (await getJson(ofModel("/studio/voices"))).voices.find((voice) => voice.name === added.name);
       outcome.replaceChildren(h("div", { class: "note good" }, t("voice_added", { name: added.name, seconds: seconds(added.seconds) })),
         details?.report ? report(details.report, added.advice, true) : "");
       form.reset();
@@ -143,7 +156,10 @@ export async function mount(root) {
     heard.replaceChildren(playButton(async () => blob), h("span", { class: "muted" }, t("recorded", { seconds: seconds(length) })));
   }
 
-  return () => finish();
+  return () => {
+    forget();
+    finish();
+  };
 }
 
 /** How good the recordings of a voice are. */

@@ -9,6 +9,39 @@ use std::time::Duration;
 /// Upper bounds of the histogram of first sounds, in seconds.
 const BOUNDS: [f64; 12] = [0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0];
 
+/// What the thread that speaks does in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Texts are cut into pieces and take slots.
+    Begin,
+    /// Codes are queued.
+    Advance,
+    /// The decoder makes sound.
+    Sound,
+    /// Codes are waited for and taken.
+    Collect,
+}
+
+impl Work {
+    const ALL: [(Work, &str); 4] = [
+        (Work::Begin, "begin"),
+        (Work::Advance, "advance"),
+        (Work::Sound, "sound"),
+        (Work::Collect, "collect"),
+    ];
+}
+
+/// A model, as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenModel {
+    /// What clients call it.
+    pub name: String,
+    /// Whether it is open, or being opened.
+    pub is_open: bool,
+    /// What it takes when it is open.
+    pub bytes: u64,
+}
+
 /// Counters since the start.
 #[derive(Default)]
 pub struct Metrics {
@@ -20,6 +53,8 @@ pub struct Metrics {
     ended: AtomicU64,
     cancelled: AtomicU64,
     in_flight: AtomicU64,
+    rounds: AtomicU64,
+    work_microseconds: [AtomicU64; Work::ALL.len()],
 }
 
 impl Metrics {
@@ -67,8 +102,18 @@ impl Metrics {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Everything, for Prometheus.
-    pub fn text(&self, queue_length: usize, is_ready: bool) -> String {
+    /// The thread that speaks has done so much.
+    pub fn worked(&self, work: Work, time: Duration) {
+        self.work_microseconds[work as usize].fetch_add(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// A round of the thread that speaks has ended.
+    pub fn round(&self) {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything, for Prometheus; with all models.
+    pub fn text(&self, queue_length: usize, is_ready: bool, models: &[OpenModel]) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -96,6 +141,24 @@ impl Metrics {
         family("myxtts_cancelled_total", "counter", "Utterances whose client left.", &cancelled);
         let seconds = load(&self.sound_microseconds) / 1e6;
         family("myxtts_sound_seconds_total", "counter", "Seconds of sound made.", &alone(seconds));
+        let rows = |value: &dyn Fn(&OpenModel) -> f64| -> Vec<(String, f64)> {
+            models.iter().map(|model| (format!("{{model={:?}}}", model.name), value(model))).collect()
+        };
+        let is_open = rows(&|model| f64::from(u8::from(model.is_open)));
+        family("myxtts_model_open", "gauge", "1 while the model is in memory.", &is_open);
+        let bytes = rows(&|model| if model.is_open { model.bytes as f64 } else { 0.0 });
+        family("myxtts_model_bytes", "gauge", "What the model takes of the memory.", &bytes);
+        family(
+            "myxtts_rounds_total",
+            "counter",
+            "Rounds in which all texts advanced.",
+            &alone(load(&self.rounds)),
+        );
+        let row = |(work, name): (Work, &str)| {
+            (format!("{{work=\"{name}\"}}"), load(&self.work_microseconds[work as usize]) / 1e6)
+        };
+        let rows = Work::ALL.map(row);
+        family("myxtts_work_seconds_total", "counter", "What the thread that speaks did.", &rows);
         let name = "myxtts_first_sound_seconds";
         let _ = writeln!(text, "# HELP {name} From a request to its first samples.\n# TYPE {name} histogram");
         let mut sum = 0;

@@ -1,6 +1,7 @@
 //! The opened model as the one who speaks.
 
 use crate::limits::UPLOAD_SECONDS;
+use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use crate::scheduler::{self, Scheduler};
 use crate::speaker::{HeardVoice, Speaker, SpeakerError, SpeakerFacts, VoiceDetails, VoiceStore};
@@ -12,6 +13,7 @@ use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, kept};
 use myxtts_speak::{Decoding, SpeakError, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::Device;
+use myxtts_tensor::cuda::Cuda;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,6 +43,7 @@ pub struct ModelSpeaker {
     voices: Voices,
     /// A speaker of the model's run, where it has no voice of its own.
     run_voice: Option<Voice>,
+    gauge: MemoryGauge,
 }
 
 /// The voices of a model, as they are listed and removed.
@@ -87,6 +90,7 @@ impl ModelSpeaker {
     ) -> Result<ModelSpeaker, SpeakError> {
         let usual = if device == Device::Cpu { SLOTS_ON_CPU } else { SLOTS_ON_GPU };
         let decoding = Decoding::Joined { at_once: slots.unwrap_or(usual) };
+        let gauge = MemoryGauge::begin(device);
         let mut synthesizer = Synthesizer::open_for(&folder, device, decoding)?;
         let references =
             recordings.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, _>>()?;
@@ -94,7 +98,7 @@ impl ModelSpeaker {
             [] => None,
             references => Some(synthesizer.hear_references(references)?),
         };
-        Ok(ModelSpeaker { synthesizer, voices: Voices::of(&folder), folder, run_voice })
+        Ok(ModelSpeaker { synthesizer, voices: Voices::of(&folder), folder, run_voice, gauge })
     }
 
     /// A voice by its name, or a mix.
@@ -160,6 +164,10 @@ impl Speaker for ModelSpeaker {
         SpeakerFacts { languages: self.synthesizer.languages() }
     }
 
+    fn memory_bytes(&self) -> Option<u64> {
+        self.gauge.taken()
+    }
+
     fn warm_up(&mut self) -> Result<(), SpeakError> {
         self.synthesizer.prepare_streaming()?;
         let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
@@ -177,8 +185,40 @@ impl Speaker for ModelSpeaker {
         Ok(())
     }
 
-    fn work(&mut self, jobs: &Jobs) -> Result<(), SpeakError> {
-        Scheduler::new(self).run(jobs)
+    fn work(&mut self, jobs: &Jobs, metrics: &Metrics) -> Result<(), SpeakError> {
+        Scheduler::new(self, metrics).run(jobs)
+    }
+}
+
+/// What was taken, since it was begun, of the memory that models are in: a GPU's, by whomever, or this process's.
+struct MemoryGauge {
+    cuda: Option<Cuda>,
+    before: Option<u64>,
+}
+
+impl MemoryGauge {
+    fn begin(device: Device) -> MemoryGauge {
+        let cuda = match device {
+            Device::Cpu => None,
+            Device::Cuda(ordinal) => Cuda::open(ordinal, &Default::default()).ok(),
+        };
+        let mut gauge = MemoryGauge { cuda, before: None };
+        gauge.before = gauge.used();
+        gauge
+    }
+
+    fn used(&self) -> Option<u64> {
+        if let Some(cuda) = &self.cuda {
+            let (free, total) = cuda.memory().ok()?;
+            return Some((total - free) as u64);
+        }
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        kib.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
+    }
+
+    fn taken(&self) -> Option<u64> {
+        Some(self.used()?.saturating_sub(self.before?))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::sound::SoundSink;
 use crate::speaker::{HeardVoice, SpeakerError, Utterance};
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
 use tokio::sync::oneshot;
 
@@ -33,6 +33,8 @@ pub struct HearJob {
     pub recording: TempPath,
     /// The answer.
     pub reply: oneshot::Sender<Result<HeardVoice, SpeakerError>>,
+    /// Kept as long as the model is needed for it.
+    pub in_use: Arc<()>,
 }
 
 impl Job {
@@ -163,10 +165,15 @@ impl Jobs {
 
     /// Takes no more jobs, and tells those that wait.
     pub fn close(&self) {
+        self.fail(&SpeakerError::Stopping);
+    }
+
+    /// The same, with the reason.
+    pub fn fail(&self, reason: &SpeakerError) {
         let mut state = self.state();
         state.is_closed = true;
         while let Some(job) = state.take() {
-            job.refuse(SpeakerError::Stopping);
+            job.refuse(reason.clone());
         }
         drop(state);
         self.added.notify_all();
@@ -193,7 +200,7 @@ mod tests {
     use crate::sound;
 
     fn job(text: &str) -> (Job, sound::SoundReceiver) {
-        let (sink, receiver) = sound::channel(Default::default(), Default::default());
+        let (sink, receiver) = sound::channel(Default::default(), Default::default(), Default::default());
         let utterance = Utterance {
             text: text.to_owned(),
             voice: "default".to_owned(),

@@ -5,6 +5,7 @@
 //! somebody waits for the first sound, those who have enough to play are left for later. A request keeps a slot for one piece of
 //! its text (a few sentences); then it stands in line with the others, so that nobody waits for the end of a long text.
 
+use crate::metrics::{Metrics, Work};
 use crate::model::ModelSpeaker;
 use crate::queue::{HearJob, Job, Jobs, SpeakJob};
 use crate::request::Request;
@@ -30,12 +31,21 @@ pub(crate) struct Scheduler<'m> {
     speaker: &'m mut ModelSpeaker,
     active: Vec<Request>,
     most: usize,
+    metrics: &'m Metrics,
+    /// When the last work ended.
+    ended: Instant,
 }
 
 impl<'m> Scheduler<'m> {
-    pub fn new(speaker: &'m mut ModelSpeaker) -> Scheduler<'m> {
+    pub fn new(speaker: &'m mut ModelSpeaker, metrics: &'m Metrics) -> Scheduler<'m> {
         let most = REQUESTS_PER_SLOT * speaker.synthesizer.at_once();
-        Scheduler { speaker, active: Vec::new(), most }
+        Scheduler { speaker, active: Vec::new(), most, metrics, ended: Instant::now() }
+    }
+
+    /// Counts the time since the last work.
+    fn worked(&mut self, work: Work) {
+        let now = Instant::now();
+        self.metrics.worked(work, now - std::mem::replace(&mut self.ended, now));
     }
 
     /// Until the queue is closed and all that was begun is finished; or the device fails, which all clients are told.
@@ -55,13 +65,20 @@ impl<'m> Scheduler<'m> {
     /// Takes what waits; waits itself where there is nothing to do. Whether there is something to do.
     fn admit(&mut self, jobs: &Jobs) -> bool {
         while self.active.len() < self.most {
-            let job = if self.active.is_empty() { jobs.next() } else { jobs.try_next() };
+            let job = match self.active.is_empty() {
+                true => {
+                    let job = jobs.next();
+                    self.ended = Instant::now();
+                    job
+                }
+                false => jobs.try_next(),
+            };
             match job {
                 None => break,
                 Some(Job::Speak(SpeakJob { utterance, sink })) => {
                     self.active.extend(Request::begin(self.speaker, &utterance, sink));
                 }
-                Some(Job::Hear(HearJob { name, recording, reply })) => {
+                Some(Job::Hear(HearJob { name, recording, reply, in_use: _in_use })) => {
                     let heard = self.speaker.hear(&name, &recording);
                     // Nobody there: the voice is kept all the same.
                     let _ = reply.send(heard);
@@ -75,12 +92,14 @@ impl<'m> Scheduler<'m> {
         self.release(|request| !request.is_wanted())?;
         self.active.sort_by_key(Request::deadline);
         self.fill_slots()?;
-        let synthesizer = &mut self.speaker.synthesizer;
+        self.worked(Work::Begin);
         if self.active.iter().any(Request::is_speaking) {
             let is_awaited = self.active.iter().any(Request::is_awaited);
-            synthesizer.advance(if is_awaited { FIRST_STEPS } else { STEPS })?;
+            self.speaker.synthesizer.advance(if is_awaited { FIRST_STEPS } else { STEPS })?;
+            self.worked(Work::Advance);
             let mut failed = Vec::new();
             let due = Instant::now() + AHEAD;
+            let synthesizer = &mut self.speaker.synthesizer;
             for (place, request) in self.active.iter_mut().enumerate() {
                 if is_awaited && request.deadline() > due {
                     break;
@@ -89,14 +108,19 @@ impl<'m> Scheduler<'m> {
                     failed.push((place, error));
                 }
             }
+            self.worked(Work::Sound);
+            let synthesizer = &mut self.speaker.synthesizer;
             for (place, request) in self.active.iter_mut().enumerate() {
                 if let Err(error) = request.collect(synthesizer) {
                     failed.push((place, error));
                 }
             }
             self.fail(failed)?;
+            self.worked(Work::Collect);
+            self.metrics.round();
         } else if self.active.iter().all(|request| !request.is_finished()) {
             std::thread::sleep(LOOK);
+            self.ended = Instant::now();
         }
         self.release(Request::is_finished)
     }

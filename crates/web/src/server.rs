@@ -1,25 +1,27 @@
-//! A server on one address, with one thread for its sockets and one for its speaker.
+//! A server on one address, with a few threads for its sockets and one for each open model.
 
 use crate::access::Access;
 use crate::connection;
 use crate::limits::{SESSIONS, UPLOADS_AT_ONCE};
-use crate::metrics::Metrics;
-use crate::queue::Jobs;
+use crate::metrics::{Metrics, OpenModel};
+use crate::models::{Failure, FindModel, Keeping, Models, ServedModel};
 use crate::routes::{self, App};
-use crate::speaker::{Speaker, SpeakerFacts, VoiceStore};
+use crate::speaker::SpeakerFacts;
 use crate::studio::{Studio, StudioOptions};
 use crate::wyoming;
 use myxtts_speak::SpeakError;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 /// Characters of a token at least.
 pub const SHORTEST_TOKEN: usize = 8;
+
+/// How often it is looked for models that nobody uses, at least.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long sessions have to send what was said when the server stops.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -31,10 +33,10 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// Needed for any address but a loopback one.
     pub token: Option<String>,
-    /// Requests that wait at most.
+    /// Requests that wait for a model at most.
     pub queue: usize,
-    /// What the model is called.
-    pub model: String,
+    /// How many models stay open, and for how long.
+    pub keeping: Keeping,
     /// A port of 127.0.0.1 for clients of Wyoming: 0 for any that is free; none for no such clients.
     pub wyoming: Option<u16>,
     /// Origins of pages that may use it, beside those of loopback addresses; `*` for all.
@@ -86,17 +88,17 @@ pub struct Server {
     stop: watch::Sender<bool>,
     runtime: Runtime,
     sockets: tokio::task::JoinHandle<()>,
-    worker: JoinHandle<Result<(), SpeakError>>,
 }
 
 impl Server {
-    /// Listens at once; `open` makes the speaker on its own thread, and `/ready` tells when it has spoken for the first time.
-    pub fn start<S: Speaker>(
+    /// Listens at once and opens the first of the models; `/ready` tells when it has spoken for the first time. The others are
+    /// opened when they are asked for. Where there are none, `find` is asked whether there is one by now.
+    pub fn start(
         options: ServerOptions,
-        voices: Arc<dyn VoiceStore>,
-        open: impl FnOnce() -> Result<S, SpeakError> + Send + 'static,
+        models: Vec<ServedModel>,
+        find: Option<Arc<FindModel>>,
     ) -> Result<Server, ServeError> {
-        let ServerOptions { address, token, queue, model, wyoming, origins, studio } = options;
+        let ServerOptions { address, token, queue, keeping, wyoming, origins, studio } = options;
         if token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::NoToken { address });
         }
@@ -128,28 +130,19 @@ impl Server {
             .map_err(ServeError::Start)?;
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let (stop, stopped) = watch::channel(false);
+        let metrics: Arc<Metrics> = Arc::default();
+        let models = Models::new(models, find, keeping, queue, metrics.clone(), stop.clone());
         let app = Arc::new(App {
-            jobs: Arc::new(Jobs::new(queue)),
-            metrics: Arc::default(),
-            waiting: Arc::default(),
+            models: models.clone(),
+            metrics,
             access: Access::new(token.as_deref(), origins),
-            voices,
-            model,
             created,
-            facts: OnceLock::new(),
             xtts: Default::default(),
             uploads: Semaphore::new(UPLOADS_AT_ONCE),
             studio: Studio::new(studio),
             sessions: Arc::new(Semaphore::new(SESSIONS)),
             stopping: stopped.clone(),
         });
-        let worker = std::thread::Builder::new()
-            .name("myxtts-speaker".to_owned())
-            .spawn({
-                let (app, stop) = (app.clone(), stop.clone());
-                move || work(&app, stop, open)
-            })
-            .map_err(ServeError::Start)?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?
@@ -160,7 +153,17 @@ impl Server {
             runtime.spawn(wyoming::serve(listener, app.clone()));
         }
         let sockets = runtime.spawn(connection::serve(listener, routes::router(app.clone()), stopped));
-        Ok(Server { address, wyoming_address, app, stop, runtime, sockets, worker })
+        if let Some(idle) = keeping.idle {
+            let models = models.clone();
+            runtime.spawn(async move {
+                loop {
+                    tokio::time::sleep((idle / 4).min(LOOK)).await;
+                    models.close_idle();
+                }
+            });
+        }
+        models.open_first().map_err(|why| ServeError::Start(io::Error::other(why.to_string())))?;
+        Ok(Server { address, wyoming_address, app, stop, runtime, sockets })
     }
 
     /// Where it listens.
@@ -173,9 +176,14 @@ impl Server {
         self.wyoming_address
     }
 
-    /// What its speaker is, once it has spoken for the first time.
-    pub fn facts(&self) -> Option<&SpeakerFacts> {
-        self.app.facts.get()
+    /// What its first model speaks, once it has spoken for the first time.
+    pub fn facts(&self) -> Option<SpeakerFacts> {
+        self.app.models.first().ok()?.facts.get().cloned()
+    }
+
+    /// How its models stand.
+    pub fn models(&self) -> Vec<OpenModel> {
+        self.app.models.open_ones()
     }
 
     /// What happened so far.
@@ -190,16 +198,15 @@ impl Server {
 
     /// Takes no more requests; those that wait are told, those that are spoken are finished. [`Server::wait`] waits for that.
     pub fn stop(&self) {
-        self.app.jobs.close();
-        self.stop.send_replace(true);
+        self.app.models.stop();
     }
 
     /// Waits until everything that was begun is finished.
     pub fn wait(self) -> Result<(), ServeError> {
-        let ended = self.worker.join();
-        // Where the speaker has failed, nobody has told the sockets yet.
-        self.stop.send_replace(true);
-        self.app.jobs.close();
+        // Told to stop, or a model that has failed tells it.
+        let mut stopped = self.stop.subscribe();
+        self.runtime.block_on(connection::stopped(&mut stopped));
+        let failure = self.app.models.wait();
         let sockets = self.runtime.block_on(async {
             let ended = self.sockets.await;
             // Sessions are no requests any more; they end by themselves, and whoever does not read is left behind.
@@ -207,33 +214,10 @@ impl Server {
             let _ = tokio::time::timeout(LAST_WORDS, all).await;
             ended
         });
-        match ended {
-            Ok(result) => result?,
-            Err(_) => return Err(ServeError::Died),
+        match failure {
+            Some(Failure::Speaker(error)) => Err(error.into()),
+            Some(Failure::Panicked) => Err(ServeError::Died),
+            None => sockets.map_err(|_| ServeError::Died),
         }
-        sockets.map_err(|_| ServeError::Died)
     }
-}
-
-/// Stops the server when the speaker's thread ends, however it does.
-struct StopsServer(watch::Sender<bool>, Arc<Jobs>);
-
-impl Drop for StopsServer {
-    fn drop(&mut self) {
-        self.1.close();
-        self.0.send_replace(true);
-    }
-}
-
-fn work<S: Speaker>(
-    app: &App,
-    stop: watch::Sender<bool>,
-    open: impl FnOnce() -> Result<S, SpeakError>,
-) -> Result<(), SpeakError> {
-    let _ends = StopsServer(stop, app.jobs.clone());
-    let mut speaker = open()?;
-    speaker.warm_up()?;
-    // Nobody else sets it.
-    let _ = app.facts.set(speaker.facts());
-    speaker.work(&app.jobs)
 }

@@ -5,9 +5,10 @@
 
 use crate::answer::ApiError;
 use crate::limits::TEXT_CHARACTERS;
-use crate::queue::{Job, Refused, SpeakJob};
+use crate::models::{Model, NotTaken};
+use crate::queue::Refused;
 use crate::routes::App;
-use crate::sound::{self, SoundEvent, SoundReceiver};
+use crate::sound::{SoundEvent, SoundReceiver};
 use crate::speaker::{RATE, SpeakerError, Usage, Utterance};
 use myxtts_speak::long_text::settled;
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ const RETRIES: usize = 200;
 /// A text on its way.
 pub struct Session {
     app: Arc<App>,
+    model: Arc<Model>,
     client: IpAddr,
     /// How it is said; its text is empty.
     manner: Utterance,
@@ -56,9 +58,10 @@ pub enum SessionEvent {
 }
 
 impl Session {
-    pub fn new(app: Arc<App>, client: IpAddr, manner: Utterance) -> Session {
+    pub fn new(app: Arc<App>, model: Arc<Model>, client: IpAddr, manner: Utterance) -> Session {
         Session {
             app,
+            model,
             client,
             manner,
             text: String::new(),
@@ -130,15 +133,14 @@ impl Session {
         while self.speaking.len() < AHEAD
             && let Some(text) = self.waiting.front()
         {
-            let (sink, receiver) = sound::channel(self.app.waiting.clone(), self.app.metrics.clone());
             let utterance = Utterance { text: text.clone(), ..self.manner.clone() };
-            match self.app.jobs.add(self.client, Job::Speak(SpeakJob { utterance, sink })) {
-                Ok(()) => {
+            match self.app.models.speak(&self.model, self.client, utterance) {
+                Ok(receiver) => {
                     self.waiting.pop_front();
                     self.speaking.push_back(receiver);
                 }
-                Err(Refused::Full) => return Ok(self.speaking.is_empty()),
-                Err(refused) => return Err(refused.into()),
+                Err(NotTaken::Refused(Refused::Full)) => return Ok(self.speaking.is_empty()),
+                Err(not_taken) => return Err(not_taken.into()),
             }
         }
         Ok(false)

@@ -33,6 +33,8 @@ pub struct SoundSink {
     begun: Option<Instant>,
     /// Samples that were sent.
     sent: u64,
+    /// Kept as long as a model is needed for it.
+    _in_use: Arc<()>,
 }
 
 /// Bytes of samples that wait for one client, counted among all.
@@ -60,8 +62,8 @@ pub struct SoundReceiver {
     waiting: Waiting,
 }
 
-/// A sink and its receiver.
-pub fn channel(waiting: WaitingBytes, metrics: Arc<Metrics>) -> (SoundSink, SoundReceiver) {
+/// A sink and its receiver. `in_use` is kept as long as the sink is.
+pub fn channel(waiting: WaitingBytes, metrics: Arc<Metrics>, in_use: Arc<()>) -> (SoundSink, SoundReceiver) {
     let (sender, receiver) = unbounded_channel();
     metrics.came();
     let waiting = Waiting { all: waiting, own: WaitingBytes::default() };
@@ -72,6 +74,7 @@ pub fn channel(waiting: WaitingBytes, metrics: Arc<Metrics>) -> (SoundSink, Soun
         arrived: Instant::now(),
         begun: None,
         sent: 0,
+        _in_use: in_use,
     };
     (sink, SoundReceiver { receiver, waiting })
 }

@@ -1,5 +1,6 @@
 //! Whoever speaks, as the server sees it.
 
+use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use myxtts_speak::reference::ReferenceReport;
 use myxtts_speak::voices::VoiceError;
@@ -12,13 +13,18 @@ pub trait Speaker {
     /// What is known of it.
     fn facts(&self) -> SpeakerFacts;
 
+    /// Bytes of memory that opening it took, where that is known.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Says something once, so that the first client does not wait for what is made on first use. Called before
     /// [`Speaker::work`].
     fn warm_up(&mut self) -> Result<(), myxtts_speak::SpeakError>;
 
-    /// Takes jobs until there will be none, or nothing can be said any more. Whoever says one after the other asks [`Jobs::next`]; whoever says several at once
-    /// asks [`Jobs::try_next`] between two steps, as often as it has room.
-    fn work(&mut self, jobs: &Jobs) -> Result<(), myxtts_speak::SpeakError>;
+    /// Takes jobs until there will be none, or nothing can be said any more. Whoever says one after the other asks
+    /// [`Jobs::next`]; whoever says several at once asks [`Jobs::try_next`] between two steps, as often as it has room.
+    fn work(&mut self, jobs: &Jobs, metrics: &Metrics) -> Result<(), myxtts_speak::SpeakError>;
 }
 
 /// What is known of a speaker.

@@ -252,7 +252,7 @@ impl Conversation {
             // Clients send the whole text as well, for servers that take no pieces.
             ClientEvent::Synthesize(..) if self.is_streaming => Ok(()),
             ClientEvent::Synthesize(text, voice) => {
-                let mut session = self.begin(voice, false);
+                let Some(mut session) = self.begin(voice, false).await? else { return Ok(()) };
                 let taken = match text.chars().count() <= TEXT_CHARACTERS {
                     true => session.push(&text),
                     false => Err(ApiError::field("text", "string_above_max_length", "the text is too long")),
@@ -265,7 +265,7 @@ impl Conversation {
                 }
             }
             ClientEvent::Start(voice) => {
-                self.session = Some(self.begin(voice, true));
+                self.session = self.begin(voice, true).await?;
                 Ok(())
             }
             ClientEvent::Chunk(text) => match self.session.as_mut().map(|session| session.push(&text)) {
@@ -282,9 +282,17 @@ impl Conversation {
         }
     }
 
-    fn begin(&mut self, voice: Voice, is_streaming: bool) -> Session {
+    /// None where there is nobody to speak, which the client is told.
+    async fn begin(&mut self, voice: Voice, is_streaming: bool) -> io::Result<Option<Session>> {
         (self.is_streaming, self.has_begun) = (is_streaming, false);
-        let languages = self.app.facts.get().map(|facts| facts.languages.clone()).unwrap_or_default();
+        let model = match self.app.models.first() {
+            Ok(model) => model,
+            Err(error) => {
+                self.send_sound(SessionEvent::Failed(error)).await?;
+                return Ok(None);
+            }
+        };
+        let languages = model.languages();
         let language = voice.language.map(|code| code.to_ascii_lowercase()).and_then(|code| {
             let base = code.split(['-', '_']).next().unwrap_or_default().to_owned();
             [code, base].into_iter().find(|code| languages.contains(code))
@@ -297,7 +305,7 @@ impl Conversation {
             seed: 0,
             sampling: Sampling::default(),
         };
-        Session::new(self.app.clone(), self.client, manner)
+        Ok(Some(Session::new(self.app.clone(), model, self.client, manner)))
     }
 
     async fn send_sound(&mut self, event: SessionEvent) -> io::Result<()> {
@@ -330,8 +338,12 @@ impl Conversation {
 
     async fn info(&self) -> Json {
         let by = json!({ "name": "MyXTTS", "url": "" });
-        let names = crate::routes::voice_names(&self.app).await.unwrap_or_default();
-        let languages = self.app.facts.get().map(|facts| facts.languages.clone()).unwrap_or_default();
+        let model = self.app.models.first().ok();
+        let (names, languages) = match &model {
+            Some(model) => (crate::routes::voice_names(model).await.unwrap_or_default(), model.languages()),
+            None => Default::default(),
+        };
+        let speaks = model.map_or_else(|| "no model yet".to_owned(), |model| model.name.clone());
         let version = env!("CARGO_PKG_VERSION");
         let voice = |name: &String| {
             json!({
@@ -347,7 +359,7 @@ impl Conversation {
         let voices: Vec<Json> = names.iter().map(voice).collect();
         let program = json!({
             "name": "myxtts",
-            "description": format!("MyXTTS speaking with {}", self.app.model),
+            "description": format!("MyXTTS speaking with {speaks}"),
             "attribution": by,
             "installed": true,
             "version": version,

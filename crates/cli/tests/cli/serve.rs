@@ -128,3 +128,33 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("stopping") && !said.contains("a-long-secret"), "{said}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_starts_without_a_model_and_speaks_with_several() {
+    let at = tempfile::tempdir().unwrap();
+    let mut child = Running(serve(at.path(), &[]).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.contains("no model yet"), "{first}");
+    let address = first.rsplit_once("http://").unwrap_or_else(|| panic!("{first}")).1.to_owned();
+    let get = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        String::from_utf8_lossy(&ask(&address, &request)).into_owned()
+    };
+    assert!(get("/").starts_with("HTTP/1.1 200"));
+    assert!(get("/ready").contains("no_model"));
+    // One that is made meanwhile is spoken with.
+    tiny::write(&at.path().join("model"), &[Part::Decoder, Part::Speaker]);
+    assert!(get("/v1/models").contains("\"id\":\"model\""));
+    drop(child);
+
+    tiny::write(&at.path().join("other"), &[Part::Decoder, Part::Speaker]);
+    let more = ["--model", "model", "--model", "other", "--memory-limit", "0.001", "--unload-after", "60"];
+    let (_server, address) = ready(at.path(), &more);
+    let request = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let listed = String::from_utf8_lossy(&ask(&address, request)).into_owned();
+    assert!(listed.contains("\"id\":\"model\"") && listed.contains("\"id\":\"other\""), "{listed}");
+    let twice = serve(at.path(), &["--model", "model", "--model", "./model"]).output().unwrap();
+    assert_eq!(twice.status.code(), Some(2), "{}", String::from_utf8_lossy(&twice.stderr));
+}

@@ -5,11 +5,12 @@
 //! in base64, or `{"index", "id", "error"}`. Lines come in the order in which texts are done.
 
 use super::openai::{SpeechRequest, format, optional, required, text_of, wrong};
-use super::{App, client, models, object_of};
+use super::{App, client, object_of};
 use crate::answer::ApiError;
 use crate::limits::{BATCH_BYTES, BATCH_ITEMS};
-use crate::queue::{Job, Refused, SpeakJob};
-use crate::sound::{self, SoundEvent};
+use crate::models::{Model, NotTaken};
+use crate::queue::Refused;
+use crate::sound::SoundEvent;
 use crate::speaker::{RATE, SpeakerError, Utterance};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -91,22 +92,20 @@ pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
         Ok(asked) => asked,
         Err(error) => return error.into_response(),
     };
-    if let Err(error) = models::check(&app, &model) {
-        return error.into_response();
-    }
-    if app.facts.get().is_none() {
-        return ApiError::not_ready().into_response();
-    }
+    let model = match app.models.named(&model) {
+        Ok(model) => model,
+        Err(error) => return error.into_response(),
+    };
     // One line at a time waits for the client; when it leaves, whoever sends to it ends.
     let (sender, lines) = mpsc::channel(1);
     let items = Arc::new(Mutex::new(items.into_iter().enumerate()));
     for _ in 0..AT_ONCE {
-        let (app, items, sender) = (app.clone(), items.clone(), sender.clone());
+        let (app, model, items, sender) = (app.clone(), model.clone(), items.clone(), sender.clone());
         tokio::spawn(async move {
             loop {
                 let Some((index, Item { id, utterance })) = items.lock().await.next() else { return };
                 let said = tokio::select! {
-                    said = say(&app, client, utterance, format) => said,
+                    said = say(&app, &model, client, utterance, format) => said,
                     () = sender.closed() => return,
                 };
                 let line = match said {
@@ -134,6 +133,7 @@ pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
 /// The sound of one text and its seconds.
 async fn say(
     app: &App,
+    model: &Arc<Model>,
     client: IpAddr,
     utterance: Utterance,
     format: Format,
@@ -142,11 +142,10 @@ async fn say(
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "encoding_failed", error.to_string())
     };
     let mut receiver = loop {
-        let (sink, receiver) = sound::channel(app.waiting.clone(), app.metrics.clone());
-        match app.jobs.add(client, Job::Speak(SpeakJob { utterance: utterance.clone(), sink })) {
-            Ok(()) => break receiver,
-            Err(Refused::Full) => tokio::time::sleep(RETRY).await,
-            Err(refused) => return Err(refused.into()),
+        match app.models.speak(model, client, utterance.clone()) {
+            Ok(receiver) => break receiver,
+            Err(NotTaken::Refused(Refused::Full)) => tokio::time::sleep(RETRY).await,
+            Err(not_taken) => return Err(not_taken.into()),
         }
     };
     let (mut bytes, mut count) = (Vec::new(), 0);

@@ -14,14 +14,13 @@ use crate::body::{self, Framing};
 use crate::connection::Peer;
 use crate::limits::{BODY_TIME, JSON_BYTES, UPLOAD_BYTES};
 use crate::metrics::Metrics;
+use crate::models::{Model, Models};
 use crate::page;
-use crate::queue::{Job, Jobs, SpeakJob};
-use crate::sound::{self, WaitingBytes};
-use crate::speaker::{SpeakerFacts, Utterance, VoiceStore};
+use crate::speaker::Utterance;
 use crate::studio::{self, Studio};
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LENGTH,
     CONTENT_TYPE, VARY,
@@ -33,31 +32,24 @@ use axum::routing::{delete, get, post};
 use futures_core::Stream;
 use myxtts_speak::sound_file::Format;
 use serde_json::Value as Json;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
 /// Everything that requests share: made once by [`crate::Server::start`], the state of every route.
 pub struct App {
-    /// What waits for the thread that speaks; `add` never blocks.
-    pub jobs: Arc<Jobs>,
+    /// Who speaks. Asking for speech never blocks.
+    pub models: Arc<Models>,
     /// Counters behind `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Bytes of sound that wait for slow clients, of all requests together.
-    pub waiting: WaitingBytes,
     /// Token, hosts and origins; checked by [`gate`] for every route, the studio's too.
     pub access: Access,
-    /// Voices beside the model. Its calls read the disk: use `spawn_blocking`.
-    pub voices: Arc<dyn VoiceStore>,
-    /// What the model is called.
-    pub model: String,
     /// When the server started, in seconds of Unix time.
     pub created: u64,
-    /// Set once the speaker has spoken.
-    pub facts: OnceLock<SpeakerFacts>,
     /// What SillyTavern has set, for the routes of XTTS clients.
     pub xtts: Mutex<xtts::Settings>,
     /// Uploads that are received at the same time.
@@ -187,22 +179,30 @@ impl App {
     /// Says something, and answers with its sound.
     async fn speak(
         &self,
+        model: &Arc<Model>,
         client: IpAddr,
         utterance: Utterance,
         format: Format,
         framing: Framing,
     ) -> Response {
-        let (sink, receiver) = sound::channel(self.waiting.clone(), self.metrics.clone());
-        match self.jobs.add(client, Job::Speak(SpeakJob { utterance, sink })) {
-            Ok(()) => body::begin(receiver, format, framing).await,
-            Err(refused) => ApiError::from(refused).into_response(),
+        match self.models.speak(model, client, utterance) {
+            Ok(receiver) => body::begin(receiver, format, framing).await,
+            Err(not_taken) => ApiError::from(not_taken).into_response(),
         }
     }
 }
 
-/// Names of all voices.
-pub async fn voice_names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
-    voices::names(app).await
+/// Names of all voices of a model.
+pub async fn voice_names(model: &Arc<Model>) -> Result<Vec<String>, ApiError> {
+    voices::names(model).await
+}
+
+/// What stands behind `?` under a name.
+pub fn query(request: &Request, name: &str) -> Option<String> {
+    let Ok(Query(mut query)) = Query::<HashMap<String, String>>::try_from_uri(request.uri()) else {
+        return None;
+    };
+    query.remove(name)
 }
 
 /// Who a request is from; where nobody said, all are one.
@@ -282,7 +282,8 @@ fn parsed(bytes: &[u8]) -> Result<serde_json::Map<String, Json>, ApiError> {
 
 /// Bodies and messages of clients: whether each would be taken. For those who try what nobody would send.
 pub mod bodies {
-    use super::{batch, openai, parsed, socket, xtts};
+    use super::{batch, openai, parsed, socket, voices, xtts};
+    use crate::studio;
 
     /// Of `POST /v1/audio/speech`.
     pub fn speech(bytes: &[u8]) -> bool {
@@ -303,6 +304,21 @@ pub mod bodies {
     pub fn socket(bytes: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(bytes) else { return false };
         socket::ClientMessage::read(text, true).is_ok() || socket::ClientMessage::read(text, false).is_ok()
+    }
+
+    /// Of `POST /v1/audio/voices`, a form whose boundary is `x`.
+    pub fn upload(bytes: &[u8]) -> bool {
+        voices::takes_form(bytes)
+    }
+
+    /// Of `POST /studio/runs` and `/studio/plan`.
+    pub fn run(bytes: &[u8]) -> bool {
+        parsed(bytes).is_ok_and(|object| studio::takes_run(&object))
+    }
+
+    /// Of `POST /studio/history`.
+    pub fn history(bytes: &[u8]) -> bool {
+        parsed(bytes).is_ok_and(|object| studio::takes_entry(&object))
     }
 
     /// Events of Wyoming.

@@ -1,6 +1,6 @@
 //! `POST /v1/audio/speech`.
 
-use super::{App, client, models, object, xtts};
+use super::{App, client, object, xtts};
 use crate::answer::ApiError;
 use crate::body::Framing;
 use crate::limits::TEXT_CHARACTERS;
@@ -17,8 +17,8 @@ pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.25..=4.0;
 pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
     let client = client(&request);
     match object(request).await.and_then(|object| SpeechRequest::read(&object)) {
-        Ok(asked) => match models::check(&app, &asked.model) {
-            Ok(()) => app.speak(client, asked.utterance, asked.format, asked.framing).await,
+        Ok(asked) => match app.models.named(&asked.model) {
+            Ok(model) => app.speak(&model, client, asked.utterance, asked.format, asked.framing).await,
             Err(error) => error.into_response(),
         },
         Err(error) => error.into_response(),

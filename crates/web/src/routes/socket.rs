@@ -11,7 +11,7 @@
 //! before the end, `{"type": "error", "error"}` as OpenAI's API has errors.
 
 use super::openai::{format, manner, optional, wrong};
-use super::{App, client, models};
+use super::{App, client};
 use crate::answer::ApiError;
 use crate::connection::stopped;
 use crate::limits::{JSON_BYTES, SESSION_IDLE_TIME};
@@ -142,16 +142,14 @@ async fn talk(app: Arc<App>, client: IpAddr, socket: &mut WebSocket) -> Result<U
     let ClientMessage::Begin { model, manner, format } = ClientMessage::read(&first, true)? else {
         return Err(None);
     };
-    if let Some(model) = model {
-        models::check(&app, &model)?;
-    }
+    let model = app.models.named_or_first(model.as_deref())?;
     let failed = |error: myxtts_speak::sound_file::SoundFileError| {
         Some(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "encoding_failed", error.to_string()))
     };
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(format, RATE, Start::Sent, &mut bytes).map_err(failed)?;
     let mut stopping = app.stopping.clone();
-    let mut session = Session::new(app, client, manner);
+    let mut session = Session::new(app, model, client, manner);
     loop {
         if !bytes.is_empty() {
             let sent = socket.send(Message::Binary(std::mem::take(&mut bytes).into()));

@@ -15,16 +15,22 @@ pub async fn health() -> Response {
 
 /// After the first request has run, which is the server's own.
 pub async fn ready(State(app): State<Arc<App>>) -> Response {
-    match app.facts.get() {
-        Some(facts) if !app.jobs.is_closed() => {
-            ok(&json!({ "status": "ready", "model": app.model, "languages": facts.languages }))
+    let model = match app.models.first() {
+        Ok(model) => model,
+        Err(error) => return error.into_response(),
+    };
+    match model.facts.get() {
+        Some(facts) if !app.models.is_stopping() => {
+            ok(&json!({ "status": "ready", "model": model.name, "languages": facts.languages }))
         }
         _ => ApiError::not_ready().into_response(),
     }
 }
 
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let mut response = app.metrics.text(app.jobs.len(), app.facts.get().is_some()).into_response();
+    let models = app.models.open_ones();
+    let is_ready = app.models.first().is_ok_and(|model| model.facts.get().is_some());
+    let mut response = app.metrics.text(app.models.waiting(), is_ready, &models).into_response();
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));

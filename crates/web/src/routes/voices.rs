@@ -1,9 +1,9 @@
 //! `/v1/audio/voices`: listed as Open WebUI reads them, added as OpenAI's API does, removed.
 
-use super::{App, client, discard};
+use super::{App, client, discard, query};
 use crate::answer::{ApiError, answer, ok};
 use crate::limits::{UPLOAD_BYTES, UPLOAD_TIME};
-use crate::queue::{HearJob, Job};
+use crate::models::Model;
 use crate::speaker::SpeakerError;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::rejection::PathRejection;
@@ -16,14 +16,23 @@ use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
-use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 /// Bytes of a name that are read; a name has far fewer characters.
 const NAME_BYTES: usize = 1024;
 
-pub async fn list(State(app): State<Arc<App>>) -> Response {
-    match names(&app).await {
+pub async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
+    let named = query(&request, "model");
+    let names = match (named, app.models.first()) {
+        // A server without a model has no voices yet.
+        (None, Err(_)) => Ok(Vec::new()),
+        (None, Ok(model)) => names(&model).await,
+        (Some(named), _) => match app.models.named(&named) {
+            Ok(model) => names(&model).await,
+            Err(error) => Err(error),
+        },
+    };
+    match names {
         Ok(names) => {
             let voices: Vec<_> = names.iter().map(|name| json!({ "id": name, "name": name })).collect();
             ok(&json!({ "voices": voices }))
@@ -32,9 +41,9 @@ pub async fn list(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// Names of all voices.
-pub async fn names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
-    let voices = app.voices.clone();
+/// Names of all voices of a model.
+pub async fn names(model: &Arc<Model>) -> Result<Vec<String>, ApiError> {
+    let voices = model.voices.clone();
     blocking(move || voices.names()).await
 }
 
@@ -73,13 +82,21 @@ fn refused(error: &VoiceError) -> ApiError {
     ApiError { param: Some("name".to_owned()), ..ApiError::new(status, code, message) }
 }
 
-pub async fn remove(State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>) -> Response {
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Response {
     let Ok(Path(id)) = id else {
         return ApiError::field("name", "invalid_name", "the name is no UTF-8").into_response();
     };
+    let model = match app.models.named_or_first(query(&request, "model").as_deref()) {
+        Ok(model) => model,
+        Err(error) => return error.into_response(),
+    };
     let removed = blocking({
         let id = id.clone();
-        move || check_name(&id).and_then(|()| app.voices.remove(&id))
+        move || check_name(&id).and_then(|()| model.voices.remove(&id))
     });
     match removed.await {
         Ok(()) => ok(&json!({ "id": id, "object": "audio.voice.deleted", "deleted": true })),
@@ -106,7 +123,7 @@ async fn added(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
         return Err(no_form("it is sent as something else"));
     }
     let form = Multipart::from_request(request, &()).await.map_err(|error| no_form(&error.to_string()))?;
-    let (name, recording) = match tokio::time::timeout(UPLOAD_TIME, received(form)).await {
+    let Upload { model, name, recording } = match tokio::time::timeout(UPLOAD_TIME, received(form)).await {
         Ok(received) => received?,
         Err(_) => {
             let message = format!("the upload did not come within {} seconds", UPLOAD_TIME.as_secs());
@@ -114,11 +131,11 @@ async fn added(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
         }
     };
     check_name(&name).map_err(|error| refused(&error))?;
-    if names(app).await?.contains(&name) {
+    let model = app.models.named_or_first(model.as_deref())?;
+    if names(&model).await?.contains(&name) {
         return Err(refused(&VoiceError::Exists { name }));
     }
-    let (reply, answered) = oneshot::channel();
-    app.jobs.add(client, Job::Hear(HearJob { name: name.clone(), recording, reply }))?;
+    let answered = app.models.hear(&model, client, name.clone(), recording)?;
     let heard = answered.await.unwrap_or(Err(SpeakerError::Stopping))?;
     let json = json!({
         "id": name,
@@ -136,10 +153,19 @@ fn no_form(why: &str) -> ApiError {
     ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
 }
 
-async fn received(mut form: Multipart) -> Result<(String, TempPath), ApiError> {
-    let (mut name, mut recording) = (None, None);
+/// What a form brings.
+struct Upload {
+    /// Which model is to speak with it; none for the first.
+    model: Option<String>,
+    name: String,
+    recording: TempPath,
+}
+
+async fn received(mut form: Multipart) -> Result<Upload, ApiError> {
+    let (mut model, mut name, mut recording) = (None, None, None);
     while let Some(field) = form.next_field().await.map_err(|error| broken(&error))? {
         match field.name() {
+            Some("model") => model = Some(text(field).await?),
             Some("name") => name = Some(text(field).await?),
             Some("audio_sample") => recording = Some(file(field).await?),
             // `consent`, say, which there is nobody to ask for.
@@ -147,7 +173,26 @@ async fn received(mut form: Multipart) -> Result<(String, TempPath), ApiError> {
         }
     }
     let missing = |name| ApiError::field(name, "missing_required_parameter", format!("{name} is missing"));
-    Ok((name.ok_or_else(|| missing("name"))?, recording.ok_or_else(|| missing("audio_sample"))?))
+    Ok(Upload {
+        model,
+        name: name.ok_or_else(|| missing("name"))?,
+        recording: recording.ok_or_else(|| missing("audio_sample"))?,
+    })
+}
+
+/// Whether a form with the boundary `x` would be taken.
+pub fn takes_form(bytes: &[u8]) -> bool {
+    let body = axum::body::Body::from(bytes.to_vec());
+    let request = Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=x").body(body);
+    let (Ok(request), Ok(runtime)) = (request, tokio::runtime::Builder::new_current_thread().build()) else {
+        return false;
+    };
+    runtime.block_on(async {
+        match Multipart::from_request(request, &()).await {
+            Ok(form) => received(form).await.is_ok_and(|upload| check_name(&upload.name).is_ok()),
+            Err(_) => false,
+        }
+    })
 }
 
 fn broken(error: &MultipartError) -> ApiError {

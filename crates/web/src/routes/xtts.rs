@@ -4,6 +4,7 @@ use super::openai::{SPEEDS, required, text_of, wrong};
 use super::{App, client, object, voices};
 use crate::answer::{ApiError, ok};
 use crate::body::Framing;
+use crate::models::Model;
 use crate::speaker::{Sampling, Utterance};
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -49,7 +50,7 @@ const LANGUAGES: [(&str, &str); 18] = [
 ];
 
 pub async fn speakers(State(app): State<Arc<App>>) -> Response {
-    match voices::names(&app).await {
+    match first_names(&app).await {
         Ok(names) => {
             let one = |name: &String| json!({ "name": name, "voice_id": name, "preview_url": "" });
             ok(&names.iter().map(one).collect())
@@ -58,8 +59,20 @@ pub async fn speakers(State(app): State<Arc<App>>) -> Response {
     }
 }
 
+/// Names of the voices of the first model; none where there is no model yet.
+async fn first_names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
+    match app.models.first() {
+        Ok(model) => voices::names(&model).await,
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
 pub async fn languages(State(app): State<Arc<App>>) -> Response {
-    let Some(facts) = app.facts.get() else { return ApiError::not_ready().into_response() };
+    let model = match app.models.first() {
+        Ok(model) => model,
+        Err(error) => return error.into_response(),
+    };
+    let Some(facts) = model.facts.get() else { return ApiError::not_ready().into_response() };
     let name = |code: &String| {
         let known = LANGUAGES.iter().find(|(known, _)| known == code);
         (known.map_or(code.clone(), |(_, name)| (*name).to_owned()), json!(code))
@@ -125,18 +138,28 @@ pub async fn to_audio(State(app): State<Arc<App>>, request: Request) -> Response
 }
 
 async fn say(app: &Arc<App>, client: IpAddr, object: &Map<String, Json>) -> Response {
-    match utterance(app, object).await {
-        Ok(utterance) => app.speak(client, utterance, Format::Wav(Depth::Int16), Framing::Audio).await,
+    let model = match app.models.first() {
+        Ok(model) => model,
+        Err(error) => return error.into_response(),
+    };
+    match utterance(app, &model, object).await {
+        Ok(utterance) => {
+            app.speak(&model, client, utterance, Format::Wav(Depth::Int16), Framing::Audio).await
+        }
         Err(error) => error.into_response(),
     }
 }
 
-async fn utterance(app: &Arc<App>, object: &Map<String, Json>) -> Result<Utterance, ApiError> {
+async fn utterance(
+    app: &Arc<App>,
+    model: &Arc<Model>,
+    object: &Map<String, Json>,
+) -> Result<Utterance, ApiError> {
     let text = text_of(required(object, "text")?, "text")?;
     let language = required(object, "language")?;
     let asked = required(object, "speaker_wav")?;
     // Their servers keep voices as files and call them so.
-    let names = voices::names(app).await?;
+    let names = voices::names(model).await?;
     let voice = match asked.strip_suffix(".wav") {
         Some(stem) if !names.iter().any(|name| name == asked) => stem,
         _ => asked,

@@ -13,7 +13,7 @@ use myxtts_run::durable;
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Entries that are kept: the newest.
 const KEPT: usize = 200;
@@ -81,18 +81,24 @@ pub async fn add(State(app): State<Arc<App>>, request: Request) -> Response {
     }
 }
 
-fn added(studio: &Studio, object: &Map<String, Json>) -> Result<String, ApiError> {
+/// What the page has sent, as it is kept.
+pub fn entry(object: &Map<String, Json>, now: Duration) -> Result<Json, ApiError> {
     let wrong =
         |name: &str| ApiError::field(name, "invalid_value", format!("{name} is missing or of a wrong type"));
     let said = object.get("said").and_then(Json::as_object).ok_or_else(|| wrong("said"))?;
     for name in ["text", "voice"] {
         said.get(name).and_then(Json::as_str).ok_or_else(|| wrong(name))?;
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut entry = json!({ "said": said, "time": now.as_secs_f64() });
     for name in NUMBERS {
         entry[name] = object.get(name).and_then(Json::as_f64).ok_or_else(|| wrong(name))?.into();
     }
+    Ok(entry)
+}
+
+fn added(studio: &Studio, object: &Map<String, Json>) -> Result<String, ApiError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let entry = entry(object, now)?;
     std::fs::create_dir_all(folder(studio)).map_err(failed)?;
     // One at a time, so that each has an id of its own.
     let _turn = lock(&studio.history);

@@ -19,6 +19,7 @@ mod runs;
 mod voices;
 
 use crate::answer::{ApiError, ok};
+use crate::models::Model;
 use crate::routes::App;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
@@ -28,10 +29,11 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use myxtts_monitor::{Sample, Sampler};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use clips::Corpora;
 use process::Children;
@@ -163,14 +165,37 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     }
 }
 
+/// Whether the form of a run would be taken, where nothing is allowed but the demo corpus.
+pub fn takes_run(object: &Map<String, Json>) -> bool {
+    let studio =
+        Studio::new(StudioOptions { runs: PathBuf::from("/nonexistent/runs"), ..StudioOptions::default() });
+    form::RunForm::read(&studio, object).and_then(|form| form.arguments(&studio.runs)).is_ok()
+}
+
+/// Whether an entry of the history would be taken.
+pub fn takes_entry(object: &Map<String, Json>) -> bool {
+    history::entry(object, Duration::ZERO).is_ok()
+}
+
 /// How the server is, for the frame of the page.
 async fn state(State(app): State<Arc<App>>) -> Response {
-    let facts = app.facts.get();
+    let models = app.models.all();
+    let is_ready = |model: &Arc<Model>| model.facts.get().is_some() && !app.models.is_stopping();
+    let one = |model: &Arc<Model>| {
+        json!({
+            "name": model.name,
+            "ready": is_ready(model),
+            "open": model.is_open(),
+            "languages": model.languages(),
+        })
+    };
+    let first = models.first();
     ok(&json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "model": app.model,
-        "ready": facts.is_some() && !app.jobs.is_closed(),
-        "languages": facts.map(|facts| facts.languages.clone()).unwrap_or_default(),
+        "model": first.map(|model| model.name.clone()),
+        "ready": first.is_some_and(is_ready),
+        "languages": first.map(|model| model.languages()).unwrap_or_default(),
+        "models": models.iter().map(one).collect::<Vec<_>>(),
         "roots": app.studio.roots.names(),
     }))
 }

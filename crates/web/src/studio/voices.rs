@@ -2,14 +2,23 @@
 
 use super::internal;
 use crate::answer::{ApiError, ok};
-use crate::routes::App;
-use axum::extract::State;
+use crate::routes::{App, query};
+use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::sync::Arc;
 
-pub async fn list(State(app): State<Arc<App>>) -> Response {
-    let voices = app.voices.clone();
+pub async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
+    let model = match (query(&request, "model"), app.models.first()) {
+        // A server without a model has no voices yet.
+        (None, Err(_)) => return ok(&json!({ "voices": [] })),
+        (None, Ok(model)) => model,
+        (Some(named), _) => match app.models.named(&named) {
+            Ok(model) => model,
+            Err(error) => return error.into_response(),
+        },
+    };
+    let voices = model.voices.clone();
     let listed = tokio::task::spawn_blocking(move || {
         let failed = |_| internal("the voices cannot be read");
         let mut all = Vec::new();

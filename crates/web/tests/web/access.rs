@@ -60,7 +60,8 @@ fn other_machines_need_a_token() {
         options.address = (address, 0).into();
         let shared = Arc::new(fake::Shared::default());
         let hummer = shared.clone();
-        Server::start(options, shared, move || Ok(fake::Hummer(hummer)))
+        let open = move || Ok(fake::Hummer(hummer.clone()));
+        Server::start(options, vec![fake::served("hummer", shared, open)], None)
     };
     let Err(error @ ServeError::NoToken { .. }) = start([0, 0, 0, 0], None) else { panic!("it was started") };
     assert!(error.to_string().contains("--token"), "{error}");

@@ -8,10 +8,11 @@
 
 use myxtts_speak::SpeakError;
 use myxtts_speak::voices::VoiceError;
+use myxtts_web::metrics::Metrics;
 use myxtts_web::speaker::HeardVoice;
 use myxtts_web::{
-    Job, Jobs, Server, ServerOptions, SoundSink, Speaker, SpeakerError, SpeakerFacts, StudioOptions, Usage,
-    Utterance, VoiceDetails, VoiceStore,
+    Job, Jobs, Keeping, ServedModel, Server, ServerOptions, SoundSink, Speaker, SpeakerError, SpeakerFacts,
+    StudioOptions, Usage, Utterance, VoiceDetails, VoiceStore,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -99,7 +100,7 @@ impl Speaker for Hummer {
         Ok(())
     }
 
-    fn work(&mut self, jobs: &Jobs) -> Result<(), SpeakError> {
+    fn work(&mut self, jobs: &Jobs, _: &Metrics) -> Result<(), SpeakError> {
         while let Some(job) = jobs.next() {
             match job {
                 Job::Speak(mut job) => {
@@ -123,18 +124,29 @@ pub fn options(token: Option<&str>, queue: usize) -> ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         token: token.map(str::to_owned),
         queue,
-        model: "hummer".to_owned(),
+        keeping: Keeping::default(),
         wyoming: Some(0),
         origins: Vec::new(),
         studio: StudioOptions::default(),
     }
 }
 
+/// A model as a server is given it.
+pub fn served<S: Speaker + 'static>(
+    name: &str,
+    voices: Arc<dyn VoiceStore>,
+    open: impl Fn() -> Result<S, SpeakError> + Send + Sync + 'static,
+) -> ServedModel {
+    let open = move || open().map(|speaker| Box::new(speaker) as Box<dyn Speaker>);
+    ServedModel { name: name.to_owned(), voices, bytes: 1, open: Arc::new(open) }
+}
+
 /// A server with a hummer that is ready.
 pub fn start(token: Option<&str>, queue: usize) -> (Server, Arc<Shared>) {
     let shared = Arc::new(Shared { voices: Mutex::new(vec!["anna".to_owned()]), ..Shared::default() });
     let hummer = shared.clone();
-    let server = Server::start(options(token, queue), shared.clone(), move || Ok(Hummer(hummer))).unwrap();
+    let served = served("hummer", shared.clone(), move || Ok(Hummer(hummer.clone())));
+    let server = Server::start(options(token, queue), vec![served], None).unwrap();
     wait_for(|| server.facts().is_some());
     (server, shared)
 }

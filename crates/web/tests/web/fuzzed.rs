@@ -58,3 +58,34 @@ fn wyoming() {
     ];
     fuzz(concat!(module_path!(), "::wyoming"), &seeds.map(String::into_bytes), parsers::wyoming);
 }
+
+#[test]
+fn upload() {
+    let part = |name: &str, more: &str, value: &str| {
+        format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n{value}\r\n")
+    };
+    let recording =
+        part("audio_sample", "; filename=\"a.wav\"\r\nContent-Type: audio/wav", "RIFF....WAVEfmt ");
+    let all =
+        [part("name", "", "mina"), part("model", "", "tts-1"), part("consent", "", "yes"), recording.clone()];
+    let seeds =
+        [format!("{}--x--\r\n", all.concat()), format!("{}{recording}--x--\r\n", part("name", "", "a"))];
+    fuzz(concat!(module_path!(), "::upload"), &seeds.map(String::into_bytes), parsers::upload);
+}
+
+#[test]
+fn run() {
+    let settings = json!({ "training.gpt_steps": 7, "model.preset": "tiny", "training.seed": 1 });
+    let seeds = [
+        json!({ "name": "a-1", "corpus": null, "stage": "gpt", "from": "", "settings": settings }),
+        json!({ "settings": {} }),
+    ];
+    fuzz(concat!(module_path!(), "::run"), &seeds.map(|seed| seed.to_string().into_bytes()), parsers::run);
+}
+
+#[test]
+fn history() {
+    let said = json!({ "text": "hello", "voice": "anna", "language": "en", "speed": 1, "seed": 0 });
+    let seed = json!({ "said": said, "seconds": 1.5, "first_ms": 120, "rtf": 0.2 }).to_string();
+    fuzz(concat!(module_path!(), "::history"), &[seed.into_bytes()], parsers::history);
+}

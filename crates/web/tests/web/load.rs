@@ -107,13 +107,20 @@ fn a_speaker_that_panics_ends_the_server() {
         fn warm_up(&mut self) -> Result<(), myxtts_speak::SpeakError> {
             Ok(())
         }
-        fn work(&mut self, jobs: &myxtts_web::Jobs) -> Result<(), myxtts_speak::SpeakError> {
+        fn work(
+            &mut self,
+            jobs: &myxtts_web::Jobs,
+            _: &myxtts_web::metrics::Metrics,
+        ) -> Result<(), myxtts_speak::SpeakError> {
             let _job = jobs.next();
             panic!("as it was told");
         }
     }
     let shared = std::sync::Arc::new(fake::Shared::default());
-    let server = myxtts_web::Server::start(fake::options(None, 1), shared, || Ok(Panics)).unwrap();
+    let server = {
+        let panics = fake::served("hummer", shared, || Ok(Panics));
+        myxtts_web::Server::start(fake::options(None, 1), vec![panics], None).unwrap()
+    };
     post(server.address(), SPEECH, &body("hello", &json!({}))).error(503);
     let start = Instant::now();
     assert!(matches!(server.wait(), Err(myxtts_web::ServeError::Died)));

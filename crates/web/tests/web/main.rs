@@ -11,6 +11,7 @@ mod fuzzed;
 mod hostile;
 mod load;
 mod model;
+mod models;
 #[cfg(unix)]
 #[path = "../../../../fuzz/mutator.rs"]
 mod mutator;

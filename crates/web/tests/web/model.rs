@@ -1,7 +1,7 @@
 //! The real speaker, with a model that is small and has learnt nothing.
 
 use crate::client::{form, get, post, send};
-use crate::fake::{options, wait_for};
+use crate::fake::{options, served, wait_for};
 use crate::speech::body;
 use crate::tiny;
 use myxtts_data::audio::{decode_bytes, wav};
@@ -27,9 +27,8 @@ pub fn start_with(at: &Path, parts: &[Part], stop: f32, slots: Option<usize>) ->
     tiny::write_ending(&at.join("model"), parts, stop);
     let folder = Arc::new(ModelFolder::open(&at.join("model")).unwrap());
     let voices = Arc::new(ModelVoices::new(folder.clone(), false));
-    let server =
-        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[], slots))
-            .unwrap();
+    let open = move || ModelSpeaker::open(folder.clone(), Device::Cpu, &[], slots);
+    let server = Server::start(options(None, 8), vec![served("hummer", voices, open)], None).unwrap();
     wait_for(|| server.facts().is_some());
     server
 }
@@ -125,9 +124,8 @@ fn a_model_that_cannot_be_opened_ends_the_server() {
     tiny::write(&at.path().join("model"), &[]);
     let folder = Arc::new(ModelFolder::open(&at.path().join("model")).unwrap());
     let voices = Arc::new(ModelVoices::new(folder.clone(), false));
-    let server =
-        Server::start(options(None, 8), voices, move || ModelSpeaker::open(folder, Device::Cpu, &[], None))
-            .unwrap();
+    let open = move || ModelSpeaker::open(folder.clone(), Device::Cpu, &[], None);
+    let server = Server::start(options(None, 8), vec![served("hummer", voices, open)], None).unwrap();
     wait_for(|| server.is_stopping());
     assert!(matches!(server.wait(), Err(myxtts_web::ServeError::Speaker(_))));
 }

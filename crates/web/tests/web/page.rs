@@ -1,7 +1,7 @@
 //! The page and what it works with: files of its own, history, corpora, runs.
 
 use crate::client::{Answer, get, post, send};
-use crate::fake::{self, Hummer, Shared, wait_for};
+use crate::fake::{self, Hummer, Shared, served, wait_for};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_run::config::{Machine, Sources};
 use myxtts_run::folder::RunFolder;
@@ -22,7 +22,9 @@ fn start(at: &Path) -> Server {
         StudioOptions { runs: at.join("runs"), roots: vec![at.join("data")], program: at.join("myxtts") };
     let shared = Arc::new(Shared::default());
     let hummer = shared.clone();
-    let server = Server::start(options, shared, move || Ok(Hummer(hummer))).unwrap();
+    let server =
+        Server::start(options, vec![served("hummer", shared, move || Ok(Hummer(hummer.clone())))], None)
+            .unwrap();
     wait_for(|| server.facts().is_some());
     server
 }

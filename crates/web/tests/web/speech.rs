@@ -280,11 +280,12 @@ fn a_server_is_not_ready_before_its_speaker() {
     let (opened, open) = std::sync::mpsc::channel::<()>();
     let shared = std::sync::Arc::new(fake::Shared::default());
     let hummer = shared.clone();
-    let server = myxtts_web::Server::start(fake::options(None, 1), shared, move || {
-        let _ = open.recv();
-        Ok(fake::Hummer(hummer))
-    })
-    .unwrap();
+    let open = std::sync::Mutex::new(open);
+    let served = fake::served("hummer", shared, move || {
+        let _ = open.lock().unwrap().recv();
+        Ok(fake::Hummer(hummer.clone()))
+    });
+    let server = myxtts_web::Server::start(fake::options(None, 1), vec![served], None).unwrap();
     let ready = get(server.address(), "/ready");
     assert!(ready.header("retry-after").is_some());
     ready.error(503);
