@@ -226,7 +226,7 @@ function diagnosisOf({ state, log, report }) {
     findings.length ? h("ul", { class: "advice" }, findings.map((finding) => h("li", { dir: "auto" }, finding.evidence, h("div", { class: "muted" }, finding.recommendation)))) : "",
     rows.length ? h("div", { class: "table-wrap" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("part_of_step")), ["mean", "median", "p95"].map((text) => h("th", { scope: "col", class: "number" }, named("statistic", text))))),
-      h("tbody", {}, rows.map(([part, spread]) => h("tr", {}, h("td", {}, part), [spread.mean, spread.p50, spread.p95].map((value) =>
+      h("tbody", {}, rows.map(([part, spread]) => h("tr", {}, h("td", {}, named("step_part", part)), [spread.mean, spread.p50, spread.p95].map((value) =>
         h("td", { class: "number" }, value === undefined || value === null ? "–" : t("milliseconds", { n: number(value * 1000, 2) })))))))) : "",
   ];
 }

@@ -195,6 +195,12 @@ class Test:
         browser.wait("the picture of a recording", "document.querySelector('.sample.original img')?.naturalWidth > 10")
         browser.click(".sample.original .play")
         browser.wait("the recording", "document.querySelector('.sample.original .play').getAttribute('aria-pressed') === 'true'")
+        self.step("what keeps a run from being faster")
+        browser.click("section[aria-label=Diagnosis] button")
+        browser.wait("that it runs", "document.querySelector('section[aria-label=Diagnosis] .tag.live')")
+        browser.wait("the diagnosis", "document.querySelectorAll('section[aria-label=Diagnosis] tbody tr').length > 2", seconds=240)
+        told = browser.run("return document.querySelector('section[aria-label=Diagnosis]').innerText")
+        self.check("ms" in told and "cpu" in told.lower(), f"no figures in the diagnosis: {told}")
         self.go("training/compare/first,second")
         browser.wait("both runs", "document.querySelectorAll('section tbody tr').length === 2")
 
