@@ -74,7 +74,7 @@ struct Way {
     ahead: usize,
 }
 
-/// Where the conditioning of a GPT's batches comes from.
+/// Where the conditioning of a GPT's batches, or the mels of a DVAE's, come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     /// They bring it.
@@ -179,7 +179,7 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
         },
         Way {
             name: "data GPU".into(),
-            what: "clips decoded for every batch, conditioning computed of them on a GPU for that, 50 batches waiting",
+            what: "clips decoded for every batch, conditioning or mels computed of them on a GPU for that, 50 batches waiting",
             heard: Heard::DataGpu,
             feeding: Feeding { depth: Some(Depth { least: 50, ..Depth::of(50) }), ..feeding(50) },
             ..buffered(50)
@@ -205,7 +205,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = settings.resolve()?;
     let progress = Terminal::new();
     let records = Records::of(&plan.data);
-    let has = |way: &Way| way.heard == Heard::Batch || args.stage == Stage::Gpt;
+    let has = |way: &Way| match way.heard {
+        Heard::Batch => true,
+        Heard::Device => args.stage == Stage::Gpt,
+        // The decoder's batches have nothing that a device would make of sound.
+        Heard::DataGpu => args.stage != Stage::Decoder,
+    };
     let wanted =
         |way: &Way| has(way) && args.only.as_ref().is_none_or(|only| way.name.contains(only.as_str()));
     let ways: Vec<Way> = ways(plan.data.num_workers, records).into_iter().filter(wanted).collect();

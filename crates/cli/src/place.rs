@@ -58,8 +58,8 @@ impl Place {
             Feed::MultiGpu { .. } => {
                 lines.push(format!("batches come from a GPU of their own: {}", self.feed.reason));
                 lines.push(
-                    "it makes audio codes once and the conditioning of every batch; the stages dvae and decoder, which \
-                     need neither, come buffered"
+                    "it makes the mels of the dvae stage's batches, audio codes once, the conditioning of the gpt stage's \
+                     batches, and the gpt's states once; the decoder's batches of states and sound come buffered"
                         .to_owned(),
                 );
             }

@@ -14,7 +14,7 @@ use crate::sizes::Sizes;
 use crate::stages::clips::Clips;
 use crate::stages::codes::codes_of;
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
-use crate::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
+use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
 use crate::stages::latents::latents_of;
 use crate::stages::{self, ClipOrder, Kind, Stage};
@@ -58,17 +58,26 @@ pub struct Corpus {
     pub data_side: Option<DataSide>,
 }
 
-/// A device that prepares batches for those that train: audio codes once, conditioning of every batch.
+/// A device that prepares batches for those that train: the mels of the DVAE's batches, audio codes once, the conditioning of the
+/// GPT's batches, and the GPT's states for the decoder once.
 #[derive(Clone)]
 pub struct DataSide {
     /// The device.
     pub device: Device,
-    /// The records, with sound in the place of conditioning mels.
+    /// The records, with sound in the place of conditioning mels and beside those of the DVAE.
     pub sounds: Arc<dyn RecordSource>,
     /// Batches that wait for the model.
     pub buffer_size: usize,
     /// How long the model waits at least.
     pub model_start_delay: Duration,
+}
+
+impl DataSide {
+    /// How far ahead batches are made: full before the model starts, it is not for the measured waits to say how deep it is.
+    fn depth(&self, depth: Option<Depth>) -> Option<Depth> {
+        let most = self.buffer_size.max(2);
+        depth.map(|depth| Depth { least: most, most, ..depth })
+    }
 }
 
 /// Of a device's memory, what conditioning that stays there may take: a share that no batch misses.
@@ -262,7 +271,15 @@ impl<'a> Ground<'a> {
         match kind {
             Kind::Dvae => {
                 let spoken = self.spoken(&sizes)?;
-                let settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
+                let mut settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
+                if let Some(side) = &corpus.data_side {
+                    settings.feeding.depth = side.depth(settings.feeding.depth);
+                    settings.mels = Some(MelDevice {
+                        device: side.device,
+                        sounds: side.sounds.clone(),
+                        start_delay: side.model_start_delay,
+                    });
+                }
                 self.placed(settings.rows as usize, model, move |machine, share, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
@@ -279,9 +296,7 @@ impl<'a> Ground<'a> {
                     ..gpt_settings(plan, &sizes)
                 };
                 if let Some(side) = &corpus.data_side {
-                    let most = side.buffer_size.max(2);
-                    // Full before the model starts: it is not for the measured waits to say how deep it is.
-                    settings.feeding.depth = settings.feeding.depth.map(|d| Depth { least: most, most, ..d });
+                    settings.feeding.depth = side.depth(settings.feeding.depth);
                     settings.start_delay = Some(side.model_start_delay);
                 }
                 let source = self.with_codes(model)?;
@@ -300,7 +315,7 @@ impl<'a> Ground<'a> {
             Kind::Decoder => {
                 let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
                 let coded = self.with_codes(model)?;
-                let latents = latents_of(&coded, model, machine, how, (progress, &self.stop))?;
+                let latents = latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop))?;
                 let settings = DecoderSettings {
                     decoder: sizes.decoder.clone(),
                     speaker: sizes.speaker.clone(),
@@ -415,14 +430,18 @@ impl<'a> Ground<'a> {
         Ok(Arc::new(aligned?))
     }
 
-    fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
-        let (source, disk) = (&self.corpus.source, disk_of_environment());
-        let machine = match &self.corpus.data_side {
+    /// Where what is made once of all records is made: audio codes, and the GPT's states over them.
+    fn data_machine(&self) -> Machine {
+        match &self.corpus.data_side {
             Some(side) => Machine::choose(Some(side.device)).unwrap_or(self.machine),
             None => self.machine,
-        };
+        }
+    }
+
+    fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
+        let (source, disk) = (&self.corpus.source, disk_of_environment());
         let told = (self.progress, &*self.stop);
-        let codes = codes_of(&**source, model, machine, (&*disk, &self.codes), told)?;
+        let codes = codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told)?;
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
     }
 }
@@ -470,6 +489,7 @@ pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
         spoken: None,
+        mels: None,
     }
 }
 

@@ -1,5 +1,5 @@
-//! Records whose sound stands in the place of their conditioning mels: for whoever computes mels of it elsewhere, on a
-//! device that is free for that.
+//! Records whose sound stands in the place of their conditioning mels, and beside those of the DVAE: for whoever computes mels
+//! of it elsewhere, on a device that is free for that.
 //!
 //! Frame `n` of a mel is made of the 1,024 samples around sample `256 n`, mirrored where the clip has ended. Row `n` here
 //! is the first quarter of them, and the three rows after it are the rest: frames `a..b` need rows `a..b + 3`, each sample
@@ -13,13 +13,18 @@ use super::source;
 use crate::features::{Extractor, Recipe};
 use crate::mel::FrontEnd;
 use crate::problem::Problem;
-use crate::record::{CONDITIONING_MEL, Column, Dtype, Overlay, RecordError, RecordSource, note_computing};
+use crate::record::{
+    CONDITIONING_MEL, Column, DVAE_MEL, Dtype, Overlay, RecordError, RecordSource, note_computing,
+};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::utterance::Utterance;
 
 /// A hop of sound, under the name of what is made of it: batches are drawn and named alike, whichever of them they hold.
 pub const CONDITIONING_SOUND: Column =
     Column { name: CONDITIONING_MEL.name, dtype: Dtype::F32, width: HOP as u32 };
+
+/// The same for the DVAE's mels, which have the same frames. Their own column stays: what is only measured is read there.
+pub const DVAE_SOUND: Column = Column { name: DVAE_MEL.name, ..CONDITIONING_SOUND };
 
 /// Rows that the last frame needs beyond its own.
 pub const SOUND_OVERLAP: u32 = (WINDOW / HOP - 1) as u32;
@@ -37,6 +42,8 @@ pub struct Sounds {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
     at: usize,
+    /// The DVAE's mels in the base, where it has them; their sound is the last column then.
+    dvae: Option<usize>,
     utterances: Vec<Utterance>,
     listener: Extractor,
     memory: MemoryCache<Result<Vec<f32>, Problem>>,
@@ -51,11 +58,15 @@ impl Sounds {
         listener: Extractor,
     ) -> Option<Sounds> {
         assert_eq!(base.len(), utterances.len(), "an utterance for every record");
-        assert_eq!(FrontEnd::Conditioning.hop(), HOP, "rows are hops");
+        for front_end in [FrontEnd::Conditioning, FrontEnd::Dvae] {
+            assert_eq!(front_end.hop(), HOP, "rows are hops");
+        }
         let mut columns = base.columns().to_vec();
         let at = columns.iter().position(|column| *column == CONDITIONING_MEL)?;
         columns[at] = CONDITIONING_SOUND;
-        Some(Sounds { base, columns, at, utterances, listener, memory: MemoryCache::new(KEPT) })
+        let dvae = columns.iter().position(|column| *column == DVAE_MEL);
+        columns.extend(dvae.map(|_| DVAE_SOUND));
+        Some(Sounds { base, columns, at, dvae, utterances, listener, memory: MemoryCache::new(KEPT) })
     }
 
     /// Who hears as an extractor does, and nothing that conditioning is not made of.
@@ -63,6 +74,14 @@ impl Sounds {
         let recipe = Recipe { columns: vec![CONDITIONING_MEL], ..extractor.recipe().clone() };
         let tokenizer = Tokenizer::from_bytes(&extractor.tokenizer().to_json(), "the vocabulary".as_ref())?;
         Ok(Extractor::new(recipe, tokenizer))
+    }
+
+    /// The column of the base that a column of sound stands for.
+    fn stands_for(&self, column: usize) -> Option<usize> {
+        match self.dvae {
+            Some(dvae) if column + 1 == self.columns.len() => Some(dvae),
+            _ => (column == self.at).then_some(column),
+        }
     }
 
     fn heard(&self, record: usize) -> Arc<Result<Vec<f32>, Problem>> {
@@ -91,12 +110,17 @@ impl Overlay for Sounds {
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
-        let rows = self.base.rows(record, column);
-        if column == self.at && rows > 0 { rows + SOUND_OVERLAP } else { rows }
+        match self.stands_for(column) {
+            Some(mels) => match self.base.rows(record, mels) {
+                0 => 0,
+                rows => rows + SOUND_OVERLAP,
+            },
+            None => self.base.rows(record, column),
+        }
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
-        if column != self.at {
+        if self.stands_for(column).is_none() {
             return self.base.read(record, column, first_row, out);
         }
         let heard = self.heard(record);

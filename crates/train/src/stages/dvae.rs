@@ -1,7 +1,9 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
+mod sounded;
 mod spoken;
 
+use super::gpt::given::Given;
 use super::{ClipOrder, Kind, Stage, Submitted, Validation};
 use crate::beside::floats;
 use crate::error::TrainError;
@@ -9,7 +11,7 @@ use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::share::Share;
-use myxtts_data::batch::{Order, Part, Plan as Batches, Rows, Settings, Tail};
+use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
@@ -25,9 +27,12 @@ use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
+use sounded::Sounded;
 use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
+use std::time::Instant;
 
+pub use sounded::MelDevice;
 pub use spoken::Spoken;
 
 /// How the stage is set up.
@@ -53,6 +58,8 @@ pub struct DvaeSettings {
     pub memory_limit: Option<u64>,
     /// The tokens that codes are asked for, if they are.
     pub spoken: Option<Spoken>,
+    /// The device that makes the mels of batches, where they do not bring them.
+    pub mels: Option<MelDevice>,
 }
 
 /// Every so many steps, codes that nobody chooses are put where something is.
@@ -76,6 +83,16 @@ struct Ready {
 struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
+    /// What its mels are made of where a device makes them.
+    given: Option<Given>,
+}
+
+impl DvaeBatch {
+    fn of(bytes: &[u8], info: &BatchInfo, given: Option<Given>) -> DvaeBatch {
+        let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
+        let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
+        DvaeBatch { rows: u64::from(info.rows_valid), records, given }
+    }
 }
 
 /// The DVAE being trained.
@@ -92,6 +109,8 @@ pub struct DvaeStage {
     learnt: Arc<dyn RecordSource>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
+    /// How batches that are learnt from come, where a device makes their mels; else why not, where that was asked.
+    sounded: Result<Sounded, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,
     step: Ready,
@@ -122,13 +141,9 @@ fn measure_mels(
     Ok((stats, sums.into_iter().map(|sum| (sum / frames) as f32).collect()))
 }
 
-/// The batches that are learnt from, and those that are only measured on.
-pub(super) fn batches(
-    settings: &DvaeSettings,
-    source: &dyn RecordSource,
-    (train, validation): (&[u32], &[u32]),
-) -> Result<(Batches, Option<Batches>), TrainError> {
-    let batches = Settings {
+/// How batches of mels that are learnt from are drawn.
+fn learning(settings: &DvaeSettings) -> Settings {
+    Settings {
         seed: Seed::new(settings.seed).derive("dvae"),
         rows: Rows::Fixed(settings.rows),
         order: settings.order.order(),
@@ -137,7 +152,16 @@ pub(super) fn batches(
         balance: settings.balance,
         parts: vec![Part::window(DVAE_MEL, settings.frames)],
         ..Settings::default()
-    };
+    }
+}
+
+/// The batches that are learnt from, and those that are only measured on.
+pub(super) fn batches(
+    settings: &DvaeSettings,
+    source: &dyn RecordSource,
+    (train, validation): (&[u32], &[u32]),
+) -> Result<(Batches, Option<Batches>), TrainError> {
+    let batches = learning(settings);
     let mut learnt = batches.clone();
     if source.columns().contains(&SPOKEN_MEL) {
         let silence = learnt.parts[0].pad;
@@ -209,7 +233,7 @@ impl DvaeStage {
         let learnt: Arc<dyn RecordSource> = match &settings.spoken {
             Some(spoken) => {
                 let per_code = settings.sizes.frames_per_code();
-                Arc::new(WithTokens::new(source.clone(), spoken.alignments.clone(), per_code))
+                Arc::new(WithTokens::new(source.clone(), DVAE_MEL, spoken.alignments.clone(), per_code))
             }
             None => source.clone(),
         };
@@ -217,6 +241,7 @@ impl DvaeStage {
         let (plan, held_out) = (Arc::new(plan), held_out.map(Arc::new));
         let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
         let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
+        let sounded = Sounded::of(&settings, &engine, &stats, train)?;
         let mut stage = DvaeStage {
             settings,
             share,
@@ -229,6 +254,7 @@ impl DvaeStage {
             learnt,
             batches: plan,
             held_out,
+            sounded,
             feed: None,
             notes: Notes::default(),
             step,
@@ -329,11 +355,12 @@ impl DvaeStage {
     ) -> Result<Maker<DvaeBatch>, TrainError> {
         let (image, mel, stats) = (ready.image.clone(), ready.mel, self.stats.clone());
         let (tokens, per_code) = (ready.tokens, self.settings.sizes.frames_per_code());
+        let window = self.settings.frames as usize;
         let column = batches.settings().parts[0].column;
         maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
             let frames = bytemuck::cast_slice(field(bytes, info, column.name));
             if column == SPOKEN_MEL {
-                let (mels, spoken) = spoken::split(frames, per_code);
+                let (mels, spoken) = spoken::split(column, frames, (window, 0), per_code);
                 image.write_divided(into, mel, &mels, &stats);
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);
@@ -341,9 +368,7 @@ impl DvaeStage {
             } else {
                 image.write_divided(into, mel, frames, &stats);
             }
-            let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
-            let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
-            Ok((image.bytes(), DvaeBatch { rows: u64::from(info.rows_valid), records }))
+            Ok((image.bytes(), DvaeBatch::of(bytes, info, None)))
         })
     }
 
@@ -354,9 +379,19 @@ impl DvaeStage {
             let feeding = self.settings.feeding;
             let options = self.share.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
-            let maker = self.maker(&self.step, &self.batches, step, options)?;
-            let bytes = self.step.image.bytes();
-            self.feed = Some(feeding.start("feed dvae", &self.engine, bytes, step, maker)?);
+            let (maker, finisher) = match &self.sounded {
+                Ok(sounded) => {
+                    let maker = sounded.maker(&self.step, &self.settings, step, options)?;
+                    (maker, Some(sounded.finisher()))
+                }
+                Err(_) => (self.maker(&self.step, &self.batches, step, options)?, None),
+            };
+            let (bytes, began) = (self.step.image.bytes(), Instant::now());
+            let feed = feeding.start_with("feed dvae", &self.engine, bytes, step, maker, finisher)?;
+            if let Ok(sounded) = &self.sounded {
+                feed.wait_until_full(began + sounded.start_delay);
+            }
+            self.feed = Some(feed);
         }
         self.feed.as_mut().expect("started above").next_batch()
     }
@@ -420,7 +455,7 @@ impl Stage for DvaeStage {
 
     fn described(&self) -> Vec<String> {
         let sizes = &self.settings.sizes;
-        vec![
+        let mut lines = vec![
             format!(
                 "DVAE {} channels, {} codes of {}: {:.1} M trained numbers",
                 sizes.hidden,
@@ -436,7 +471,12 @@ impl Stage for DvaeStage {
                 f64::from(self.settings.frames) * 256.0 / 22_050.0,
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
-        ]
+        ];
+        match &self.sounded {
+            Ok(sounded) => lines.push(sounded.told()),
+            Err(why) => lines.extend(why.clone()),
+        }
+        lines
     }
 
     fn engine(&self) -> &Engine {

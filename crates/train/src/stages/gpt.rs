@@ -2,9 +2,9 @@
 
 mod augment;
 mod conditioned;
-mod conditioner;
+pub(super) mod conditioner;
 pub(super) mod fill;
-mod given;
+pub(super) mod given;
 mod places;
 mod shuffled;
 pub(super) mod sketch;

@@ -2,21 +2,24 @@
 //! lie there, within rounding where they are computed there of sound.
 
 use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
+use crate::small;
 use myxtts_data::audio::wav::encode_pcm16;
 use myxtts_data::batch::Rows;
 use myxtts_data::cache::Sounds;
 use myxtts_data::features::{Extractor, Recipe as Features};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
-use myxtts_data::record::{CONDITIONING_MEL, Column, RecordError, RecordSource};
+use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::{TrainOptions, train};
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{Machine as Found, Sources};
 use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
 use myxtts_tensor::{Control, Device, Mode, Report};
+use myxtts_train::align::Alignments;
 use myxtts_train::beside::WithCodes;
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::stages::Stage;
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::{Machine, Model};
 use std::path::Path;
@@ -113,14 +116,14 @@ fn mels_that_lie_on_the_device_are_those_that_batches_bring() {
     assert!(!said.iter().any(|line| line.contains("lie on the device")), "{said:?}");
 }
 
-/// Clips whose conditioning mels are those of sound that lies in files.
-struct Sung(Vec<Vec<f32>>);
+/// Clips whose mels, for conditioning and for the DVAE, are those of sound that lies in files.
+struct Sung([Vec<Vec<f32>>; 2]);
 
 impl Sung {
-    /// The clips and who is to find them in `folder`.
-    fn in_folder(folder: &Path) -> (Sung, Vec<Utterance>) {
-        let mut extractor = MelExtractor::new(FrontEnd::Conditioning);
-        let (mut mels, mut utterances) = (Vec::new(), Vec::new());
+    /// The clips and who is to find them in `folder`; `times` as long as they are short.
+    fn in_folder(folder: &Path, times: usize) -> (Sung, Vec<Utterance>) {
+        let mut extractors = [FrontEnd::Conditioning, FrontEnd::Dvae].map(MelExtractor::new);
+        let (mut mels, mut utterances) = ([Vec::new(), Vec::new()], Vec::new());
         for clip in 0..COUNT {
             let tone = |i: usize| {
                 let t = i as f32 / 22_050.0;
@@ -129,14 +132,17 @@ impl Sung {
                     * (0.3 + 0.7 * (9.0 * t).cos())
             };
             // Multiples of what 16 bits can say: the file holds the same numbers.
-            let samples: Vec<f32> =
-                (0..1300 + 190 * (clip % 13)).map(|i| (tone(i) * 32_768.0).round() / 32_768.0).collect();
+            let samples: Vec<f32> = (0..times * (1300 + 190 * (clip % 13)))
+                .map(|i| (tone(i) * 32_768.0).round() / 32_768.0)
+                .collect();
             let audio = folder.join(format!("{clip}.wav"));
             std::fs::write(&audio, encode_pcm16(&samples, 22_050)).unwrap();
             let decoded = myxtts_data::audio::decode(&audio).unwrap().clip.samples;
-            let mut mel = Vec::new();
-            extractor.compute(&decoded, &mut mel);
-            mels.push(mel);
+            for (extractor, mels) in extractors.iter_mut().zip(&mut mels) {
+                let mut mel = Vec::new();
+                extractor.compute(&decoded, &mut mel);
+                mels.push(mel);
+            }
             utterances.push(Utterance {
                 id: format!("clip-{clip}"),
                 origin: Origin { file: audio.clone(), line: None },
@@ -152,7 +158,7 @@ impl Sung {
 
 impl RecordSource for Sung {
     fn columns(&self) -> &[Column] {
-        Voices::columns(&Voices { broken: None })
+        &[TOKENS, CONDITIONING_MEL, DVAE_MEL]
     }
 
     fn len(&self) -> usize {
@@ -162,7 +168,7 @@ impl RecordSource for Sung {
     fn rows(&self, record: usize, column: usize) -> u32 {
         match column {
             0 => Voices { broken: None }.rows(record, 0),
-            _ => (self.0[record].len() / 80) as u32,
+            _ => (self.0[column - 1][record].len() / 80) as u32,
         }
     }
 
@@ -192,7 +198,7 @@ impl RecordSource for Sung {
         if column == 0 {
             return Voices { broken: None }.read(record, 0, first, out);
         }
-        let from: &[u8] = bytemuck::cast_slice(&self.0[record][first as usize * 80..]);
+        let from: &[u8] = bytemuck::cast_slice(&self.0[column - 1][record][first as usize * 80..]);
         let bytes = from.len().min(out.len());
         out[..bytes].copy_from_slice(&from[..bytes]);
         Ok((bytes / CONDITIONING_MEL.row_bytes()) as u32)
@@ -204,8 +210,8 @@ impl RecordSource for Sung {
 }
 
 /// Clips in a folder, with mels and with sound.
-fn with_sound(folder: &Path) -> (Arc<dyn RecordSource>, Arc<Sounds>) {
-    let (sung, utterances) = Sung::in_folder(folder);
+fn with_sound(folder: &Path, times: usize) -> (Arc<dyn RecordSource>, Arc<Sounds>) {
+    let (sung, utterances) = Sung::in_folder(folder, times);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
     let features = Features { trim_db: None, min_seconds: 0.0, ..Features::default() };
     let tokenizer = train([("en", "a"), ("en", "ab ab")], &TrainOptions::default()).unwrap();
@@ -217,7 +223,7 @@ fn with_sound(folder: &Path) -> (Arc<dyn RecordSource>, Arc<Sounds>) {
 #[test]
 fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, sounds) = with_sound(folder.path());
+    let (source, sounds) = with_sound(folder.path(), 1);
     for masks in [Masks::Corrected, Masks::Coqui] {
         let fed = learnt(source.clone(), Conditioning::Fed, masks);
         let sound = Conditioning::Sound { device: Device::Cpu, sounds: sounds.clone() };
@@ -236,7 +242,7 @@ fn mels_computed_of_sound_on_a_device_are_those_of_the_cache() {
 #[test]
 fn a_device_that_is_not_there_leaves_batches_as_they_were() {
     let folder = tempfile::tempdir().unwrap();
-    let (sung, _) = Sung::in_folder(folder.path());
+    let (sung, _) = Sung::in_folder(folder.path(), 1);
     let source: Arc<dyn RecordSource> = Arc::new(sung);
     let gone = Conditioning::Sound { device: Device::Cuda(63), sounds: source.clone() };
     let (reports, said, _) = learnt(source.clone(), gone, Masks::Corrected);
@@ -249,7 +255,7 @@ fn a_device_that_is_not_there_leaves_batches_as_they_were() {
 #[test]
 fn conditioning_on_the_device_is_in_the_forecast() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, sounds) = with_sound(folder.path());
+    let (source, sounds) = with_sound(folder.path(), 1);
     let (train, held_out) = sides();
     let coded = WithCodes::new(source.clone(), (0..COUNT).map(codes).collect());
     let planned = |conditioning: Conditioning, memory: u64| {
@@ -279,4 +285,67 @@ fn conditioning_on_the_device_is_in_the_forecast() {
     // On another device than the model's it takes nothing from the model.
     let away = Conditioning::Sound { device: Device::Cuda(1), sounds: Arc::new(Voices { broken: None }) };
     assert_eq!(planned(away, u64::MAX), fed);
+}
+
+/// A DVAE after some steps on mels that come in one way: their reports, what the stage says of itself, where it stands, and how
+/// it does on what was held out.
+fn dvae_learnt(
+    source: &Arc<dyn RecordSource>,
+    mels: Option<MelDevice>,
+    spoken: Option<Spoken>,
+) -> (Vec<Report>, Vec<String>, serde_json::Value, f64) {
+    let feeding = Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() };
+    // Longer than some clips, shorter than others.
+    let settings = DvaeSettings { rows: 4, frames: 64, mels, spoken, feeding, ..small::dvae_settings() };
+    let (train, held_out) = sides();
+    let recipe = small::plan(Kind::Dvae, 8).recipe(Kind::Dvae, false);
+    let (mut model, sides) = (Model::default(), (&train[..], &held_out[..]));
+    let mut stage =
+        DvaeStage::new(settings, recipe, Machine::CPU, source.clone(), sides, &mut model).unwrap();
+    let mut reports = Vec::new();
+    for step in 0..8 {
+        let control = Control { rate: 1e-3, seed: step, ..Control::default() };
+        stage.between(step).unwrap();
+        let queued = stage.submit(step, &control).unwrap();
+        reports.push(stage.wait(queued.ticket).unwrap());
+    }
+    let score = stage.validate().unwrap().unwrap().score;
+    (reports, stage.described(), stage.position(8), score)
+}
+
+#[test]
+fn a_dvae_learns_the_same_of_mels_that_a_device_makes_of_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, sounds) = with_sound(folder.path(), 12);
+    let letters = "a b c d e f g h i j k l m n o p q r s t u v w x y z";
+    let tokenizer = train([("en", letters)], &TrainOptions::default()).unwrap();
+    let (records, _) = sides();
+    let codes_of = |record: u32| source.rows(record as usize, 2) as usize / 4;
+    let alignments = Alignments::of(&*source, &records, &tokenizer, &codes_of, &Default::default()).unwrap();
+    assert!(alignments.rate().is_some(), "no clip was aligned");
+    let spoken =
+        Spoken { weight: 1.0, vocabulary: tokenizer.vocabulary_size(), alignments: Arc::new(alignments) };
+    for spoken in [None, Some(spoken)] {
+        let fed = dvae_learnt(&source, None, spoken.clone());
+        let start_delay = Duration::from_millis(1);
+        let on = |device| Some(MelDevice { device, sounds: sounds.clone(), start_delay });
+        let made = dvae_learnt(&source, on(Device::Cpu), spoken.clone());
+        for (step, (a, b)) in fed.0.iter().zip(&made.0).enumerate() {
+            assert!(a.good && b.good);
+            assert!((a.loss - b.loss).abs() < 1e-3 * a.loss, "step {step}: {} {}", a.loss, b.loss);
+            assert!((a.norm - b.norm).abs() < 1e-2 * a.norm, "step {step}: {} {}", a.norm, b.norm);
+            if spoken.is_some() {
+                assert!(a.notes[5] > 0.0, "some codes have a token");
+                assert_eq!(a.notes[5], b.notes[5], "the same codes are asked for a token, at step {step}");
+            }
+        }
+        assert!((fed.3 - made.3).abs() < 1e-2 * fed.3, "{} {}", fed.3, made.3);
+        assert!(made.1.iter().any(|line| line.contains("mels are made on cpu")), "{:?}", made.1);
+        assert_eq!(fed.2, made.2, "a run can go on in the other way");
+        // A device that is not there leaves batches as they were.
+        let gone = dvae_learnt(&source, on(Device::Cuda(63)), spoken);
+        let bits = |of: &[Report]| of.iter().map(|report| report.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&gone.0), bits(&fed.0));
+        assert!(gone.1.iter().any(|line| line.contains("cannot prepare batches")), "{:?}", gone.1);
+    }
 }

@@ -184,6 +184,7 @@ pub fn dvae_settings() -> DvaeSettings {
         seed: 3,
         memory_limit: None,
         spoken: None,
+        mels: None,
     }
 }
 

@@ -5,12 +5,19 @@
 
 use crate::align::Alignments;
 use crate::beside::position;
+use myxtts_data::cache::sounds::DVAE_SOUND;
 use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use std::sync::Arc;
 
 /// A mel frame and, as its last number, the id of the token that is spoken in it; negative where none is known.
-pub(super) const SPOKEN_MEL: Column =
-    Column { name: "dvae_mel_with_token", width: DVAE_MEL.width + 1, ..DVAE_MEL };
+pub(super) const SPOKEN_MEL: Column = spoken(DVAE_MEL);
+/// The same with the first hop of the frame's sound in the place of the mel.
+pub(super) const SPOKEN_SOUND: Column = spoken(DVAE_SOUND);
+
+/// A column of frames with a token each.
+const fn spoken(frames: Column) -> Column {
+    Column { name: "dvae_mel_with_token", width: frames.width + 1, dtype: frames.dtype }
+}
 
 /// What codes are asked for beside the mel.
 #[derive(Clone, Debug)]
@@ -23,25 +30,28 @@ pub struct Spoken {
     pub alignments: Arc<Alignments>,
 }
 
-/// Records with [`SPOKEN_MEL`] as their last column.
+/// Records with [`SPOKEN_MEL`] or [`SPOKEN_SOUND`] as their last column.
 pub(super) struct WithTokens {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
-    mel: usize,
+    /// Where the base has the frames, and what they are.
+    frames: (usize, Column),
     alignments: Arc<Alignments>,
     frames_per_code: usize,
 }
 
 impl WithTokens {
+    /// The records of `base`, which have [`DVAE_MEL`] or [`DVAE_SOUND`] as `frames`.
     pub fn new(
         base: Arc<dyn RecordSource>,
+        frames: Column,
         alignments: Arc<Alignments>,
         frames_per_code: usize,
     ) -> WithTokens {
         let mut columns = base.columns().to_vec();
-        columns.push(SPOKEN_MEL);
-        let mel = position(&*base, DVAE_MEL);
-        WithTokens { base, columns, mel, alignments, frames_per_code }
+        columns.push(spoken(frames));
+        let frames = (position(&*base, frames), frames);
+        WithTokens { base, columns, frames, alignments, frames_per_code }
     }
 }
 
@@ -55,16 +65,17 @@ impl Overlay for WithTokens {
     }
 
     fn rows(&self, record: usize, column: usize) -> u32 {
-        self.base.rows(record, if column + 1 == self.columns.len() { self.mel } else { column })
+        self.base.rows(record, if column + 1 == self.columns.len() { self.frames.0 } else { column })
     }
 
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError> {
         if column + 1 < self.columns.len() {
             return self.base.read(record, column, first_row, out);
         }
-        let (narrow, wide) = (DVAE_MEL.row_bytes(), SPOKEN_MEL.row_bytes());
+        let (at, narrow) = (self.frames.0, self.frames.1.row_bytes());
+        let wide = spoken(self.frames.1).row_bytes();
         let mut mel = vec![0; out.len() / wide * narrow];
-        let rows = self.base.read(record, self.mel, first_row, &mut mel)?;
+        let rows = self.base.read(record, at, first_row, &mut mel)?;
         let aligned = self.alignments.get(record as u32);
         let frames = mel.chunks_exact(narrow).zip(out.chunks_exact_mut(wide)).take(rows as usize);
         for (i, (frame, out)) in frames.enumerate() {
@@ -82,9 +93,16 @@ impl Overlay for WithTokens {
     }
 }
 
-/// Takes the frames of a batch apart: the mel, and the token of every code, which is that of its third frame.
-pub(super) fn split(frames: &[f32], frames_per_code: usize) -> (Vec<f32>, Vec<i32>) {
-    let (narrow, wide) = (DVAE_MEL.width as usize, SPOKEN_MEL.width as usize);
+/// Takes the frames of a batch apart: mel or sound, and the token of every code, which is that of its third frame. A row of the
+/// batch is `window` frames and as many more as its sound has.
+pub(super) fn split(
+    column: Column,
+    frames: &[f32],
+    (window, overlap): (usize, usize),
+    frames_per_code: usize,
+) -> (Vec<f32>, Vec<i32>) {
+    let wide = column.width as usize;
+    let narrow = wide - 1;
     let mel = frames.chunks_exact(wide).flat_map(|frame| &frame[..narrow]).copied().collect();
     let of_code = |code: &[f32]| {
         let frame = (frames_per_code / 2).min(code.len() / wide - 1);
@@ -92,7 +110,9 @@ pub(super) fn split(frames: &[f32], frames_per_code: usize) -> (Vec<f32>, Vec<i3
         let token = code[frame * wide + narrow];
         if token < 0.0 { -1 } else { token as i32 }
     };
-    (mel, frames.chunks(frames_per_code * wide).map(of_code).collect())
+    let rows = frames.chunks_exact((window + overlap) * wide);
+    let codes = rows.flat_map(|row| row[..window * wide].chunks(frames_per_code * wide)).map(of_code);
+    (mel, codes.collect())
 }
 
 #[cfg(test)]
@@ -109,9 +129,11 @@ mod tests {
             frames[i * wide..][..narrow].fill(i as f32);
             frames[i * wide + narrow] = *token;
         }
-        let (mel, codes) = split(&frames, 4);
+        let (mel, codes) = split(SPOKEN_MEL, &frames, (6, 0), 4);
         assert_eq!(codes, [9, -1]);
         let first: Vec<f32> = mel.iter().step_by(narrow).copied().collect();
         assert_eq!((mel.len(), first), (6 * narrow, vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        // Two rows of a window of two frames, and one that only its sound needs.
+        assert_eq!(split(SPOKEN_MEL, &frames, (2, 1), 2).1, [7, -1]);
     }
 }

@@ -9,6 +9,7 @@ use crate::error::TrainError;
 use crate::feed::Finisher;
 use myxtts_data::batch::Part;
 use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
+use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{CONDITIONING_MEL, Column, RecordSource, TOKENS};
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Device, Engine};
@@ -122,21 +123,24 @@ impl Conditioned {
                     told: Some(told),
                 })
             }
-            Conditioning::Sound { device, sounds } => match Conditioner::of_sound(*device, frames, stats) {
-                Ok(own) => {
-                    let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
-                    let told = format!("conditioning is computed on {device}, of sound that is sent there");
-                    Ok(Conditioned {
-                        maker: Some(Arc::new(Mutex::new(own))),
-                        fed: sounds,
-                        heard: Kind::Sound,
-                        told: Some(told),
-                    })
+            Conditioning::Sound { device, sounds } => {
+                match Conditioner::of_sound(*device, FrontEnd::Conditioning, frames, stats) {
+                    Ok(own) => {
+                        let sounds = Arc::new(WithCodes::new(sounds.clone(), source.all().to_vec()));
+                        let told =
+                            format!("conditioning is computed on {device}, of sound that is sent there");
+                        Ok(Conditioned {
+                            maker: Some(Arc::new(Mutex::new(own))),
+                            fed: sounds,
+                            heard: Kind::Sound,
+                            told: Some(told),
+                        })
+                    }
+                    Err(why) => plain(Some(format!(
+                        "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
+                    ))),
                 }
-                Err(why) => plain(Some(format!(
-                    "{device} cannot prepare batches ({why}): they are made on the processor and come buffered"
-                ))),
-            },
+            }
         }
     }
 
@@ -187,7 +191,9 @@ pub(super) fn planned(
             Some(mels) => table(mels, bands),
             None => return 0,
         },
-        Conditioning::Sound { device: own, .. } if *own == device => of_sound(&vec![1.0; bands]),
+        Conditioning::Sound { device: own, .. } if *own == device => {
+            of_sound(FrontEnd::Conditioning, &vec![1.0; bands])
+        }
         Conditioning::Sound { .. } => return 0,
     };
     forecast(device, way, (frames, bands), rows)

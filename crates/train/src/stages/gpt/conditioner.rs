@@ -1,13 +1,13 @@
 //! Conditioning that a device makes itself: gathered from mels that lie there, so that a batch brings nothing but their
-//! numbers, or computed of sound that is sent there. What comes out never touches the host: it is moved to where the batch
-//! waits.
+//! numbers, or computed of sound that is sent there, as the mels of the DVAE stage are. What comes out never touches the host:
+//! it is moved to where the batch waits.
 
-use super::fill::GptBatch;
 use super::given::Given;
 use super::places::Places;
 use crate::error::TrainError;
-use crate::feed::Finisher;
+use crate::feed::{Finisher, Made};
 use myxtts_data::cache::sounds::SOUND_OVERLAP;
+use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
 use myxtts_tensor::engine::{Forecast, Image, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
@@ -20,12 +20,13 @@ use myxtts_tensor::{
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A conditioner that whoever fills batches and whoever finishes them ask in turn.
-pub(super) type Shared = Arc<Mutex<Conditioner>>;
+pub(in crate::stages) type Shared = Arc<Mutex<Conditioner>>;
 
-/// Makes conditioning on a device.
-pub(super) struct Conditioner {
+/// Makes conditioning, or other mels, on a device.
+pub(in crate::stages) struct Conditioner {
     engine: Engine,
     how: How,
     frames: usize,
@@ -38,7 +39,7 @@ pub(super) struct Conditioner {
 }
 
 /// What it makes conditioning of.
-pub(super) enum How {
+pub(in crate::stages) enum How {
     Table(ParameterId),
     Mels { mel: Mel, stats: Vec<f32> },
 }
@@ -67,10 +68,19 @@ struct Ready {
 /// further behind than that, and more of them would not make it faster.
 const SLOTS: usize = 3;
 
-/// The mel front-end of conditioning, as [`myxtts_data::mel`] has it.
-fn front_end() -> Mel {
+/// A batch that may bring what a device makes its mels of.
+pub(in crate::stages) trait BringsSound: Send {
+    fn take_given(&mut self) -> Option<Given>;
+}
+
+/// The mel front-end of conditioning or of the DVAE, as [`myxtts_data::mel`] has it.
+fn front_end(of: FrontEnd) -> Mel {
+    let points = match of {
+        FrontEnd::Dvae => 1024,
+        _ => 2048,
+    };
     Mel {
-        stft: Stft { points: 2048, length: 1024, window: Window::Hann, hop: 256 },
+        stft: Stft { points, length: 1024, window: Window::Hann, hop: 256 },
         spectrum: Spectrum::Power,
         rate: 22_050.0,
         channels: 80,
@@ -89,8 +99,8 @@ pub(super) fn table(mels: usize, bands: usize) -> (Arc<Layout>, How) {
 }
 
 /// Mels of sound, divided by `stats`.
-pub(super) fn of_sound(stats: &[f32]) -> (Arc<Layout>, How) {
-    let how = How::Mels { mel: front_end(), stats: stats.to_vec() };
+pub(in crate::stages) fn of_sound(of: FrontEnd, stats: &[f32]) -> (Arc<Layout>, How) {
+    let how = How::Mels { mel: front_end(of), stats: stats.to_vec() };
     (Arc::new(LayoutBuilder::new().finish()), how)
 }
 
@@ -135,7 +145,7 @@ impl How {
 }
 
 /// Bytes that a conditioner would take of a device, for batches of these numbers of rows.
-pub(super) fn forecast(
+pub(in crate::stages) fn forecast(
     device: Device,
     (layout, how): (Arc<Layout>, How),
     (frames, bands): (usize, usize),
@@ -157,7 +167,7 @@ pub(super) fn forecast(
 impl Conditioner {
     /// Reads all conditioning mels of a source, divides them by `stats` and lays them on a device. Beside it the same
     /// source, with numbers for mels.
-    pub fn resident(
+    pub(super) fn resident(
         device: Device,
         source: Arc<dyn RecordSource>,
         frames: usize,
@@ -195,8 +205,13 @@ impl Conditioner {
     }
 
     /// Makes mels of sound on a device.
-    pub fn of_sound(device: Device, frames: usize, stats: &[f32]) -> Result<Conditioner, TrainError> {
-        let (layout, how) = of_sound(stats);
+    pub fn of_sound(
+        device: Device,
+        of: FrontEnd,
+        frames: usize,
+        stats: &[f32],
+    ) -> Result<Conditioner, TrainError> {
+        let (layout, how) = of_sound(of, stats);
         let engine = Engine::new(device, layout, Precision::F32, EngineOptions::default())?;
         Conditioner::on(engine, how, frames, stats.len())
     }
@@ -242,6 +257,20 @@ impl Conditioner {
         Ok(Given { slot, rows, places, sound, made })
     }
 
+    /// [`Self::place`] of a shared one, as soon as that may be written; the wait is counted.
+    pub fn placed(
+        own: &Shared,
+        rows: usize,
+        range: Range<usize>,
+        counted: &mut Made,
+    ) -> Result<Given, TrainError> {
+        let mut given = own.lock().unwrap_or_else(PoisonError::into_inner).place(rows, range)?;
+        let began = Instant::now();
+        given.slot.bytes()?;
+        counted.blocked += began.elapsed();
+        Ok(given)
+    }
+
     /// Makes the conditioning of a batch, moves it to the batch's place in a slot and sends the rest after it.
     fn finish(
         &mut self,
@@ -263,11 +292,12 @@ impl Conditioner {
         Ok(())
     }
 
-    pub fn finisher(own: &Shared) -> Finisher<GptBatch> {
+    /// For a feed: the device adds what it makes.
+    pub fn finisher<B: BringsSound>(own: &Shared) -> Finisher<B> {
         let own = Arc::clone(own);
-        Box::new(move |uploader, slot, length, batch| {
+        Box::new(move |uploader, slot, length, batch: &mut B| {
             let mut own = own.lock().unwrap_or_else(PoisonError::into_inner);
-            match batch.given.take() {
+            match batch.take_given() {
                 Some(given) => own.finish(uploader, slot, length, given),
                 None => Ok(uploader.send(slot, length)?),
             }

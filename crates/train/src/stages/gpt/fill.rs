@@ -3,7 +3,7 @@
 
 use super::augment::Augmenter;
 use super::conditioned::Kind;
-use super::conditioner::Shared;
+use super::conditioner::{BringsSound, Conditioner, Shared};
 use super::given::Given;
 use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
@@ -20,8 +20,7 @@ use myxtts_tensor::parameters::Layout;
 use myxtts_tensor::{Precision, Tape};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 /// What the loop has to know of a batch that was made.
 pub(in crate::stages) struct GptBatch {
@@ -34,6 +33,12 @@ pub(in crate::stages) struct GptBatch {
     pub(super) given: Option<Given>,
     /// Its rows have each other's texts; never where that was not asked for, or cannot be.
     pub(super) is_shuffled: bool,
+}
+
+impl BringsSound for GptBatch {
+    fn take_given(&mut self) -> Option<Given> {
+        self.given.take()
+    }
 }
 
 /// Makes batches of records inputs of the GPT.
@@ -211,11 +216,7 @@ impl Filler {
         let Some(conditioner) = &self.conditioner else {
             return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
         };
-        let mut given = conditioner.lock().unwrap_or_else(PoisonError::into_inner).place(rows, range)?;
-        let began = Instant::now();
-        given.slot.bytes()?;
-        made.blocked += began.elapsed();
-        Ok(given)
+        Conditioner::placed(conditioner, rows, range, made)
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

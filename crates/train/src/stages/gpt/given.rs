@@ -1,4 +1,4 @@
-//! What a batch brings for conditioning that a device makes: written once, out of the loader's memory into that which the
+//! What a batch brings for conditioning, or other mels, that a device makes: written once, out of the loader's memory into that which the
 //! device is sent, and into no other on the way.
 
 use crate::error::TrainError;
@@ -11,7 +11,7 @@ use std::ops::Range;
 /// |---|---|---|---|
 /// | `places` | `[rows, frames]` | i32 | of every frame the number of its mel: in the table, or among those made of the sound |
 /// | `sound` | `[rows + 1, frames + 3, 256]` | f32 | samples, the last row silent; not there where mels lie in a table |
-pub(super) struct Given {
+pub(in crate::stages) struct Given {
     /// Where both are: page-locked for a GPU.
     pub slot: Slot,
     pub rows: usize,
