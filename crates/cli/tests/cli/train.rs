@@ -219,17 +219,20 @@ fn a_gpu_of_its_own_prepares_batches_where_both_are_named() {
         "0.1",
     ]);
     arguments.extend(["--batch-size", "4", "--num-workers", "1", "--set", "training.dvae_steps=2"]);
-    arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=0"]);
+    arguments.extend(["--set", "training.gpt_steps=3", "--set", "training.decoder_steps=1"]);
     let said = done(&mut myxtts(folder, &arguments));
     for words in [
         "trains on one device, GPU 1 (simulated)",
         "GPU 0 prepares batches and 1 trains; up to 5 wait between them",
+        "mels are made on cpu, of sound that is sent there",
         "conditioning is computed on cpu, of sound that is sent there",
         "the model starts when 5 batches wait, after 0.1 s at the earliest",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    assert!(folder.join("runs/apart/model/gpt.safetensors").is_file());
+    for part in ["gpt", "decoder"] {
+        assert!(folder.join(format!("runs/apart/model/{part}.safetensors")).is_file(), "{part}");
+    }
 }
 
 #[test]
