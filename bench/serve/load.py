@@ -17,6 +17,8 @@ Nothing but Python's standard library is needed. One JSON line per setting:
     server      resident memory in MiB (eight samples and the last), cores used by all its threads, by its busiest thread, and
                 what the thread that speaks did, in seconds, as /metrics has it
 
+With --mixed other requests are sent too, whose answers have to be whole; times are those of PCM alone.
+
 With --rate a request is sent when its time has come, whether others are answered or not. With --listeners so many always play
 what they hear in real time: each asks for the next text when it has played the last to its end, and begins at a moment of its
 own. With --streams so many requests are always being answered: the next is sent when the last is received, however fast that
@@ -36,6 +38,9 @@ import urllib.request
 
 RATE = 24_000
 AUDIBLE = int(0.003 * 32768)
+
+# What --mixed sends: formats, events, a batch, and a voice that is not there, whose answer is to be 400.
+KINDS = ["pcm", "pcm", "pcm", "wav", "mp3", "opus", "flac", "sse", "batch", "wrong"]
 
 # Seconds within which listeners begin.
 SPREAD = 5.0
@@ -58,6 +63,8 @@ class Outcome:
         self.took = 0.0
         self.error = None
         self.cancelled = False
+        self.kind = "pcm"
+        self.bytes = 0
 
 
 async def speak_or_leave(options, text, outcome, leave_after):
@@ -69,11 +76,22 @@ async def speak_or_leave(options, text, outcome, leave_after):
 
 
 async def speak(options, text, outcome):
-    """One request; the sound is timed as it comes."""
+    """One request; the sound is timed as it comes, where it is PCM."""
     url = urllib.parse.urlparse(options.url)
-    body = json.dumps({"model": options.model, "input": text, "voice": options.voice, "response_format": "pcm",
-                       "seed": random.randrange(1 << 32)}).encode()
-    head = [f"POST /v1/audio/speech HTTP/1.1", f"Host: {url.netloc}", "Content-Type: application/json",
+    outcome.kind = random.choice(KINDS) if options.mixed else "pcm"
+    asked = {"model": options.model, "input": text, "voice": options.voice, "response_format": outcome.kind,
+             "seed": random.randrange(1 << 32)}
+    path, wanted = "/v1/audio/speech", 200
+    if outcome.kind == "sse":
+        asked.update(response_format="pcm", stream_format="sse")
+    elif outcome.kind == "batch":
+        path, texts = path + "/batch", asked.pop("input").split(", ")[:3]
+        asked.update(response_format="opus", items=[{"input": text} for text in texts])
+    elif outcome.kind == "wrong":
+        asked.update(response_format="mp3", voice="nobody")
+        wanted = 400
+    body = json.dumps(asked).encode()
+    head = [f"POST {path} HTTP/1.1", f"Host: {url.netloc}", "Content-Type: application/json",
             f"Content-Length: {len(body)}", "Connection: close"]
     if options.token:
         head.append(f"Authorization: Bearer {options.token}")
@@ -86,8 +104,12 @@ async def speak(options, text, outcome):
         status = int((await reader.readline()).split()[1])
         while (await reader.readline()).strip():
             pass
-        if status != 200:
+        if status != wanted:
             outcome.error = str(status)
+            return
+        if outcome.kind != "pcm":
+            outcome.bytes = len(await reader.read(-1))
+            outcome.error = None if outcome.bytes else "empty"
             return
         samples, begun, carry = 0, None, b""
         while True:
@@ -227,7 +249,7 @@ def share(values, part):
 
 
 def report(setting, outcomes, seconds, used):
-    heard = [one for one in outcomes if one.error is None and not one.cancelled]
+    heard = [one for one in outcomes if one.error is None and not one.cancelled and one.kind == "pcm"]
     errors = {}
     for one in outcomes:
         if one.error:
@@ -249,6 +271,11 @@ def report(setting, outcomes, seconds, used):
         "speed": round(sum(one.sound for one in outcomes) / seconds, 2),
         "late": round(sum(one.took > one.sound for one in heard) / max(1, len(heard)), 3),
     }
+    kinds = {}
+    for one in outcomes:
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+    if len(kinds) > 1:
+        line["kinds"] = kinds
     line.update(used)
     print(json.dumps(line), flush=True)
     return not errors
@@ -317,6 +344,7 @@ async def main():
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--cancel", type=float, default=0.0, help="share of requests whose client leaves, unless it is answered by then")
     parser.add_argument("--leave-within", type=float, default=1.0, metavar="SECONDS", help="when those clients leave, at the latest")
+    parser.add_argument("--mixed", action="store_true", help="all formats, events, batches and wrong requests; only PCM is timed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server-pid", type=int, metavar="PID", help="sample what this process on this machine uses")
     options = parser.parse_args()

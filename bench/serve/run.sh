@@ -53,5 +53,5 @@ load() { python3 bench/serve/load.py --url "$url" --server-pid "$server" --secon
 for rate in $rates; do load --rate "$rate"; done
 for count in $listeners; do load --listeners "$count"; done
 for count in $streams; do load --streams "$count"; done
-[ "$mixed" = 0 ] || load --rate "$mixed" --cancel 0.35 --leave-within "${LEAVE_WITHIN:-0.1}"
+[ "$mixed" = 0 ] || load --rate "$mixed" --mixed --cancel 0.35 --leave-within "${LEAVE_WITHIN:-0.1}"
 exit $failed
