@@ -434,18 +434,29 @@ impl Line {
     }
 }
 
-/// Moves logits away from what they would be without the text (classifier-free guidance). STOP stays as it is: without a text
-/// there is no place where it belongs.
+/// Moves logits away from what they would be without the text (classifier-free guidance). The chance of STOP stays as it is:
+/// without a text there is no place where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
 fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
-    let log_sum = |row: &[f32]| {
+    let log_sum = |row: &mut dyn Iterator<Item = f32>| {
+        let row: Vec<f32> = row.collect();
         let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         top + row.iter().map(|x| (x - top).exp()).sum::<f32>().ln()
     };
-    let (own_sum, other_sum) = (log_sum(logits), log_sum(others));
+    let (own_sum, other_sum) = (log_sum(&mut logits.iter().copied()), log_sum(&mut others.iter().copied()));
+    let stop = usize::try_from(stop).unwrap_or(usize::MAX);
+    let codes = |row: &[f32]| {
+        let of_codes = row.iter().enumerate().filter(|(code, _)| *code != stop).map(|(_, x)| *x);
+        log_sum(&mut of_codes.collect::<Vec<f32>>().into_iter())
+    };
+    let before = codes(logits);
     for (code, (own, other)) in logits.iter_mut().zip(others).enumerate() {
-        if code as i32 != stop {
+        if code != stop {
             *own += guidance * ((*own - own_sum) - (other - other_sum));
         }
+    }
+    let shift = codes(logits) - before;
+    if let Some(stop) = logits.get_mut(stop) {
+        *stop += shift;
     }
 }
 
@@ -509,5 +520,37 @@ impl Stepping {
         }
         engine.run(&mut self.program, &Control::default())?;
         Ok((engine.read(&self.program, self.next.logits)?, engine.read(&self.program, self.next.latent)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::guide;
+
+    fn shares(logits: &[f32]) -> Vec<f32> {
+        let sum: f32 = logits.iter().map(|x| x.exp()).sum();
+        logits.iter().map(|x| x.exp() / sum).collect()
+    }
+
+    #[test]
+    fn guidance_changes_the_codes_and_not_the_chance_to_stop() {
+        let (with_text, without) = ([1.0f32, 0.5, -1.0, 0.8, 0.2], [0.0f32, 0.5, 1.0, 0.8, 2.0]);
+        for stop in [0, 3, 4] {
+            for guidance in [0.5, 1.0, 3.0] {
+                let mut logits = with_text;
+                guide(&mut logits, &without, guidance, stop as i32);
+                let (before, after, other) = (shares(&with_text), shares(&logits), shares(&without));
+                assert!((after[stop] - before[stop]).abs() < 1e-5, "{stop}: {before:?} {after:?}");
+                // Codes follow (with / without) ^ guidance.
+                let [a, b] = if stop == 0 { [1, 2] } else { [0, 2] };
+                let ratio = |shares: &[f32]| shares[a] / shares[b];
+                let expected = ratio(&before) * (ratio(&before) / ratio(&other)).powf(guidance);
+                assert!(
+                    (ratio(&after) / expected - 1.0).abs() < 1e-3,
+                    "{stop}: {} {expected}",
+                    ratio(&after)
+                );
+            }
+        }
     }
 }

@@ -31,6 +31,35 @@ __device__ __forceinline__ float log_sum(const float* logits, int count, float* 
   return most + logf(block_sum(sum, shared));
 }
 
+// A logit as guidance moves it: away from what it would be without the text.
+__device__ __forceinline__ float guided(float own, float other, float own_log, float other_log, float guidance) {
+  return own + guidance * ((own - own_log) - (other - other_log));
+}
+
+// By how much guidance moves the codes together, STOP left out: as much is added to STOP, so that its chance stays the same.
+__device__ __forceinline__ float guided_shift(
+    const float* given, const float* others, float own_log, float other_log, float guidance, int count, int stop,
+    float* shared) {
+  float before = -INF, after = -INF, sum_before = 0.f, sum_after = 0.f;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    if (i == stop) continue;
+    float own = load_fresh(given + i);
+    before = fmaxf(before, own);
+    after = fmaxf(after, guided(own, load_fresh(others + i), own_log, other_log, guidance));
+  }
+  before = block_max(before, shared);
+  after = block_max(after, shared);
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    if (i == stop) continue;
+    float own = load_fresh(given + i);
+    sum_before += expf(own - before);
+    sum_after += expf(guided(own, load_fresh(others + i), own_log, other_log, guidance) - after);
+  }
+  sum_before = block_sum(sum_before, shared);
+  sum_after = block_sum(sum_after, shared);
+  return (after + logf(sum_after)) - (before + logf(sum_before));
+}
+
 __device__ __forceinline__ void move_on(Row* row, int position, int place, int code) {
   row->position = row->fresh = position;
   row->place = place;
@@ -111,16 +140,17 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
     if (c < width) stand[i] = positions[(i64)(state.place + 1) * width + c];
   }
   const float* others = logits + (i64)max(state.pair, 0) * vocabulary;
-  float own_log = 0.f, other_log = 0.f;
+  float own_log = 0.f, other_log = 0.f, shift = 0.f;
   if (state.pair >= 0) {
     own_log = log_sum(given, vocabulary, reduced);
     other_log = log_sum(others, vocabulary, reduced);
+    shift = guided_shift(given, others, own_log, other_log, options.guidance, vocabulary, stop, reduced);
   }
   u64 best = 0;
   for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) {
     float s = load_fresh(given + i);
-    if (state.pair >= 0 && i != stop)
-      s += options.guidance * ((s - own_log) - (load_fresh(others + i) - other_log));
+    if (state.pair >= 0)
+      s = i == stop ? s + shift : guided(s, load_fresh(others + i), own_log, other_log, options.guidance);
     if (said[i >> 5] >> (i & 31) & 1u) s = s < 0.f ? s * options.penalty : s / options.penalty;
     if (s != s) s = -INF;
     scores[i] = s;
