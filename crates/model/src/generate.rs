@@ -272,7 +272,7 @@ impl Generator {
         let released = &self.released;
         self.engine.fill_parameters(&ids, |number, out| fill(&released[number], out))?;
         match &mut self.slots {
-            Some(slots) => slots.fill(fill),
+            Some(slots) => slots.copy_or_fill(&self.engine, released, fill),
             None => Ok(()),
         }
     }

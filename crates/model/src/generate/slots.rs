@@ -18,7 +18,7 @@ use crate::gpt::{Gpt, GptSizes};
 use crate::sampling::{Ended, SamplingOptions};
 use fused::Fused;
 use myxtts_tensor::cuda::Cuda;
-use myxtts_tensor::{Device, Error};
+use myxtts_tensor::{Device, Engine, Error};
 use plain::Plain;
 use rayon::prelude::*;
 use speech::Speech;
@@ -135,9 +135,17 @@ impl Slots {
         &mut self,
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
+        self.fill_some(&self.released(), fill)
+    }
+
+    fn fill_some<E: From<Error> + Send>(
+        &mut self,
+        released: &[Released],
+        fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
         // Some at a time: all of them in f32 would be twice the model.
         const TOGETHER: usize = 16;
-        for some in self.released().chunks(TOGETHER) {
+        for some in released.chunks(TOGETHER) {
             let filled = some.par_iter().map(|one| {
                 let mut numbers = vec![0.0; one.shape.iter().product()];
                 fill(one, &mut numbers).map(|()| numbers)
@@ -146,6 +154,28 @@ impl Slots {
             some.iter().zip(&filled).try_for_each(|(one, numbers)| self.write(one, numbers))?;
         }
         Ok(())
+    }
+
+    /// As `fill`, but takes what `engine`, whose parameters are `held`, has on the same device already; `fill` is asked for
+    /// the rest.
+    pub(super) fn copy_or_fill<E: From<Error> + Send>(
+        &mut self,
+        engine: &Engine,
+        held: &[Released],
+        fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let mut left = Vec::new();
+        match &mut self.computed {
+            Computed::Together(fused) => {
+                for one in held.iter().filter(|one| Fused::takes(one)) {
+                    if !fused.copy(one, engine)? {
+                        left.push(one.clone());
+                    }
+                }
+            }
+            Computed::InTurn(_) => left = self.released(),
+        }
+        self.fill_some(&left, fill)
     }
 
     /// The parameters it takes.

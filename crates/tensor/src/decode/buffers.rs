@@ -145,6 +145,16 @@ impl Buffers {
         upload(cuda, &self.floats, 4 * at, bytemuck::cast_slice(data))
     }
 
+    /// Queues a copy of f32 numbers that are on the device.
+    pub fn copy_floats(&self, cuda: &Cuda, at: usize, from: u64, count: usize) -> Result<(), Error> {
+        assert!(4 * (at + count) <= self.floats.bytes(), "{count} numbers at {at}");
+        // SAFETY: both ranges are inside their allocations, the engine's and this one, on one device and stream.
+        unsafe {
+            result::memcpy_dtod_async(self.floats.address() + 4 * at as u64, from, 4 * count, cuda.stream())
+        }
+        .map_err(|e| Error::driver("copy on the device", e))
+    }
+
     /// Rounds a matrix, its rows padded with zeros.
     pub fn write_matrix(&self, cuda: &Cuda, product: &Product, weight: &[f32]) -> Result<(), Error> {
         let (inputs, stride) = (product.inputs, product.stride());

@@ -22,7 +22,9 @@ pub use sizes::{DecodeSizes, MOST_ROWS, Weight};
 
 use crate::cuda::Cuda;
 use crate::cuda::graph::Graph;
+use crate::engine::Engine;
 use crate::error::Error;
+use crate::parameters::ParameterId;
 use buffers::Buffers;
 use sizes::{Place, Places};
 use std::collections::BTreeMap;
@@ -187,14 +189,7 @@ impl Decoder {
                 self.buffers.write_matrix(&self.cuda, &product, data)
             }
             Place::Norm(at) | Place::Table(at) => {
-                let rows = match which {
-                    Weight::AudioTable => self.sizes.vocabulary,
-                    Weight::AudioPositions => self.sizes.places,
-                    Weight::TextTable => self.sizes.text_vocabulary,
-                    Weight::TextPositions => self.sizes.text_places,
-                    _ => 1,
-                };
-                assert_eq!(data.len(), rows * self.sizes.width, "{which:?} has another size");
+                assert_eq!(data.len(), self.rows_of(which) * self.sizes.width, "{which:?} has another size");
                 self.buffers.write_floats(&self.cuda, at, data)
             }
         }
@@ -204,13 +199,60 @@ impl Decoder {
     pub fn write_bias(&mut self, which: Weight, data: &[f32]) -> Result<(), Error> {
         self.cuda.bind()?;
         self.voices.fill(None);
-        let (at, len) = match self.places.of(which) {
-            Place::Product(product) => (product.bias, product.features),
-            Place::Norm(at) => (at + self.sizes.width, self.sizes.width),
-            Place::Table(_) => return Err(Error::Unsupported(format!("{which:?} has no bias"))),
-        };
+        let (at, len) = self.bias_of(which)?;
         assert_eq!(data.len(), len, "the bias of {which:?} has another size");
         self.buffers.write_floats(&self.cuda, at, data)
+    }
+
+    /// Rows of a norm or a table.
+    fn rows_of(&self, which: Weight) -> usize {
+        match which {
+            Weight::AudioTable => self.sizes.vocabulary,
+            Weight::AudioPositions => self.sizes.places,
+            Weight::TextTable => self.sizes.text_vocabulary,
+            Weight::TextPositions => self.sizes.text_places,
+            _ => 1,
+        }
+    }
+
+    /// Where what is added lies, and how long it is.
+    fn bias_of(&self, which: Weight) -> Result<(usize, usize), Error> {
+        match self.places.of(which) {
+            Place::Product(product) => Ok((product.bias, product.features)),
+            Place::Norm(at) => Ok((at + self.sizes.width, self.sizes.width)),
+            Place::Table(_) => Err(Error::Unsupported(format!("{which:?} has no bias"))),
+        }
+    }
+
+    /// As `write_weight`, with what an engine on the same device has. Says whether it could: not where the engine is elsewhere,
+    /// nor where rows have to be padded.
+    pub fn copy_weight(&mut self, which: Weight, from: &Engine, id: ParameterId) -> Result<bool, Error> {
+        let place = self.places.of(which);
+        let count = match place {
+            Place::Product(product) if product.stride() != product.inputs => return Ok(false),
+            Place::Product(product) => product.features * product.inputs,
+            Place::Norm(_) | Place::Table(_) => self.rows_of(which) * self.sizes.width,
+        };
+        let Some(from) = from.parameter_on(&self.cuda, id, count) else { return Ok(false) };
+        self.cuda.bind()?;
+        self.voices.fill(None);
+        match place {
+            Place::Product(product) => {
+                self.round(self.buffers.rounded.address() + 2 * product.matrix as u64, from, count)?;
+            }
+            Place::Norm(at) | Place::Table(at) => self.buffers.copy_floats(&self.cuda, at, from, count)?,
+        }
+        Ok(true)
+    }
+
+    /// As `write_bias`, with what an engine on the same device has.
+    pub fn copy_bias(&mut self, which: Weight, from: &Engine, id: ParameterId) -> Result<bool, Error> {
+        let (at, count) = self.bias_of(which)?;
+        let Some(from) = from.parameter_on(&self.cuda, id, count) else { return Ok(false) };
+        self.cuda.bind()?;
+        self.voices.fill(None);
+        self.buffers.copy_floats(&self.cuda, at, from, count)?;
+        Ok(true)
     }
 
     /// How the next codes of a slot are drawn.

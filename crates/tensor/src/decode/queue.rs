@@ -54,7 +54,7 @@ const FUSED_ROWS: usize = 16;
 const FEW_ROWS: usize = 2;
 /// From so many rows on a block attends to all stretches; where it has kernels in which warps go their own ways, from fewer.
 const WHOLE_ROWS: usize = 16;
-const STREAMED_ROWS: usize = 4;
+const STREAMED_ROWS: usize = 8;
 /// Sizes of heads that have such kernels.
 const STREAMED_HEADS: [usize; 2] = [32, 64];
 /// Elements between rows in shared memory.
@@ -127,6 +127,11 @@ impl Decoder {
             self.graphs.insert((batch, 0), graph);
         }
         self.graphs[&(batch, 0)].launch(&self.cuda)
+    }
+
+    /// Queues the rounding of f32 numbers on the device to bf16.
+    pub(super) fn round(&self, to: u64, from: u64, count: usize) -> Result<(), Error> {
+        self.launch("cast_f32_bf16", Launch::each(count.div_ceil(4)), &args![to, 0u64, from, count as i64])
     }
 
     fn floats(&self, at: usize) -> u64 {

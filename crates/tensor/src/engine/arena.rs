@@ -2,6 +2,7 @@
 
 use super::buffer::Buffer;
 use super::{Backend, Engine, Training};
+use crate::cuda::Cuda;
 use crate::error::Error;
 use crate::memory::MemoryNeed;
 use crate::parameters::{Init, Layout, ParameterId};
@@ -11,6 +12,7 @@ use crate::tape::{Flat, Precision, flat_len};
 use half::bf16;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A buffer that a checkpoint holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,6 +187,14 @@ impl Engine {
         let range: Range<usize> = self.layout.get(id).range();
         assert_eq!(range.len(), data.len(), "{} has another size", self.layout.get(id).name);
         self.write_floats(Flat::Master, range.start, data)
+    }
+
+    /// Where the f32 weights of a parameter of so many numbers are in the memory of the device that `cuda` has open; none
+    /// where they are elsewhere or others.
+    pub(crate) fn parameter_on(&self, cuda: &Arc<Cuda>, id: ParameterId, count: usize) -> Option<u64> {
+        let range = self.layout.get(id).range();
+        let is_there = self.cuda().is_some_and(|own| Arc::ptr_eq(own, cuda)) && range.len() == count;
+        is_there.then(|| self.arenas.flat(Flat::Master).address() + 4 * range.start as u64)
     }
 
     /// One parameter's gradient.

@@ -322,9 +322,10 @@ __device__ __forceinline__ void load_values(Rows16<SIZE>& to, const bf16* values
     }
 }
 
-// All stretches to a block, a warp to every fourth of them: warps wait for each other once, at the end. A tile is loaded
-// while the one before it is computed, the values' tiles behind the keys'.
+// All stretches to a block, a warp to every fourth of them: warps wait for each other once, at the end. Two tiles are
+// loaded while the two before them are computed, the values' tiles behind the keys'.
 #define STREAMS 4
+#define TOGETHER 2
 #define TILES_OF_STRETCH (STRETCH / TILE)
 template <int SIZE>
 __device__ __forceinline__ void attend_streams(
@@ -344,10 +345,14 @@ __device__ __forceinline__ void attend_streams(
   }
   i64 base = ((i64)state.slot * heads + head) * room * SIZE;
   const bf16 *k = keys + base, *v = values + base;
-  Rows16<SIZE> tiles[2] = {};
-  load_keys<SIZE>(tiles[0], k, warp * STRETCH, 0, min(count, state.fresh));
+  Rows16<SIZE> tiles[2][TOGETHER] = {};
+#pragma unroll
+  for (int j = 0; j < TOGETHER; ++j)
+    load_keys<SIZE>(tiles[0][j], k, warp * STRETCH + j * TILE, 0, min(count, state.fresh));
   wait_for_last();
-  load_keys<SIZE>(tiles[0], k, warp * STRETCH, state.fresh, count);
+#pragma unroll
+  for (int j = 0; j < TOGETHER; ++j)
+    load_keys<SIZE>(tiles[0][j], k, warp * STRETCH + j * TILE, state.fresh, count);
   Query<SIZE> query;
   load_query<SIZE>(query, queries + ((i64)row * heads + head) * SIZE);
   int stretches = (count + STRETCH - 1) / STRETCH;
@@ -358,13 +363,17 @@ __device__ __forceinline__ void attend_streams(
     for (int m = 0; m < SIZE / 16; ++m) y[m][0] = y[m][1] = 0.f;
 #pragma unroll
     for (int i = 0; i < 2 * TILES_OF_STRETCH; ++i) {
-      const Rows16<SIZE>& own = tiles[i & 1];
-      Rows16<SIZE>& next = tiles[(i + 1) & 1];
+      const Rows16<SIZE>& own = tiles[i / TOGETHER & 1][i % TOGETHER];
       int t = i % TILES_OF_STRETCH, tile = start + t * TILE;
-      if (i + 1 < TILES_OF_STRETCH) load_keys<SIZE>(next, k, tile + TILE, 0, count);
-      else if (i + 1 == TILES_OF_STRETCH) load_values<SIZE>(next, v, start, count);
-      else if (i + 1 < 2 * TILES_OF_STRETCH) load_values<SIZE>(next, v, tile + TILE, count);
-      else load_keys<SIZE>(next, k, start + STREAMS * STRETCH, 0, count);
+      if (i % TOGETHER == 0)
+#pragma unroll
+        for (int j = i + TOGETHER; j < i + 2 * TOGETHER; ++j) {
+          Rows16<SIZE>& next = tiles[j / TOGETHER & 1][j % TOGETHER];
+          int at = start + j % TILES_OF_STRETCH * TILE;
+          if (j < TILES_OF_STRETCH) load_keys<SIZE>(next, k, at, 0, count);
+          else if (j < 2 * TILES_OF_STRETCH) load_values<SIZE>(next, v, at, count);
+          else load_keys<SIZE>(next, k, at + STREAMS * STRETCH, 0, count);
+        }
       if (i < TILES_OF_STRETCH) {
         float both[4] = {0.f, 0.f, 0.f, 0.f};
         if (tile < count)
@@ -440,7 +449,7 @@ __device__ __forceinline__ void attend_streams(
 }
 
 #define STREAMED(SIZE) \
-  extern "C" __global__ void __launch_bounds__(128, 6) decode_attend_streams_##SIZE( \
+  extern "C" __global__ void __launch_bounds__(128, 4) decode_attend_streams_##SIZE( \
       const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room, \
       int stride) { \
     enter_later(); \

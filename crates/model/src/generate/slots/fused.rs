@@ -3,11 +3,11 @@
 use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech, framed};
 use crate::declare::Released;
 use crate::sampling::{Sampler, SamplingOptions};
-use myxtts_tensor::Error;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::decode::{
     DecodeSizes, Decoder, MOST_ROWS, MOST_STEPS, Row, SlotPrompt, SlotSampling, Weight,
 };
+use myxtts_tensor::{Engine, Error};
 use std::sync::Arc;
 
 /// The rows of a slot as they stand: its own, and that of the same speech without its text.
@@ -48,6 +48,16 @@ impl Fused {
             (None, _) => Ok(()),
             (Some(which), "bias") => self.decoder.write_bias(which, data),
             (Some(which), _) => self.decoder.write_weight(which, data),
+        }
+    }
+
+    /// Takes a parameter that an engine on the same device has. Says whether it could.
+    pub fn copy(&mut self, one: &Released, from: &Engine) -> Result<bool, Error> {
+        let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(true) };
+        match (weight_of(name), part) {
+            (None, _) => Ok(true),
+            (Some(which), "bias") => self.decoder.copy_bias(which, from, one.id),
+            (Some(which), _) => self.decoder.copy_weight(which, from, one.id),
         }
     }
 
