@@ -15,6 +15,8 @@ mod gpu;
 mod gpu_times;
 #[path = "tensor/kernels.rs"]
 mod kernels;
+#[path = "tensor/large_scores.rs"]
+mod large_scores;
 #[path = "../examples/gpt_step/network.rs"]
 #[allow(dead_code)]
 mod network;

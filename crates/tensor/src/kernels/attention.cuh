@@ -1,7 +1,7 @@
 // What attention_bf16.cu and attention_f32.cu have in common. Flash attention, forward and backward: no query x key
 // matrix is ever in memory.
 //
-//   forward      o = softmax(scale q kT) v, and lse, the log of each row's sum of exponentials (natural log)
+//   forward      o = softmax(scale q kT) v, and lse, the log of each row's sum of exponentials (binary in bf16, natural in f32)
 //   backward_q   delta = rowsum(do * o), written for backward_kv, and dq; a block owns queries and walks keys
 //   backward_kv  dk and dv; a block owns keys and walks queries
 //
@@ -9,6 +9,12 @@
 // dq summed across blocks (atomics, or partial sums through memory), and here each result has one writer and one
 // order of addition. The rows a warp owns stay its own from the first product to the last, so no warp waits for
 // another except for the streamed tiles.
+//
+// Scores may be so large that a float has no digits left for their differences (1e8 and more: a perceiver has no norms
+// inside). Their products with the scale are rounded by themselves, not inside a fused operation, so that the largest weight
+// of a row is 1 before it is divided by the sum. The backward passes compute scores again, and backward_kv adds up their
+// products in another order: a score can be above its lse by a rounding error, which may be 1000. No weight is above 1, so its
+// exponent is cut at 0; without that, weights were 1e22 and gradients with them.
 //
 // A row that sees no key has output 0, gradients 0 and lse = +INF: its exponentials are then 0 in the backward
 // passes without a test. `scale` must be positive. Queries are aligned to the last keys: query i sees

@@ -95,8 +95,8 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
           float base = top[m][half] == -INF ? 0.f : top[m][half] * factor;
 #pragma unroll
           for (int n = 0; n < NT; ++n) {
-            float x = fast_exp2(s[m][n][2 * half] * factor - base);
-            float y = fast_exp2(s[m][n][2 * half + 1] * factor - base);
+            float x = fast_exp2(__fmul_rn(s[m][n][2 * half], factor) - base);
+            float y = fast_exp2(__fmul_rn(s[m][n][2 * half + 1], factor) - base);
             sum[m][half] += x + y;
             s[m][n][2 * half] = x;
             s[m][n][2 * half + 1] = y;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
       int row = own + 16 * m + 8 * half + (lane >> 2);
       if ((lane & 3) == 0 && row < tq)
         lse[((i64)place.batch * heads + place.head) * tq + row] =
-            total == 0.f ? INF : top[m][half] * scale + __logf(total);
+            total == 0.f ? INF : top[m][half] * factor + __log2f(total);
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) { acc[m][n][2 * half] *= inverse; acc[m][n][2 * half + 1] *= inverse; }
     }
@@ -173,7 +173,7 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
       int row = own + 16 * m + 8 * half + (lane >> 2);
       i64 at = ((i64)place.batch * heads + place.head) * tq + row;
       row_delta[m][half] = sum_of_four_lanes(row_delta[m][half]);
-      row_lse[m][half] = row < tq ? lse[at] * LOG2E : INF;
+      row_lse[m][half] = row < tq ? lse[at] : INF;
       if ((lane & 3) == 0 && row < tq) delta[at] = row_delta[m][half];
     }
   }
@@ -212,7 +212,7 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
         for (int n = 0; n < NT; ++n)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            s[m][n][e] = fast_exp2(s[m][n][e] * factor - row_lse[m][e >> 1]) * (dp[m][n][e] - row_delta[m][e >> 1]);
+            s[m][n][e] = fast_exp2(fminf(__fmul_rn(s[m][n][e], factor) - row_lse[m][e >> 1], 0.f)) * (dp[m][n][e] - row_delta[m][e >> 1]);
       u32 weights[MT][NT / 2][4];
       pack_weights<MT, NT>(weights, s);
       add_weighted<D, MT, NT>(acc, weights, tile, by_rows);
@@ -293,13 +293,11 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
       for (int n = 0; n < NT; ++n) {
         float2 column_lse = *reinterpret_cast<const float2*>(columns + 8 * n);
         float2 column_delta = *reinterpret_cast<const float2*>(columns + TILE + 8 * n);
-        column_lse.x *= LOG2E;
-        column_lse.y *= LOG2E;
 #pragma unroll
         for (int m = 0; m < MT; ++m)
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float p = fast_exp2(s[m][n][e] * factor - (e & 1 ? column_lse.y : column_lse.x));
+            float p = fast_exp2(fminf(__fmul_rn(s[m][n][e], factor) - (e & 1 ? column_lse.y : column_lse.x), 0.f));
             s[m][n][e] = p;
             dp[m][n][e] = p * (dp[m][n][e] - (e & 1 ? column_delta.y : column_delta.x));
           }

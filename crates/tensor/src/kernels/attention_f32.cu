@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int j = 0; j < 4; ++j) {
       int n = first + c + 4 * j;
       bool seen = n < keys && (!causal || n <= row + shift) && (!mask || mask[n] != 0);
-      weights[c + 4 * j] = seen ? expf(s[j] * scale - row_lse) * (dp[j] - row_delta) : 0.f;
+      weights[c + 4 * j] = seen ? expf(fminf(__fmul_rn(s[j], scale) - row_lse, 0.f)) * (dp[j] - row_delta) : 0.f;
     }
     __syncwarp();
     add_rows(acc, weights, key, c);
@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(128)
     for (int j = 0; j < 4; ++j) {
       int n = first + c + 4 * j;
       bool sees = seen && n < tq && (!causal || row <= n + shift);
-      float p = sees ? expf(s[j] * scale - lse[at + n]) : 0.f;
+      float p = sees ? expf(fminf(__fmul_rn(s[j], scale) - lse[at + n], 0.f)) : 0.f;
       weights[c + 4 * j] = p;
       weights_k[c + 4 * j] = sees ? p * (dp[j] - delta[at + n]) : 0.f;
     }
