@@ -22,11 +22,13 @@ mod failure;
 mod held_out;
 mod import;
 mod inspect;
+mod launch;
 mod monitor;
 mod output;
 mod place;
 mod prepare;
 mod progress;
+mod ranks;
 mod records;
 mod request;
 mod resume;
@@ -83,6 +85,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Train a voice: everything that is missing, stage by stage, or one stage alone
     Train(train::Args),
+    /// Start several ranks of a training on this machine: one process for each GPU
+    Launch(launch::Args),
     /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
     Bench(bench::Args),
     /// Measure which batch size, threads and buffers suit this machine, and write them as settings
@@ -119,6 +123,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Train(args) => train::run(args),
+        Command::Launch(args) => launch::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Tune(args) => tune::run(args),
         Command::Monitor(args) => monitor::run(args),

@@ -2,6 +2,8 @@
 
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
+use myxtts_train::ranks::RankError;
+use myxtts_train::ranks::discovery::Identity;
 use myxtts_train::strategy::{self, Asked, Chosen, Feed, Found, Strategy};
 use myxtts_train::{Machine, TrainError};
 use serde_json::json;
@@ -14,6 +16,8 @@ pub struct Place {
     strategy: Chosen<Strategy>,
     feed: Chosen<Feed>,
     simulated: bool,
+    /// Gradients are rounded to bf16 where they meet.
+    rounded: bool,
 }
 
 impl Place {
@@ -41,7 +45,35 @@ impl Place {
             feed.warnings.push(sentence);
         }
         let machines = Machine::all(&strategy.choice.devices(&found))?;
-        Ok(Place { machines, strategy, feed, simulated: found.simulated })
+        let rounded = plan.training.reduce_bf16 && machines.len() > 1;
+        Ok(Place { machines, strategy, feed, simulated: found.simulated, rounded })
+    }
+
+    /// Where one of several processes trains: on the device that is named, on the GPU of its number among those of its
+    /// machine, on the only one it sees, or on the processor. `machines` has one entry for each rank, all like this one's.
+    pub fn of_rank(plan: &Plan, device: Option<Device>, identity: &Identity) -> Result<Place, TrainError> {
+        let found = Found::of(&myxtts_tensor::device::devices());
+        let asked = Asked::of(plan, device);
+        let visible: Vec<u32> = match &asked.visible {
+            Some(visible) => visible.clone(),
+            None => found.gpus.iter().map(|(number, _)| *number).collect(),
+        };
+        let mut strategy = match (device, &visible[..], identity.local_rank) {
+            (None, gpus @ [_, _, ..], Some(local_rank)) => {
+                let gpu = gpus.get(local_rank).ok_or(RankError::NoGpu { local_rank, gpus: gpus.len() })?;
+                // Checked as if it were named.
+                let asked = Asked { visible: Some(vec![*gpu]), ..asked };
+                strategy::strategy(&found, &asked)?
+            }
+            _ => strategy::strategy(&found, &asked)?,
+        };
+        let Identity { rank, world, .. } = identity;
+        strategy.reason = format!("rank {rank} of {world}; {}", strategy.reason);
+        let machines = Machine::all(&strategy.choice.devices(&found))?;
+        let machines = vec![machines[0]; *world];
+        let reason = "every rank makes its own slice of every batch".to_owned();
+        let feed = Chosen { choice: Feed::Buffered, reason, warnings: Vec::new() };
+        Ok(Place { machines, strategy, feed, simulated: false, rounded: plan.training.reduce_bf16 })
     }
 
     /// `mirrored on GPUs 0 and 1: ...`
@@ -53,6 +85,9 @@ impl Place {
     /// What is said when a run begins.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!("trains on {}", self.sentence())];
+        if self.rounded {
+            lines.push("gradients are summed in bf16: half the bytes, and each sum is rounded".to_owned());
+        }
         match &self.feed.choice {
             Feed::Buffered => lines.push(format!("batches come buffered: {}", self.feed.reason)),
             Feed::MultiGpu { .. } => {

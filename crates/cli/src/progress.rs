@@ -12,6 +12,8 @@ use crate::output::errln;
 /// Progress on stderr, so that stdout stays for results.
 pub struct Terminal {
     state: Mutex<State>,
+    /// Words alone, no bars.
+    is_quiet: bool,
 }
 
 enum State {
@@ -26,7 +28,12 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 impl Terminal {
     /// Progress for one command.
     pub fn new() -> Self {
-        Terminal { state: Mutex::new(State::Idle) }
+        Terminal { state: Mutex::new(State::Idle), is_quiet: false }
+    }
+
+    /// Words alone, and nothing of how far something is: for a process beside the one that says it.
+    pub fn quiet() -> Self {
+        Terminal { is_quiet: true, ..Terminal::new() }
     }
 
     fn with(&self, act: impl FnOnce(&mut State)) {
@@ -37,6 +44,9 @@ impl Terminal {
 
 impl Progress for Terminal {
     fn start(&self, what: &str, total: u64) {
+        if self.is_quiet {
+            return;
+        }
         self.with(|state| {
             *state = if std::io::stderr().is_terminal() {
                 let bar = ProgressBar::new(total);

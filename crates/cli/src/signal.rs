@@ -1,5 +1,6 @@
 //! Ctrl-C and SIGTERM: the first asks the work to stop cleanly, the second leaves at once; where nothing is kept, the first
-//! does. SIGHUP, of a terminal that was closed, asks to stop cleanly as often as it comes.
+//! does. SIGHUP, of a terminal that was closed, and SIGUSR1, by which Slurm tells a job that its time is up, ask to stop
+//! cleanly as often as they come.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,6 +20,9 @@ pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("listening for signals")?;
     }
+    #[cfg(unix)]
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, stop.clone())
+        .context("listening for signals")?;
     // A closed terminal sends SIGHUP twice, from the shell and from the kernel: the second must not cost what the first
     // is about to save. Under `nohup` it stays ignored.
     #[cfg(unix)]

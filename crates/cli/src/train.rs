@@ -21,6 +21,7 @@ use myxtts_run::progress::Progress;
 use myxtts_tensor::Device;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::pipeline::{self, Corpus, DataSide, MODEL_FOLDER, Request};
+use myxtts_train::ranks::Ranks;
 use myxtts_train::samples::{self, Sentence};
 use myxtts_train::session::Session;
 use myxtts_train::stages;
@@ -37,6 +38,7 @@ use crate::held_out::{self, HeldOutClips, Kept};
 use crate::output::{errln, print};
 use crate::place::{DataGpu, Place};
 use crate::progress::Terminal;
+use crate::ranks::{self, RankArgs};
 use crate::records::Records;
 use crate::request::{self, Asked, base_of, model_text};
 use crate::resume::change_settings;
@@ -78,6 +80,8 @@ pub struct Args {
     /// Wait for every step before the next is queued, to see what overlap buys
     #[arg(long)]
     disable_cpu_gpu_overlap: bool,
+    #[command(flatten)]
+    ranks: RankArgs,
     #[command(flatten)]
     settings: Settings,
 }
@@ -142,12 +146,22 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     // Before there is a run: what begins one can always be asked to stop.
     let stop = stop_requested()?;
-    let (folder, plan, asked, place) = begin(&args, &stop)?;
-    let ended = train(&folder, plan, asked, &place, args.resume.is_some(), stop);
+    match args.ranks.meet(&stop)? {
+        None => lead(&args, None, stop),
+        Some(ranks) if ranks.is_lead() => ranks::ended(&ranks, lead(&args, Some(&ranks), stop)),
+        Some(ranks) => ranks::follow_rank_0(&ranks, device(&args.device)?, stop),
+    }
+}
+
+/// A run of one process, or rank 0 of a run of several.
+fn lead(args: &Args, ranks: Option<&Arc<Ranks>>, stop: Arc<AtomicBool>) -> anyhow::Result<Exit> {
+    let (folder, plan, asked, place) = begin(args, ranks, &stop)?;
+    let ended = train(&folder, plan, asked, (&place, ranks), args.resume.is_some(), stop);
     if let Err(error) = &ended {
         let (name, path) = (folder.name().to_owned(), folder.path().to_owned());
         take_back(folder);
-        if exit_of(error) == Exit::Io && RunFolder::is_run(&path) {
+        let can_go_on = matches!(exit_of(error), Exit::Io | Exit::Retry);
+        if can_go_on && RunFolder::is_run(&path) {
             errln!(
                 "the run {name} is kept: when the cause is gone, `myxtts train --resume {name}` goes on with it"
             );
@@ -173,7 +187,7 @@ fn train(
     folder: &RunFolder,
     mut plan: Plan,
     asked: Asked,
-    place: &Place,
+    (place, ranks): (&Place, Option<&Arc<Ranks>>),
     resumed: bool,
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Exit> {
@@ -206,6 +220,15 @@ fn train(
     place.lines().iter().for_each(|line| progress.say(line));
     let request = Request { only: asked.stage, from: asked.from.clone() };
     settle(&mut plan, folder, &request, (&corpus, held.cleaner), place, &progress)?;
+    if ranks.is_none()
+        && let Some(line) = host_memory(&plan, &request, &corpus, &place.machines, Host::detect())?
+    {
+        // Other ranks may have memory of their own, on machines of their own.
+        progress.say(&line);
+    }
+    if let Some(ranks) = ranks {
+        ranks::brief(ranks, &plan, base.as_ref(), &corpus)?;
+    }
     caveats(&corpus, &plan.data)?.iter().for_each(|caveat| progress.say(caveat));
     let mut watch = Watch::of(place.machines.first().map_or(Device::Cpu, |machine| machine.device));
     let store = folder.checkpoint_store()?;
@@ -227,7 +250,8 @@ fn train(
     if let Some(tuning) = &plan.tuning {
         session.events.append_durably("tuning", serde_json::to_value(tuning)?)?;
     }
-    match pipeline::train(&mut session, &request, &corpus, &place.machines, &progress) {
+    let trained = pipeline::train(&mut session, &request, &corpus, (&place.machines, ranks), &progress);
+    match trained {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
             // What was asked for is the model: that it cannot be announced is no failure of the run.
@@ -257,21 +281,24 @@ fn listener_of(plan: &Plan) -> anyhow::Result<Option<Listener>> {
 }
 
 /// The folder of the run, its settings, what was asked, and where it trains: as the command line says, or as it was begun.
-fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
+fn begin(
+    args: &Args,
+    ranks: Option<&Arc<Ranks>>,
+    stop: &AtomicBool,
+) -> anyhow::Result<(RunFolder, Plan, Asked, Place)> {
     let mut settings = args.settings.clone();
-    let device = device(&args.device)?;
     if let Some(name) = &args.resume {
         args.switches(&mut settings);
         let now = settings.resolve()?;
         let (folder, mut plan) = request::resume(&now.training.runs_dir, name, stop)?;
         change_settings(&folder, &mut plan, &now)?;
-        let place = Place::choose(&plan, device, args.simulate_gpus, args.strict_devices)?;
+        let place = place(args, &plan, ranks)?;
         let asked = Asked::of(&folder)?;
         return Ok((folder, plan, asked, place));
     }
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     args.switches(&mut settings);
-    let place = Place::choose(&settings.plan()?, device, args.simulate_gpus, args.strict_devices)?;
+    let place = place(args, &settings.plan()?, ranks)?;
     prefer_demo(&mut settings, place.machines[0])?;
     let mut plan = settings.resolve()?;
     Records::check(&plan.data)?;
@@ -302,6 +329,18 @@ fn begin(args: &Args, stop: &AtomicBool) -> anyhow::Result<(RunFolder, Plan, Ask
     let (runs, name) = (&plan.training.runs_dir, args.name.as_deref());
     let folder = RunFolder::create_with(disk_of_environment(), runs, name, &plan, &first)?;
     Ok((folder, plan, asked, place))
+}
+
+/// Where it trains, alone or as rank 0.
+fn place(args: &Args, plan: &Plan, ranks: Option<&Arc<Ranks>>) -> anyhow::Result<Place> {
+    let device = device(&args.device)?;
+    match ranks {
+        None => Ok(Place::choose(plan, device, args.simulate_gpus, args.strict_devices)?),
+        Some(ranks) => {
+            ranks::refuse(plan, args.simulate_gpus)?;
+            Ok(Place::of_rank(plan, device, ranks.identity())?)
+        }
+    }
 }
 
 /// A run that would train nothing makes no model.
@@ -348,9 +387,6 @@ fn settle(
     }
     let changes = plan.tuning.as_ref().map(|tuning| &tuning.changed[..]).unwrap_or_default();
     if let Some(line) = tune::line(changes) {
-        progress.say(&line);
-    }
-    if let Some(line) = host_memory(plan, request, corpus, &place.machines, Host::detect())? {
         progress.say(&line);
     }
     Ok(())

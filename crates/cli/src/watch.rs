@@ -96,6 +96,9 @@ impl Watch {
         if let Some(wait) = news.wait {
             words += &format!(", {} % waiting for batches", percent(wait));
         }
+        if let Some(summing) = news.communication {
+            words += &format!(", {} % waiting for sums over ranks", percent(summing));
+        }
         words
     }
 }
@@ -168,6 +171,7 @@ mod tests {
             rate: 31.0,
             busy,
             wait: Some(0.0),
+            communication: None,
             learning_rate: 1e-4,
         }
     }

@@ -44,6 +44,9 @@ mod messages;
 mod monitor;
 #[path = "cli/newcomer.rs"]
 mod newcomer;
+#[cfg(unix)]
+#[path = "cli/ranks.rs"]
+mod ranks;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/settings.rs"]

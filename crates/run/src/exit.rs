@@ -16,11 +16,20 @@ pub enum Exit {
     Internal = 70,
     /// Reading or writing failed: disk full, no permission, device gone.
     Io = 74,
+    /// Another process or machine of the run is gone: to be tried again, from the last checkpoint (`EX_TEMPFAIL`).
+    Retry = 75,
     /// Stopped by a signal, cleanly.
     Stopped = 143,
 }
 
 impl Exit {
+    /// The meaning of a number, where it is one of ours.
+    pub fn from_code(code: u8) -> Option<Exit> {
+        let all =
+            [Exit::Done, Exit::Usage, Exit::BadData, Exit::Internal, Exit::Io, Exit::Retry, Exit::Stopped];
+        all.into_iter().find(|exit| exit.code() == code)
+    }
+
     /// The number that the shell sees.
     pub fn code(self) -> u8 {
         self as u8

@@ -44,6 +44,8 @@ pub(crate) mod report {
     pub const SCALE: usize = 4;
     /// Adam's two corrections for this step.
     pub const CORRECTIONS: usize = 5;
+    /// Milliseconds that the step stood still for sums over replicas.
+    pub const SUMS: usize = 7;
     pub const NOTES: usize = 8;
 }
 
@@ -77,6 +79,8 @@ pub struct Report {
     pub good: bool,
     /// Good steps so far.
     pub steps: u64,
+    /// Milliseconds that the step stood still for sums over replicas, after its own work was done; 0 on the processor.
+    pub sums: f32,
     /// What `Tape::note` reported.
     pub notes: [f32; SLOTS - report::NOTES],
 }
@@ -90,6 +94,7 @@ impl Report {
             norm: slots[report::NORM],
             good: slots[report::GOOD] == 1.0,
             steps: slots[report::STEPS] as u64,
+            sums: slots[report::SUMS],
             notes,
         }
     }

@@ -113,6 +113,9 @@ pub enum TrainError {
         /// What the first says.
         expected: String,
     },
+    /// Other processes of the run.
+    #[error(transparent)]
+    Ranks(#[from] crate::ranks::RankError),
     /// The user asked to stop while codes or states were made that a stage stands on; whoever runs the stages says which.
     #[error("stopped on request")]
     Interrupted,
@@ -144,6 +147,7 @@ impl TrainError {
             | TrainError::HostMemory(_)
             | TrainError::Strategy(_) => Exit::Usage,
             TrainError::Apart { .. } => Exit::Internal,
+            TrainError::Ranks(error) => error.exit(),
             TrainError::Weights(error) => error.exit(),
             TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
             TrainError::Folder(error) => error.exit(),

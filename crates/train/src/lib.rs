@@ -1,7 +1,7 @@
 //! Training: what stands between a prepared corpus, the networks and a person who waits.
 //!
 //! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
-//! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices) ->
+//! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices), [`ranks`] (on several processes and machines) ->
 //! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`evaluate`] (what it sounds like, by `myxtts-speak`).
 
@@ -17,6 +17,7 @@ pub mod model;
 pub mod stages;
 
 pub mod mirrored;
+pub mod ranks;
 
 mod bad_step;
 mod best;

@@ -259,7 +259,7 @@ fn is_consequence(error: &TrainError) -> bool {
 
 /// The report of the whole batch. Losses and notes are parts of it; norms and verdicts are of the sum, and so are the same
 /// on all: where they are not, the replicas are no replicas any more.
-fn joined(reports: &[Report]) -> Result<Report, TrainError> {
+pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
     let mut all = reports[0];
     for (rank, report) in reports.iter().enumerate().skip(1) {
         let near = (report.norm - all.norm).abs() <= APART * all.norm.abs();

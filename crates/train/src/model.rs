@@ -12,6 +12,7 @@ use myxtts_model::{GptSizes, Released};
 use myxtts_run::durable::Disk;
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Arena;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -303,6 +304,60 @@ impl Model {
         }
         writer.finish()?;
         Ok(())
+    }
+}
+
+/// What of a model goes before its numbers on the way to another process.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    tensors: Vec<(String, Kind, Vec<usize>, usize)>,
+    parts: BTreeMap<String, Value>,
+    trained: BTreeMap<String, Value>,
+    vocabulary: Option<Vec<u8>>,
+    config: Option<Vec<u8>>,
+    source: String,
+    licence: String,
+    reading: Option<Reading>,
+}
+
+impl Model {
+    /// All of it for another process, parts that are made anew like any other: the length of a header, the header, numbers.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, TrainError> {
+        let named = |(name, t): (&String, &Tensor)| (name.clone(), t.kind, t.shape.clone(), t.bytes.len());
+        let header = Header {
+            tensors: self.tensors.iter().map(named).collect(),
+            parts: self.parts.clone(),
+            trained: self.trained.clone(),
+            vocabulary: self.vocabulary.clone(),
+            config: self.config.clone(),
+            source: self.source.clone(),
+            licence: self.licence.clone(),
+            reading: self.reading.clone(),
+        };
+        let header = serde_json::to_vec(&header).map_err(|error| TrainError::NoData(error.to_string()))?;
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header);
+        self.tensors.values().for_each(|tensor| bytes.extend_from_slice(&tensor.bytes));
+        Ok(bytes)
+    }
+
+    /// What [`Model::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model, TrainError> {
+        let damaged = || TrainError::NoData("the model that rank 0 sent is damaged".to_owned());
+        let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let length = u64::from_le_bytes(*length) as usize;
+        let header = rest.get(..length).ok_or_else(damaged)?;
+        let Header { tensors, parts, trained, vocabulary, config, source, licence, reading } =
+            serde_json::from_slice(header).map_err(|_| damaged())?;
+        let mut rest = &rest[length..];
+        let mut all = BTreeMap::new();
+        for (name, kind, shape, length) in tensors {
+            let bytes = rest.get(..length).ok_or_else(damaged)?.to_vec();
+            rest = &rest[length..];
+            all.insert(name, Tensor { kind, shape, bytes });
+        }
+        let begun = Vec::new();
+        Ok(Model { tensors: all, parts, trained, vocabulary, config, source, licence, reading, begun })
     }
 }
 

@@ -1,5 +1,5 @@
-//! How fast a stage goes, over its last seconds: clips, the device's share of the time, and the share spent on waiting for
-//! batches.
+//! How fast a stage goes, over its last seconds: clips, the device's share of the time, and the shares spent on waiting for
+//! batches and for sums over processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ struct Mark {
     rows: u64,
     waited: Duration,
     busy: Option<Duration>,
+    summed: Option<Duration>,
 }
 
 /// Counts steps as their reports come in.
@@ -25,9 +26,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Begins at `now`, with a device that has been busy for `busy`; none for one that does not say.
-    pub fn new(now: Instant, busy: Option<Duration>) -> Pace {
-        let first = Mark { at: now, rows: 0, waited: Duration::ZERO, busy };
+    /// Begins at `now`, with a device that has been busy for `busy`, none for one that does not say, and steps that have stood
+    /// still for `summed` while gradients were summed over processes, none where there are no others.
+    pub fn new(now: Instant, (busy, summed): (Option<Duration>, Option<Duration>)) -> Pace {
+        let first = Mark { at: now, rows: 0, waited: Duration::ZERO, busy, summed };
         Pace { marks: VecDeque::from([first]), rows: 0, waited: Duration::ZERO }
     }
 
@@ -36,10 +38,10 @@ impl Pace {
         self.waited += time;
     }
 
-    /// A step of so many clips was reported at `now`; `busy` is the device's time since the engine was made.
-    pub fn step(&mut self, now: Instant, rows: u64, busy: Option<Duration>) {
+    /// A step of so many clips was reported at `now`; the times are all of those since the engine was made.
+    pub fn step(&mut self, now: Instant, rows: u64, (busy, summed): (Option<Duration>, Option<Duration>)) {
         self.rows += rows;
-        self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, busy });
+        self.marks.push_back(Mark { at: now, rows: self.rows, waited: self.waited, busy, summed });
         // Two at least: a step may be longer than the window.
         while self.marks.len() > 2 && now - self.marks[0].at > WINDOW {
             self.marks.pop_front();
@@ -75,6 +77,12 @@ impl Pace {
         let (first, last, seconds) = self.window()?;
         Some(((last.waited - first.waited).as_secs_f64() / seconds).min(1.0))
     }
+
+    /// The share of the time that steps stood still while gradients were summed over processes.
+    pub fn communicating(&self) -> Option<f64> {
+        let (first, last, seconds) = self.window()?;
+        Some((last.summed?.saturating_sub(first.summed?).as_secs_f64() / seconds).min(1.0))
+    }
 }
 
 #[cfg(test)]
@@ -88,17 +96,21 @@ mod tests {
     #[test]
     fn shares_are_those_of_the_last_seconds() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, Some(seconds(5.0)));
+        let mut pace = Pace::new(start, (Some(seconds(5.0)), Some(seconds(1.0))));
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (0.0, None, None));
         // Half busy, a quarter waited for.
         for step in 1..=40u32 {
             pace.wait(seconds(0.25));
-            pace.step(start + seconds(step.into()), 3, Some(seconds(5.0 + 0.5 * f64::from(step))));
+            let summed = Some(seconds(1.0 + 0.125 * f64::from(step)));
+            let busy = Some(seconds(5.0 + 0.5 * f64::from(step)));
+            pace.step(start + seconds(step.into()), 3, (busy, summed));
         }
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (3.0, Some(0.5), Some(0.25)));
+        assert_eq!(pace.communicating(), Some(0.125));
         // What was before is forgotten after the window.
         for step in 41..=51u32 {
-            pace.step(start + seconds(step.into()), 0, Some(seconds(25.0 + f64::from(step - 40))));
+            let busy = Some(seconds(25.0 + f64::from(step - 40)));
+            pace.step(start + seconds(step.into()), 0, (busy, None));
         }
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (0.0, Some(1.0), Some(0.0)));
     }
@@ -106,13 +118,13 @@ mod tests {
     #[test]
     fn a_pause_and_a_device_that_says_nothing_are_no_numbers() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, None);
-        pace.step(start + seconds(1.0), 8, None);
+        let mut pace = Pace::new(start, (None, None));
+        pace.step(start + seconds(1.0), 8, (None, None));
         assert_eq!((pace.rate(), pace.busy(), pace.waiting()), (8.0, None, Some(0.0)));
         pace.pause();
         assert_eq!((pace.rate(), pace.waiting()), (0.0, None));
-        pace.step(start + seconds(100.0), 8, None);
-        pace.step(start + seconds(120.0), 8, None);
+        pace.step(start + seconds(100.0), 8, (None, None));
+        pace.step(start + seconds(120.0), 8, (None, None));
         assert_eq!(pace.rate(), 0.4, "a step longer than the window, after a pause that does not count");
     }
 }

@@ -7,16 +7,17 @@ use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::{DECODER, DVAE, GPT, Model};
+use crate::ranks::{RankError, Ranks, lead};
 use crate::samples::{Samples, Sentence};
 use crate::session::Session;
 use crate::share::Share;
 use crate::sizes::Sizes;
 use crate::stages::clips::Clips;
-use crate::stages::codes::codes_of;
+use crate::stages::codes::{self, codes_of};
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
-use crate::stages::latents::latents_of;
+use crate::stages::latents::{self, latents_of};
 use crate::stages::{self, ClipOrder, Kind, Stage};
 use crate::strategy::split;
 use myxtts_data::batch::Rows;
@@ -95,13 +96,13 @@ pub struct Request {
 /// Steps of the stages in the order they run.
 const ORDER: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
 
-/// Trains what is missing, with a replica on each of `machines`, of which there is at least one. The model is in the run's
-/// folder when this returns, after every stage.
+/// Trains what is missing, with a replica on each of `machines`, of which there is at least one; or, as rank 0 of `ranks`, on
+/// the first of them and on the other ranks. The model is in the run's folder when this returns, after every stage.
 pub fn train(
     session: &mut Session<'_>,
     request: &Request,
     corpus: &Corpus,
-    machines: &[Machine],
+    (machines, ranks): (&[Machine], Option<&Arc<Ranks>>),
     progress: &dyn Progress,
 ) -> Result<Model, TrainError> {
     let plan = session.plan;
@@ -157,16 +158,27 @@ pub fn train(
             split(plan.data.batch_size, machines.len())?;
         }
     }
+    if let Some(ranks) = ranks {
+        let sizes = Sizes::of(plan, machines[0], &corpus.tokenizer, &model)?;
+        for (kind, setting, rows) in [
+            (Kind::Dvae, "data.dvae_batch_size", sizes.dvae_rows as usize),
+            (Kind::Decoder, "data.decoder_batch_size", sizes.decoder_rows),
+        ] {
+            if due(&model, kind, &plan.recipe(kind, fine_tune)) {
+                evenly(setting, rows, ranks.world())?;
+            }
+        }
+    }
     if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
         session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
     }
     let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
-    let ground = Ground { machines, stop: session.stop.clone(), ..ground };
+    let ground = Ground { machines, ranks, stop: session.stop.clone(), ..ground };
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
         if due(&model, kind, &recipe) {
-            run_stage(session, kind, &recipe, before, &ground, &mut model)?;
+            run_stage(session, (kind, fine_tune), &recipe, before, &ground, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
             // What comes next may take long before its first step: codes or states of every clip.
@@ -182,6 +194,18 @@ pub fn train(
         session.last_words(&ground.samples(&model), before);
     }
     Ok(model)
+}
+
+/// Whether every rank can have as many rows as the others.
+fn evenly(setting: &'static str, rows: usize, world: usize) -> Result<(), RankError> {
+    match rows.is_multiple_of(world) {
+        true => Ok(()),
+        false => {
+            let above = rows.next_multiple_of(world);
+            let below = if above > world { above - world } else { above };
+            Err(RankError::Uneven { setting, rows, world, below, above })
+        }
+    }
 }
 
 /// How text and recordings of a run are read: kept with its model, for whoever speaks with it.
@@ -212,6 +236,8 @@ pub struct Ground<'a> {
     pub machine: Machine,
     /// Where its replicas run; none where there is one alone.
     pub machines: &'a [Machine],
+    /// Processes that share every batch, each with one replica; none where this one is alone.
+    pub ranks: Option<&'a Arc<Ranks>>,
     /// The file that keeps audio codes, or will.
     pub codes: PathBuf,
     /// How batches come to the device.
@@ -247,6 +273,7 @@ impl<'a> Ground<'a> {
             corpus,
             machine,
             machines: &[],
+            ranks: None,
             codes: folder.join(CODES_FILE),
             feeding: feeding(plan),
             conditioning: conditioning(plan, corpus, machine),
@@ -255,6 +282,11 @@ impl<'a> Ground<'a> {
             progress,
             stop: Arc::default(),
         }
+    }
+
+    /// Replicas that share every batch.
+    fn replicas(&self) -> usize {
+        self.ranks.map_or(self.machines.len(), |ranks| ranks.world())
     }
 
     /// A stage, ready for its first step.
@@ -292,7 +324,7 @@ impl<'a> Ground<'a> {
                     lengths,
                     mode,
                     conditioning: self.conditioning.clone(),
-                    rows: gpt_rows(plan, self.machines.len()),
+                    rows: gpt_rows(plan, self.replicas()),
                     ..gpt_settings(plan, &sizes)
                 };
                 if let Some(side) = &corpus.data_side {
@@ -303,7 +335,7 @@ impl<'a> Ground<'a> {
                 settings.regularization = self.regularization(&source)?;
                 let rows = match plan.data.frame_budget {
                     // Batches of whatever length come in multiples of it.
-                    Some(_) => self.machines.len().max(1),
+                    Some(_) => self.replicas().max(1),
                     None => plan.data.batch_size,
                 };
                 self.placed(rows, model, move |machine, share, model| {
@@ -315,7 +347,11 @@ impl<'a> Ground<'a> {
             Kind::Decoder => {
                 let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
                 let coded = self.with_codes(model)?;
-                let latents = latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop))?;
+                let make = || latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop));
+                let latents = match self.ranks {
+                    None => make()?,
+                    Some(ranks) => ranks.share(make, |latents| latents::encode(latents), latents::decode)?,
+                };
                 let settings = DecoderSettings {
                     decoder: sizes.decoder.clone(),
                     speaker: sizes.speaker.clone(),
@@ -350,6 +386,14 @@ impl<'a> Ground<'a> {
         model: &mut Model,
         build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
     ) -> Result<Box<dyn Stage>, TrainError> {
+        let rounded = self.plan.training.reduce_bf16;
+        if let Some(ranks) = self.ranks {
+            let build = |share: Share| build(self.machine, share.rounded(rounded), model);
+            return match ranks.is_lead() {
+                true => Ok(Box::new(lead::Distributed::new(ranks, self.machine, build)?)),
+                false => build(lead::share(ranks)),
+            };
+        }
         let most = (1..=self.machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
         if most == 1 {
             return build(self.machine, Share::WHOLE, model);
@@ -357,7 +401,7 @@ impl<'a> Ground<'a> {
         // Replicas are made on their own threads, of one model in memory.
         let whole = Arc::new(std::mem::take(model));
         let of = whole.clone();
-        let build: Build = Arc::new(move |machine, share| build(machine, share, &of));
+        let build: Build = Arc::new(move |machine, share: Share| build(machine, share.rounded(rounded), &of));
         let stage = Mirrored::new(&self.machines[..most], &build);
         drop(build);
         *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
@@ -441,20 +485,29 @@ impl<'a> Ground<'a> {
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_of_environment());
         let told = (self.progress, &*self.stop);
-        let codes = codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told)?;
+        let make = || codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told);
+        let codes = match self.ranks {
+            None => make()?,
+            Some(ranks) => {
+                ranks.share(make, |all| codes::encode(all), |bytes| codes::decode(bytes, source.len()))?
+            }
+        };
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
     }
 }
 
 fn run_stage(
     session: &mut Session<'_>,
-    kind: Kind,
+    (kind, fine_tune): (Kind, bool),
     recipe: &Recipe,
     before: u64,
     ground: &Ground<'_>,
     model: &mut Model,
 ) -> Result<(), TrainError> {
     let name = stages::name(kind);
+    if let Some(ranks) = ground.ranks {
+        lead::begin_stage(ranks, kind, fine_tune, model)?;
+    }
     let mut stage = match ground.stage(kind, recipe, model) {
         Err(TrainError::Interrupted) => {
             // Before its first step, or before it went on from a later one.

@@ -24,7 +24,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Steps that may be queued on a GPU before the report of the first is waited for.
 pub const AHEAD: usize = 3;
@@ -71,6 +71,9 @@ pub struct News {
     pub busy: Option<f64>,
     /// The share of the last seconds that the loop stood still for batches; none before there is a step to measure.
     pub wait: Option<f64>,
+    /// The share of the last seconds that steps stood still while gradients were summed over processes; none where this one
+    /// is alone.
+    pub communication: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
 }
@@ -201,7 +204,8 @@ impl<'a> Session<'a> {
         )?;
         // A run that ended between the last checkpoint of a stage and the model made of it.
         let spent = guards.held_out.early.is_spent();
-        let pace = Pace::new(Instant::now(), stage.engine().busy());
+        let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
+        let (began, summed) = (Instant::now(), stage.communication());
         let mut state = Running { guards, flying: VecDeque::new(), pace, next: from, saved: from };
         let mut ended = Ended::Early;
         if !spent {
@@ -216,6 +220,10 @@ impl<'a> Session<'a> {
             };
         }
         let (reached, guards) = (state.next, state.guards);
+        if let Some(same) = stage.verify()? {
+            let waited = stage.communication().zip(summed).map(|(all, before)| all.saturating_sub(before));
+            self.verified(name, &same, waited, reached - from, began.elapsed())?;
+        }
         let chosen = guards.held_out.choose(stage)?;
         if let Some(Chosen { step, score, .. }) = chosen {
             self.watcher.say(&format!(
@@ -232,6 +240,31 @@ impl<'a> Session<'a> {
         self.events.append_durably("stage_end", end)?;
         self.board.sync()?;
         Ok(Finished { ended, steps: reached, chosen })
+    }
+
+    /// Says that all ranks agree, and what of the stage's time its steps stood still while gradients were summed.
+    fn verified(
+        &mut self,
+        name: &'static str,
+        same: &str,
+        waited: Option<Duration>,
+        steps: u64,
+        took: Duration,
+    ) -> Result<(), TrainError> {
+        let seconds = waited.map(|waited| waited.as_secs_f64());
+        let share = seconds.map(|seconds| seconds / took.as_secs_f64().max(1e-9));
+        let told = match seconds.zip(share).filter(|_| steps > 0) {
+            None => String::new(),
+            Some((seconds, share)) => format!(
+                "; steps stood still {:.1} ms each while gradients were summed, {:.1} % of the time",
+                1e3 * seconds / steps as f64,
+                100.0 * share
+            ),
+        };
+        self.watcher.say(&format!("{name}: {same}{told}"));
+        let event = json!({ "stage": name, "same": same, "steps": steps, "seconds": took.as_secs_f64(),
+                            "communication_seconds": seconds, "communication": share });
+        Ok(self.events.append_durably("ranks", event)?)
     }
 
     /// Does the steps that are left. Where it ends by an error, steps may still be under way.
@@ -376,7 +409,7 @@ impl<'a> Session<'a> {
             && let Some(one) = flying.pop_front()
         {
             let report = stage.wait(one.ticket)?;
-            pace.step(Instant::now(), one.rows, stage.engine().busy());
+            pace.step(Instant::now(), one.rows, (stage.engine().busy(), stage.communication()));
             self.reported(stage, &one, &report, guards, pace, before)?;
         }
         Ok(())
@@ -460,7 +493,8 @@ impl<'a> Session<'a> {
                 (curve("learning_rate"), one.rate as f32),
                 (curve("clips_per_second"), pace.rate() as f32),
             ];
-            let shares = [("busy", pace.busy()), ("wait", pace.waiting())];
+            let shares =
+                [("busy", pace.busy()), ("wait", pace.waiting()), ("communication", pace.communicating())];
             curves.extend(shares.iter().filter_map(|(what, share)| Some((curve(what), (*share)? as f32))));
             curves.extend(numbers.iter().map(|(what, x)| (curve(what), *x as f32)));
             let curves: Vec<(&str, f32)> = curves.iter().map(|(tag, x)| (tag.as_str(), *x)).collect();
@@ -471,7 +505,7 @@ impl<'a> Session<'a> {
                 "step",
                 json!({ "stage": name, "step": step, "loss": loss, "gradient": report.norm, "rate": one.rate,
                         "clips_per_second": pace.rate(), "busy": pace.busy(), "wait": pace.waiting(),
-                        "numbers": measured }),
+                        "communication": pace.communicating(), "numbers": measured }),
             )?;
         }
         self.watcher.step(&News {
@@ -484,6 +518,7 @@ impl<'a> Session<'a> {
             rate: pace.rate(),
             busy: pace.busy(),
             wait: pace.waiting(),
+            communication: pace.communicating(),
             learning_rate: one.rate,
         });
         Ok(())

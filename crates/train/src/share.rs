@@ -6,7 +6,7 @@
 
 use crate::error::TrainError;
 use myxtts_data::loader::Options as LoaderOptions;
-use myxtts_tensor::collective::{Collective, Replica};
+use myxtts_tensor::collective::Collective;
 use myxtts_tensor::{Tape, Value};
 use std::sync::Arc;
 
@@ -19,8 +19,12 @@ const BUCKET: usize = 25 << 20;
 pub struct Share {
     rank: u32,
     world: u32,
-    /// Threads of this process: they meet here on the host, whatever they compute on.
-    group: Option<Arc<Replica>>,
+    /// Replicas on this machine, which share its cores.
+    local: u32,
+    /// Gradients are rounded to bf16 where they meet.
+    rounded: bool,
+    /// Threads of this process or other processes: they meet here on the host, whatever they compute on.
+    group: Option<Arc<dyn Collective>>,
 }
 
 impl std::fmt::Debug for Share {
@@ -31,11 +35,23 @@ impl std::fmt::Debug for Share {
 
 impl Share {
     /// All of it: there are no replicas.
-    pub const WHOLE: Share = Share { rank: 0, world: 1, group: None };
+    pub const WHOLE: Share = Share { rank: 0, world: 1, local: 1, rounded: false, group: None };
 
     /// The slice of a member of a group.
-    pub fn of(replica: Arc<Replica>) -> Share {
-        Share { rank: replica.rank() as u32, world: replica.world() as u32, group: Some(replica) }
+    pub fn of(replica: Arc<dyn Collective>) -> Share {
+        let (rank, world) = (replica.rank() as u32, replica.world() as u32);
+        Share { rank, world, local: world, rounded: false, group: Some(replica) }
+    }
+
+    /// As `of`, where only so many of the group are on this machine.
+    pub fn of_rank(replica: Arc<dyn Collective>, local: usize) -> Share {
+        let share = Share::of(replica);
+        Share { local: (local as u32).clamp(1, share.world), ..share }
+    }
+
+    /// With gradients that are rounded to bf16 where they meet, or not.
+    pub fn rounded(self, rounded: bool) -> Share {
+        Share { rounded, ..self }
     }
 
     /// Which slice, from 0.
@@ -56,9 +72,9 @@ impl Share {
         }
     }
 
-    /// A loader of this slice, with its part of the threads that the whole batch would be made by.
+    /// A loader of this slice, with its part of the threads that this machine has for batches.
     pub fn loading(&self, options: LoaderOptions) -> LoaderOptions {
-        let workers = options.workers.div_ceil(self.world as usize);
+        let workers = options.workers.div_ceil(self.local as usize);
         LoaderOptions { rank: self.rank, ranks: self.world, workers, ..options }
     }
 
@@ -75,7 +91,7 @@ impl Share {
     /// Gradients become those of the whole batch; after the backward pass and before the update.
     pub fn reduce(&self, tape: &mut Tape) {
         if self.world > 1 {
-            tape.reduce_gradients(BUCKET);
+            tape.reduce_gradients(BUCKET, self.rounded);
         }
     }
 

@@ -147,6 +147,7 @@ const CASES: &[Case] = &[
     case("training.keep_checkpoints", "1", TRAINED).with(&["training.checkpoint_every=1", "training.validate_every=1"]),
     case("training.keep_best", "3", TRAINED).with(&["training.keep_checkpoints=1", "training.checkpoint_every=1", "training.validate_every=1"]),
     case("training.multi_gpu", "true", PLACE),
+    case("training.reduce_bf16", "true", PLACE).with(&["training.multi_gpu=true"]),
     case("training.visible_gpus", "3", PLACE),
     case("training.memory_limit", "256MiB", SET_UP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
     case("training.recognizer_command", "true", LISTENER),

@@ -279,7 +279,7 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         listener: None,
     };
     let request = Request { only: Some(Stage::Dvae), from: None };
-    let ended = pipeline::train(&mut session, &request, &corpus, &[Machine::CPU], &Silent);
+    let ended = pipeline::train(&mut session, &request, &corpus, (&[Machine::CPU], None), &Silent);
     let ended = ended.map(|_| "done".to_owned()).unwrap_or_else(|error| format!("error: {error}"));
     let kept: Vec<String> = session.store.list()?.checkpoints.iter().map(|c| c.name()).collect();
     drop(session);

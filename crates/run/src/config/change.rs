@@ -35,6 +35,7 @@ pub const CHANGEABLE: &[&str] = &[
     "training.keep_checkpoints",
     "training.keep_best",
     "training.multi_gpu",
+    "training.reduce_bf16",
     "training.visible_gpus",
     "training.memory_limit",
     "training.recognizer_command",

@@ -231,6 +231,9 @@ pub static KEYS: &[Key] = &[
     // Devices.
     Key::new("training.multi_gpu", Bool, "false",
         "train on all visible_gpus together; off because most machines have one").flag("multi-gpu"),
+    Key::new("training.reduce_bf16", Bool, "false",
+        "sum gradients over GPUs and ranks in bf16: half the bytes on the way, and each sum is rounded; off keeps them exact")
+        .flag("reduce-bf16"),
     Key::new("training.visible_gpus", Gpus, "null",
         "GPUs that may be used, such as \"0,1\", the first one first; null is all that the driver shows").flag("visible-gpus"),
     Key::new("training.memory_limit", Kind::Size { min: 1 << 28, max: 1 << 44 }, "null",

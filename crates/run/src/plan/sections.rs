@@ -236,6 +236,7 @@ pub struct TrainingPlan {
     pub recognizer_digits: bool,
 
     pub multi_gpu: bool,
+    pub reduce_bf16: bool,
     pub visible_gpus: Option<Vec<u32>>,
     pub memory_limit: Option<u64>,
     pub enable_graph_mode: bool,

@@ -117,7 +117,7 @@ impl Gpt {
         let loss = self.loss(&mut tape, ids, targets, build.checkpoint, each);
         tape.backward(loss, Backward { recompute: build.recompute, accumulate: build.accumulate });
         if let Some(bytes) = build.reduce {
-            tape.reduce_gradients(bytes);
+            tape.reduce_gradients(bytes, false);
         }
         if build.no_update {
             tape.tell(loss)

@@ -1,4 +1,5 @@
-//! Sums over GPUs by NCCL, one communicator for each GPU of this process.
+//! Sums over GPUs by NCCL: one communicator for each GPU of this process, or one for the GPU of each of several processes,
+//! on one machine or on many.
 //!
 //! NCCL adds in an order of its own, which depends on the number and the wiring of the GPUs and on the length: the same
 //! machine gives the same bits every time, and every GPU the same bits as the others, but not those of another machine.
@@ -6,6 +7,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
@@ -17,7 +19,45 @@ type Raw = *mut c_void;
 type Status = i32;
 
 const FLOAT32: i32 = 7;
+const BFLOAT16: i32 = 9;
 const SUM: i32 = 0;
+
+/// The status of a call that goes on in the background.
+const IN_PROGRESS: Status = 7;
+/// How often a call that goes on in the background is looked at.
+const LOOK_EVERY: Duration = Duration::from_micros(50);
+/// How long a call may go on in the background before it counts as one that never ends: the first connects.
+const LONGEST_CALL: Duration = Duration::from_secs(120);
+
+/// Bytes of what processes find each other by.
+pub const ID_BYTES: usize = 128;
+
+/// What processes find each other by, made by one of them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct UniqueId([u8; ID_BYTES]);
+
+/// The beginning of NCCL's own structure, as it was in version 2.14: later ones take what is missing from their defaults.
+#[repr(C)]
+struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: i32,
+}
+
+impl Config {
+    fn new(blocking: bool) -> Config {
+        Config {
+            size: size_of::<Config>(),
+            magic: 0xcafe_beef,
+            version: 21_400,
+            blocking: i32::from(blocking),
+        }
+    }
+}
+
+type InitRank = unsafe extern "C" fn(*mut Raw, i32, UniqueId, i32, *mut Config) -> Status;
 
 /// Why GPUs could not be joined.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +77,20 @@ pub enum NcclError {
         /// NCCL's words for it.
         words: String,
     },
+    /// Processes did not find each other.
+    #[error(
+        "NCCL: the GPUs of {world} ranks did not connect within {seconds} s, as seen from rank {rank}: do the machines reach \
+         each other on all ports, and by the network that NCCL takes (NCCL_SOCKET_IFNAME names one)? NCCL_DEBUG=INFO tells \
+         what it tries"
+    )]
+    TimedOut {
+        /// Who waited.
+        rank: usize,
+        /// Of how many.
+        world: usize,
+        /// How long.
+        seconds: u64,
+    },
     /// The communicator was given up after a failure elsewhere.
     #[error("NCCL: the communicator of replica {rank} was aborted")]
     Aborted {
@@ -49,6 +103,9 @@ pub enum NcclError {
 pub struct Nccl {
     version: unsafe extern "C" fn(*mut i32) -> Status,
     init_all: unsafe extern "C" fn(*mut Raw, i32, *const i32) -> Status,
+    unique_id: unsafe extern "C" fn(*mut UniqueId) -> Status,
+    /// Since 2.14.
+    init_rank: Option<InitRank>,
     destroy: unsafe extern "C" fn(Raw) -> Status,
     abort: unsafe extern "C" fn(Raw) -> Status,
     async_error: unsafe extern "C" fn(Raw, *mut Status) -> Status,
@@ -88,6 +145,8 @@ impl Nccl {
             Ok(Nccl {
                 version: symbol(&library, "ncclGetVersion")?,
                 init_all: symbol(&library, "ncclCommInitAll")?,
+                unique_id: symbol(&library, "ncclGetUniqueId")?,
+                init_rank: symbol(&library, "ncclCommInitRankConfig").ok(),
                 destroy: symbol(&library, "ncclCommDestroy")?,
                 abort: symbol(&library, "ncclCommAbort")?,
                 async_error: symbol(&library, "ncclCommGetAsyncError")?,
@@ -141,6 +200,46 @@ impl Nccl {
         Ok(communicators.collect())
     }
 
+    /// What the processes of a group find each other by: one makes it, all join with it.
+    pub fn new_id(&self) -> Result<Vec<u8>, NcclError> {
+        let mut id = UniqueId([0; ID_BYTES]);
+        // SAFETY: writes one id.
+        self.passed("ncclGetUniqueId", unsafe { (self.unique_id)(&mut id) })?;
+        Ok(id.0.to_vec())
+    }
+
+    /// Joins a group of processes as `rank` of `world`, with the GPU that is current on the calling thread. Returns when all
+    /// have joined. Unless `blocking`, calls of the communicator go on in the background and can be given up at any time.
+    pub fn join(
+        self: &Arc<Self>,
+        id: &[u8],
+        (rank, world): (usize, usize),
+        limit: Duration,
+        blocking: bool,
+    ) -> Result<Communicator, NcclError> {
+        let init = self.init_rank.ok_or_else(|| {
+            NcclError::Library("ranks in several processes need version 2.14 or later".to_owned())
+        })?;
+        let bytes: [u8; ID_BYTES] = id
+            .try_into()
+            .map_err(|_| NcclError::Library(format!("an id of {} bytes, {ID_BYTES} are due", id.len())))?;
+        let (mut raw, mut config) = (std::ptr::null_mut(), Config::new(blocking));
+        // SAFETY: writes one pointer; the configuration says how long it is.
+        let status = unsafe { init(&mut raw, world as i32, UniqueId(bytes), rank as i32, &mut config) };
+        if status != IN_PROGRESS {
+            self.passed("ncclCommInitRankConfig", status)?;
+        }
+        let nccl = self.clone();
+        let joined = Communicator { nccl, raw: AtomicPtr::new(raw), rank, world, calling: Mutex::default() };
+        match joined.settle("ncclCommInitRankConfig", status, limit) {
+            Err(NcclError::TimedOut { .. }) => {
+                joined.abort();
+                Err(NcclError::TimedOut { rank, world, seconds: limit.as_secs() })
+            }
+            settled => settled.map(|()| joined),
+        }
+    }
+
     /// Calls made inside are started together. Needed where one thread drives several GPUs: without it the first
     /// call would wait for a second that comes after it.
     pub fn together<T>(&self, calls: impl FnOnce() -> Result<T, NcclError>) -> Result<T, NcclError> {
@@ -191,7 +290,46 @@ impl Communicator {
         let raw = self.raw()?;
         // SAFETY: the caller's promise; in place is where both addresses are the same.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, FLOAT32, SUM, raw, stream) };
-        self.nccl.passed("ncclAllReduce", status)
+        self.settle("ncclAllReduce", status, LONGEST_CALL)
+    }
+
+    /// As [`Communicator::all_reduce_sum`], of bf16: half the bytes, and sums that are rounded on the way.
+    ///
+    /// # Safety
+    /// The address holds `len` bf16 on this communicator's device until the stream has passed the sum.
+    pub unsafe fn all_reduce_sum_bf16(
+        &self,
+        address: u64,
+        len: usize,
+        stream: CUstream,
+    ) -> Result<(), NcclError> {
+        let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = self.raw()?;
+        // SAFETY: the caller's promise; in place is where both addresses are the same.
+        let status = unsafe { (self.nccl.all_reduce)(address, address, len, BFLOAT16, SUM, raw, stream) };
+        self.settle("ncclAllReduce", status, LONGEST_CALL)
+    }
+
+    /// Waits until a call that goes on in the background has done what it does on the host.
+    fn settle(&self, call: &'static str, status: Status, limit: Duration) -> Result<(), NcclError> {
+        if status != IN_PROGRESS {
+            return self.nccl.passed(call, status);
+        }
+        let began = Instant::now();
+        loop {
+            let mut state = 0;
+            // SAFETY: a communicator that was not given up; writes one status.
+            let status = unsafe { (self.nccl.async_error)(self.raw()?, &mut state) };
+            self.nccl.passed("ncclCommGetAsyncError", status)?;
+            if state != IN_PROGRESS {
+                return self.nccl.passed(call, state);
+            }
+            if began.elapsed() > limit {
+                let (rank, world) = (self.rank, self.world);
+                return Err(NcclError::TimedOut { rank, world, seconds: limit.as_secs() });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Puts on the stream: `len` f32 at the address become those of `root`. Otherwise as `all_reduce_sum`.
@@ -211,12 +349,11 @@ impl Communicator {
         // SAFETY: the caller's promise.
         let status =
             unsafe { (self.nccl.broadcast)(address, address, len, FLOAT32, root as i32, raw, stream) };
-        self.nccl.passed("ncclBroadcast", status)
+        self.settle("ncclBroadcast", status, LONGEST_CALL)
     }
 
     /// A failure since the last call, of the link or of another GPU.
     pub fn check(&self) -> Result<(), NcclError> {
-        const IN_PROGRESS: Status = 7;
         let raw = self.raw()?;
         let mut state = 0;
         // SAFETY: a live communicator; writes one status.

@@ -177,6 +177,31 @@ impl Engine {
         self.write_floats(flat, 0, data)
     }
 
+    /// An arena becomes that of rank 0, on every replica that has joined; all call it at the same time. Alone it does nothing.
+    pub fn copy_arena_from_first(&mut self, arena: Arena) -> Result<(), Error> {
+        let (flat, len) = self.arena(arena)?;
+        if let Some(nccl) = self.nccl.clone()
+            && let Backend::Cuda(cuda) = self.backend.clone()
+        {
+            cuda.bind()?;
+            // SAFETY: the arena holds `len` f32, and nothing else uses it until the stream is waited for.
+            unsafe { nccl.broadcast(self.arenas.flat(flat).address(), len, 0, cuda.stream()) }?;
+            cuda.synchronize()?;
+            if arena == Arena::Weights && nccl.rank() > 0 {
+                // The working copy follows.
+                let data = self.read_arena(arena)?;
+                self.write_arena(arena, &data)?;
+            }
+        } else if let Some(collective) = self.collective.clone() {
+            let mut data = self.read_arena(arena)?;
+            collective.broadcast(&mut data, 0)?;
+            if collective.rank() > 0 {
+                self.write_arena(arena, &data)?;
+            }
+        }
+        Ok(())
+    }
+
     /// One parameter's weights.
     pub fn read_parameter(&self, id: ParameterId) -> Result<Vec<f32>, Error> {
         self.arenas.flat(Flat::Master).read_f32(self.layout.get(id).range())

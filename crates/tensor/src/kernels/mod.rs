@@ -27,6 +27,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "cached_attention",
     "cast",
     "channel_norm",
+    "clock",
     "column_sum",
     "columns",
     "conv1d"["0x012"],

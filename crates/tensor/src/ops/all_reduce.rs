@@ -1,13 +1,24 @@
 //! Sums over all replicas, in place: of gradients, and of values that a step stands on.
 
+use crate::args;
+use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
+use half::bf16;
 
-/// Sums a range of the gradient arena, or a value, over the replicas; without replicas it does nothing.
+/// Sums a range of the gradient arena, or a value, over the replicas; without replicas it does nothing. Results: what is
+/// summed and, where it is rounded, work space of half its size.
 #[derive(Debug)]
 pub(crate) struct AllReduce {
     /// Whether it may run beside the rest: only where nobody reads the sum before the update.
     pub aside: bool,
+    /// Whether it goes to the others in bf16: half the bytes, and each sum is rounded.
+    pub rounded: bool,
+}
+
+/// Rounds to bf16 and back.
+fn round(values: &mut [f32]) {
+    values.iter_mut().for_each(|x| *x = bf16::from_f32(*x).to_f32());
 }
 
 impl Op for AllReduce {
@@ -21,16 +32,29 @@ impl Op for AllReduce {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         if let Some(collective) = io.collective {
-            collective.all_reduce_sum(io.take(0))?;
+            let values = io.take(0);
+            if self.rounded {
+                round(values);
+            }
+            collective.all_reduce_sum(values)?;
+            if self.rounded {
+                round(values);
+            }
         }
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        if let Some(nccl) = io.collective {
+        let Some(nccl) = io.collective else { return Ok(()) };
+        let n = io.output_shape(0).len();
+        if !self.rounded {
             // SAFETY: the range is part of the gradient arena, or a value's own memory.
-            unsafe { nccl.all_reduce_sum(io.output(0), io.output_shape(0).len(), io.stream()) }?;
+            return Ok(unsafe { nccl.all_reduce_sum(io.output(0), n, io.stream()) }?);
         }
-        Ok(())
+        let (values, space, each) = (io.output(0), io.output(1), Launch::each(n.div_ceil(4)));
+        io.launch("cast_f32_bf16", each, &args![space, 0u64, values, n as i64])?;
+        // SAFETY: the work space has two bytes for each number.
+        unsafe { nccl.all_reduce_sum_bf16(space, n, io.stream()) }?;
+        io.launch("cast_bf16_f32", each, &args![values, 0u64, space, n as i64])
     }
 }

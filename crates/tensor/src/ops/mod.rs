@@ -10,6 +10,7 @@ pub mod batch_norm;
 pub mod cached_attention;
 pub mod cast;
 mod channel_norm;
+mod clock;
 pub mod concatenate;
 pub mod conv1d;
 pub mod conv2d;

@@ -1,7 +1,7 @@
 //! Gradients meet: all-reduce operations put on a tape right after the last writer of each bucket of gradients, so that
 //! they run while the backward pass goes on.
 
-use super::{Flat, Storage, Tape, Value};
+use super::{Flat, Spec, Storage, Tape, Value};
 use crate::ops::all_reduce::AllReduce;
 use crate::parameters::{CHUNK, Role};
 use crate::shape::DType;
@@ -15,11 +15,13 @@ impl Tape {
             info.dtype == DType::F32 && !info.differentiable,
             "counts and sums meet, not what is learnt from"
         );
-        self.push_into(Arc::new(AllReduce { aside: false }), &[value], &[value], &[None]);
+        let op = AllReduce { aside: false, rounded: false };
+        self.push_into(Arc::new(op), &[value], &[value], &[None]);
     }
 
-    /// Sums the gradients over all replicas, in buckets of about `bytes`. Called after `backward`, before the optimiser.
-    pub fn reduce_gradients(&mut self, bytes: usize) {
+    /// Sums the gradients over all replicas, in buckets of about `bytes`, `rounded` to bf16 on the way or as they are. Called
+    /// after `backward`, before the optimiser.
+    pub fn reduce_gradients(&mut self, bytes: usize, rounded: bool) {
         let layout = Arc::clone(&self.layout);
         let gradients = self.flat(Flat::Gradients);
         let mut last = vec![0; layout.parameters().count()];
@@ -47,9 +49,17 @@ impl Tape {
         buckets.sort_by_key(|(_, when)| std::cmp::Reverse(*when));
         for (range, when) in buckets {
             let view = self.view(gradients, range.start, [range.len()].into());
-            self.push_into(Arc::new(AllReduce { aside: true }), &[view], &[view], &[None]);
+            let mut outputs = vec![view];
+            if rounded {
+                // Two bytes for each number.
+                let space = Spec::constant([range.len().div_ceil(2)], DType::I32);
+                outputs.push(self.scratch(space, false));
+            }
+            let bases = vec![None; outputs.len()];
+            self.push_into(Arc::new(AllReduce { aside: true, rounded }), &[view], &outputs, &bases);
             let node = self.nodes.pop();
             self.nodes.splice(when + 1..when + 1, node);
         }
+        self.time_sums();
     }
 }

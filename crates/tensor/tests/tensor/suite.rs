@@ -303,6 +303,8 @@ fn named() -> BTreeSet<String> {
 /// Operations that are no function of their inputs alone, and where they are tested.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("all_reduce", "replicas"),
+    ("clock_start", "replicas"),
+    ("clock_end", "replicas"),
     ("zero", "training"),
     ("guard", "training"),
     ("adamw", "training"),

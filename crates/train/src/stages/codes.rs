@@ -153,9 +153,22 @@ fn written(codes: &[Vec<i32>], key: &[u8; 32]) -> Vec<u8> {
     bytes
 }
 
+/// Codes on the way to another process.
+pub(crate) fn encode(codes: &[Vec<i32>]) -> Vec<u8> {
+    written(codes, &[0; 32])
+}
+
+/// What [`encode`] wrote, of so many records.
+pub(crate) fn decode(bytes: &[u8], records: usize) -> Option<Vec<Vec<i32>>> {
+    parsed(bytes, &[0; 32], records)
+}
+
 /// What is not as it was written is made again.
 fn read(path: &Path, key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
-    let bytes = std::fs::read(path).ok()?;
+    parsed(&std::fs::read(path).ok()?, key, records)
+}
+
+fn parsed(bytes: &[u8], key: &[u8; 32], records: usize) -> Option<Vec<Vec<i32>>> {
     let (bytes, hash) = bytes.split_last_chunk::<32>()?;
     if blake3::hash(bytes).as_bytes() != hash {
         return None;

@@ -113,3 +113,27 @@ pub fn latents_of(
     }
     Ok(all)
 }
+
+/// States on the way to another process: how many records, then the length and the numbers of each.
+pub(crate) fn encode(latents: &[Latents]) -> Vec<u8> {
+    let mut bytes = (latents.len() as u64).to_le_bytes().to_vec();
+    for own in latents {
+        bytes.extend((own.len() as u64).to_le_bytes());
+        own.iter().for_each(|x| bytes.extend(x.to_bits().to_le_bytes()));
+    }
+    bytes
+}
+
+/// What [`encode`] wrote.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Latents>> {
+    let (count, mut rest) = bytes.split_first_chunk::<8>()?;
+    let mut all = Vec::new();
+    for _ in 0..u64::from_le_bytes(*count) {
+        let (length, after) = rest.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok()?.checked_mul(2)?;
+        let own = after.get(..length)?.chunks_exact(2);
+        all.push(own.map(|pair| bf16::from_bits(u16::from_le_bytes([pair[0], pair[1]]))).collect());
+        rest = &after[length..];
+    }
+    rest.is_empty().then_some(all)
+}

@@ -126,6 +126,18 @@ pub trait Stage {
         Ok(())
     }
 
+    /// Whether the replicas in other processes hold the same weights: a sentence that says so, an error where they do not;
+    /// nothing where there are none.
+    fn verify(&mut self) -> Result<Option<String>, TrainError> {
+        Ok(None)
+    }
+
+    /// How long steps stood still so far while gradients were summed over processes, as the host measures it; none where
+    /// there are no others, or where the reports of the steps say it.
+    fn communication(&self) -> Option<Duration> {
+        None
+    }
+
     /// What a step's report says, by name, the loss aside.
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)>;
 

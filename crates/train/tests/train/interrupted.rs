@@ -92,7 +92,8 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         data_side: None,
     };
     let stopper = Stopper { stop, at, told: Mutex::default() };
-    let ended = pipeline::train(&mut session, &Request::default(), &corpus, &[Machine::CPU], &stopper);
+    let ended =
+        pipeline::train(&mut session, &Request::default(), &corpus, (&[Machine::CPU], None), &stopper);
     (ended, stopper.told.into_inner().unwrap())
 }
 

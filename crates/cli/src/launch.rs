@@ -1,0 +1,247 @@
+//! `myxtts launch`: several ranks of one training on this machine, each a process with torchrun's variables. What they print
+//! is prefixed, signals are passed on, and when one fails all end.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use myxtts_run::exit::Exit;
+use myxtts_train::ranks::Token;
+use myxtts_train::ranks::health::GRACE;
+use myxtts_train::strategy::Found;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+
+use crate::failure::UsageError;
+use crate::output::errln;
+use crate::ranks::TOKEN;
+
+/// How often the processes are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long the others may take to end by themselves when one has failed: they hear of it and say so.
+const BY_THEMSELVES: Duration = Duration::from_secs(GRACE.as_secs() + 4);
+/// How long a process has after it was asked to end.
+const ASKED: Duration = Duration::from_secs(3);
+
+/// Examples that `--help` ends with.
+const EXAMPLES: &str = "Examples:
+  myxtts launch --gpus 4 -- train corpus --preset base       one process for each of four GPUs
+  myxtts launch --ranks 2 -- train corpus --preset tiny      two processes on the processor
+  myxtts launch --gpus 2 -- train --resume run-001           goes on, with any number of ranks
+
+On several machines start one process for each GPU with Slurm, Kubernetes, torchrun or ssh instead: `myxtts train` reads what
+those set. Exit codes: that of the first process that failed; 75 where a process was killed or lost, and a retry goes on from
+the last checkpoint with --resume.";
+
+/// Starts several ranks of a training on this machine.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// One rank for each of so many GPUs
+    #[arg(long, value_name = "N", required_unless_present = "ranks", conflicts_with = "ranks")]
+    gpus: Option<u32>,
+    /// So many ranks on the processor, or on the device that the command names
+    #[arg(long, value_name = "N")]
+    ranks: Option<u32>,
+    /// The port that ranks meet at; any that is free where none is given
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// `train` and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// One process.
+struct Rank {
+    number: u32,
+    child: Child,
+    ended: Option<ExitStatus>,
+    printing: Vec<JoinHandle<()>>,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Exit> {
+    let world = args.gpus.or(args.ranks).unwrap_or(0);
+    check(&args, world)?;
+    let signals = Signals::listen()?;
+    let port = match args.port {
+        Some(port) => port,
+        None => free_port()?,
+    };
+    let mut ranks = start(&args, world, port)?;
+    let exit = wait(&mut ranks, &signals);
+    for rank in &mut ranks {
+        rank.printing.drain(..).for_each(|thread| {
+            // It ends with what it reads from; a panic there cost words only.
+            let _ = thread.join();
+        });
+    }
+    Ok(exit)
+}
+
+fn check(args: &Args, world: u32) -> anyhow::Result<()> {
+    if world == 0 || world > 1024 {
+        return Err(UsageError(format!("{world} ranks: take 1 to 1024")).into());
+    }
+    if args.command.first().is_none_or(|command| command != "train") {
+        let words = "launch starts `train`: write `myxtts launch --gpus 2 -- train CORPUS`";
+        return Err(UsageError(words.to_owned()).into());
+    }
+    if args.gpus.is_some() {
+        let found = Found::of(&myxtts_tensor::device::devices());
+        if (found.gpus.len() as u32) < world {
+            let why = found.why.map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(UsageError(format!(
+                "--gpus {world}, and {} can be used here{why}: ask for fewer, or for --ranks on the processor",
+                found.gpus.len()
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").context("finding a free port")?;
+    Ok(listener.local_addr().context("finding a free port")?.port())
+}
+
+fn start(args: &Args, world: u32, port: u16) -> anyhow::Result<Vec<Rank>> {
+    let program = std::env::current_exe().context("finding this program's own file")?;
+    let token = std::env::var(TOKEN).ok().filter(|word| !word.is_empty());
+    let token = token.unwrap_or_else(Token::random_word);
+    let names_device = args.command.iter().any(|word| word.to_string_lossy().starts_with("--device"));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut ranks: Vec<Rank> = Vec::new();
+    for number in 0..world {
+        let mut command = Command::new(&program);
+        command.args(&args.command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if args.gpus.is_none() && !names_device {
+            command.args(["--device", "cpu"]);
+        }
+        command.env_remove("TORCHELASTIC_USE_AGENT_STORE").env(TOKEN, &token);
+        command.env("RANK", number.to_string()).env("LOCAL_RANK", number.to_string());
+        command.env("WORLD_SIZE", world.to_string()).env("LOCAL_WORLD_SIZE", world.to_string());
+        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        if std::env::var_os("RAYON_NUM_THREADS").is_none() {
+            // All of them on all cores would only wait for each other.
+            command.env("RAYON_NUM_THREADS", (cores / world as usize).max(1).to_string());
+        }
+        // A group of its own: Ctrl-C reaches it once, through here, and not twice.
+        let started = command.process_group(0).spawn();
+        match started {
+            Ok(child) => ranks.push(watched(number, child)),
+            Err(error) => {
+                ranks.iter_mut().for_each(|rank| signal(rank, libc::SIGKILL));
+                return Err(error).with_context(|| format!("starting rank {number}"));
+            }
+        }
+    }
+    Ok(ranks)
+}
+
+/// A process whose output is passed on line by line.
+fn watched(number: u32, mut child: Child) -> Rank {
+    let out = child.stdout.take().map(|pipe| passed_on(number, pipe, std::io::stdout));
+    let err = child.stderr.take().map(|pipe| passed_on(number, pipe, std::io::stderr));
+    Rank { number, child, ended: None, printing: out.into_iter().chain(err).collect() }
+}
+
+fn passed_on<W: Write + 'static>(
+    number: u32,
+    pipe: impl Read + Send + 'static,
+    to: fn() -> W,
+) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            let mut whole = format!("[rank {number}] ").into_bytes();
+            whole.append(&mut line);
+            if whole.last() != Some(&b'\n') {
+                whole.push(b'\n');
+            }
+            // Nobody may read it; the training goes on.
+            let _ = to().write_all(&whole);
+        }
+    })
+}
+
+/// Signals that are passed on, each as often as it comes.
+struct Signals(Vec<(i32, Arc<AtomicBool>)>);
+
+impl Signals {
+    fn listen() -> anyhow::Result<Signals> {
+        let mut all = Vec::new();
+        for signal in [SIGTERM, SIGINT, SIGHUP, SIGUSR1] {
+            let raised = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, raised.clone()).context("listening for signals")?;
+            all.push((signal, raised));
+        }
+        Ok(Signals(all))
+    }
+
+    /// Those that came since this was asked last.
+    fn taken(&self) -> Vec<i32> {
+        let came = |(signal, raised): &(i32, Arc<AtomicBool>)| {
+            raised.swap(false, Ordering::Relaxed).then_some(*signal)
+        };
+        self.0.iter().filter_map(came).collect()
+    }
+}
+
+fn signal(rank: &mut Rank, signal: i32) {
+    if rank.ended.is_none() {
+        // SAFETY: kill takes two numbers and touches no memory of ours; the process was not waited for, so the number is its.
+        unsafe { libc::kill(rank.child.id() as i32, signal) };
+    }
+}
+
+/// Waits for all, and ends all when one has failed. The exit code of the first that failed.
+fn wait(ranks: &mut [Rank], signals: &Signals) -> Exit {
+    let mut failed: Option<(Exit, Instant)> = None;
+    let mut asked = 0;
+    while ranks.iter().any(|rank| rank.ended.is_none()) {
+        for number in signals.taken() {
+            ranks.iter_mut().for_each(|rank| signal(rank, number));
+        }
+        for rank in ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
+            let Ok(Some(status)) = rank.child.try_wait() else { continue };
+            rank.ended = Some(status);
+            let exit = exit_of(status);
+            if exit != Exit::Done && failed.is_none() {
+                errln!("rank {} {}", rank.number, described(status));
+                failed = Some((exit, Instant::now()));
+            }
+        }
+        if let Some((_, since)) = failed {
+            let steps = [(BY_THEMSELVES, libc::SIGTERM), (BY_THEMSELVES + ASKED, libc::SIGKILL)];
+            if let Some((_, number)) = steps.get(asked).filter(|(after, _)| since.elapsed() > *after) {
+                asked += 1;
+                ranks.iter_mut().for_each(|rank| signal(rank, *number));
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    failed.map_or(Exit::Done, |(exit, _)| exit)
+}
+
+/// What the end of a process means: one that was killed is lost, and the run can be tried again.
+fn exit_of(status: ExitStatus) -> Exit {
+    match status.code() {
+        Some(code) => u8::try_from(code).ok().and_then(Exit::from_code).unwrap_or(Exit::Internal),
+        None => Exit::Retry,
+    }
+}
+
+fn described(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended in an unknown way".to_owned(),
+    }
+}

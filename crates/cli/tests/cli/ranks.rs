@@ -1,0 +1,303 @@
+//! One run on several processes of this machine, on the processor: launched, met, trained, failed and gone on with as on many
+//! machines.
+
+use crate::train::{corpus, myxtts};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// As little training as several ranks can share evenly.
+fn settings(steps: [u64; 3]) -> Vec<String> {
+    let [dvae, gpt, decoder] = steps;
+    let set = [
+        format!("training.dvae_steps={dvae}"),
+        format!("training.gpt_steps={gpt}"),
+        format!("training.decoder_steps={decoder}"),
+        "data.batch_size=6".to_owned(),
+        "data.dvae_batch_size=6".to_owned(),
+        "data.decoder_batch_size=6".to_owned(),
+        "data.num_workers=1".to_owned(),
+        "training.checkpoint_every=2".to_owned(),
+        "training.validate_every=0".to_owned(),
+        "training.sample_every=0".to_owned(),
+        "training.dropout=0.1".to_owned(),
+        "training.learning_rate=0.0001".to_owned(),
+    ];
+    set.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
+}
+
+/// `train` with a name, alone or behind `launch`.
+fn train(folder: &Path, before: &[&str], name: &str, steps: [u64; 3], more: &[&str]) -> Command {
+    let mut arguments: Vec<&str> = before.to_vec();
+    let settings = settings(steps);
+    arguments.extend(["train", "corpus", "--name", name, "--preset", "tiny"]);
+    arguments.extend(settings.iter().map(String::as_str));
+    arguments.extend(more);
+    clean(myxtts(folder, &arguments))
+}
+
+/// Without what a scheduler around the tests may have set.
+fn clean(mut command: Command) -> Command {
+    for name in
+        ["RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "MYXTTS_RENDEZVOUS_TOKEN"]
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn words(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn model(folder: &Path, run: &str, part: &str) -> Vec<u8> {
+    fs::read(folder.join("runs").join(run).join("model").join(format!("{part}.safetensors"))).unwrap()
+}
+
+/// The largest difference between the numbers of two files of one layout.
+fn furthest(a: &[u8], b: &[u8]) -> f32 {
+    let numbers = |bytes: &[u8]| -> Vec<f32> {
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        bytes[8 + header..].chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+    };
+    let (a, b) = (numbers(a), numbers(b));
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+#[test]
+fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
+    let folder = corpus();
+    let steps = [3, 4, 2];
+    let alone =
+        train(folder.path(), &[], "replicas", steps, &["--multi-gpu", "--simulate-gpus", "2"]).output();
+    let alone = alone.unwrap();
+    assert!(alone.status.success(), "{}", words(&alone));
+    let ranks =
+        train(folder.path(), &["launch", "--ranks", "2", "--"], "ranks", steps, &[]).output().unwrap();
+    let said = words(&ranks);
+    assert!(ranks.status.success(), "{said}");
+    for part in ["dvae", "gpt", "decoder", "speaker"] {
+        let same = model(folder.path(), "replicas", part) == model(folder.path(), "ranks", part);
+        assert!(same, "{part} differs from what two replicas of one process learn");
+    }
+    for needed in [
+        "[rank 0] rank 0 of 2, by RANK and WORLD_SIZE",
+        "[rank 1] rank 1 of 2, by RANK and WORLD_SIZE",
+        "[rank 0] gpt: the weights of all 2 ranks are the same bits",
+        "[rank 0] decoder: the weights of all 2 ranks are the same bits",
+        "steps stood still",
+    ] {
+        assert!(said.contains(needed), "{needed:?} was not said:\n{said}");
+    }
+    // Rank 0 alone writes.
+    assert_eq!(fs::read_dir(folder.path().join("runs")).unwrap().count(), 2);
+    let log = fs::read_to_string(folder.path().join("runs/ranks/events.jsonl")).unwrap();
+    assert_eq!(log.matches("\"ranks\"").count(), 3, "one line for each stage:\n{log}");
+    let files = fs::read_to_string(folder.path().join("runs/ranks/plan.json")).unwrap();
+    assert!(files.contains("rank 0 of 2"), "where it trains is not in the plan");
+}
+
+/// A launched run that is watched.
+struct Watched {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+    reading: Vec<JoinHandle<()>>,
+    run: PathBuf,
+}
+
+impl Watched {
+    fn start(mut command: Command, run: PathBuf) -> Watched {
+        let mut child = command.spawn().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (kept, err, out) = (lines.clone(), child.stderr.take().unwrap(), child.stdout.take().unwrap());
+        let reading = vec![
+            std::thread::spawn(move || {
+                BufReader::new(err)
+                    .lines()
+                    .map_while(Result::ok)
+                    .for_each(|line| kept.lock().unwrap().push(line));
+            }),
+            std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).for_each(drop)),
+        ];
+        Watched { child, lines, reading, run }
+    }
+
+    fn said(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+
+    fn until<T>(&self, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            assert!(began.elapsed() < Duration::from_secs(120), "{what} never came:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The process of a rank, by what rank 0 says of it.
+    fn process(&self, rank: usize) -> String {
+        self.until("a rank", || {
+            let said = self.said();
+            let line = said
+                .lines()
+                .find(|line| line.contains(&format!("rank {rank} of ")) && line.contains("has come"));
+            let process = line?.split("(process ").nth(1)?.split(')').next()?;
+            Some(process.to_owned())
+        })
+    }
+
+    fn checkpoints(&self) -> usize {
+        let log = fs::read_to_string(self.run.join("events.jsonl")).unwrap_or_default();
+        let gpt = |line: &&str| line.contains("\"checkpoint\"") && line.contains("\"gpt\"");
+        log.lines().filter(gpt).count()
+    }
+
+    /// Waits for another checkpoint of the GPT than those there are.
+    fn next_checkpoint(&self) {
+        let before = self.checkpoints();
+        self.until("a checkpoint", || (self.checkpoints() > before).then_some(()));
+    }
+
+    fn ended(mut self) -> (i32, String, Duration) {
+        let began = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not end:\n{}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let took = began.elapsed();
+        self.reading.drain(..).for_each(|thread| thread.join().unwrap());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        (code, self.said(), took)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        // A test that failed leaves nothing behind: launch passes it on.
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        }
+    }
+}
+
+fn kill(signal: &str, process: &str) {
+    assert!(
+        Command::new("kill").args([signal, process]).status().unwrap().success(),
+        "kill {signal} {process}"
+    );
+}
+
+fn is_alive(process: &str) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
+    let folder = corpus();
+    let steps = [2, 24, 0];
+    let run = folder.path().join("runs/run");
+    let launch = |ranks: &str, more: &[&str]| {
+        let mut arguments = vec!["launch", "--ranks", ranks, "--", "train", "--resume", "run"];
+        arguments.extend(more);
+        Watched::start(clean(myxtts(folder.path(), &arguments)), run.clone())
+    };
+
+    // Killed: noticed at once, named, and a scheduler is told to try again.
+    let first = train(folder.path(), &["launch", "--ranks", "3", "--"], "run", steps, &[]);
+    let first = Watched::start(first, run.clone());
+    first.next_checkpoint();
+    kill("-KILL", &first.process(2));
+    let (code, said, took) = first.ended();
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("rank 2 of 3") && said.contains("is lost: its connection ended"), "{said}");
+    assert!(
+        said.contains("[rank 1] error: rank 2 of 3"),
+        "the third rank does not know who is lost:\n{said}"
+    );
+    assert!(said.contains("`myxtts train --resume run` goes on"), "{said}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+
+    // Stopped: silent for longer than it may be. Launch ends what cannot end itself.
+    let second = launch("2", &["--rank-timeout", "1.5"]);
+    second.next_checkpoint();
+    let stopped = second.process(1);
+    kill("-STOP", &stopped);
+    let (code, said, took) = second.ended();
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("rank 1 of 2") && said.contains("no sign of life for"), "{said}");
+    assert!(took < Duration::from_secs(30) && !is_alive(&stopped), "{took:?}");
+
+    // Alone, asked to stop by the signal that Slurm sends before the time is up.
+    let third = clean(myxtts(folder.path(), &["train", "--resume", "run", "--device", "cpu"]));
+    let third = Watched::start(third, run.clone());
+    third.next_checkpoint();
+    kill("-USR1", &third.child.id().to_string());
+    let (code, said, _) = third.ended();
+    assert_eq!(code, 143, "{said}");
+
+    // Two again; a rank that is not the first is asked to stop, and all save first.
+    let fourth = launch("2", &[]);
+    fourth.next_checkpoint();
+    kill("-TERM", &fourth.process(1));
+    let (code, said, _) = fourth.ended();
+    assert_eq!(code, 143, "{said}");
+    assert!(said.contains("stopped on request at step"), "{said}");
+
+    let (code, said, _) = launch("2", &[]).ended();
+    assert_eq!(code, 0, "{said}");
+    let whole = train(folder.path(), &[], "whole", steps, &["--device", "cpu"]).output().unwrap();
+    assert!(whole.status.success(), "{}", words(&whole));
+    let apart = furthest(&model(folder.path(), "whole", "gpt"), &model(folder.path(), "run", "gpt"));
+    println!("3 -> 2 -> 1 -> 2 -> 2 ranks: weights within {apart:.1e} of one process");
+    assert!(apart <= 1e-4, "weights differ by {apart}");
+}
+
+#[test]
+fn ranks_that_do_not_meet_say_who_waited_for_whom() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let address = format!("127.0.0.1:{port}");
+    let ended = |arguments: &[&str], code: i32, needed: &str| {
+        let output = clean(myxtts(folder.path(), arguments)).output().unwrap();
+        let said = words(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(needed), "{needed:?} was not said:\n{said}");
+    };
+    let meet = ["--world-size", "2", "--rendezvous", &address, "--rendezvous-timeout", "0.5"];
+    ended(&[&["train", "--rank", "0"], &meet[..]].concat(), 75, "rank 0 waited 0 s at");
+    ended(&[&["train", "--rank", "1"], &meet[..]].concat(), 75, "rank 1 could not reach rank 0");
+    ended(&["train", "--rank", "1"], 2, "--rank without --world-size");
+    let open = ["train", "--rank", "0", "--world-size", "2", "--rendezvous", "node1:29500"];
+    ended(&open, 2, "MYXTTS_RENDEZVOUS_TOKEN");
+    ended(&["launch", "--ranks", "2", "--", "speak", "hello"], 2, "launch starts `train`");
+    assert!(!folder.path().join("runs").exists());
+}
+
+#[test]
+fn a_failure_of_one_rank_is_the_exit_code_of_all() {
+    let folder = corpus();
+    // Seven rows for two ranks: rank 0 refuses, and the other hears why.
+    let refused = train(
+        folder.path(),
+        &["launch", "--ranks", "2", "--"],
+        "odd",
+        [2, 2, 0],
+        &["--set", "data.dvae_batch_size=7"],
+    );
+    let refused = { refused }.output().unwrap();
+    let said = words(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("[rank 0] error: data.dvae_batch_size = 7 cannot be split evenly over 2 ranks: 6 or 8"),
+        "{said}"
+    );
+    assert!(said.contains("[rank 1] error: rank 0 of 2"), "{said}");
+}

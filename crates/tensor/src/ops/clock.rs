@@ -1,0 +1,60 @@
+//! How long a step stands still for sums over replicas: from the end of its own work to the last sum. Measured by the device,
+//! inside the recorded step. On the processor sums are not beside the rest, and whoever makes them measures them.
+
+use crate::args;
+use crate::cuda::launch::Launch;
+use crate::error::Error;
+use crate::op::{CpuIo, CudaIo, Op};
+use crate::shape::DType;
+use crate::step::report;
+use crate::tape::{Flat, Spec, Tape};
+use std::sync::Arc;
+
+/// Result: the time now, as two words.
+#[derive(Debug)]
+struct Start;
+
+impl Op for Start {
+    fn name(&self) -> &'static str {
+        "clock_start"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        io.take_i32(0).fill(0);
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        io.launch("clock_start", Launch::line(1, 32), &args![io.output(0)])
+    }
+}
+
+/// Inputs: the time then, the gradients, which are waited for. Result: the report, of which one number is written.
+#[derive(Debug)]
+struct End;
+
+impl Op for End {
+    fn name(&self) -> &'static str {
+        "clock_end"
+    }
+
+    fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
+        io.take(0)[report::SUMS] = 0.0;
+        Ok(())
+    }
+
+    fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
+        let out = io.output(0) + 4 * report::SUMS as u64;
+        io.launch("clock_end", Launch::line(1, 32), &args![out, io.input(0)])
+    }
+}
+
+impl Tape {
+    /// Reports how long what comes next waits for sums of gradients. After the backward pass and its sums.
+    pub(crate) fn time_sums(&mut self) {
+        let start = self.scratch(Spec::constant([2], DType::I32), false);
+        self.push_into(Arc::new(Start), &[], &[start], &[None]);
+        let (gradients, said) = (self.flat(Flat::Gradients), self.flat(Flat::Report));
+        self.push_into(Arc::new(End), &[start, gradients], &[said], &[None]);
+    }
+}

@@ -1,0 +1,414 @@
+//! Which rank this process is, of how many, and where they meet: by the command line, torchrun's variables, Slurm's, or
+//! nothing, in this order. A pure function of what was said.
+
+use std::fmt;
+
+/// How many ranks a run may have: far more than there are machines for, and few enough to be counted in a message.
+const MOST_RANKS: usize = 65_536;
+/// Ports that Slurm jobs meet at: one by the number of the job, from here on.
+const SLURM_PORTS: std::ops::Range<u64> = 20_000..40_000;
+
+/// What the command line says of ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankFlags {
+    /// `--rank`.
+    pub rank: Option<usize>,
+    /// `--world-size`.
+    pub world_size: Option<usize>,
+    /// `--rendezvous`, as HOST:PORT.
+    pub rendezvous: Option<String>,
+}
+
+/// Who said which rank this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// `--rank`, `--world-size` and `--rendezvous`.
+    Flags,
+    /// `RANK` and `WORLD_SIZE`, as torchrun, Kubernetes' PyTorchJob and `myxtts launch` set them.
+    Torchrun,
+    /// `SLURM_PROCID` and `SLURM_NTASKS`.
+    Slurm,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Flags => "--rank and --world-size",
+            Origin::Torchrun => "RANK and WORLD_SIZE (torchrun's variables)",
+            Origin::Slurm => "SLURM_PROCID and SLURM_NTASKS (Slurm's variables)",
+        })
+    }
+}
+
+/// One process of a run of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Which one, from 0.
+    pub rank: usize,
+    /// How many there are, at least 2.
+    pub world: usize,
+    /// Which one on its machine, where that was said: it takes the GPU of this number.
+    pub local_rank: Option<usize>,
+    /// How many on its machine; 1 where nobody said.
+    pub local_world: usize,
+    /// Where rank 0 listens.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Who said so.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Identity { rank, world, host, port, origin, .. } = self;
+        write!(f, "rank {rank} of {world}, by {origin}; ranks meet at {host}:{port}")
+    }
+}
+
+impl Identity {
+    /// Whether ranks meet on this machine alone, where no other machine can knock.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.host.trim_matches(['[', ']']);
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    }
+}
+
+/// What was said of ranks does not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DiscoveryError(pub String);
+
+fn error<T>(words: impl Into<String>) -> Result<T, DiscoveryError> {
+    Err(DiscoveryError(words.into()))
+}
+
+/// Which rank this process is; none where it is alone. `environment` looks a variable up.
+pub fn discover(
+    flags: &RankFlags,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Identity>, DiscoveryError> {
+    let set = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+    if *flags != RankFlags::default() {
+        return of_flags(flags, &set);
+    }
+    match (set("RANK"), set("WORLD_SIZE")) {
+        (Some(rank), Some(world)) => return of_torchrun(&rank, &world, &set),
+        (Some(_), None) => {
+            return error(
+                "RANK is set and WORLD_SIZE is not: torchrun sets both. Set WORLD_SIZE too, or unset RANK to train alone",
+            );
+        }
+        (None, Some(world)) if world.trim() != "1" => {
+            return error(
+                "WORLD_SIZE is set and RANK is not: torchrun sets both. Set RANK too, or unset WORLD_SIZE to train alone",
+            );
+        }
+        (None, _) => {}
+    }
+    match (set("SLURM_PROCID"), set("SLURM_NTASKS").or_else(|| set("SLURM_NPROCS"))) {
+        (Some(rank), Some(tasks)) => of_slurm(&rank, &tasks, &set),
+        _ => Ok(None),
+    }
+}
+
+type Lookup<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+fn of_flags(flags: &RankFlags, set: &Lookup<'_>) -> Result<Option<Identity>, DiscoveryError> {
+    if flags.world_size == Some(1) && flags.rank.unwrap_or(0) == 0 {
+        return Ok(None);
+    }
+    let (Some(rank), Some(world), Some(address)) = (flags.rank, flags.world_size, &flags.rendezvous) else {
+        let given = [
+            ("--rank", flags.rank.is_some()),
+            ("--world-size", flags.world_size.is_some()),
+            ("--rendezvous HOST:PORT", flags.rendezvous.is_some()),
+        ];
+        let named = |is: bool| {
+            given.iter().filter(|(_, given)| *given == is).map(|(name, _)| *name).collect::<Vec<_>>()
+        };
+        return error(format!(
+            "{} without {}: a rank needs all three, the same --world-size and --rendezvous on every rank",
+            named(true).join(" and "),
+            named(false).join(" and ")
+        ));
+    };
+    let (host, port) = split_address(address)?;
+    let local_rank = set("LOCAL_RANK").or_else(|| set("SLURM_LOCALID"));
+    let local_rank = local_rank.map(|local| number("LOCAL_RANK", &local)).transpose()?;
+    checked(Identity { rank, world, local_rank, local_world: 1, host, port, origin: Origin::Flags })
+}
+
+fn of_torchrun(rank: &str, world: &str, set: &Lookup<'_>) -> Result<Option<Identity>, DiscoveryError> {
+    let (rank, world) = (number("RANK", rank)?, number("WORLD_SIZE", world)?);
+    if (rank, world) == (0, 1) {
+        return Ok(None);
+    }
+    let (Some(host), Some(port)) = (set("MASTER_ADDR"), set("MASTER_PORT")) else {
+        return error(
+            "RANK and WORLD_SIZE are set, and MASTER_ADDR or MASTER_PORT is not: set them to the machine of rank 0 and a \
+             free port there, or give --rendezvous HOST:PORT with --rank and --world-size",
+        );
+    };
+    let mut port = port_of("MASTER_PORT", &port)?;
+    if set("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True") {
+        // torchrun itself listens on its port: ours is the next.
+        port = port.checked_add(1).ok_or_else(|| {
+            DiscoveryError(
+                "MASTER_PORT is 65535, which torchrun itself listens on, and there is no port after it"
+                    .into(),
+            )
+        })?;
+    }
+    let local_rank = set("LOCAL_RANK").map(|local| number("LOCAL_RANK", &local)).transpose()?;
+    let local_world = set("LOCAL_WORLD_SIZE").map(|local| number("LOCAL_WORLD_SIZE", &local)).transpose()?;
+    let local_world = local_world.unwrap_or(1).max(1);
+    if local_rank.is_some_and(|local| local >= local_world.max(world)) {
+        return error(format!(
+            "LOCAL_RANK = {} is not one of the {world} ranks: whatever starts the ranks counts them wrongly",
+            local_rank.unwrap_or(0)
+        ));
+    }
+    checked(Identity { rank, world, local_rank, local_world, host, port, origin: Origin::Torchrun })
+}
+
+fn of_slurm(rank: &str, tasks: &str, set: &Lookup<'_>) -> Result<Option<Identity>, DiscoveryError> {
+    let (rank, world) = (number("SLURM_PROCID", rank)?, number("SLURM_NTASKS", tasks)?);
+    if (rank, world) == (0, 1) {
+        return Ok(None);
+    }
+    let Some(nodes) = set("SLURM_STEP_NODELIST").or_else(|| set("SLURM_JOB_NODELIST")) else {
+        return error(
+            "SLURM_PROCID and SLURM_NTASKS are set, and SLURM_JOB_NODELIST is not: start ranks with srun, or give --rank, \
+             --world-size and --rendezvous HOST:PORT",
+        );
+    };
+    let host = match set("MASTER_ADDR") {
+        Some(host) => host,
+        None => first_host(&nodes).ok_or_else(|| {
+            DiscoveryError(format!(
+                "SLURM_JOB_NODELIST = {nodes:?} names no host: set MASTER_ADDR to the machine of rank 0"
+            ))
+        })?,
+    };
+    let port = match set("MASTER_PORT") {
+        Some(port) => port_of("MASTER_PORT", &port)?,
+        // The same on every rank, and seldom that of another job on the machine.
+        None => {
+            let job = set("SLURM_JOB_ID").and_then(|job| job.trim().parse::<u64>().ok()).unwrap_or(0);
+            let span = SLURM_PORTS.end - SLURM_PORTS.start;
+            u16::try_from(SLURM_PORTS.start + job % span).unwrap_or(u16::MAX)
+        }
+    };
+    let local_rank = set("SLURM_LOCALID").map(|local| number("SLURM_LOCALID", &local)).transpose()?;
+    // `4(x2)` or `2,1`: only one number for all machines is used.
+    let tasks = set("SLURM_STEP_TASKS_PER_NODE").or_else(|| set("SLURM_TASKS_PER_NODE"));
+    let local_world = tasks.and_then(|tasks| tasks.split(['(', ',']).next()?.trim().parse().ok());
+    let local_world = local_world.unwrap_or(1usize).max(1);
+    checked(Identity { rank, world, local_rank, local_world, host, port, origin: Origin::Slurm })
+}
+
+fn checked(identity: Identity) -> Result<Option<Identity>, DiscoveryError> {
+    let Identity { rank, world, origin, .. } = &identity;
+    if *world == 0 || *world > MOST_RANKS {
+        return error(format!("{world} ranks, by {origin}: there are 1 to {MOST_RANKS}"));
+    }
+    if rank >= world {
+        return error(format!(
+            "rank {rank} of {world}, by {origin}: ranks are counted from 0, so the last of {world} is {}",
+            world - 1
+        ));
+    }
+    if *world == 1 {
+        return Ok(None);
+    }
+    Ok(Some(identity))
+}
+
+fn number(name: &str, value: &str) -> Result<usize, DiscoveryError> {
+    value.trim().parse().map_err(|_| DiscoveryError(format!("{name} = {value:?} is no number from 0 on")))
+}
+
+fn port_of(name: &str, value: &str) -> Result<u16, DiscoveryError> {
+    match value.trim().parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => error(format!(
+            "{name} = {value:?} is no port: take one from 1 to 65535 that is free on rank 0's machine"
+        )),
+    }
+}
+
+/// `host:29500` or `[::1]:29500`.
+fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            Ok((host.to_owned(), port_of("the port of --rendezvous", port)?))
+        }
+        _ => error(format!(
+            "--rendezvous {address:?} is no HOST:PORT: write the machine of rank 0 and a free port there, such as node1:29500"
+        )),
+    }
+}
+
+/// The first host of Slurm's short form: `node[001-004,007],other` is `node001`.
+pub fn first_host(list: &str) -> Option<String> {
+    let mut host = String::new();
+    let mut rest = list.trim().chars();
+    while let Some(c) = rest.next() {
+        match c {
+            ',' => break,
+            '[' => {
+                // The first number of the first range; to the end of the bracket the others follow.
+                let mut first = true;
+                let mut closed = false;
+                for c in rest.by_ref() {
+                    match c {
+                        ']' => {
+                            closed = true;
+                            break;
+                        }
+                        '-' | ',' => first = false,
+                        c if first => host.push(c),
+                        _ => {}
+                    }
+                }
+                if !closed {
+                    return None;
+                }
+            }
+            ']' => return None,
+            c => host.push(c),
+        }
+    }
+    let host = host.trim();
+    (!host.is_empty()).then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(flags: &RankFlags, variables: &[(&str, &str)]) -> Result<Option<Identity>, String> {
+        let found = discover(flags, &|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        });
+        found.map_err(|error| error.to_string())
+    }
+
+    fn by(variables: &[(&str, &str)]) -> Result<Option<Identity>, String> {
+        with(&RankFlags::default(), variables)
+    }
+
+    const TORCHRUN: [(&str, &str); 6] = [
+        ("RANK", "3"),
+        ("WORLD_SIZE", "4"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "10.0.0.1"),
+        ("MASTER_PORT", "29500"),
+    ];
+    const SLURM: [(&str, &str); 5] = [
+        ("SLURM_PROCID", "2"),
+        ("SLURM_NTASKS", "8"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_JOB_NODELIST", "node[003-004,007]"),
+        ("SLURM_JOB_ID", "123456"),
+    ];
+
+    #[test]
+    fn the_more_explicit_word_counts() {
+        assert_eq!(by(&[]).unwrap(), None);
+        let all: Vec<_> = TORCHRUN.into_iter().chain(SLURM).collect();
+        let flags =
+            RankFlags { rank: Some(1), world_size: Some(2), rendezvous: Some("node9:4000".to_owned()) };
+        let one = with(&flags, &all).unwrap().unwrap();
+        assert_eq!((one.rank, one.world, one.origin), (1, 2, Origin::Flags));
+        assert_eq!((one.host.as_str(), one.port, one.local_rank), ("node9", 4000, Some(1)));
+        let one = by(&all).unwrap().unwrap();
+        assert_eq!((one.rank, one.world, one.origin), (3, 4, Origin::Torchrun));
+        assert_eq!((one.host.as_str(), one.port), ("10.0.0.1", 29500));
+        assert_eq!((one.local_rank, one.local_world), (Some(1), 2));
+        let one = by(&SLURM).unwrap().unwrap();
+        assert_eq!((one.rank, one.world, one.origin), (2, 8, Origin::Slurm));
+        assert_eq!((one.host.as_str(), one.port), ("node003", 20_000 + 123_456 % 20_000));
+        assert!(one.to_string().contains("SLURM_PROCID"), "{one}");
+    }
+
+    #[test]
+    fn one_process_is_alone_whoever_says_so() {
+        assert_eq!(by(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap(), None);
+        assert_eq!(by(&[("WORLD_SIZE", "1")]).unwrap(), None);
+        assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")]).unwrap(), None);
+        // An allocation without a task of it, and variables that are empty.
+        assert_eq!(by(&[("SLURM_NTASKS", "4"), ("RANK", "")]).unwrap(), None);
+        let alone = RankFlags { world_size: Some(1), ..RankFlags::default() };
+        assert_eq!(with(&alone, &TORCHRUN).unwrap(), None);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let flags = |rank, world_size, rendezvous: Option<&str>| RankFlags {
+            rank,
+            world_size,
+            rendezvous: rendezvous.map(str::to_owned),
+        };
+        for (flags, variables, words) in [
+            (flags(Some(1), None, None), vec![], "--rank without --world-size and --rendezvous HOST:PORT"),
+            (flags(Some(2), Some(2), Some("a:1")), vec![], "the last of 2 is 1"),
+            (flags(Some(0), Some(2), Some("a")), vec![], "no HOST:PORT"),
+            (flags(Some(0), Some(2), Some("a:0")), vec![], "no port"),
+            (flags(None, None, None), vec![("RANK", "1")], "WORLD_SIZE is not"),
+            (flags(None, None, None), vec![("WORLD_SIZE", "2")], "RANK is not"),
+            (flags(None, None, None), vec![("RANK", "x"), ("WORLD_SIZE", "2")], "RANK = \"x\" is no number"),
+            (flags(None, None, None), vec![("RANK", "1"), ("WORLD_SIZE", "2")], "MASTER_ADDR or MASTER_PORT"),
+            (
+                flags(None, None, None),
+                vec![("SLURM_PROCID", "1"), ("SLURM_NTASKS", "2")],
+                "SLURM_JOB_NODELIST",
+            ),
+            (
+                flags(None, None, None),
+                vec![("RANK", "5"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")],
+                "rank 5 of 4",
+            ),
+        ] {
+            let error = with(&flags, &variables).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn torchrun_listens_on_its_port_itself() {
+        let mut variables = TORCHRUN.to_vec();
+        variables.push(("TORCHELASTIC_USE_AGENT_STORE", "True"));
+        assert_eq!(by(&variables).unwrap().unwrap().port, 29501);
+    }
+
+    #[test]
+    fn the_first_host_of_a_list() {
+        for (list, first) in [
+            ("node1", Some("node1")),
+            ("node[001-004,007]", Some("node001")),
+            ("node[7,9-12],other", Some("node7")),
+            ("a,b", Some("a")),
+            ("rack[1-2]n[03-04].cluster", Some("rack1n03.cluster")),
+            (" gpu-1 ", Some("gpu-1")),
+            ("", None),
+            ("node[1-2", None),
+            ("],a", None),
+        ] {
+            assert_eq!(first_host(list).as_deref(), first, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_known() {
+        let mut one = by(&TORCHRUN).unwrap().unwrap();
+        assert!(!one.is_loopback());
+        for host in ["127.0.0.1", "localhost", "::1", "[::1]"] {
+            one.host = host.to_owned();
+            assert!(one.is_loopback(), "{host}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A rank other than 0: builds its part of every stage and does what rank 0 asks, until that says that all is done.
+
+use super::RankError;
+use super::join::{self, Joined};
+use super::link::{Answer, Order, Ranks, control_of, unexpected};
+use crate::error::TrainError;
+use crate::model::Model;
+use crate::pipeline::Ground;
+use crate::stages::{self, Stage};
+use myxtts_run::exit::Exit;
+use myxtts_tensor::engine::Ticket;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Follows rank 0 to the end of the run, on what `ground` has; gives the exit code that rank 0 ends with.
+pub fn follow(ranks: &Arc<Ranks>, ground: &Ground<'_>) -> Result<Exit, TrainError> {
+    match followed(ranks, ground) {
+        Err(TrainError::Ranks(RankError::Finished(exit))) => Ok(exit),
+        ended => ended,
+    }
+}
+
+fn followed(ranks: &Arc<Ranks>, ground: &Ground<'_>) -> Result<Exit, TrainError> {
+    loop {
+        match ranks.next_order()? {
+            Order::Finish { exit } => return Ok(Exit::from_code(exit).unwrap_or(Exit::Internal)),
+            Order::Stage { kind, fine_tune } => {
+                let bytes = ranks.share_bytes(None)?.unwrap_or_default();
+                let mut model = Model::from_bytes(&bytes)?;
+                drop(bytes);
+                let recipe = ground.plan.recipe(kind, fine_tune);
+                let stage = ground.stage(kind, &recipe, &mut model)?;
+                drop(model);
+                ground.progress.say(&format!(
+                    "rank {} of {}: `{}` on {}",
+                    ranks.rank(),
+                    ranks.world(),
+                    stages::name(kind),
+                    ground.machine.device
+                ));
+                ranks.answer(&Answer::Built { device: join::kind_of(ground.machine.device).to_owned() })?;
+                if let Some(exit) = serve(ranks, stage)? {
+                    return Ok(exit);
+                }
+            }
+            // A stage that rank 0 could not begin.
+            Order::EndStage => {}
+            order => return Err(unexpected(&order).into()),
+        }
+    }
+}
+
+/// One stage, to its end.
+fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, TrainError> {
+    let joined = match ranks.next_order()? {
+        Order::Join { nccl } => Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?,
+        Order::EndStage => return Ok(None),
+        order => return Err(unexpected(&order).into()),
+    };
+    let mut queued: VecDeque<(u64, Ticket)> = VecDeque::new();
+    let ended = loop {
+        let answer = match ranks.next_order()? {
+            Order::Submit { step, control, seed } => {
+                let done = stage.submit(step, &control_of(control, seed))?;
+                queued.push_back((step, done.ticket));
+                let stages::Submitted { rows, records, notes, waited, .. } = done;
+                Answer::Submitted { rows, records, notes, waited }
+            }
+            Order::Wait { step } => {
+                let ticket = loop {
+                    match queued.pop_front() {
+                        Some((known, ticket)) if known == step => break ticket,
+                        Some(_) => {}
+                        None => return Err(unexpected(&Order::Wait { step }).into()),
+                    }
+                };
+                Answer::of(&stage.wait(ticket)?)
+            }
+            Order::Between { step } => {
+                stage.between(step)?;
+                Answer::Done
+            }
+            Order::Restore { steps } => {
+                join::copy_arenas(stage.engine_mut())?;
+                stage.engine_mut().set_state(myxtts_tensor::engine::State { steps })?;
+                stage.restored()?;
+                Answer::Done
+            }
+            Order::Hash => Answer::Hash(join::hash(stage.engine())?),
+            Order::EndStage => break None,
+            Order::Finish { exit } => break Some(Exit::from_code(exit).unwrap_or(Exit::Internal)),
+            order => return Err(unexpected(&order).into()),
+        };
+        ranks.answer(&answer)?;
+    };
+    // Recorded steps end before what they wait in.
+    drop(stage);
+    drop(joined);
+    Ok(ended)
+}

@@ -1,0 +1,136 @@
+//! Engines of several processes meet: by NCCL where they have GPUs, by TCP where they have not.
+
+use super::health::Health;
+use super::link::Ranks;
+use super::sums::TcpSums;
+use crate::error::TrainError;
+use crate::share::Share;
+use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
+use myxtts_tensor::engine::Arena;
+use myxtts_tensor::{Device, Engine, Error};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long GPUs may take to connect, when all processes have built their stage.
+const CONNECTING: Duration = Duration::from_secs(120);
+/// How often the communicator is asked for errors.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// How long an error of NCCL waits for the heartbeat to say whose it is.
+const WHOSE: Duration = Duration::from_secs(5);
+
+/// The slice of every batch that is this rank's.
+pub(crate) fn share(ranks: &Ranks) -> Share {
+    Share::of_rank(ranks.sums().clone(), ranks.identity().local_world)
+}
+
+/// What all ranks must have of the same kind.
+pub(super) fn kind_of(device: Device) -> &'static str {
+    match device {
+        Device::Cpu => "the processor",
+        Device::Cuda(_) => "a GPU",
+    }
+}
+
+/// What GPUs find each other by; nothing without GPUs.
+pub(super) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
+    match device {
+        Device::Cpu => Ok(None),
+        Device::Cuda(_) => Ok(Some(Nccl::find().and_then(|nccl| nccl.new_id()).map_err(Error::from)?)),
+    }
+}
+
+/// An engine that has joined the others.
+pub(super) struct Joined {
+    communicator: Option<Arc<Communicator>>,
+    sums: Arc<TcpSums>,
+}
+
+impl Joined {
+    /// Joins; returns when all have.
+    pub fn join(ranks: &Ranks, engine: &mut Engine, nccl: Option<&[u8]>) -> Result<Joined, TrainError> {
+        let sums = ranks.sums().clone();
+        let Some((id, cuda)) = nccl.zip(engine.cuda()) else {
+            engine.join(sums.clone());
+            return Ok(Joined { communicator: None, sums });
+        };
+        cuda.bind()?;
+        // For NCCL versions whose calls in the background go wrong.
+        let blocking = std::env::var_os("MYXTTS_NCCL_BLOCKING").is_some();
+        let place = (ranks.rank(), ranks.world());
+        let joined = Nccl::find().and_then(|nccl| nccl.join(id, place, CONNECTING, blocking));
+        let communicator = Arc::new(joined.map_err(Error::from)?);
+        let weak = Arc::downgrade(&communicator);
+        ranks.health().on_loss(move || abort(weak));
+        watch(Arc::downgrade(&communicator), ranks)?;
+        engine.join_nccl(communicator.clone());
+        Ok(Joined { communicator: Some(communicator), sums })
+    }
+
+    /// For people.
+    pub fn described(&self) -> &'static str {
+        match self.communicator {
+            Some(_) => "gradients are summed by NCCL while the backward pass runs",
+            None => "gradients are summed over TCP",
+        }
+    }
+
+    /// How long steps stood still for sums so far; none on GPUs, whose reports say it.
+    pub fn spent(&self) -> Option<Duration> {
+        self.communicator.is_none().then(|| self.sums.spent())
+    }
+}
+
+/// Ends what waits for GPUs that are gone. In a thread of its own: NCCL returns when the recorded steps have ended too.
+fn abort(communicator: Weak<Communicator>) {
+    if let Some(communicator) = communicator.upgrade() {
+        let named = std::thread::Builder::new().name("abort".into());
+        // Without a thread the process ends a little later, by the time limit.
+        let _ = named.spawn(move || communicator.abort());
+    }
+}
+
+/// Asks the communicator for errors while it is there.
+fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainError> {
+    let health: Weak<Health> = Arc::downgrade(ranks.health());
+    let rank = ranks.rank();
+    let watching = move || {
+        while let Some(communicator) = communicator.upgrade() {
+            let checked = communicator.check();
+            drop(communicator);
+            let Some(health) = health.upgrade() else { return };
+            if health.cause().is_some() {
+                return;
+            }
+            if let Err(error) = checked {
+                // Where a rank is gone, its heartbeat is missed as well, and says who it is.
+                std::thread::sleep(WHOSE);
+                health.lost(rank, format!("its GPU lost the others ({error})"));
+                return;
+            }
+            drop(health);
+            std::thread::sleep(ASK_EVERY);
+        }
+    };
+    let named = std::thread::Builder::new().name("watch nccl".into());
+    named.spawn(watching).map_err(super::RankError::Socket)?;
+    Ok(())
+}
+
+const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average];
+
+/// All arenas become those of rank 0; every rank calls it.
+pub(super) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
+    for arena in ARENAS {
+        if engine.holds(arena) {
+            engine.copy_arena_from_first(arena)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is trained, as a hash: the same bits on all ranks. Statistics of batch norms are each rank's own.
+pub(super) fn hash(engine: &Engine) -> Result<String, TrainError> {
+    let weights = engine.read_arena(Arena::Weights)?;
+    let trained = engine.layout().trained_len();
+    Ok(blake3::hash(bytemuck::cast_slice(&weights[..trained])).to_string())
+}

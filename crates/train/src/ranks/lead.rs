@@ -1,0 +1,241 @@
+//! A stage over ranks, as rank 0 sees it: it asks the same of all, and the loop sees one stage. Every rank makes the same
+//! steps on its slice of every batch; what is kept is rank 0's.
+
+use super::error::RankError;
+pub(crate) use super::join::share;
+use super::join::{self, Joined};
+use super::link::{Answer, Order, Ranks, bits};
+use crate::error::TrainError;
+use crate::machine::Machine;
+use crate::mirrored::joined;
+use crate::model::Model;
+use crate::share::Share;
+use crate::stages::{Kind, Stage, Submitted, Validation};
+use myxtts_tensor::engine::Ticket;
+use myxtts_tensor::{Control, Engine, ParameterId, Report};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One stage, on as many processes as there are ranks.
+pub struct Distributed {
+    // In this order: recorded steps end before what they wait in.
+    stage: Box<dyn Stage>,
+    joined: Joined,
+    ranks: Arc<Ranks>,
+    /// Steps that are queued, by the ticket of rank 0.
+    queued: VecDeque<(Ticket, u64)>,
+    /// How long steps stood still for sums, by their reports.
+    summed: Duration,
+}
+
+impl Distributed {
+    /// Builds rank 0's part while the others build theirs, and joins them.
+    pub fn new(
+        ranks: &Arc<Ranks>,
+        machine: Machine,
+        build: impl FnOnce(Share) -> Result<Box<dyn Stage>, TrainError>,
+    ) -> Result<Distributed, TrainError> {
+        let mut stage = build(join::share(ranks))?;
+        for (i, answer) in ranks.answers(true)?.into_iter().enumerate() {
+            let (rank, expected) = (i + 1, join::kind_of(machine.device));
+            match answer {
+                Answer::Built { device } if device == expected => {}
+                Answer::Built { device: found } => {
+                    let expected = expected.to_owned();
+                    return Err(RankError::Devices { rank, found, expected }.into());
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        let nccl = join::new_id(machine.device)?;
+        ranks.order(&Order::Join { nccl: nccl.clone() })?;
+        let joined = Joined::join(ranks, stage.engine_mut(), nccl.as_deref())?;
+        let (ranks, queued) = (ranks.clone(), VecDeque::new());
+        let summed = Duration::ZERO;
+        let mut all = Distributed { stage, joined, ranks, queued, summed };
+        // Drawn or read, they are the same already; on machines that round otherwise they become so.
+        all.restored()?;
+        Ok(all)
+    }
+
+    fn done(&self, patient: bool) -> Result<(), TrainError> {
+        for answer in self.ranks.answers(patient)? {
+            match answer {
+                Answer::Done => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unexpected(answer: &Answer) -> TrainError {
+    let words = format!("another answer was due than {answer:?}, a fault of the program");
+    RankError::Socket(std::io::Error::new(std::io::ErrorKind::InvalidData, words)).into()
+}
+
+impl Drop for Distributed {
+    fn drop(&mut self) {
+        // Where ranks are lost nobody listens any more.
+        if self.ranks.health().cause().is_none() {
+            let _ = self.ranks.order(&Order::EndStage);
+        }
+    }
+}
+
+impl Stage for Distributed {
+    fn kind(&self) -> Kind {
+        self.stage.kind()
+    }
+
+    fn described(&self) -> Vec<String> {
+        let mut lines = self.stage.described();
+        lines.push(format!(
+            "{} ranks, each with an equal slice of every batch; {}",
+            self.ranks.world(),
+            self.joined.described()
+        ));
+        lines
+    }
+
+    fn engine(&self) -> &Engine {
+        self.stage.engine()
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        self.stage.engine_mut()
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        self.ranks.order(&Order::Submit { step, control: bits(control), seed: control.seed })?;
+        let mut all = self.stage.submit(step, control)?;
+        self.queued.push_back((all.ticket, step));
+        all.shape[0] *= self.ranks.world();
+        for answer in self.ranks.answers(false)? {
+            match answer {
+                Answer::Submitted { rows, records, notes, waited } => {
+                    all.rows += rows;
+                    all.records.extend(records);
+                    all.notes.extend(notes);
+                    // The step waits for the slowest.
+                    all.waited = all.waited.max(waited);
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(all)
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
+        let Some(at) = self.queued.iter().position(|(known, _)| *known == ticket) else {
+            return self.stage.wait(ticket);
+        };
+        // Reports that were not asked for are not asked for later.
+        let Some((_, step)) = self.queued.drain(..=at).next_back() else { return self.stage.wait(ticket) };
+        self.ranks.order(&Order::Wait { step })?;
+        let mut reports = vec![self.stage.wait(ticket)?];
+        for answer in self.ranks.answers(false)? {
+            match answer {
+                Answer::Report { loss, norm, good, steps, notes } => {
+                    let mut report = Report {
+                        loss: f32::from_bits(loss),
+                        norm: f32::from_bits(norm),
+                        good,
+                        steps,
+                        ..reports[0]
+                    };
+                    report.notes.iter_mut().zip(notes).for_each(|(note, bits)| *note = f32::from_bits(bits));
+                    reports.push(report);
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        self.summed += Duration::from_secs_f64(f64::from(reports[0].sums.max(0.0)) / 1e3);
+        joined(&reports)
+    }
+
+    /// Others may be in the middle of the step, or past it, when one of them finds no batch.
+    fn outlives_failures(&self) -> bool {
+        false
+    }
+
+    fn restored(&mut self) -> Result<(), TrainError> {
+        self.stage.restored()?;
+        let steps = self.stage.engine().state()?.steps;
+        self.ranks.order(&Order::Restore { steps })?;
+        join::copy_arenas(self.stage.engine_mut())?;
+        self.done(true)
+    }
+
+    fn communication(&self) -> Option<Duration> {
+        Some(self.joined.spent().unwrap_or(self.summed))
+    }
+
+    fn verify(&mut self) -> Result<Option<String>, TrainError> {
+        self.ranks.order(&Order::Hash)?;
+        let own = join::hash(self.stage.engine())?;
+        for (i, answer) in self.ranks.answers(true)?.into_iter().enumerate() {
+            match answer {
+                Answer::Hash(theirs) if theirs == own => {}
+                Answer::Hash(_) => return Err(RankError::Apart { rank: i + 1 }.into()),
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(Some(format!(
+            "the weights of all {} ranks are the same bits ({})",
+            self.ranks.world(),
+            &own[..16]
+        )))
+    }
+
+    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        self.stage.numbers(report)
+    }
+
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        self.ranks.order(&Order::Between { step })?;
+        self.stage.between(step)?;
+        self.done(true)
+    }
+
+    fn due(&self, step: u64) -> bool {
+        self.stage.due(step)
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        self.stage.validate()
+    }
+
+    fn objective(&self, step: u64) -> u64 {
+        self.stage.objective(step)
+    }
+
+    fn is_averaged(&self, parameter: ParameterId) -> bool {
+        self.stage.is_averaged(parameter)
+    }
+
+    fn epoch_steps(&self) -> u64 {
+        self.stage.epoch_steps()
+    }
+
+    fn clip(&self, record: u32) -> String {
+        self.stage.clip(record)
+    }
+
+    fn position(&self, step: u64) -> Value {
+        self.stage.position(step)
+    }
+
+    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        self.stage.finish(model, average)
+    }
+}
+
+/// Rank 0: tells the others which stage begins, and gives them the model it stands on.
+pub fn begin_stage(ranks: &Ranks, kind: Kind, fine_tune: bool, model: &Model) -> Result<(), TrainError> {
+    ranks.order(&Order::Stage { kind, fine_tune })?;
+    ranks.share_bytes(Some(&model.to_bytes()?))?;
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! The ranks of a run, as one process sees them: rank 0 gives orders and hears answers, another rank hears orders.
+
+use super::discovery::Identity;
+use super::error::RankError;
+use super::health::{Health, Peer};
+use super::rendezvous::{self, Connections, Token};
+use super::sums::TcpSums;
+use super::wire;
+use crate::error::TrainError;
+use crate::stages::Kind;
+use myxtts_run::exit::Exit;
+use myxtts_tensor::{Control, Report};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How ranks find and watch each other.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What they prove to each other that they belong together.
+    pub token: Option<Token>,
+    /// How long they wait for each other at the beginning.
+    pub rendezvous: Duration,
+    /// After so long a silence a rank is lost. Rank 0's counts for all.
+    pub limit: Duration,
+}
+
+impl Options {
+    /// How long ranks wait for each other at the beginning, where nobody says.
+    pub const RENDEZVOUS: Duration = Duration::from_secs(300);
+    /// After how long a silence a rank is lost, where nobody says: with what follows it, all have ended within 30 s.
+    pub const LIMIT: Duration = Duration::from_secs(20);
+}
+
+/// How long rank 0 waits for the answer to a step of a rank that still beats. The first step compiles.
+const STALLED: Duration = Duration::from_secs(900);
+
+/// What rank 0 asks of the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// A stage begins: the model follows as a blob, and what the stage stands on.
+    Stage { kind: Kind, fine_tune: bool },
+    /// All have built their stage: they join, by NCCL with this id where they have GPUs.
+    Join { nccl: Option<Vec<u8>> },
+    /// One step.
+    Submit { step: u64, control: [u32; 4], seed: u64 },
+    /// The report of a step.
+    Wait { step: u64 },
+    /// What has to happen between steps.
+    Between { step: u64 },
+    /// Takes rank 0's arenas over; `steps` is the engine's own count.
+    Restore { steps: u64 },
+    /// The hash of what is trained.
+    Hash,
+    /// The stage is over.
+    EndStage,
+    /// The run is over.
+    Finish { exit: u8 },
+}
+
+/// What another rank answers. One that fails does not answer: it tells all why, by its heartbeat's connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// The stage is built on this device.
+    Built {
+        device: String,
+    },
+    Submitted {
+        rows: u64,
+        records: Vec<u32>,
+        notes: Vec<String>,
+        waited: Duration,
+    },
+    /// Numbers as bits: a loss may be no number.
+    Report {
+        loss: u32,
+        norm: u32,
+        good: bool,
+        steps: u64,
+        notes: Vec<u32>,
+    },
+    Hash(String),
+    Done,
+}
+
+impl Answer {
+    pub fn of(report: &Report) -> Answer {
+        Answer::Report {
+            loss: report.loss.to_bits(),
+            norm: report.norm.to_bits(),
+            good: report.good,
+            steps: report.steps,
+            notes: report.notes.iter().map(|note| note.to_bits()).collect(),
+        }
+    }
+}
+
+pub(crate) fn bits(control: &Control) -> [u32; 4] {
+    [control.rate, control.weight, control.clip, control.average].map(f32::to_bits)
+}
+
+pub(crate) fn control_of(bits: [u32; 4], seed: u64) -> Control {
+    let [rate, weight, clip, average] = bits.map(f32::from_bits);
+    Control { rate, weight, clip, average, seed }
+}
+
+struct Orders {
+    rank: usize,
+    stream: TcpStream,
+}
+
+/// The first message of rank 0, when all have come.
+#[derive(Serialize, Deserialize)]
+struct Ready {
+    limit: Duration,
+}
+
+/// All ranks of a run.
+pub struct Ranks {
+    identity: Identity,
+    health: Arc<Health>,
+    sums: Arc<TcpSums>,
+    /// Rank 0: one for each other rank, in order; another rank: the one to rank 0.
+    orders: Mutex<Vec<Orders>>,
+}
+
+impl Ranks {
+    /// Meets the other ranks. `say` prints, `stop` is raised when the run is to stop, here or on any rank.
+    pub fn meet(
+        identity: Identity,
+        options: &Options,
+        stop: &Arc<AtomicBool>,
+        say: &dyn Fn(&str),
+    ) -> Result<Ranks, RankError> {
+        let token = match &options.token {
+            Some(token) => token.clone(),
+            // On this machine alone, whoever could knock could also read the environment.
+            None if identity.is_loopback() => Token::of("loopback"),
+            None => {
+                let address = format!("{}:{}", identity.host, identity.port);
+                return Err(RankError::NoToken { address });
+            }
+        };
+        let stopped = || stop.load(Ordering::Relaxed);
+        let (connections, limit) = if identity.rank == 0 {
+            let all = rendezvous::accept(&identity, &token, options.rendezvous, say, &stopped)?;
+            for one in &all {
+                wire::send(&mut &one.orders, &Ready { limit: options.limit }).map_err(RankError::Socket)?;
+            }
+            (all, options.limit)
+        } else {
+            let lead = rendezvous::connect(&identity, &token, options.rendezvous, &stopped)?;
+            let ready = wait_for_all(&lead.orders, &identity, options.rendezvous, &stopped)?;
+            (vec![lead], ready.limit)
+        };
+        Ranks::new(identity, connections, limit, stop)
+    }
+
+    fn new(
+        identity: Identity,
+        connections: Vec<Connections>,
+        limit: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Ranks, RankError> {
+        let (mut peers, mut orders, mut sums) = (Vec::new(), Vec::new(), Vec::new());
+        for Connections { rank, name, orders: own, sums: adds, pulse } in connections {
+            peers.push(Peer { rank, name, pulse });
+            orders.push(Orders { rank, stream: own });
+            sums.push(adds);
+        }
+        let place = (identity.rank, identity.world);
+        let health = Health::start(place, limit, peers, stop.clone())?;
+        for stream in orders.iter().map(|one| &one.stream).chain(&sums) {
+            health.watch(stream)?;
+        }
+        let sums = Arc::new(TcpSums::new(place, sums, health.clone()));
+        Ok(Ranks { identity, health, sums, orders: Mutex::new(orders) })
+    }
+
+    /// Which rank this is, of how many, and where.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Which, from 0.
+    pub fn rank(&self) -> usize {
+        self.identity.rank
+    }
+
+    /// How many.
+    pub fn world(&self) -> usize {
+        self.identity.world
+    }
+
+    /// Whether this one gives the orders.
+    pub fn is_lead(&self) -> bool {
+        self.identity.rank == 0
+    }
+
+    /// Whether all are there.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Sums of a few numbers, and of gradients where there is no GPU.
+    pub fn sums(&self) -> &Arc<TcpSums> {
+        &self.sums
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Vec<Orders>> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the connection to every other rank, in order.
+    fn each<T>(&self, mut work: impl FnMut(&mut TcpStream) -> io::Result<T>) -> Result<Vec<T>, RankError> {
+        let mut orders = self.orders();
+        let done = orders.iter_mut().map(|one| work(&mut one.stream).map_err(|error| (one.rank, error)));
+        let done: Result<Vec<T>, (usize, io::Error)> = done.collect();
+        drop(orders);
+        done.map_err(|(rank, error)| {
+            if wire::is_timeout(&error) {
+                let words =
+                    format!("it has not answered for {} s, though it gives signs of life", STALLED.as_secs());
+                self.health.lost(rank, words);
+            }
+            self.health.explain(rank, &error)
+        })
+    }
+
+    /// Rank 0: gives an order to all.
+    pub(crate) fn order(&self, order: &Order) -> Result<(), RankError> {
+        self.each(|stream| wire::send(stream, order)).map(|_| ())
+    }
+
+    /// Rank 0: the answers of all, in the order of ranks. `patient` where it may take any time.
+    pub(crate) fn answers(&self, patient: bool) -> Result<Vec<Answer>, RankError> {
+        self.each(|stream| {
+            stream.set_read_timeout(if patient { None } else { Some(STALLED) })?;
+            wire::receive(stream)
+        })
+    }
+
+    /// Another rank: the next order, whenever it comes.
+    pub(crate) fn next_order(&self) -> Result<Order, RankError> {
+        self.received()
+    }
+
+    fn received<T: DeserializeOwned>(&self) -> Result<T, RankError> {
+        let mut all = self.each(wire::receive)?;
+        all.pop().ok_or(RankError::Socket(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// Another rank: answers rank 0.
+    pub(crate) fn answer(&self, answer: &Answer) -> Result<(), RankError> {
+        self.each(|stream| wire::send(stream, answer)).map(|_| ())
+    }
+
+    /// Bytes that rank 0 has and all others get.
+    pub fn share_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
+        match own {
+            Some(bytes) => self.each(|stream| wire::send_blob(stream, bytes)).map(|_| None),
+            None => match self.each(wire::receive_blob::<Order>)?.pop() {
+                // Rank 0 was asked to stop before it had made them.
+                Some(Err(Order::Finish { exit })) => {
+                    Err(RankError::Finished(Exit::from_code(exit).unwrap_or(Exit::Internal)))
+                }
+                Some(Err(order)) => Err(unexpected(&order)),
+                Some(Ok(bytes)) => Ok(Some(bytes)),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// What rank 0 makes and all others get, as bytes on the way.
+    pub(crate) fn share<T>(
+        &self,
+        make: impl FnOnce() -> Result<T, TrainError>,
+        encode: impl FnOnce(&T) -> Vec<u8>,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<T, TrainError> {
+        if self.is_lead() {
+            let made = make()?;
+            self.share_bytes(Some(&encode(&made)))?;
+            return Ok(made);
+        }
+        let bytes = self.share_bytes(None)?.unwrap_or_default();
+        decode(&bytes).ok_or_else(|| {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "what rank 0 sent is not understood");
+            RankError::Socket(error).into()
+        })
+    }
+
+    /// Rank 0: the run has ended in good order, and so do the others.
+    pub fn finish(&self, exit: Exit) -> Result<(), RankError> {
+        self.order(&Order::Finish { exit: exit.code() })?;
+        self.health.finish();
+        Ok(())
+    }
+
+    /// What an error means where a rank is gone: that it is gone.
+    pub fn cause_of(&self, error: TrainError) -> TrainError {
+        match self.health.cause() {
+            Some(cause) => cause.into(),
+            None => error,
+        }
+    }
+}
+
+/// An order where another was due: ranks of one version never see it.
+pub(super) fn unexpected(order: &Order) -> RankError {
+    let words = format!("{order:?} out of its place, a fault of the program");
+    RankError::Socket(io::Error::new(io::ErrorKind::InvalidData, words))
+}
+
+/// Another rank waits until rank 0 says that all have come.
+fn wait_for_all(
+    orders: &TcpStream,
+    identity: &Identity,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Ready, RankError> {
+    let began = Instant::now();
+    orders.set_read_timeout(Some(Duration::from_millis(100))).map_err(RankError::Socket)?;
+    loop {
+        if stopped() {
+            return Err(RankError::Stopped);
+        }
+        match orders.peek(&mut [0]) {
+            Ok(1) => break,
+            Ok(_) => return Err(left(identity)),
+            Err(error) if wire::is_timeout(&error) && began.elapsed() < limit => {}
+            Err(_) => return Err(left(identity)),
+        }
+    }
+    orders.set_read_timeout(None).map_err(RankError::Socket)?;
+    wire::receive(&mut &*orders).map_err(|_| left(identity))
+}
+
+fn left(identity: &Identity) -> RankError {
+    RankError::Lost {
+        rank: 0,
+        world: identity.world,
+        name: format!("{}:{}", identity.host, identity.port),
+        reason: "it ended before all ranks had come; its own words are in its output".to_owned(),
+    }
+}

@@ -1,0 +1,147 @@
+//! Sums over ranks by TCP: all send to rank 0, which adds them in the order of the ranks and sends the sum to all. The same
+//! order as replicas in one process have, so the same bits. For processors, and for the few numbers that ranks with GPUs tell
+//! each other on the host; gradients of GPUs go by NCCL.
+
+use super::health::Health;
+use myxtts_tensor::collective::{Collective, CollectiveError};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Numbers that are on their way at a time: what fits the buffers of sockets and caches.
+const PIECE: usize = 1 << 16;
+
+const REDUCE: u8 = 1;
+const BROADCAST: u8 = 2;
+
+/// One rank's part in sums over TCP.
+pub struct TcpSums {
+    rank: usize,
+    world: usize,
+    /// Rank 0: one for each other rank, in order; another rank: the one to rank 0.
+    streams: Mutex<Vec<TcpStream>>,
+    health: Arc<Health>,
+    /// Nanoseconds in calls.
+    spent: AtomicU64,
+}
+
+struct Failed(usize, io::Error);
+
+impl TcpSums {
+    pub(super) fn new(
+        (rank, world): (usize, usize),
+        streams: Vec<TcpStream>,
+        health: Arc<Health>,
+    ) -> TcpSums {
+        TcpSums { rank, world, streams: Mutex::new(streams), health, spent: AtomicU64::new(0) }
+    }
+
+    /// How long this rank was in sums and copies so far, the waiting for others included.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which rank a stream leads to.
+    fn other(&self, i: usize) -> usize {
+        if self.rank == 0 { i + 1 } else { 0 }
+    }
+
+    fn timed(
+        &self,
+        work: impl FnOnce(&mut [TcpStream]) -> Result<(), Failed>,
+    ) -> Result<(), CollectiveError> {
+        let began = Instant::now();
+        let done = work(&mut self.streams());
+        self.spent.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        done.map_err(|Failed(rank, error)| {
+            let reason = self.health.explain(rank, &error).to_string();
+            CollectiveError::Gone { rank, world: self.world, reason }
+        })
+    }
+
+    /// Says what comes, and holds it to what the others say.
+    fn head(&self, streams: &mut [TcpStream], call: u8, len: usize) -> Result<(), Failed> {
+        let mut own = [0; 9];
+        own[0] = call;
+        own[1..].copy_from_slice(&(len as u64).to_le_bytes());
+        for (i, stream) in streams.iter_mut().enumerate() {
+            let failed = |error| Failed(self.other(i), error);
+            if self.rank > 0 {
+                stream.write_all(&own).map_err(failed)?;
+                continue;
+            }
+            let mut theirs = [0; 9];
+            stream.read_exact(&mut theirs).map_err(failed)?;
+            if theirs != own {
+                let words =
+                    format!("it called {theirs:?} while rank 0 called {own:?}, a fault of the program");
+                return Err(failed(io::Error::new(io::ErrorKind::InvalidData, words)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Collective for TcpSums {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world(&self) -> usize {
+        self.world
+    }
+
+    fn all_reduce_sum(&self, values: &mut [f32]) -> Result<(), CollectiveError> {
+        self.timed(|streams| {
+            self.head(streams, REDUCE, values.len())?;
+            let mut theirs = vec![0f32; PIECE.min(values.len())];
+            // Piece by piece, or both sides would wait for the other to read.
+            for piece in values.chunks_mut(PIECE) {
+                for (i, stream) in streams.iter_mut().enumerate() {
+                    let failed = |error| Failed(self.other(i), error);
+                    if self.rank > 0 {
+                        stream.write_all(bytemuck::cast_slice(piece)).map_err(failed)?;
+                        stream.read_exact(bytemuck::cast_slice_mut(piece)).map_err(failed)?;
+                        continue;
+                    }
+                    let theirs = &mut theirs[..piece.len()];
+                    stream.read_exact(bytemuck::cast_slice_mut(theirs)).map_err(failed)?;
+                    piece.iter_mut().zip(theirs).for_each(|(sum, value)| *sum += *value);
+                }
+                if self.rank == 0 {
+                    for (i, stream) in streams.iter_mut().enumerate() {
+                        stream
+                            .write_all(bytemuck::cast_slice(piece))
+                            .map_err(|e| Failed(self.other(i), e))?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn broadcast(&self, values: &mut [f32], root: usize) -> Result<(), CollectiveError> {
+        assert!(root == 0, "only rank 0 is copied from");
+        self.timed(|streams| {
+            self.head(streams, BROADCAST, values.len())?;
+            for (i, stream) in streams.iter_mut().enumerate() {
+                let done = match self.rank {
+                    0 => stream.write_all(bytemuck::cast_slice(values)),
+                    _ => stream.read_exact(bytemuck::cast_slice_mut(values)),
+                };
+                done.map_err(|error| Failed(self.other(i), error))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn barrier(&self) -> Result<(), CollectiveError> {
+        self.all_reduce_sum(&mut [0.0])
+    }
+}
