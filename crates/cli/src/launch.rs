@@ -1,5 +1,5 @@
-//! `myxtts launch`: several ranks of one training on this machine, each a process with torchrun's variables. What they print
-//! is prefixed, signals are passed on, and when one fails all end.
+//! `myxtts launch`: the ranks of one training on this machine, each a process with torchrun's variables; one call on each
+//! machine where there are several. What ranks print is prefixed, signals are passed on, and when one fails all end.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use myxtts_run::exit::Exit;
 use myxtts_train::ranks::Token;
+use myxtts_train::ranks::discovery::split_address;
 use myxtts_train::ranks::health::GRACE;
 use myxtts_train::strategy::Found;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -24,18 +25,19 @@ use crate::ranks::TOKEN;
 /// How often the processes are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long the others may take to end by themselves when one has failed: they hear of it and say so.
-const BY_THEMSELVES: Duration = Duration::from_secs(GRACE.as_secs() + 4);
+const BY_THEMSELVES: Duration = Duration::from_secs(GRACE.as_secs() + 1);
 /// How long a process has after it was asked to end.
-const ASKED: Duration = Duration::from_secs(3);
+const ASKED: Duration = Duration::from_secs(2);
 
 /// Examples that `--help` ends with.
 const EXAMPLES: &str = "Examples:
   myxtts launch --gpus 4 -- train corpus --preset base       one process for each of four GPUs
   myxtts launch --ranks 2 -- train corpus --preset tiny      two processes on the processor
   myxtts launch --gpus 2 -- train --resume run-001           goes on, with any number of ranks
+  myxtts launch --gpus 8 --machines 4 --machine 2 --rendezvous node0:29500 -- train corpus
+                                                             on the third of four machines; rank 0 is on node0
 
-On several machines start one process for each GPU with Slurm, Kubernetes, torchrun or ssh instead: `myxtts train` reads what
-those set. Exit codes: that of the first process that failed; 75 where a process was killed or lost, and a retry goes on from
+Slurm, Kubernetes and torchrun can start one process for each GPU without it: `myxtts train` reads what those set. Exit codes: that of the first process that failed; 75 where a process was killed or lost, and a retry goes on from
 the last checkpoint with --resume.";
 
 /// Starts several ranks of a training on this machine.
@@ -48,9 +50,15 @@ pub struct Args {
     /// So many ranks on the processor, or on the device that the command names
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
-    /// The port that ranks meet at; any that is free where none is given
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
+    /// How many machines call this, each with as many ranks; the token must be the same on all (MYXTTS_RENDEZVOUS_TOKEN)
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "rendezvous")]
+    machines: u32,
+    /// Which machine this is, from 0
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "machines")]
+    machine: u32,
+    /// Where rank 0 listens, on machine 0; a free port of this machine where there is one machine
+    #[arg(long, value_name = "HOST:PORT")]
+    rendezvous: Option<String>,
     /// `train` and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -68,11 +76,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let world = args.gpus.or(args.ranks).unwrap_or(0);
     check(&args, world)?;
     let signals = Signals::listen()?;
-    let port = match args.port {
-        Some(port) => port,
-        None => free_port()?,
+    let (host, port) = match &args.rendezvous {
+        Some(address) => split_address(address).map_err(|error| UsageError(error.to_string()))?,
+        None => ("127.0.0.1".to_owned(), free_port()?),
     };
-    let mut ranks = start(&args, world, port)?;
+    let mut ranks = start(&args, world, (&host, port))?;
     let exit = wait(&mut ranks, &signals);
     for rank in &mut ranks {
         rank.printing.drain(..).for_each(|thread| {
@@ -90,6 +98,21 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
     if args.command.first().is_none_or(|command| command != "train") {
         let words = "launch starts `train`: write `myxtts launch --gpus 2 -- train CORPUS`";
         return Err(UsageError(words.to_owned()).into());
+    }
+    if args.machine >= args.machines {
+        let words = format!(
+            "--machine {} of {}: machines are counted from 0, so the last is {}",
+            args.machine,
+            args.machines,
+            args.machines.saturating_sub(1)
+        );
+        return Err(UsageError(words).into());
+    }
+    if args.machines > 1 && std::env::var_os(TOKEN).is_none_or(|word| word.is_empty()) {
+        let words = format!(
+            "ranks of several machines need one token: set {TOKEN} to the same long random word on all (openssl rand -hex 16)"
+        );
+        return Err(UsageError(words).into());
     }
     if args.gpus.is_some() {
         let found = Found::of(&myxtts_tensor::device::devices());
@@ -110,26 +133,29 @@ fn free_port() -> anyhow::Result<u16> {
     Ok(listener.local_addr().context("finding a free port")?.port())
 }
 
-fn start(args: &Args, world: u32, port: u16) -> anyhow::Result<Vec<Rank>> {
+fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<Vec<Rank>> {
     let program = std::env::current_exe().context("finding this program's own file")?;
     let token = std::env::var(TOKEN).ok().filter(|word| !word.is_empty());
     let token = token.unwrap_or_else(Token::random_word);
     let names_device = args.command.iter().any(|word| word.to_string_lossy().starts_with("--device"));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut ranks: Vec<Rank> = Vec::new();
-    for number in 0..world {
+    for on_machine in 0..local {
+        let number = args.machine * local + on_machine;
         let mut command = Command::new(&program);
         command.args(&args.command).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if args.gpus.is_none() && !names_device {
             command.args(["--device", "cpu"]);
         }
         command.env_remove("TORCHELASTIC_USE_AGENT_STORE").env(TOKEN, &token);
-        command.env("RANK", number.to_string()).env("LOCAL_RANK", number.to_string());
-        command.env("WORLD_SIZE", world.to_string()).env("LOCAL_WORLD_SIZE", world.to_string());
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        command.env("RANK", number.to_string()).env("LOCAL_RANK", on_machine.to_string());
+        command
+            .env("WORLD_SIZE", (args.machines * local).to_string())
+            .env("LOCAL_WORLD_SIZE", local.to_string());
+        command.env("MASTER_ADDR", host).env("MASTER_PORT", port.to_string());
         if std::env::var_os("RAYON_NUM_THREADS").is_none() {
             // All of them on all cores would only wait for each other.
-            command.env("RAYON_NUM_THREADS", (cores / world as usize).max(1).to_string());
+            command.env("RAYON_NUM_THREADS", (cores / local as usize).max(1).to_string());
         }
         // A group of its own: Ctrl-C reaches it once, through here, and not twice.
         let started = command.process_group(0).spawn();

@@ -108,13 +108,20 @@ pub fn ended(ranks: &Ranks, outcome: anyhow::Result<Exit>) -> anyhow::Result<Exi
         }
         Err(error) => error,
     };
-    match ranks.health().cause() {
-        Some(cause) => Err(TrainError::from(cause).into()),
-        None => {
-            ranks.health().fail(&words(&error), exit_of(&error));
-            Err(error)
-        }
+    Err(failed(ranks, error))
+}
+
+/// An error that ends this rank: told to the others where it is this one's, else theirs.
+fn failed(ranks: &Ranks, error: anyhow::Error) -> anyhow::Error {
+    if let Some(cause) = ranks.health().cause() {
+        // At once: libraries that wait for the GPUs of the others would be taken down while they do, and everything of
+        // ours is written.
+        errln!("error: {cause}");
+        ranks.health().linger();
+        signal_hook::low_level::exit(i32::from(cause.exit().code()));
     }
+    ranks.health().fail(&words(&error), exit_of(&error));
+    error
 }
 
 /// What rank 0 tells the others before the first stage.
@@ -186,13 +193,7 @@ pub fn follow_rank_0(
             if let Some(TrainError::Ranks(RankError::Finished(exit))) = error.downcast_ref() {
                 return Ok(*exit);
             }
-            match ranks.health().cause() {
-                Some(cause) => Err(TrainError::from(cause).into()),
-                None => {
-                    ranks.health().fail(&words(&error), exit_of(&error));
-                    Err(error)
-                }
-            }
+            Err(failed(ranks, error))
         }
     }
 }

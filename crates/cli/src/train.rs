@@ -251,7 +251,9 @@ fn train(
         session.events.append_durably("tuning", serde_json::to_value(tuning)?)?;
     }
     let trained = pipeline::train(&mut session, &request, &corpus, (&place.machines, ranks), &progress);
-    match trained {
+    // Where a rank is gone, whatever went wrong here followed from that.
+    let lost = |error| ranks.and_then(|ranks| ranks.health().cause()).map_or(error, TrainError::from);
+    match trained.map_err(lost) {
         Ok(_) => {
             let model = folder.path().join(MODEL_FOLDER);
             // What was asked for is the model: that it cannot be announced is no failure of the run.

@@ -12,6 +12,12 @@ pub struct Machine {
     pub precision: Precision,
 }
 
+/// Whether `MYXTTS_PRECISION=f32` asks for f32 on a GPU that has bf16: slower, and what two machines, or one and several
+/// replicas, compute can then be compared to rounding.
+fn is_exact_asked() -> bool {
+    std::env::var_os("MYXTTS_PRECISION").is_some_and(|value| value == "f32")
+}
+
 impl Machine {
     /// The processor.
     pub const CPU: Machine = Machine { device: Device::Cpu, precision: Precision::F32 };
@@ -21,7 +27,8 @@ impl Machine {
         let gpu = |ordinal| -> Result<Machine, Error> {
             let cuda = myxtts_tensor::cuda::Cuda::open(ordinal, &CudaOptions::default())?;
             // Before Ampere there is no bf16 arithmetic.
-            let precision = if cuda.capability().0 >= 8 { Precision::Bf16 } else { Precision::F32 };
+            let has_bf16 = cuda.capability().0 >= 8 && !is_exact_asked();
+            let precision = if has_bf16 { Precision::Bf16 } else { Precision::F32 };
             Ok(Machine { device: Device::Cuda(ordinal), precision })
         };
         match named {

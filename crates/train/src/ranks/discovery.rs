@@ -239,7 +239,7 @@ fn port_of(name: &str, value: &str) -> Result<u16, DiscoveryError> {
 }
 
 /// `host:29500` or `[::1]:29500`.
-fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
+pub fn split_address(address: &str) -> Result<(String, u16), DiscoveryError> {
     match address.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() => {
             let host = host.trim_start_matches('[').trim_end_matches(']');

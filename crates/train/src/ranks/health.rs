@@ -17,9 +17,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a sign of life may take to be written: it is a few bytes.
 const WRITING: Duration = Duration::from_secs(2);
 /// How long whoever ends waits for others to have read why.
-const LINGER: Duration = Duration::from_secs(3);
+const LINGER: Duration = Duration::from_secs(1);
 /// How long a rank that heard of a loss may take to end by itself.
-pub const GRACE: Duration = Duration::from_secs(8);
+pub const GRACE: Duration = Duration::from_secs(5);
 
 /// What goes over the connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -188,9 +188,11 @@ impl Health {
                 self.limit.as_secs_f64()
             )
         } else {
-            format!(
-                "its connection ended ({error}): its process was killed, or its machine or network went down"
-            )
+            let why = match error.kind() {
+                io::ErrorKind::UnexpectedEof => String::new(),
+                _ => format!(" ({error})"),
+            };
+            format!("its connection ended{why}: its process was killed, or its machine or network went down")
         };
         Cause { rank: peer.rank, name: peer.name.clone(), reason, exit: None }
     }
@@ -286,7 +288,7 @@ impl Health {
 
     /// Waits until the others have ended their connections, for a moment: a connection that ends with something unread
     /// takes back what was sent last.
-    fn linger(&self) {
+    pub fn linger(&self) {
         let began = Instant::now();
         while self.listening.load(Ordering::Acquire) > 0 && began.elapsed() < LINGER {
             std::thread::sleep(Duration::from_millis(5));

@@ -33,7 +33,7 @@ impl Options {
     /// How long ranks wait for each other at the beginning, where nobody says.
     pub const RENDEZVOUS: Duration = Duration::from_secs(300);
     /// After how long a silence a rank is lost, where nobody says: with what follows it, all have ended within 30 s.
-    pub const LIMIT: Duration = Duration::from_secs(20);
+    pub const LIMIT: Duration = Duration::from_secs(15);
 }
 
 /// How long rank 0 waits for the answer to a step of a rank that still beats. The first step compiles.
@@ -299,14 +299,6 @@ impl Ranks {
         self.order(&Order::Finish { exit: exit.code() })?;
         self.health.finish();
         Ok(())
-    }
-
-    /// What an error means where a rank is gone: that it is gone.
-    pub fn cause_of(&self, error: TrainError) -> TrainError {
-        match self.health.cause() {
-            Some(cause) => cause.into(),
-            None => error,
-        }
     }
 }
 

@@ -145,3 +145,103 @@ impl Collective for TcpSums {
         self.all_reduce_sum(&mut [0.0])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::health::Peer;
+    use super::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    /// So many ranks, as threads that only have sockets between them.
+    fn ranks(world: usize) -> Vec<TcpSums> {
+        let limit = Duration::from_secs(5);
+        let (mut peers, mut streams, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for rank in 1..world {
+            let ((near, far), (pulse, their)) = (pair(), pair());
+            peers.push(Peer { rank, name: format!("host{rank}"), pulse });
+            streams.push(near);
+            let own = vec![Peer { rank: 0, name: "host0".into(), pulse: their }];
+            let health = Health::start((rank, world), limit, own, Arc::default()).unwrap();
+            health.watch(&far).unwrap();
+            others.push(TcpSums::new((rank, world), vec![far], health));
+        }
+        let health = Health::start((0, world), limit, peers, Arc::default()).unwrap();
+        streams.iter().for_each(|stream| health.watch(stream).unwrap());
+        let mut all = vec![TcpSums::new((0, world), streams, health)];
+        all.extend(others);
+        all
+    }
+
+    #[test]
+    fn sums_are_added_in_the_order_of_ranks() {
+        // Values of very different sizes, so that the order of addition shows in the bits; more than one piece.
+        let len = PIECE * 2 + 17;
+        let value = |rank: usize, i: usize| {
+            ((i * 7 + rank * 13) % 101) as f32 * 10f32.powi((rank * 5 + i) as i32 % 9 - 4)
+        };
+        let mut expected: Vec<f32> = (0..len).map(|i| value(0, i)).collect();
+        for rank in 1..3 {
+            expected.iter_mut().enumerate().for_each(|(i, sum)| *sum += value(rank, i));
+        }
+        let threads: Vec<_> = ranks(3)
+            .into_iter()
+            .map(|sums| {
+                std::thread::spawn(move || {
+                    let mut own: Vec<f32> = (0..len).map(|i| value(sums.rank(), i)).collect();
+                    sums.all_reduce_sum(&mut own).unwrap();
+                    let mut copied = vec![sums.rank() as f32; 5];
+                    sums.broadcast(&mut copied, 0).unwrap();
+                    sums.barrier().unwrap();
+                    assert_eq!(copied, [0.0; 5]);
+                    assert!(sums.spent() > Duration::ZERO);
+                    own
+                })
+            })
+            .collect();
+        for thread in threads {
+            let found = thread.join().unwrap();
+            assert!(found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_rank_that_is_gone_is_released() {
+        let mut all = ranks(3);
+        let gone = all.pop();
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|sums| {
+                std::thread::spawn(move || sums.all_reduce_sum(&mut [1.0; 9]).unwrap_err().to_string())
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(50));
+        // As when its process is killed: all its sockets end.
+        let gone = gone.unwrap();
+        gone.streams().iter().for_each(|stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
+        gone.health.fail("it was killed", myxtts_run::exit::Exit::Retry);
+        for thread in threads {
+            let error = thread.join().unwrap();
+            assert!(error.contains("rank 2 of 3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_that_call_for_different_sums_are_told_apart() {
+        let all = ranks(2);
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|sums| {
+                std::thread::spawn(move || sums.all_reduce_sum(&mut vec![1.0; 4 + sums.rank()]).err())
+            })
+            .collect();
+        let errors: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let words = errors[0].as_ref().unwrap().to_string();
+        assert!(words.contains("while rank 0 called"), "{words}");
+    }
+}

@@ -165,6 +165,25 @@ fn replicas_stay_the_same_to_the_bit() {
 }
 
 #[test]
+fn sums_in_bf16_are_near_and_the_same_on_all() {
+    let recipe = plan(6).recipe(Kind::Gpt, false);
+    let exact = gpt(recipe, 1, None);
+    let of = exact.clone();
+    let rounded: Build = Arc::new(move |machine, share| of(machine, share.rounded(true)));
+    let mut expected = Mirrored::new(&[Machine::CPU; 2], &exact).unwrap();
+    let mut found = Mirrored::new(&[Machine::CPU; 2], &rounded).unwrap();
+    let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
+    // Eight bits of each gradient are left: norms show it, losses hardly do.
+    assert_near(&a, &b, 1e-2, "sums in bf16");
+    assert!(a[0].norm != b[0].norm, "nothing was rounded");
+    let all = found.arenas(Arena::Weights).unwrap();
+    assert!(all[0] == all[1], "replicas differ");
+    let apart = furthest(&all[0], &expected.arenas(Arena::Weights).unwrap()[0]);
+    println!("sums in bf16: weights within {apart:.1e} after 6 steps");
+    assert!(apart > 0.0 && apart < 1e-3, "{apart}");
+}
+
+#[test]
 fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
     let recipe = Recipe { ema_decay: None, ..plan(40).recipe(Kind::Dvae, false) };
     let build: Build = Arc::new(move |machine, share| {
