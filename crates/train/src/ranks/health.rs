@@ -320,12 +320,12 @@ mod tests {
     fn three() -> Three {
         let stops: Vec<Arc<AtomicBool>> = (0..3).map(|_| Arc::default()).collect();
         let (mut peers, mut others, mut cut) = (Vec::new(), Vec::new(), Vec::new());
-        for rank in 1..3 {
+        for (rank, stop) in stops.iter().enumerate().skip(1) {
             let (near, far) = pair();
             cut.push(far.try_clone().unwrap());
             peers.push(Peer { rank, name: format!("host{rank}"), pulse: near });
             let own = vec![Peer { rank: 0, name: "host0".into(), pulse: far }];
-            others.push(Health::start((rank, 3), LIMIT, own, stops[rank].clone()).unwrap());
+            others.push(Health::start((rank, 3), LIMIT, own, stop.clone()).unwrap());
         }
         let lead = Health::start((0, 3), LIMIT, peers, stops[0].clone()).unwrap();
         Three { lead, others, stops, cut }
