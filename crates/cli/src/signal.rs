@@ -13,10 +13,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// survives that.
 pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    // A flag of its own: another rank may have raised `stop` when the first signal comes, which must not cost what is
+    // being saved.
+    let came = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         // In this order: the second signal finds the flag raised, the first does not.
         let exit = i32::from(Exit::Stopped.code());
-        signal_hook::flag::register_conditional_shutdown(signal, exit, stop.clone())
+        signal_hook::flag::register_conditional_shutdown(signal, exit, came.clone())
+            .and_then(|_| signal_hook::flag::register(signal, came.clone()))
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("listening for signals")?;
     }

@@ -202,7 +202,12 @@ fn is_alive(process: &str) -> bool {
 #[test]
 fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     let folder = corpus();
-    let steps = [2, 24, 0];
+    // Codes of one DVAE for all: on the edge between two, rounding chooses.
+    let dvae = train(folder.path(), &[], "codes", [2, 0, 0], &["--stage", "dvae", "--device", "cpu"])
+        .output()
+        .unwrap();
+    assert!(dvae.status.success(), "{}", words(&dvae));
+    let (steps, gpt) = ([0, 30, 0], ["--stage", "gpt", "--from", "runs/codes/model"]);
     let run = folder.path().join("runs/run");
     let launch = |ranks: &str, more: &[&str]| {
         let mut arguments = vec!["launch", "--ranks", ranks, "--", "train", "--resume", "run"];
@@ -211,7 +216,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     };
 
     // Killed: noticed at once, named, and a scheduler is told to try again.
-    let first = train(folder.path(), &["launch", "--ranks", "3", "--"], "run", steps, &[]);
+    let first = train(folder.path(), &["launch", "--ranks", "3", "--"], "run", steps, &gpt);
     let first = Watched::start(first, run.clone());
     first.next_checkpoint();
     kill("-KILL", &first.process(2));
@@ -251,13 +256,22 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     assert_eq!(code, 143, "{said}");
     assert!(said.contains("stopped on request at step"), "{said}");
 
+    // All of them are asked, as by a scheduler or Ctrl-C: the one that hears of it from another first is not in a hurry.
+    let fifth = launch("3", &[]);
+    fifth.next_checkpoint();
+    kill("-TERM", &fifth.child.id().to_string());
+    let (code, said, _) = fifth.ended();
+    assert_eq!(code, 143, "{said}");
+    assert!(said.contains("stopped on request at step"), "{said}");
+
     let (code, said, _) = launch("2", &[]).ended();
     assert_eq!(code, 0, "{said}");
-    let whole = train(folder.path(), &[], "whole", steps, &["--device", "cpu"]).output().unwrap();
+    let alone = [&gpt[..], &["--device", "cpu"]].concat();
+    let whole = train(folder.path(), &[], "whole", steps, &alone).output().unwrap();
     assert!(whole.status.success(), "{}", words(&whole));
     let apart = furthest(&model(folder.path(), "whole", "gpt"), &model(folder.path(), "run", "gpt"));
-    println!("3 -> 2 -> 1 -> 2 -> 2 ranks: weights within {apart:.1e} of one process");
-    assert!(apart <= 1e-4, "weights differ by {apart}");
+    println!("3 -> 2 -> 1 -> 2 -> 3 -> 2 ranks: weights within {apart:.1e} of one process");
+    assert!(apart <= 3e-5, "weights differ by {apart}");
 }
 
 #[test]

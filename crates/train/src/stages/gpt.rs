@@ -107,8 +107,9 @@ enum Phase {
     Validate,
 }
 
-/// Where a replica's parts of the targets of text and of codes are written; nowhere where it has all of them.
-type Shares = Option<[Node; 2]>;
+/// Where a replica's parts of the targets of text, of codes and, where there is an alignment head, of that are written;
+/// nowhere where it has all of them.
+type Shares = Option<Vec<Node>>;
 
 /// The GPT being trained.
 pub struct GptStage {
@@ -194,7 +195,8 @@ impl GptStage {
         );
         filler.aligned = settings.regularization.aligns();
         let batches_in_all = recipe.steps * settings.accumulate.max(1);
-        let augmenter = Augmenter::new(&settings, &source, train, batches_in_all).map(Arc::new);
+        let slice = (batches_in_all, share.rank());
+        let augmenter = Augmenter::new(&settings, &source, train, slice).map(Arc::new);
         let mut stage = GptStage {
             settings,
             share,
@@ -298,10 +300,10 @@ impl GptStage {
         self.ready(shape, phase)?;
         let (program, shares) = self.programs.get_mut(&(shape, phase)).expect("made above");
         self.engine.take(program, &mut fed.slot)?;
-        if let Some(shares) = *shares {
+        if let Some(shares) = shares {
             let (counted, all) = (fed.what.targets, self.share.totals(fed.what.targets)?);
-            for ((value, own), all) in shares.into_iter().zip(counted).zip(all) {
-                self.engine.write(program, value, &[own / all.max(1.0)])?;
+            for ((value, own), all) in shares.iter().zip(counted).zip(all) {
+                self.engine.write(program, *value, &[own / all.max(1.0)])?;
             }
         }
         let ticket = self.engine.submit(program, control)?;

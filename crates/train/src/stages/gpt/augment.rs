@@ -92,6 +92,8 @@ const MOST_PIECES: usize = 6;
 /// Changes training batches.
 pub(in crate::stages) struct Augmenter {
     seed: Seed,
+    /// Which slice of every batch its rows are: draws go by the place in the whole batch.
+    slice: u64,
     masking: f64,
     text_dropout: f64,
     recombination: f64,
@@ -138,12 +140,12 @@ impl Augmented {
 }
 
 impl Augmenter {
-    /// For a stage of so many batches; nothing where there is nothing to do.
+    /// For a stage of so many batches, of which a replica has this slice; nothing where there is nothing to do.
     pub fn new(
         settings: &GptSettings,
         source: &Arc<WithCodes>,
         train: &[u32],
-        batches: u64,
+        (batches, slice): (u64, u32),
     ) -> Option<Augmenter> {
         let own = &settings.regularization;
         if own.masking <= 0.0 && own.text_dropout <= 0.0 && own.alignments.is_none() {
@@ -159,6 +161,7 @@ impl Augmenter {
         together.values_mut().for_each(|records| records.sort_unstable());
         Some(Augmenter {
             seed: Seed::new(settings.seed).derive("augment"),
+            slice: u64::from(slice),
             masking: own.masking,
             text_dropout: own.text_dropout,
             recombination: own.recombination,
@@ -194,9 +197,11 @@ impl Augmenter {
         }
         let count = made.text_lengths.len().max(1);
         let (tokens, codes) = (made.text.len() / count, made.codes.len() / count);
+        let first = self.slice * count as u64;
         for (row, &record) in records.iter().enumerate().take(count) {
             let seed = self.seed.derive("text").with(batch).with(record as u64);
-            if record >= 0 && made.text_lengths[row] >= 2 && seed.unit(row as u64) < self.text_dropout {
+            if record >= 0 && made.text_lengths[row] >= 2 && seed.unit(first + row as u64) < self.text_dropout
+            {
                 made.text[row * tokens + 1] = self.space;
                 made.text_lengths[row] = 2;
                 made.spoken[row * codes..][..codes].fill(-1);
@@ -425,6 +430,7 @@ mod tests {
         (0..8).for_each(|record| together.entry((record % 2, 0)).or_default().push(record));
         let augmenter = Augmenter {
             seed: Seed::new(1),
+            slice: 0,
             masking,
             text_dropout: 0.0,
             recombination,
@@ -458,6 +464,22 @@ mod tests {
         };
         let records: Vec<i32> = aligned.iter().map(|(record, _)| *record as i32).collect();
         augmenter.rows(number, &records, &rows)
+    }
+
+    #[test]
+    fn which_texts_are_left_out_depended_on_how_many_shared_a_batch() {
+        let (mut augmenter, aligned) = augmenter(0.0, 0.0);
+        augmenter.text_dropout = 0.5;
+        let whole: Vec<i32> =
+            (0..20).flat_map(|number| batch(&augmenter, &aligned, number).text_lengths).collect();
+        let mut halves = Vec::new();
+        for number in 0..20 {
+            for (slice, rows) in aligned.chunks(aligned.len() / 2).enumerate() {
+                augmenter.slice = slice as u64;
+                halves.extend(batch(&augmenter, rows, number).text_lengths);
+            }
+        }
+        assert_eq!(whole, halves);
     }
 
     #[test]

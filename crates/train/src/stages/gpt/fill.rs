@@ -27,8 +27,8 @@ pub(in crate::stages) struct GptBatch {
     pub shape: GptShape,
     pub rows: u64,
     pub records: Vec<u32>,
-    /// Targets of text and of codes that count.
-    pub targets: [f32; 2],
+    /// Targets of text, of codes and of the alignment head that count.
+    pub targets: [f32; 3],
     /// What its conditioning is made of where a device makes it.
     pub(super) given: Option<Given>,
     /// Its rows have each other's texts; never where that was not asked for, or cannot be.
@@ -157,11 +157,14 @@ impl Filler {
         if let Some(augmenter) = &self.augmenter {
             augmenter.mask(info.step, ints("record"), &mut sequences.mel_in);
         }
+        let counted = |targets: &[i32]| targets.iter().filter(|&&target| target >= 0).count() as f32;
+        let mut aligned = 0.0;
         if let Some(spoken) = targets.spoken {
             let answers = match &augmented {
                 Some(augmented) => augmented.spoken(&self.sizes, &sequences),
                 None => vec![-1; sequences.mel_targets.len()],
             };
+            aligned = counted(&answers);
             image.write_i32(into, spoken, &answers);
         }
         let mut given = None;
@@ -205,8 +208,7 @@ impl Filler {
             image.write_i32(into, value, data);
         }
         let records = clips(&[ints("record"), ints("companion")]);
-        let targets = [&sequences.text_targets, &sequences.mel_targets]
-            .map(|targets| targets.iter().filter(|&&target| target >= 0).count() as f32);
+        let targets = [counted(&sequences.text_targets), counted(&sequences.mel_targets), aligned];
         let (rows, is_shuffled) = (u64::from(info.rows_valid), moved.is_some());
         Ok((image.bytes(), GptBatch { shape, rows, records, targets, given, is_shuffled }))
     }

@@ -16,7 +16,7 @@ use myxtts_tensor::engine::Forecast;
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::parameters::Layout;
-use myxtts_tensor::{Backward, DType, Device, EngineOptions, Recompute, Tape, Training};
+use myxtts_tensor::{Backward, DType, Device, EngineOptions, Recompute, Tape, Training, Value};
 use std::sync::Arc;
 
 /// The network, its parameters, and their names in released files.
@@ -164,11 +164,12 @@ impl Sketch<'_> {
         if phase != Phase::Validate && self.share.world() > 1 {
             // Means over this slice's targets, of which there are more or fewer than in other slices: each becomes its
             // part of the mean over the whole batch.
-            let own = [(); 2].map(|()| tape.input([1], DType::F32));
+            let kinds = if losses.alignment.is_some() { 3 } else { 2 };
+            let own: Vec<Value> = (0..kinds).map(|_| tape.input([1], DType::F32)).collect();
             losses.text = tape.multiply(losses.text, own[0]);
             losses.mel = tape.multiply(losses.mel, own[1]);
-            // It has a target wherever the codes have one.
-            losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[1]), correct));
+            // It has none where a row has lost its text, and where a clip could not be aligned.
+            losses.alignment = losses.alignment.map(|(loss, correct)| (tape.multiply(loss, own[2]), correct));
             losses.total = losses.weighted(&mut tape, weights);
             shares = Some(own);
         }
