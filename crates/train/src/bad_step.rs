@@ -3,6 +3,7 @@
 
 use crate::error::TrainError;
 use crate::stages::Stage;
+use myxtts_tensor::engine::Magnitude;
 use myxtts_tensor::ops::adamw::EXPLODED;
 use myxtts_tensor::parameters::Role;
 use myxtts_tensor::{Control, Engine, Mode};
@@ -43,18 +44,30 @@ pub(crate) fn is_exploded(norm: f32, control: &Control) -> bool {
     control.clip > 0.0 && norm.is_finite() && norm > EXPLODED * control.clip
 }
 
-/// Computes the last batch of a shape once more and looks at every result: the first that is not finite. None where all are,
-/// or where a stage cannot compute a batch again. Weights may change: for a run that ends, or goes back to a checkpoint.
-pub(crate) fn first_fault(
+/// What is found when a batch is computed once more, one operation after the other.
+#[derive(Default)]
+pub(crate) struct Again {
+    /// The first operation whose result is not finite, in words.
+    pub fault: Option<String>,
+    /// How large the results of every operation are, in order: shows where a gradient grows.
+    pub magnitudes: Value,
+}
+
+/// Computes the last batch of a shape once more and looks at every result. Nothing is found where a stage cannot compute a
+/// batch again. Weights may change: for a run that ends, or goes back to a checkpoint.
+pub(crate) fn compute_again(
     stage: &mut dyn Stage,
     shape: [usize; 3],
     control: &Control,
-) -> Result<Option<String>, TrainError> {
+) -> Result<Again, TrainError> {
     let mode = stage.engine().mode();
     stage.engine_mut().set_mode(Mode::Checked);
     let replayed = stage.replay(shape, control);
     let waited = replayed.and_then(|ticket| ticket.map_or(Ok(()), |ticket| stage.wait(ticket).map(|_| ())));
     stage.engine_mut().set_mode(mode);
     waited?;
-    Ok(stage.engine_mut().take_fault().map(|fault| fault.to_string()))
+    let fault = stage.engine_mut().take_fault().map(|fault| fault.to_string());
+    let magnitudes = stage.engine_mut().take_magnitudes();
+    let one = |m: Magnitude| json!({ "op": m.op, "scope": m.scope, "largest": m.largest });
+    Ok(Again { fault, magnitudes: magnitudes.into_iter().map(one).collect() })
 }

@@ -78,9 +78,10 @@ pub enum TrainError {
         /// Where it differs.
         why: String,
     },
-    /// Too many steps came out as no numbers.
+    /// Too many steps came out as no numbers, or had gradients far too long.
     #[error(
-        "{how_many} were no numbers by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}{fault}. Lower training.learning_rate, or look at these clips",
+        "{how_many} {} by step {step} of stage `{stage}`, and nothing of them was learnt; the last batch is in {}, its clips: {clips}{fault}. Lower training.learning_rate, or look at these clips",
+        if *exploded { "had gradients far too long" } else { "were no numbers" },
         saved.display()
     )]
     BadSteps {
@@ -88,8 +89,10 @@ pub enum TrainError {
         stage: &'static str,
         /// The step.
         step: u64,
-        /// How many, and whether in a row.
+        /// How many steps, and whether in a row.
         how_many: String,
+        /// Whether gradients were far too long, and not no numbers.
+        exploded: bool,
         /// Where the batch was saved.
         saved: PathBuf,
         /// What was in it.

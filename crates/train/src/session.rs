@@ -213,7 +213,10 @@ impl<'a> Session<'a> {
             ended = loop {
                 match self.steps(stage, recipe, before, samples, &mut state) {
                     Err(error @ TrainError::BadSteps { .. }) => {
-                        returned_to = Some(self.return_to_last(stage, error, returned_to, &mut state)?);
+                        match self.return_to_last(stage, error, returned_to, &mut state)? {
+                            Some(step) => returned_to = Some(step),
+                            None => break Ended::Early,
+                        }
                     }
                     ended => break ended?,
                 }
@@ -346,8 +349,11 @@ impl<'a> Session<'a> {
             if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
                 self.drain(stage, flying, 0, guards, pace, before)?;
                 pace.pause();
-                self.save(stage, done, before, guards, score)?;
-                *saved = done;
+                // Weights that only give bad steps are nothing to go back to.
+                if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == Ended::Early {
+                    self.save(stage, done, before, guards, score)?;
+                    *saved = done;
+                }
             }
             // At its end a stage is finished first; whoever runs the stages stops before the next.
             if stop && done < recipe.steps && ended == Ended::Done {
@@ -365,15 +371,16 @@ impl<'a> Session<'a> {
         Ok(ended)
     }
 
-    /// After too many steps that were no numbers: back to the last checkpoint of the stage, once. Where the cause lies in the
-    /// data or the settings, the same happens again and the run ends; where a device went wrong for a moment, it goes on.
+    /// After too many bad steps: back to the last checkpoint of the stage, once, and from which step it goes on. Where the cause
+    /// lies in the data or the settings, the same happens again and the run ends; where a device went wrong for a moment, it
+    /// goes on. None where gradients exploded again and the stage ends with its best weights, which they have not touched.
     fn return_to_last(
         &mut self,
         stage: &mut dyn Stage,
         error: TrainError,
         returned_to: Option<u64>,
         state: &mut Running,
-    ) -> Result<u64, TrainError> {
+    ) -> Result<Option<u64>, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
         for one in state.flying.drain(..) {
@@ -382,7 +389,18 @@ impl<'a> Session<'a> {
         let Some(last) = self.last_of(name)? else { return Err(error) };
         let step = restore(stage, &last, &mut state.guards)?;
         if returned_to == Some(step) {
-            return Err(error);
+            let best = state.guards.held_out.best.as_ref().map(|best| best.chosen.step);
+            let (TrainError::BadSteps { exploded: true, .. }, Some(best)) = (&error, best) else {
+                return Err(error);
+            };
+            self.watcher.say(&format!(
+                "{error}\n`{name}` ends here with the weights of step {best}, the best on held-out clips so far; a lower \
+                 --learning-rate may take it further"
+            ));
+            let event = json!({ "stage": name, "step": step, "best": best, "error": error.to_string() });
+            self.events.append_durably("exploded_again", event)?;
+            state.next = step;
+            return Ok(None);
         }
         state.guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
         (state.next, state.saved) = (step, step);
@@ -392,7 +410,7 @@ impl<'a> Session<'a> {
         ));
         self.events
             .append_durably("returned", json!({ "stage": name, "step": step, "error": error.to_string() }))?;
-        Ok(step)
+        Ok(Some(step))
     }
 
     /// Takes reports in order until no more than `keep` steps are under way.
@@ -431,17 +449,30 @@ impl<'a> Session<'a> {
             self.watcher.say(&format!("step {step} of `{name}`: {fault}"));
             self.events.append_durably("fault", json!({ "stage": name, "step": step, "fault": fault }))?;
         }
-        let verdict = guards.bad.observe(report.good);
+        let exploded = report.good && bad_step::is_exploded(report.norm, &one.control);
+        let verdict = guards.bad.observe(report.good && !exploded);
         if verdict != BadVerdict::Fine {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
             let gradients = bad_step::longest_gradients(stage.engine())?;
-            let event = json!({ "stage": name, "step": step, "clips": clips, "loss": loss.to_string(),
-                                "gradients": bad_step::as_json(&gradients) });
-            self.events.append_durably("bad_step", event.clone())?;
-            self.watcher.say(&format!(
-                "step {step} of `{name}` came out as no number and was left out; its clips: {}",
-                clips.join(", ")
-            ));
+            let mut event = json!({ "stage": name, "step": step, "clips": clips, "loss": loss.to_string(),
+                                    "gradients": bad_step::as_json(&gradients) });
+            if exploded {
+                event["norm"] = json!(report.norm);
+                self.events.append_durably("exploded_gradient", event.clone())?;
+                self.watcher.say(&format!(
+                    "step {step} of `{name}`: a gradient of length {:.3e} was left out, since it is far over \
+                     training.gradient_clip = {}; the longest now: {}",
+                    report.norm,
+                    one.control.clip,
+                    bad_step::in_words(&gradients)
+                ));
+            } else {
+                self.events.append_durably("bad_step", event.clone())?;
+                self.watcher.say(&format!(
+                    "step {step} of `{name}` came out as no number and was left out; its clips: {}",
+                    clips.join(", ")
+                ));
+            }
             let spent = match verdict {
                 BadVerdict::StopInARow(count) => Some(format!("{count} steps in a row")),
                 BadVerdict::StopTotal(count) => Some(format!("{count} steps")),
@@ -449,29 +480,17 @@ impl<'a> Session<'a> {
             };
             if let Some(how_many) = spent {
                 let saved = self.folder.path().join(format!("bad-batch-{name}-{step}.json"));
-                let fault = bad_step::first_fault(stage, one.shape, &one.control)?;
-                let mut batch = event;
-                batch["first_fault"] = json!(fault);
-                myxtts_run::durable::write(&saved, batch.to_string().as_bytes())?;
+                let again = bad_step::compute_again(stage, one.shape, &one.control)?;
+                event["first_fault"] = json!(again.fault);
+                event["magnitudes"] = again.magnitudes;
+                myxtts_run::durable::write(&saved, event.to_string().as_bytes())?;
                 let (stage, clips) = (name, clips.join(", "));
-                let fault =
-                    fault.map_or_else(String::new, |fault| format!(". When it is computed again, {fault}"));
-                return Err(TrainError::BadSteps { stage, step, how_many, saved, clips, fault });
+                let fault = again
+                    .fault
+                    .map_or_else(String::new, |fault| format!(". When it is computed again, {fault}"));
+                return Err(TrainError::BadSteps { stage, step, how_many, exploded, saved, clips, fault });
             }
             return Ok(());
-        }
-        if bad_step::is_exploded(report.norm, &one.control) {
-            let gradients = bad_step::longest_gradients(stage.engine())?;
-            self.watcher.say(&format!(
-                "step {step} of `{name}`: a gradient of length {:.3e} was left out, since it is far over training.gradient_clip = \
-                 {}; the longest now: {}",
-                report.norm,
-                one.control.clip,
-                bad_step::in_words(&gradients)
-            ));
-            let event = json!({ "stage": name, "step": step, "norm": report.norm,
-                                "gradients": bad_step::as_json(&gradients) });
-            self.events.append_durably("exploded_gradient", event)?;
         }
         if let SpikeVerdict::Spike { median, limit } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();

@@ -1,4 +1,4 @@
-//! Steps whose loss or gradient is no number.
+//! Steps whose loss or gradient is no number, or whose gradient is far too long.
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,11 @@ impl BadSteps {
         } else {
             BadVerdict::Skip
         }
+    }
+
+    /// Whether the last step was bad.
+    pub fn is_bad_now(&self) -> bool {
+        self.in_a_row > 0
     }
 
     /// Bad steps so far.

@@ -1,4 +1,4 @@
-//! Every result looked at as soon as it is made: which operation is the first whose result is not finite.
+//! Every result looked at as soon as it is made: how large it is, and which operation is the first whose result is not finite.
 
 use super::{Backend, Program};
 use crate::error::Error;
@@ -57,38 +57,83 @@ fn is_work_space(program: &Program, value: Value) -> bool {
         && !committed()
 }
 
-/// What is wrong with the results of an operation that has just run, if anything is.
-pub(super) fn look(backend: &Backend, program: &Program, number: usize) -> Result<Option<Fault>, Error> {
-    let node: &Node = &program.tape.nodes[number];
-    for &value in node.outputs.iter().filter(|&&value| !is_work_space(program, value)) {
-        let (nan, infinite) = counted(backend, program, value)?;
-        if nan + infinite == 0 {
-            continue;
-        }
-        let mut given = false;
-        for &input in &node.inputs {
-            given |= counted(backend, program, input)? != (0, 0);
-        }
-        return Ok(Some(Fault {
-            op: node.op.name(),
-            scope: node.scope.to_string(),
-            number: number + 1,
-            operations: program.tape.nodes.len(),
-            shape: program.tape.shape(value).to_string(),
-            nan,
-            infinite,
-            given,
-        }));
-    }
-    Ok(None)
+/// The largest results of one operation of a checked run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Magnitude {
+    /// The operation.
+    pub op: &'static str,
+    /// Where in the model; scopes of a backward pass end in `'`.
+    pub scope: String,
+    /// Of each result, the largest finite number's absolute value.
+    pub largest: Vec<f32>,
 }
 
-/// Numbers of a value that are NaN, and that are infinite.
-fn counted(backend: &Backend, program: &Program, value: Value) -> Result<(usize, usize), Error> {
+/// What a checked run has found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub fault: Option<Fault>,
+    pub magnitudes: Vec<Magnitude>,
+}
+
+impl Found {
+    /// Looks at the results of an operation that has just run.
+    pub fn look(&mut self, backend: &Backend, program: &Program, number: usize) -> Result<(), Error> {
+        let node: &Node = &program.tape.nodes[number];
+        let mut largest = Vec::with_capacity(node.outputs.len());
+        for &value in node.outputs.iter().filter(|&&value| !is_work_space(program, value)) {
+            let counted = count(backend, program, value)?;
+            largest.push(counted.largest);
+            if counted.is_finite() || self.fault.is_some() {
+                continue;
+            }
+            let mut given = false;
+            for &input in &node.inputs {
+                given |= !count(backend, program, input)?.is_finite();
+            }
+            self.fault = Some(Fault {
+                op: node.op.name(),
+                scope: node.scope.to_string(),
+                number: number + 1,
+                operations: program.tape.nodes.len(),
+                shape: program.tape.shape(value).to_string(),
+                nan: counted.nan,
+                infinite: counted.infinite,
+                given,
+            });
+        }
+        self.magnitudes.push(Magnitude { op: node.op.name(), scope: node.scope.to_string(), largest });
+        Ok(())
+    }
+}
+
+/// What the numbers of a value are like.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    nan: usize,
+    infinite: usize,
+    largest: f32,
+}
+
+impl Counted {
+    fn is_finite(self) -> bool {
+        self.nan + self.infinite == 0
+    }
+
+    fn with(mut self, x: f32) -> Counted {
+        self.nan += usize::from(x.is_nan());
+        self.infinite += usize::from(x.is_infinite());
+        if x.is_finite() {
+            self.largest = self.largest.max(x.abs());
+        }
+        self
+    }
+}
+
+fn count(backend: &Backend, program: &Program, value: Value) -> Result<Counted, Error> {
     let info = program.tape.info(value);
     let address = program.addresses[value.0 as usize];
     if info.dtype == DType::I32 || address == 0 {
-        return Ok((0, 0));
+        return Ok(Counted::default());
     }
     let mut bytes = vec![0u8; info.shape.len() * info.dtype.size()];
     match backend {
@@ -104,13 +149,14 @@ fn counted(backend: &Backend, program: &Program, value: Value) -> Result<(usize,
             cuda.synchronize()?;
         }
     }
-    let count = |numbers: &mut dyn Iterator<Item = f32>| {
-        numbers.fold((0, 0), |(nan, infinite), x| {
-            (nan + usize::from(x.is_nan()), infinite + usize::from(x.is_infinite()))
-        })
-    };
     Ok(match info.dtype {
-        DType::F32 => count(&mut bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b))),
-        _ => count(&mut bytes.as_chunks::<2>().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32())),
+        DType::F32 => {
+            let numbers = bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b));
+            numbers.fold(Counted::default(), Counted::with)
+        }
+        _ => {
+            let numbers = bytes.as_chunks::<2>().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32());
+            numbers.fold(Counted::default(), Counted::with)
+        }
     })
 }

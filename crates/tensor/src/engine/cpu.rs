@@ -1,6 +1,6 @@
 //! Running a program on the CPU: one operation after another, each on all cores where it pays.
 
-use super::checked::{self, Fault};
+use super::checked::Found;
 use super::{Engine, Mode, Program};
 use crate::collective::Collective;
 use crate::error::Error;
@@ -9,18 +9,16 @@ use crate::shape::DType;
 use crate::tape::{Node, Tape, Value};
 use std::time::{Duration, Instant};
 
-pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Option<Fault>, Error> {
-    let mut fault = None;
+pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Found, Error> {
+    let mut found = Found::default();
     if engine.mode == Mode::Checked {
         engine.forget_scratch()?;
         for (n, node) in program.tape.nodes.iter().enumerate() {
             step(&program.tape, &program.addresses, engine.collective.as_deref(), node)?;
-            if fault.is_none() {
-                fault = checked::look(&engine.backend, program, n)?;
-            }
+            found.look(&engine.backend, program, n)?;
         }
         program.runs += 1;
-        return Ok(fault);
+        return Ok(found);
     }
     let (tape, addresses, collective) = (&program.tape, &program.addresses[..], engine.collective.as_deref());
     let all = || tape.nodes.iter().try_for_each(|node| step(tape, addresses, collective, node));
@@ -31,7 +29,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Option<Fault
         Some(_) => all()?,
     }
     program.runs += 1;
-    Ok(fault)
+    Ok(found)
 }
 
 pub(super) fn profile(engine: &Engine, program: &mut Program) -> Result<Vec<Duration>, Error> {

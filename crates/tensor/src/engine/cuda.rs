@@ -1,6 +1,6 @@
 //! Running a program on CUDA: kernel by kernel, recorded, or replayed.
 
-use super::checked::{self, Fault};
+use super::checked::Found;
 use super::{Engine, Mode, Program};
 use crate::cuda::Cuda;
 use crate::cuda::context::Side;
@@ -11,15 +11,13 @@ use crate::tape::{Node, Value};
 use cudarc::driver::{result, sys};
 use std::time::Duration;
 
-pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<Option<Fault>, Error> {
-    let mut fault = None;
+pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result<Found, Error> {
+    let mut found = Found::default();
     if engine.mode == Mode::Checked {
         engine.forget_scratch()?;
         for (n, node) in program.tape.nodes.iter().enumerate() {
             step(engine, program, cuda, node, Side::Main)?;
-            if fault.is_none() {
-                fault = checked::look(&engine.backend, program, n)?;
-            }
+            found.look(&engine.backend, program, n)?;
         }
         if program.runs == 0 {
             cuda.save_choices();
@@ -40,7 +38,7 @@ pub(super) fn run(engine: &Engine, program: &mut Program, cuda: &Cuda) -> Result
         }
     }
     program.runs += 1;
-    Ok(fault)
+    Ok(found)
 }
 
 /// Queues every operation on the stream it was given.

@@ -14,7 +14,7 @@ mod staging;
 mod upload;
 
 pub use arena::{Arena, State};
-pub use checked::Fault;
+pub use checked::{Fault, Magnitude};
 pub use forecast::Forecast;
 pub use image::Image;
 pub use program::{OpTime, Program};
@@ -125,6 +125,8 @@ pub struct Engine {
     nccl: Option<Arc<Communicator>>,
     /// The first result that was not finite since somebody asked, where results are looked at.
     fault: Option<Fault>,
+    /// How large the results of the last run were, where they are looked at.
+    magnitudes: Vec<Magnitude>,
 }
 
 impl Engine {
@@ -201,6 +203,7 @@ impl Engine {
             collective: None,
             nccl: None,
             fault: None,
+            magnitudes: Vec::new(),
         };
         if options.initial == Initial::Drawn {
             engine.initialise(options.seed)?;
@@ -244,6 +247,16 @@ impl Engine {
     /// The first operation since this was last asked whose result was not finite. Only [`Mode::Checked`] looks.
     pub fn take_fault(&mut self) -> Option<Fault> {
         self.fault.take()
+    }
+
+    /// How large the results of every operation of the last run were, in order. Only [`Mode::Checked`] looks.
+    pub fn take_magnitudes(&mut self) -> Vec<Magnitude> {
+        std::mem::take(&mut self.magnitudes)
+    }
+
+    fn found(&mut self, found: checked::Found) {
+        self.fault = self.fault.take().or(found.fault);
+        self.magnitudes = found.magnitudes;
     }
 
     /// Makes everything that programs compute in no numbers. The next run must not mind: it writes what it reads. With
@@ -300,16 +313,16 @@ impl Engine {
         match self.backend.clone() {
             Backend::Cpu => {
                 self.arenas.flat(Flat::Control).write_f32(0, &slots)?;
-                let fault = cpu::run(self, program)?;
-                self.fault = self.fault.take().or(fault);
+                let found = cpu::run(self, program)?;
+                self.found(found);
                 let report = self.arenas.flat(Flat::Report).read_f32(0..slots.len())?;
                 Ok(self.rings.keep(Report::decode(&report)))
             }
             Backend::Cuda(cuda) => {
                 cuda.bind()?;
                 let ticket = self.rings.send(&cuda, &slots, self.arenas.flat(Flat::Control).address())?;
-                let fault = cuda::run(self, program, &cuda)?;
-                self.fault = self.fault.take().or(fault);
+                let found = cuda::run(self, program, &cuda)?;
+                self.found(found);
                 self.rings.receive(&cuda, ticket, self.arenas.flat(Flat::Report).address())?;
                 Ok(ticket)
             }

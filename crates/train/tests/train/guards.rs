@@ -7,7 +7,7 @@ use myxtts_tensor::engine::{Arena, Ticket};
 use myxtts_tensor::{Control, Engine, Report, Role};
 use myxtts_train::model::Model;
 use myxtts_train::session::Ended;
-use myxtts_train::stages::{Stage, Submitted, Validation};
+use myxtts_train::stages::{self, Stage, Submitted, Validation};
 use myxtts_train::{Machine, TrainError};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -86,7 +86,11 @@ impl Stage for Faulty {
     }
 
     fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        let weight = if self.fault == Fault::Gradient { f32::NAN } else { control.weight };
+        let weight = match self.fault {
+            Fault::Gradient => f32::NAN,
+            Fault::Explosion => 1e9,
+            Fault::Sound | Fault::Loss => control.weight,
+        };
         self.inner.replay(shape, &Control { weight, ..*control })
     }
 
@@ -307,6 +311,38 @@ fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
         let line = said.iter().find(|line| line.contains("was left out")).unwrap();
         assert!(line.contains(named) && line.contains("training.gradient_clip"), "{kind:?}: {line}");
         assert!(small::events(runs.path(), "bad_step").is_empty(), "{kind:?}: it is a number");
+    }
+}
+
+#[test]
+fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
+    for kind in [Kind::Dvae, Kind::Gpt] {
+        let mut plan = plan_with_checkpoints(kind);
+        plan.training.validate_every = Some(2);
+        let runs = tempfile::tempdir().unwrap();
+        // From the fourth step on: the checkpoint after it would only hold what explodes.
+        plan.training.checkpoint_every = 2;
+        let mut stage = faulty(kind, Clips::default(), 1, Fault::Explosion, |step| step >= 3);
+        let (ended, said) = small::run(runs.path(), &plan, &mut stage);
+        assert_eq!(ended.unwrap(), Ended::Early, "{kind:?}");
+        let returned = small::events(runs.path(), "returned");
+        let [event] = &returned[..] else { panic!("{kind:?}: {returned:?}") };
+        assert_eq!(event["step"], 2, "{kind:?}: the checkpoint before the first of them");
+        let [again] = &small::events(runs.path(), "exploded_again")[..] else { panic!("{kind:?}: {said:?}") };
+        assert_eq!(again["best"], 2, "{kind:?}");
+        assert!(said.iter().any(|line| line.contains("had gradients far too long")), "{kind:?}: {said:?}");
+        // How large every result was: gradients that were multiplied with 1e9 are found where they begin.
+        let batch = runs.path().join("run").join(format!("bad-batch-{}-6.json", stages::name(kind)));
+        let batch: Value = serde_json::from_slice(&std::fs::read(batch).unwrap()).unwrap();
+        let magnitudes = batch["magnitudes"].as_array().unwrap();
+        let largest = |scope: fn(&str) -> bool| {
+            let of = magnitudes.iter().filter(|one| scope(one["scope"].as_str().unwrap()));
+            of.flat_map(|one| one["largest"].as_array().unwrap())
+                .map(|x| x.as_f64().unwrap())
+                .fold(0.0, f64::max)
+        };
+        assert!(largest(|scope| scope.ends_with('\'')) > 1e6, "{kind:?}");
+        assert!(largest(|scope| !scope.ends_with('\'') && scope.contains("norm")) < 1e6, "{kind:?}");
     }
 }
 
