@@ -36,39 +36,39 @@ fn lines(output: &Output) -> Vec<String> {
     lines
 }
 
-/// Says which rank it is; ends with the code in a file of that rank.
-const FAKE_TRAIN: &str = r#"echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $*"
+/// Says what it was asked; ends with the code in a file of its machine.
+const FAKE_LAUNCH: &str = r#"echo "$*"
 [ -n "$MYXTTS_RENDEZVOUS_TOKEN" ] || exit 2
-if [ -f "code-$RANK" ]; then code=$(cat "code-$RANK"); rm "code-$RANK"; exit "$code"; fi"#;
+if [ -f "code-$7" ]; then code=$(cat "code-$7"); rm "code-$7"; exit "$code"; fi"#;
+
+fn launched(gpus: u32, machine: u32, train: &str) -> String {
+    format!("launch --gpus {gpus} --machines 2 --machine {machine} --rendezvous node1:29500 -- train {train}")
+}
 
 #[test]
-fn a_machine_starts_a_rank_for_each_gpu_and_ends_as_the_first_that_failed() {
-    let folder = programs(&[("myxtts", FAKE_TRAIN)]);
+fn a_machine_begins_a_run_or_goes_on_with_it() {
+    let folder = programs(&[("myxtts", FAKE_LAUNCH)]);
     let variables = [
         ("MACHINE", "1"),
         ("MACHINES", "2"),
-        ("GPUS", "2"),
+        ("GPUS", "8"),
         ("MASTER_ADDR", "node1"),
         ("MYXTTS_RENDEZVOUS_TOKEN", "x"),
     ];
     let output = run("machine.sh", &["my corpus", "mina", "--preset", "v2"], folder.path(), &variables);
     assert!(output.status.success(), "{output:?}");
-    let wanted =
-        |rank: u32| format!("{rank} 4 {} 2 node1:29500 train my corpus --name mina --preset v2", rank - 2);
-    assert_eq!(lines(&output), [wanted(2), wanted(3)]);
-    // A run that was begun goes on.
+    assert_eq!(lines(&output), [launched(8, 1, "my corpus --name mina --preset v2")]);
     fs::create_dir_all(folder.path().join("runs/mina")).unwrap();
     fs::write(folder.path().join("runs/mina/plan.json"), "{}").unwrap();
-    fs::write(folder.path().join("code-3"), "75").unwrap();
+    fs::write(folder.path().join("code-1"), "75").unwrap();
     let output = run("machine.sh", &["corpus", "mina"], folder.path(), &variables);
-    assert_eq!(output.status.code(), Some(75));
-    assert!(lines(&output)[0].ends_with("train --resume mina"), "{output:?}");
+    assert_eq!((output.status.code(), lines(&output)), (Some(75), vec![launched(8, 1, "--resume mina")]));
 }
 
 #[test]
 fn ssh_starts_every_machine_and_again_after_a_loss() {
     // `ssh HOST COMMAND`, here.
-    let folder = programs(&[("myxtts", FAKE_TRAIN), ("ssh", r#"shift; exec bash -c "$*""#)]);
+    let folder = programs(&[("myxtts", FAKE_LAUNCH), ("ssh", r#"shift; exec bash -c "$*""#)]);
     let scripts = folder.path().join("docs/cluster");
     fs::create_dir_all(&scripts).unwrap();
     fs::copy(docs().join("machine.sh"), scripts.join("machine.sh")).unwrap();
@@ -76,8 +76,8 @@ fn ssh_starts_every_machine_and_again_after_a_loss() {
     let arguments = ["node1 node2", "1", "corpus", "mina", "--set", "a=b c"];
     let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
     assert!(output.status.success(), "{output:?}");
-    let rank = |rank: u32| format!("{rank} 2 0 1 node1:29500 train corpus --name mina --set a=b c");
-    assert_eq!(lines(&output), [rank(0), rank(0), rank(1), rank(1)], "both started twice");
+    let machine = |number: u32| launched(1, number, "corpus --name mina --set a=b c");
+    assert_eq!(lines(&output), [machine(0), machine(0), machine(1), machine(1)], "both started twice");
     // What trying again does not help is not tried again.
     fs::write(folder.path().join("code-0"), "65").unwrap();
     let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
@@ -151,7 +151,10 @@ fn the_options_in_these_files_exist() {
         let output = Command::new(cargo_bin("myxtts")).args([command, "--help"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let (train, prepare) = (help("train"), help("prepare"));
+    let (train, prepare, launch) = (help("train"), help("prepare"), help("launch"));
+    for option in ["--gpus", "--machines", "--machine ", "--rendezvous"] {
+        assert!(launch.contains(option), "launch has no {option}");
+    }
     for option in ["--resume", "--name", "--preset", "--set"] {
         assert!(train.contains(option), "train has no {option}");
     }
