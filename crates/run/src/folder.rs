@@ -113,15 +113,13 @@ impl FolderError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            FolderError::Durable(_)
-            | FolderError::Io { .. }
-            | FolderError::Lock(LockError::Io { .. } | LockError::Lost { .. }) => Exit::Io,
+            FolderError::Durable(_) | FolderError::Io { .. } => Exit::Io,
+            FolderError::Lock(lock) => lock.exit(Exit::Usage),
             FolderError::Plan { .. } => Exit::BadData,
             FolderError::Exists { .. }
             | FolderError::Foreign { .. }
             | FolderError::NotARun { .. }
-            | FolderError::Name { .. }
-            | FolderError::Lock(LockError::Held { .. } | LockError::Silent { .. }) => Exit::Usage,
+            | FolderError::Name { .. } => Exit::Usage,
         }
     }
 }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::exit::Exit;
 use machine::Machine;
 use owner::{Claim, Ownership};
 
@@ -118,6 +119,16 @@ impl LockError {
     /// Whether who holds the lock has been killed, and the system is still taking it down: then it will be free soon.
     pub fn is_dying(&self) -> bool {
         matches!(self, LockError::Held { holder: Some(pid), host: None, .. } if is_dying(*pid))
+    }
+
+    /// The exit code that belongs to it. A lock of another machine is worth a later try, which a scheduler makes by itself; with
+    /// one of this machine a person has something to decide, which `refused` says.
+    pub fn exit(&self, refused: Exit) -> Exit {
+        match self {
+            LockError::Held { host: Some(_), .. } | LockError::Silent { .. } => Exit::Retry,
+            LockError::Held { host: None, .. } => refused,
+            LockError::Lost { .. } | LockError::Io { .. } => Exit::Io,
+        }
     }
 
     /// Who holds the lock, for a sentence.
@@ -309,6 +320,7 @@ mod tests {
         let again = machine("node01", "boot 2");
         let held = FolderLock::acquire_as(folder.path(), &again, true).unwrap_err();
         assert!(matches!(held, LockError::Held { .. }), "{held}");
+        assert_eq!(held.exit(Exit::Usage), Exit::Retry);
         drop(FolderLock::acquire_as(folder.path(), &again, false).unwrap());
         killed_on(folder.path(), "node01", "boot 1");
         age(folder.path(), 600);
@@ -324,6 +336,7 @@ mod tests {
         let process = format!("process {} on node01", std::process::id());
         assert!(matches!(held, LockError::Held { .. }) && held.to_string().contains(&process), "{held}");
         assert!(!held.is_dying(), "numbers of processes mean nothing on another machine");
+        assert_eq!(held.exit(Exit::Usage), Exit::Retry, "a scheduler may try again");
 
         age(folder.path(), 600);
         let silent = FolderLock::acquire_as(folder.path(), &other, true).unwrap_err();
@@ -333,6 +346,7 @@ mod tests {
         for part in [&process, "10 minutes", "remove", &path] {
             assert!(words.contains(part), "{words}");
         }
+        assert_eq!(silent.exit(Exit::Usage), Exit::Retry);
         // The refusal took nothing: the file is as it was, and doing as it says helps.
         std::fs::remove_file(folder.path().join(OWNER_FILE)).unwrap();
         drop(FolderLock::acquire_as(folder.path(), &other, true).unwrap());

@@ -145,10 +145,8 @@ impl CacheError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            CacheError::Lock(_)
-            | CacheError::Disk(_)
-            | CacheError::Read { .. }
-            | CacheError::Replaced { .. } => Exit::Io,
+            CacheError::Lock(lock) => lock.exit(Exit::Io),
+            CacheError::Disk(_) | CacheError::Read { .. } | CacheError::Replaced { .. } => Exit::Io,
             CacheError::NoStore { .. } | CacheError::Damaged { .. } | CacheError::OverBudget { .. } => {
                 Exit::BadData
             }
