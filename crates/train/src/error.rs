@@ -90,7 +90,7 @@ pub enum TrainError {
         /// The step.
         step: u64,
         /// How many steps, and whether in a row.
-        how_many: String,
+        how_many: Box<str>,
         /// Whether gradients were far too long, and not no numbers.
         exploded: bool,
         /// Where the batch was saved.

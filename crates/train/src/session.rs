@@ -488,6 +488,7 @@ impl<'a> Session<'a> {
                 let fault = again
                     .fault
                     .map_or_else(String::new, |fault| format!(". When it is computed again, {fault}"));
+                let how_many = how_many.into();
                 return Err(TrainError::BadSteps { stage, step, how_many, exploded, saved, clips, fault });
             }
             return Ok(());
