@@ -20,7 +20,7 @@ RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results"
 TRAINING = "training_h200_20261116.jsonl"
 PREPARE = "2026-11-15-prepare.json"
 BATCHES = "batches.json"
-ENGINE = "engine_h200_20261115_b.jsonl"
+ENGINE = "gpt_step_h200_20261116.jsonl"
 
 
 @dataclasses.dataclass
@@ -93,7 +93,8 @@ def measured(stage, way):
 def engine_step(gpt):
     """The step of the engine's own benchmark: 16 sequences of 512 places, the same network."""
     rows = [json.loads(line) for line in (RESULTS / ENGINE).read_text().splitlines()]
-    rows = [row for row in rows if (row["layers"], row["width"], row["batch"], row["time"]) == (30, 1024, 16, 512)]
+    same = lambda row: (row["layers"], row["width"], row["batch"], row["time"]) == (30, 1024, 16, 512)
+    rows = [row for row in rows if "peer" not in row and same(row)]
     seconds = statistics.median(row["median_ms"] for row in rows) / 1e3
     return dataclasses.replace(gpt, rows=16.0, step=seconds)
 
