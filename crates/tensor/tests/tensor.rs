@@ -17,6 +17,9 @@ mod gpu_times;
 mod kernels;
 #[path = "tensor/large_scores.rs"]
 mod large_scores;
+#[cfg(unix)]
+#[path = "tensor/nccl.rs"]
+mod nccl;
 #[path = "../examples/gpt_step/network.rs"]
 #[allow(dead_code)]
 mod network;

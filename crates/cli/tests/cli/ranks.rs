@@ -298,20 +298,31 @@ fn ranks_that_do_not_meet_say_who_waited_for_whom() {
 #[test]
 fn a_failure_of_one_rank_is_the_exit_code_of_all() {
     let folder = corpus();
-    // Seven rows for two ranks: rank 0 refuses, and the other hears why.
-    let refused = train(
-        folder.path(),
-        &["launch", "--ranks", "2", "--"],
-        "odd",
-        [2, 2, 0],
-        &["--set", "data.dvae_batch_size=7"],
-    );
-    let refused = { refused }.output().unwrap();
-    let said = words(&refused);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("[rank 0] error: data.dvae_batch_size = 7 cannot be split evenly over 2 ranks: 6 or 8"),
-        "{said}"
-    );
-    assert!(said.contains("[rank 1] error: rank 0 of 2"), "{said}");
+    // Seven rows for two ranks: rank 0 refuses, and the other, started on "another machine", hears why.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let machine = |number: &str| {
+        let launch = [
+            "launch",
+            "--ranks",
+            "1",
+            "--machines",
+            "2",
+            "--machine",
+            number,
+            "--rendezvous",
+            &address,
+            "--",
+        ];
+        let mut command =
+            train(folder.path(), &launch, "odd", [2, 2, 0], &["--set", "data.dvae_batch_size=7"]);
+        command.env("MYXTTS_RENDEZVOUS_TOKEN", "one word for both").spawn().unwrap()
+    };
+    let (first, second) = (machine("0"), machine("1"));
+    let (first, second) = (first.wait_with_output().unwrap(), second.wait_with_output().unwrap());
+    let (said, heard) = (words(&first), words(&second));
+    assert_eq!((first.status.code(), second.status.code()), (Some(2), Some(2)), "{said}\n{heard}");
+    let refused = "[rank 0] error: data.dvae_batch_size = 7 cannot be split evenly over 2 ranks: 6 or 8";
+    assert!(said.contains(refused), "{said}");
+    assert!(heard.contains("[rank 1] error: rank 0 of 2"), "{heard}");
 }
