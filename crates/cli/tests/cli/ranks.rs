@@ -231,7 +231,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     assert!(took < Duration::from_secs(30), "{took:?}");
 
     // Stopped: silent for longer than it may be. Launch ends what cannot end itself.
-    let second = launch("2", &["--rank-timeout", "1.5"]);
+    let second = launch("2", &["--rank-timeout", "3"]);
     second.next_checkpoint();
     let stopped = second.process(1);
     kill("-STOP", &stopped);

@@ -307,7 +307,7 @@ mod tests {
         (one, listener.accept().unwrap().0)
     }
 
-    const LIMIT: Duration = Duration::from_millis(400);
+    const LIMIT: Duration = Duration::from_millis(1000);
 
     struct Three {
         lead: Arc<Health>,
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_rank_that_is_cut_off_is_named_to_all() {
         let three = three();
-        std::thread::sleep(LIMIT * 2);
+        std::thread::sleep(LIMIT * 3 / 2);
         assert!(
             three.lead.cause().is_none() && three.others[0].cause().is_none(),
             "silence was seen too early"
@@ -404,7 +404,7 @@ mod tests {
         }
         let three = self::three();
         three.lead.finish();
-        std::thread::sleep(LIMIT * 3);
+        std::thread::sleep(LIMIT * 3 / 2);
         assert!(three.others.iter().chain([&three.lead]).all(|health| health.cause().is_none()));
     }
 
