@@ -74,7 +74,7 @@ fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, 
                         None => return Err(unexpected(&Order::Wait { step }).into()),
                     }
                 };
-                Answer::of(&stage.wait(ticket)?)
+                Answer::of(&ranks.health().while_waiting(|| stage.wait(ticket))?)
             }
             Order::Between { step } => {
                 stage.between(step)?;

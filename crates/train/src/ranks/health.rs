@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const WRITING: Duration = Duration::from_secs(2);
 /// How long whoever ends waits for others to have read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a step may take where all ranks give signs of life: the first one compiles.
+pub(super) const STALLED: Duration = Duration::from_secs(900);
 /// How long a rank that heard of a loss may take to end by itself.
 pub const GRACE: Duration = Duration::from_secs(5);
 
@@ -70,6 +72,9 @@ pub struct Health {
     rank: usize,
     world: usize,
     limit: Duration,
+    stalled: Duration,
+    /// Since when this rank waits for its device, where it does.
+    waiting: Mutex<Option<Instant>>,
     peers: Vec<Told>,
     state: Mutex<State>,
     /// All is done; connections that end now are not missed.
@@ -86,8 +91,17 @@ impl Health {
     /// Begins to beat and to listen. One that is silent for `limit` is lost. `stop` is raised where another rank was asked
     /// to stop, and where it is raised here, the others are told.
     pub(super) fn start(
-        (rank, world): (usize, usize),
+        place: (usize, usize),
         limit: Duration,
+        peers: Vec<Peer>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Arc<Health>, RankError> {
+        Health::start_with(place, (limit, STALLED), peers, stop)
+    }
+
+    fn start_with(
+        (rank, world): (usize, usize),
+        (limit, stalled): (Duration, Duration),
         peers: Vec<Peer>,
         stop: Arc<AtomicBool>,
     ) -> Result<Arc<Health>, RankError> {
@@ -104,6 +118,8 @@ impl Health {
             rank,
             world,
             limit,
+            stalled,
+            waiting: Mutex::default(),
             peers: told,
             state: Mutex::default(),
             over: AtomicBool::new(false),
@@ -128,6 +144,7 @@ impl Health {
                     asked = true;
                     health.tell(&Pulse::Stop, None);
                 }
+                health.look_for_a_stall();
                 if last.is_none_or(|last| last.elapsed() >= every) {
                     last = Some(Instant::now());
                     health.tell(&Pulse::Beat, None);
@@ -138,6 +155,28 @@ impl Health {
         };
         named.spawn(beat).map_err(RankError::Socket)?;
         Ok(health)
+    }
+
+    /// Does what waits for the device of this rank, and so for those of all others.
+    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        *locked(&self.waiting) = Some(Instant::now());
+        let waited = wait();
+        *locked(&self.waiting) = None;
+        waited
+    }
+
+    /// A GPU or a network that hangs keeps no heart from beating.
+    fn look_for_a_stall(&self) {
+        if locked(&self.waiting).is_some_and(|since| since.elapsed() > self.stalled) {
+            let seconds = self.stalled.as_secs_f64();
+            self.lost(
+                self.rank,
+                format!(
+                    "its step has not ended for {seconds:.0} s, though all ranks give signs of life: a GPU or the network \
+                     between GPUs hangs"
+                ),
+            );
+        }
     }
 
     /// Tells all peers, but one where that one said it.
@@ -231,7 +270,7 @@ impl Health {
 
     fn name_of(&self, rank: usize) -> String {
         let known = self.peers.iter().find(|peer| peer.rank == rank);
-        known.map_or_else(|| "this process".to_owned(), |peer| peer.name.clone())
+        known.map_or_else(super::rendezvous::own_name, |peer| peer.name.clone())
     }
 
     /// Why the ranks cannot go on; none while all are there.
@@ -388,6 +427,22 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(far);
+    }
+
+    #[test]
+    fn a_step_that_never_ends_is_noticed_though_hearts_beat() {
+        let (near, far) = pair();
+        let peers = vec![Peer { rank: 1, name: "host1".into(), pulse: near }];
+        let stalled = Duration::from_millis(200);
+        let lead = Health::start_with((0, 2), (LIMIT * 5, stalled), peers, Arc::default()).unwrap();
+        let own = vec![Peer { rank: 0, name: "host0".into(), pulse: far }];
+        let other = Health::start((1, 2), LIMIT * 5, own, Arc::default()).unwrap();
+        assert_eq!(lead.while_waiting(|| 7), 7);
+        let began = Instant::now();
+        let cause = lead.while_waiting(|| cause_of(&lead));
+        assert!(cause.to_string().contains("its step has not ended"), "{cause}");
+        assert!(began.elapsed() >= stalled);
+        assert!(matches!(cause_of(&other), RankError::Lost { rank: 0, .. }));
     }
 
     #[test]

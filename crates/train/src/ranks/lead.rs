@@ -135,7 +135,8 @@ impl Stage for Distributed {
         // Reports that were not asked for are not asked for later.
         let Some((_, step)) = self.queued.drain(..=at).next_back() else { return self.stage.wait(ticket) };
         self.ranks.order(&Order::Wait { step })?;
-        let mut reports = vec![self.stage.wait(ticket)?];
+        let health = self.ranks.health().clone();
+        let mut reports = vec![health.while_waiting(|| self.stage.wait(ticket))?];
         for answer in self.ranks.answers(false)? {
             match answer {
                 Answer::Report { loss, norm, good, steps, notes } => {

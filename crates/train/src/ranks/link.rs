@@ -2,7 +2,7 @@
 
 use super::discovery::Identity;
 use super::error::RankError;
-use super::health::{Health, Peer};
+use super::health::{Health, Peer, STALLED};
 use super::rendezvous::{self, Connections, Token};
 use super::sums::TcpSums;
 use super::wire;
@@ -35,9 +35,6 @@ impl Options {
     /// After how long a silence a rank is lost, where nobody says: with what follows it, all have ended within 30 s.
     pub const LIMIT: Duration = Duration::from_secs(15);
 }
-
-/// How long rank 0 waits for the answer to a step of a rank that still beats. The first step compiles.
-const STALLED: Duration = Duration::from_secs(900);
 
 /// What rank 0 asks of the others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
