@@ -98,7 +98,7 @@ fn a_save_given_up_leaves_nothing() {
     let failed = saving.blob_with("moments", |_| Err(CheckpointError::from(no_source())));
     assert!(failed.is_err());
     drop(saving);
-    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1, "only the lock");
+    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2, "only the lock and its owner");
 }
 
 fn no_source() -> DurableError {
@@ -160,7 +160,11 @@ fn retention_keeps_newest_best_and_pinned() {
     assert_eq!(store.tidy(keep).unwrap(), ["000001-step-1"]);
     assert_eq!(store.tidy(keep).unwrap(), [""; 0]);
     // Deleted for good, and numbers go on.
-    assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 4, "three checkpoints and the lock");
+    assert_eq!(
+        std::fs::read_dir(root.path()).unwrap().count(),
+        5,
+        "three checkpoints, the lock and its owner"
+    );
     assert_eq!(save_small(&mut store, 7, None).unwrap(), "000007-step-7");
 }
 
