@@ -1,8 +1,8 @@
-"""What several GPUs would do at XTTS-v2's size: the tables of docs/scale.md, computed from measured parts and stated assumptions.
+"""What several GPUs would do at XTTS-v2's size: the tables of docs/src/scale.md, computed from measured parts and stated assumptions.
 
     python3 bench/scale/table.py                             # the tables, as Markdown
     python3 bench/scale/table.py --set nic_gbit=100 --set nics=1 --gpus 8,16,32
-    python3 bench/scale/table.py --check docs/scale.md       # fails where the page does not hold these tables
+    python3 bench/scale/table.py --check docs/src/scale.md       # fails where the page does not hold these tables
 
 Measured parts are read from bench/results; everything else is an input with a default below, and every one can be set.
 """

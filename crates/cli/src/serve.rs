@@ -35,7 +35,7 @@ Examples:
   MYXTTS_TOKEN=... myxtts serve --host 0.0.0.0        for other machines: only with a token
 
 Speaks to clients of OpenAI's speech API (base URL http://127.0.0.1:8020/v1), of XTTS servers (SillyTavern) and of Wyoming (Home Assistant);
-docs/serve.md has all routes. /health, /ready and /metrics tell how it is. SIGTERM or Ctrl-C: what is being spoken is finished; a second one leaves at once.";
+docs/src/serving.md lists all routes. /health, /ready and /metrics tell how it is. SIGTERM or Ctrl-C: what is being spoken is finished; a second one leaves at once.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

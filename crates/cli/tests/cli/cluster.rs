@@ -169,7 +169,7 @@ fn the_page_about_scale_holds_what_its_program_computes() {
     let checked = Command::new("python3")
         .arg(root.join("bench/scale/table.py"))
         .arg("--check")
-        .arg(root.join("docs/scale.md"))
+        .arg(root.join("docs/src/scale.md"))
         .output();
     match checked {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
