@@ -5,8 +5,8 @@ use myxtts_data::cache::index::{self, Index};
 use myxtts_data::cache::seal;
 use myxtts_data::dataset::{Format, parse_metadata};
 use myxtts_data::npy;
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_text::Cleaner;
 use std::path::Path;
 
 /// WAV files, read by our own reader.

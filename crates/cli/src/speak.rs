@@ -10,7 +10,7 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use myxtts_data::text::Cleaner;
+use anyhow::Context;
 use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::destination::{Destination, DestinationError};
@@ -22,6 +22,7 @@ use myxtts_speak::sound_file::{Depth, Encoder, Format, Start};
 use myxtts_speak::{AudibleStart, Decoding, Quality, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::device::{self, Device};
 
+use myxtts_text::Cleaner;
 use crate::failure::UsageError;
 use crate::output::{errln, print, print_json};
 use crate::sampling::{Sampling, at_least_one};

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use myxtts_data::dataset::{self, Corpus, ReadOptions};
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{
     Coverage, ExtendOptions, ExtendReport, TEXT_TOKEN_LIMIT, Tokenizer, TrainOptions, choose_cleaner,
     coverage, extend, train,
@@ -12,7 +11,8 @@ use myxtts_data::tokenizer::{
 use myxtts_data::utterance::Utterance;
 use myxtts_run::destination::Destination;
 use myxtts_run::exit::Exit;
-use myxtts_run::regular;
+use myxtts_run::regular_file;
+use myxtts_text::Cleaner;
 
 use crate::UsageError;
 use crate::output::{errln, outln, print_json};

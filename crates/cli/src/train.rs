@@ -5,15 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
-use myxtts_data::cache::{CacheError, Sounds};
-use myxtts_data::dataset::split::Split;
-use myxtts_data::features::Extractor;
-use myxtts_data::record::RecordSource;
-use myxtts_data::text::Cleaner;
-use myxtts_data::tokenizer::Tokenizer;
-use myxtts_data::utterance::Utterance;
-use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::{BASE_VOCABULARY, REQUEST, RunFolder};
 use myxtts_run::plan::{Plan, Stage};

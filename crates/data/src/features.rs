@@ -8,13 +8,13 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use myxtts_run::plan::DataPlan;
+use myxtts_text::Cleaner;
 
 use crate::audio::{self, AudioError, Decoded, Pieces, Resampler};
 use crate::cache::{Features, Featurizer, Measured, Sounding};
 use crate::mel::{FrontEnd, MelExtractor};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL, TOKENS, WAVEFORM, note_computing};
-use crate::text::Cleaner;
 use crate::tokenizer::Tokenizer;
 use crate::utterance::Utterance;
 

@@ -8,7 +8,6 @@
 //! | [`dataset`] | [`utterance::Utterance`]: id, audio file, text, speaker, language |
 //! | [`audio`] | `Clip`: mono samples at a known rate |
 //! | [`mel`] | log-mel frames of the three XTTS front-ends |
-//! | [`text`] | cleaned text |
 //! | [`tokenizer`] | token ids |
 //! | [`features`] | one utterance's arrays |
 //! | [`check`] | a report of every [`problem::Problem`] |
@@ -30,6 +29,5 @@ pub mod npy;
 pub mod order;
 pub mod problem;
 pub mod record;
-pub mod text;
 pub mod tokenizer;
 pub mod utterance;

@@ -15,10 +15,6 @@ mod broken_audio;
 mod cache;
 #[path = "data/check.rs"]
 mod check;
-#[path = "data/coqui_goldens.rs"]
-mod coqui_goldens;
-#[path = "data/corrections.rs"]
-mod corrections;
 #[path = "data/dataset.rs"]
 mod dataset;
 #[path = "data/demo.rs"]
@@ -41,8 +37,6 @@ mod order;
 mod overlay;
 #[path = "../../../fuzz/parsers/data.rs"]
 mod parsers;
-#[path = "data/persian.rs"]
-mod persian;
 #[path = "data/phonemes.rs"]
 mod phonemes;
 #[path = "data/restores.rs"]
@@ -51,9 +45,7 @@ mod restores;
 mod split;
 #[path = "data/synthetic.rs"]
 mod synthetic;
-#[path = "data/text.rs"]
-mod text;
-#[path = "data/text_table.rs"]
-mod text_table;
+#[path = "../../text/tests/text/table.rs"]
+mod table;
 #[path = "data/tokenizer.rs"]
 mod tokenizer;

@@ -12,12 +12,12 @@ use crate::source::{Source, TEXT_DROPOUT, fill, gpt_sizes};
 use myxtts_data::audio::{Clip, Resampler};
 use myxtts_data::features::as_in_training;
 use myxtts_data::mel::FrontEnd;
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{Encoded, Tokenizer};
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::{Generator, SamplingOptions};
 use myxtts_tensor::{Device, Precision};
+use myxtts_text::Cleaner;
 use std::sync::Arc;
 
 /// Half of what XTTS has.

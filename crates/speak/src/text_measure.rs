@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::Tokenizer;
+use myxtts_text::Cleaner;
 
 use crate::synthesizer::Synthesizer;
 

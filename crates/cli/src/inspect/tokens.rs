@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use myxtts_data::text::{Cleaner, alphabet, clean};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_run::exit::Exit;
+use myxtts_text::{Cleaner, alphabet, clean};
 
 use crate::output::{outln, print_json};
 use crate::tokenizer::{cleaner_for, print_encoded, visible};

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use myxtts_text::{self as text, Cleaner};
+
 use super::examine::{Examiner, Heard, Trouble, Understood};
 use crate::audio;
 use crate::problem::ProblemKind;
-use crate::text::{self, Cleaner};
 use crate::tokenizer::Tokenizer;
 
 /// Quieter than the loudest moment by this much is silence at the ends of a clip.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use myxtts_text as text;
 use rayon::prelude::*;
 
 use super::Draft;
 use super::script::Script;
-use crate::text;
 
 /// A language held by fewer guessed utterances than this share is a foreign word on a line of its own.
 const STRAY: f64 = 0.02;

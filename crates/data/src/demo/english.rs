@@ -5,13 +5,14 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use myxtts_text::english::pronunciation::{self, Sound, Stress, is_unstressed, past, plural, rules};
+
 use super::Language;
 use super::english_words::LEXICON;
 use super::number;
 use super::phoneme::Phoneme;
 use super::phrase::{Phone, Word};
 use super::sentences;
-use crate::text::english::pronunciation::{self, Sound, Stress, is_unstressed, past, plural, rules};
 
 /// The sounds of a word of lower-case letters and apostrophes.
 pub(crate) fn pronounce(word: &str) -> Word {

@@ -1,5 +1,5 @@
 //! Numbers in words, as far as the demo sentences need them: whole numbers below a million.
-//! The cleaners in [`crate::text`] know all the rest; the demo must not change when they improve.
+//! The cleaners in [`myxtts_text`] know all the rest; the demo must not change when they improve.
 
 use super::Language;
 

@@ -1,9 +1,10 @@
 //! Text into what is spoken: phrases that end at punctuation, of words, of sounds.
 
+use myxtts_text::english::pronunciation::letter;
+
 use super::number::spell_out;
 use super::phoneme::Phoneme;
 use super::{Language, english, persian};
-use crate::text::english::pronunciation::letter;
 
 /// A sound in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
+use myxtts_text::{Cleaner, clean};
 use rayon::prelude::*;
 
 use super::corpus::check;
@@ -13,7 +14,6 @@ use super::pretraining_texts;
 use super::sentences::Sentence;
 use super::voice::Voice;
 use super::{Language, ReadError, phonemes};
-use crate::text::{Cleaner, clean};
 
 /// What to make.
 #[derive(Clone, Debug)]

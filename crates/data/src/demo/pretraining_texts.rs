@@ -7,13 +7,13 @@
 use std::sync::LazyLock;
 
 use myxtts_run::seed::Seed;
+use myxtts_text::english::pronunciation::dictionary;
 
 use super::function_words::{FUNCTION_WORDS, Next, QUESTION_WORDS};
 use super::number::{self, spell_out};
 use super::persian::{Class, LEXICON};
 use super::sentences::{self, Sentence};
 use super::{Draw, Language, english};
-use crate::text::english::pronunciation::dictionary;
 
 /// Sounds after which a sentence ends: the slowest voice says these in less than ten seconds.
 const MOST_SOUNDS: usize = 66;

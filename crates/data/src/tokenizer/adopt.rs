@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use myxtts_text as text;
+
 use super::choose::{Chosen, kept_at};
 use super::{ExtendOptions, Tokenizer, TokenizerError, TrainOptions, extend};
-use crate::text;
 
 /// A model's vocabulary, and what was added to it.
 pub struct Adopted {

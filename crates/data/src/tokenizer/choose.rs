@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use myxtts_text::{self as text, Cleaner};
+
 use super::cleaner::has_phonemes;
 use super::{CHARACTERS, Tokenizer, TokenizerError, TrainOptions, train};
-use crate::text::{self, Cleaner};
 
 /// A vocabulary and where it came from.
 pub struct Chosen {

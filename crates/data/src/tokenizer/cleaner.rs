@@ -1,7 +1,8 @@
 //! Which cleaner a corpus is read with where nobody names one.
 
+use myxtts_text::{self as text, Cleaner};
+
 use super::{CHARACTERS, Tokenizer, size_for};
-use crate::text::{self, Cleaner};
 
 /// A cleaner, and the reason where it was chosen and is not the usual one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

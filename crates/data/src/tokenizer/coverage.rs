@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use myxtts_text::{self as text, Cleaner};
 use serde::Serialize;
 
 use super::{Tokenizer, spaced};
-use crate::text::{self, Cleaner};
 
 /// Tokens of text that XTTS reads at most, the language's included.
 pub const TEXT_TOKEN_LIMIT: usize = 400;

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use myxtts_text::{self as text, Cleaner};
 use serde::Serialize;
 
 use super::coverage::{Coverage, coverage};
@@ -19,7 +20,6 @@ use super::file::Added;
 use super::merges::{Limits, Pieces, Word, learn};
 use super::train::WordCounts;
 use super::{Tokenizer, TokenizerError, single};
-use crate::text::{self, Cleaner};
 
 /// How a vocabulary is extended.
 #[derive(Clone, Debug)]

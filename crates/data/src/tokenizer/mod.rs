@@ -15,11 +15,11 @@ mod train;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use myxtts_run::regular;
+use myxtts_run::regular_file;
+use myxtts_text::{self as text, Cleaner, TextError};
 use tokenizers::models::bpe::BPE;
 use tokenizers::pre_tokenizers::whitespace::Whitespace;
 
-use crate::text::{self, Cleaner, TextError};
 use file::Vocabulary;
 
 pub use adopt::{Adopted, adopt};

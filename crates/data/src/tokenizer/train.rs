@@ -1,13 +1,15 @@
 //! A vocabulary from nothing but text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use myxtts_text::{self as text, Cleaner};
 use rayon::prelude::*;
+use regex::Regex;
 
 use super::file::{Added, Vocabulary};
 use super::merges::{Limits, Pieces, Word, learn};
 use super::{Tokenizer, TokenizerError};
-use crate::text::{self, Cleaner};
 
 /// How a vocabulary is trained.
 #[derive(Clone, Debug)]
@@ -152,5 +154,7 @@ impl WordCounts {
 
 /// The runs of letters and of signs that the vocabulary's `Whitespace` splitter sees: merges never cross them.
 pub(super) fn words(cleaned: &str) -> impl Iterator<Item = &str> {
-    crate::text::rewrite::pattern!(r"\w+|[^\w\s]+").find_iter(cleaned).map(|found| found.as_str())
+    static WORD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\w+|[^\w\s]+").expect("the pattern is a constant and tested"));
+    WORD.find_iter(cleaned).map(|found| found.as_str())
 }

@@ -9,11 +9,11 @@ use myxtts_data::check::{
 };
 use myxtts_data::dataset::{Corpus, Format};
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{TrainOptions, train};
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Silent;
+use myxtts_text::Cleaner;
 
 /// Hears what a table says and reads letters as tokens; sounds not in the table are good.
 #[derive(Default)]

@@ -10,12 +10,12 @@ use myxtts_data::dataset::{self, Corpus, ReadOptions};
 use myxtts_data::demo::{self, DemoOptions};
 use myxtts_data::features::{Extractor, LISTENING_RATE, Recipe, SPEAKING_RATE};
 use myxtts_data::record::{COLUMNS, RecordSource};
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{Tokenizer, TrainOptions, train};
 use myxtts_data::utterance::Utterance;
 use myxtts_run::config::keys;
 use myxtts_run::progress::Silent;
 use myxtts_run::seed::Seed;
+use myxtts_text::Cleaner;
 
 fn corpus(folder: &std::path::Path) -> Corpus {
     let options = DemoOptions { utterances: 8, ..DemoOptions::default() };

@@ -1,11 +1,11 @@
 //! The `phonemes` cleaner on its way through everything that reads a cleaned text: vocabularies, coverage, `check`.
 
 use myxtts_data::check::{Examiner, Senses};
-use myxtts_data::text::compare::{Numerals, comparable};
-use myxtts_data::text::{Cleaner, alphabet, clean};
 use myxtts_data::tokenizer::{CHARACTERS, TrainOptions, adopt, choose, coverage, train};
+use myxtts_text::compare::{Numerals, comparable};
+use myxtts_text::{Cleaner, alphabet, clean};
 
-use crate::text_table::table;
+use crate::table::table;
 
 const OPTIONS: fn(Cleaner) -> TrainOptions =
     |cleaner| TrainOptions { vocab_size: CHARACTERS, cleaner, ..TrainOptions::default() };

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use myxtts_data::text::{Cleaner, alphabet};
 use myxtts_data::tokenizer::{
     Coverage, ExtendOptions, TEXT_TOKEN_LIMIT, Tokenizer, TokenizerError, TrainOptions, coverage, extend,
     train,
 };
+use myxtts_text::{Cleaner, alphabet};
 use proptest::prelude::*;
 
-use crate::text_table::{laws, table};
+use crate::table::{laws, table};
 
 /// Our copy of the goldens: tests with numbers of this vocabulary in them read it.
 fn own_goldens() -> PathBuf {
@@ -153,7 +153,7 @@ fn training_agrees_with_the_tokenizers_library() {
     let english: Vec<String> = corpus()
         .into_iter()
         .filter(|(language, _)| language == "en")
-        .map(|(language, text)| myxtts_data::text::clean(&text, &language, Cleaner::Default).unwrap())
+        .map(|(language, text)| myxtts_text::clean(&text, &language, Cleaner::Default).unwrap())
         .collect();
     let ours = train(english.iter().map(|text| ("en", text)), &options).unwrap();
 

@@ -192,8 +192,8 @@ mod tests {
     use crate::evaluate::flaws::Flaws;
     use crate::evaluate::measures::Heard;
     use crate::evaluate::words::score;
-    use myxtts_data::text::compare::Numerals;
     use myxtts_run::seed::Seed;
+    use myxtts_text::compare::Numerals;
 
     #[test]
     fn a_page_has_players_figures_and_no_markup_of_others() {

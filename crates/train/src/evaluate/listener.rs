@@ -4,8 +4,8 @@
 use super::measures::Heard;
 use super::recognizer::{Recognizer, RecognizerError};
 use super::words;
-use myxtts_data::text::compare::Numerals;
 use myxtts_run::plan::TrainingPlan;
+use myxtts_text::compare::Numerals;
 use std::path::Path;
 use std::time::Duration;
 

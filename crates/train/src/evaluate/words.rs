@@ -1,8 +1,8 @@
 //! Word and character error rates: the fewest insertions, deletions and substitutions that make what was heard what was to
-//! be said, over the length of the latter. Texts are first brought into the form of [`myxtts_data::text::compare`];
+//! be said, over the length of the latter. Texts are first brought into the form of [`myxtts_text::compare`];
 //! characters are counted without spaces.
 
-use myxtts_data::text::compare::{Numerals, comparable};
+use myxtts_text::compare::{Numerals, comparable};
 use serde::{Deserialize, Serialize};
 
 /// Errors among so many words or characters that were to be said. There may be more errors than words.

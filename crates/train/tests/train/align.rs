@@ -2,12 +2,12 @@
 
 use super::small;
 use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
-use myxtts_data::text::Cleaner;
 use myxtts_data::tokenizer::{CHARACTERS, Tokenizer, TrainOptions, train};
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::plan::Stage as Kind;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::Control;
+use myxtts_text::Cleaner;
 use myxtts_train::align::Alignments;
 use myxtts_train::beside::WithCodes;
 use myxtts_train::stages::Stage;

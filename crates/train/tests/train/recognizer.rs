@@ -1,6 +1,6 @@
 //! Recognisers that users bring: commands and servers, those that work and those that do not.
 
-use myxtts_data::text::compare::Numerals;
+use myxtts_text::compare::Numerals;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::recognizer::Recognizer;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,10 +1,10 @@
 //! What is heard on the way, and that it costs the training nothing but time.
 
 use crate::small;
-use myxtts_data::text::Cleaner;
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
+use myxtts_text::Cleaner;
 use myxtts_train::samples::{Samples, Sentence, choose};
 use myxtts_train::session::Ended;
 use myxtts_train::{Machine, Model, TrainError};

@@ -1,0 +1,165 @@
+//! The CMU Pronouncing Dictionary: 124,926 English words with their sounds, stress, and how common they are.
+//!
+//! `assets/english-dictionary.bin` is a zlib stream of three blocks, each with its length before it (u32, little-endian).
+//! All three are in the order of the words:
+//!
+//! | block | of every word |
+//! |---|---|
+//! | words | how many letters it shares with the word before it (one byte: `A` is none), the rest of its letters, a line feed |
+//! | sounds | 1 + index into the sounds below for each, then a zero |
+//! | commonness | one byte: 5 for the most common to 1 for names and the like; 0 for words not to be drawn |
+//!
+//! Sounds: those of [`Sound`], in its order.
+
+use std::io::Read;
+use std::sync::LazyLock;
+
+use flate2::read::ZlibDecoder;
+
+use super::sound::Sound;
+
+static PACKED: &[u8] = include_bytes!("../../../assets/english-dictionary.bin");
+
+/// Words in the order of their bytes, unpacked once per process.
+static DICTIONARY: LazyLock<Dictionary> =
+    LazyLock::new(|| Dictionary::unpack(PACKED).expect("the dictionary in the program is whole"));
+
+/// Words, each with a number: its place in the order of the alphabet.
+pub struct Dictionary {
+    letters: String,
+    /// Where each word begins in `letters`, and the end of the last.
+    words: Vec<u32>,
+    sounds: Vec<u8>,
+    /// Where the sounds of each word begin, and the end of the last; a zero stands after each word's.
+    spoken: Vec<u32>,
+    commonness: Vec<u8>,
+}
+
+/// The dictionary; unpacked by whoever asks first, which takes some milliseconds.
+pub fn dictionary() -> &'static Dictionary {
+    &DICTIONARY
+}
+
+impl Dictionary {
+    /// `None` where the bytes are not what `make_dictionary.py` writes.
+    fn unpack(packed: &[u8]) -> Option<Dictionary> {
+        let mut body = Vec::new();
+        ZlibDecoder::new(packed).read_to_end(&mut body).ok()?;
+        let mut rest = &body[..];
+        let mut block = || {
+            let (length, after) = rest.split_first_chunk()?;
+            let (block, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = after;
+            Some(block)
+        };
+        let (front_coded, sounds, commonness) = (block()?, block()?, block()?);
+
+        let mut letters = String::with_capacity(9 * commonness.len());
+        let mut words = vec![0];
+        let mut last = 0..0;
+        for line in front_coded.strip_suffix(b"\n")?.split(|&byte| byte == b'\n') {
+            let (&shared, new) = line.split_first()?;
+            let begin = letters.len();
+            let shared = usize::from(shared.checked_sub(b'A')?);
+            let kept = letters.get(last.start..last.start + shared)?.to_owned();
+            letters.push_str(&kept);
+            letters.push_str(std::str::from_utf8(new).ok()?);
+            words.push(letters.len() as u32);
+            last = begin..letters.len();
+        }
+        let ends = sounds.iter().enumerate().filter(|(_, sound)| **sound == 0);
+        let spoken: Vec<u32> = [0].into_iter().chain(ends.map(|(end, _)| end as u32 + 1)).collect();
+        let known = sounds.iter().all(|&sound| sound == 0 || Sound::numbered(sound - 1).is_some());
+        let whole = words.len() == commonness.len() + 1 && spoken.len() == words.len() && known;
+        whole.then(|| Dictionary {
+            letters,
+            words,
+            sounds: sounds.to_vec(),
+            spoken,
+            commonness: commonness.to_vec(),
+        })
+    }
+
+    /// How many words there are.
+    pub(crate) fn len(&self) -> usize {
+        self.commonness.len()
+    }
+
+    /// The word of that number.
+    pub fn word(&self, number: usize) -> &str {
+        &self.letters[self.words[number] as usize..self.words[number + 1] as usize]
+    }
+
+    /// From 5, a few thousand words, to 1, which most names have; 0 is not drawn at random.
+    pub(crate) fn commonness(&self, number: usize) -> u8 {
+        self.commonness[number]
+    }
+
+    /// The number of a word in lower-case letters and apostrophes.
+    pub(crate) fn find(&self, word: &str) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.word(middle).cmp(word) {
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// The sounds of a word.
+    pub(crate) fn sounds(&self, word: &str) -> Option<Vec<Sound>> {
+        self.find(word).map(|number| self.sounds_of(number))
+    }
+
+    /// The sounds of the word of that number.
+    pub(crate) fn sounds_of(&self, number: usize) -> Vec<Sound> {
+        let sounds = &self.sounds[self.spoken[number] as usize..self.spoken[number + 1] as usize - 1];
+        sounds.iter().filter_map(|&sound| Sound::numbered(sound - 1)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(word: &str) -> Option<String> {
+        dictionary().sounds(word).map(|sounds| sounds.iter().map(|sound| sound.character()).collect())
+    }
+
+    #[test]
+    fn words_are_found_with_their_sounds() {
+        assert_eq!(dictionary().len(), 124_926);
+        for (word, sounds) in [
+            ("'bout", "bꜷt"),
+            ("a", "ə"),
+            ("colonel", "kɝnəl"),
+            ("photography", "fətɑgɹəfȉ"),
+            ("zywicki", "zɨwɪkȉ"),
+        ] {
+            assert_eq!(said(word).as_deref(), Some(sounds), "{word}");
+        }
+        assert_eq!(said("zzzz"), None);
+        assert_eq!(said(""), None);
+        let commonness = |word| dictionary().find(word).map(|number| dictionary().commonness(number));
+        assert_eq!(["house", "marmalade", "zywicki"].map(commonness), [Some(5), Some(3), Some(1)]);
+    }
+
+    #[test]
+    fn every_word_is_found_by_itself_and_has_sounds() {
+        let all = dictionary();
+        for number in 0..all.len() {
+            assert_eq!(all.find(all.word(number)), Some(number), "{}", all.word(number));
+            let sounds = all.sounds_of(number);
+            assert!((1..40).contains(&sounds.len()), "{}", all.word(number));
+        }
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        assert!(Dictionary::unpack(&PACKED[..PACKED.len() / 2]).is_none());
+        assert!(Dictionary::unpack(b"").is_none());
+    }
+}
