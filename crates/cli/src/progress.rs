@@ -1,17 +1,20 @@
-//! Long work on the terminal: a bar with rate and ETA, or plain lines where nobody watches a screen.
+//! Progress on the terminal: a bar with rate and ETA, or plain lines where stderr is not a terminal.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use myxtts_run::progress::Progress;
+use myxtts_run::progress::{Progress, StepProgress};
+use myxtts_tensor::Device;
 
 use crate::output::errln;
+use crate::stage_bar::StageBar;
 
 /// Progress on stderr, so that stdout stays for results.
 pub struct Terminal {
     state: Mutex<State>,
+    stage: Mutex<StageBar>,
     /// Words alone, no bars.
     is_quiet: bool,
 }
@@ -28,7 +31,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 impl Terminal {
     /// Progress for one command.
     pub fn new() -> Self {
-        Terminal { state: Mutex::new(State::Idle), is_quiet: false }
+        Terminal { state: Mutex::new(State::Idle), stage: Mutex::new(StageBar::new()), is_quiet: false }
     }
 
     /// Words alone, and nothing of how far something is: for a process beside the one that says it.
@@ -36,9 +39,18 @@ impl Terminal {
         Terminal { is_quiet: true, ..Terminal::new() }
     }
 
+    /// Shows NVML's utilisation of this device next to the steps of a run.
+    pub fn set_device(&self, device: Device) {
+        self.with_stage(|stage| stage.set_device(device));
+    }
+
     fn with(&self, act: impl FnOnce(&mut State)) {
         // A panicked worker must not take the progress bar down with it.
-        act(&mut self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn with_stage<T>(&self, act: impl FnOnce(&mut StageBar) -> T) -> T {
+        act(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -82,6 +94,9 @@ impl Progress for Terminal {
     }
 
     fn say(&self, message: &str) {
+        if self.with_stage(|stage| stage.say(message)) {
+            return;
+        }
         self.with(|state| match state {
             State::Bar(bar) => bar.suspend(|| errln!("{message}")),
             State::Idle | State::Lines { .. } => errln!("{message}"),
@@ -95,5 +110,21 @@ impl Progress for Terminal {
             }
             *state = State::Idle;
         });
+    }
+
+    fn stage(&self, name: &'static str, from: u64, steps: u64, described: &[String]) {
+        if !self.is_quiet {
+            self.with_stage(|stage| stage.start(name, from, steps, described));
+        }
+    }
+
+    fn step(&self, progress: &StepProgress) {
+        if !self.is_quiet {
+            self.with_stage(|stage| stage.step(progress));
+        }
+    }
+
+    fn stage_end(&self) {
+        self.with_stage(StageBar::end);
     }
 }

@@ -1,23 +1,58 @@
-//! How long work reports itself without knowing whether a terminal, a log or nobody listens.
+//! Progress reports of long work. The receiver may be a terminal, a log or nothing.
 
-/// Listener of a piece of long work. Called from worker threads.
+use crate::loss_trend::Direction;
+
+/// Receives the progress of long work. Methods are called from worker threads, and do nothing unless implemented.
+///
+/// Work on a number of items calls `start`, `advance` and `finish`. A training stage calls `stage`, `step` and
+/// `stage_end`. Both may call `say`.
 pub trait Progress: Sync {
-    /// Work on `total` items begins.
-    fn start(&self, what: &str, total: u64);
-    /// `items` more are done.
-    fn advance(&self, items: u64);
-    /// Something the user should read now, without disturbing the bar.
-    fn say(&self, message: &str);
-    /// The work begun by `start` ended.
-    fn finish(&self);
+    /// Work on `total` items starts.
+    fn start(&self, _what: &str, _total: u64) {}
+    /// `items` more items are done.
+    fn advance(&self, _items: u64) {}
+    /// The work started by `start` has ended.
+    fn finish(&self) {}
+    /// A message for the user, shown without disturbing a progress bar.
+    fn say(&self, _message: &str) {}
+    /// A training stage of `steps` steps starts, or resumes after step `from`. `described` is its setup in lines.
+    fn stage(&self, _name: &'static str, _from: u64, _steps: u64, _described: &[String]) {}
+    /// A step of the stage is done.
+    fn step(&self, _progress: &StepProgress) {}
+    /// The stage has ended.
+    fn stage_end(&self) {}
 }
 
-/// Nobody listens.
+/// What is reported about a training step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepProgress {
+    /// Steps of the stage that are done.
+    pub step: u64,
+    /// Passes over the data, with fractions.
+    pub epoch: f64,
+    /// Loss of this step.
+    pub loss: f64,
+    /// Mean of the last losses.
+    pub mean: f64,
+    /// Direction of the last losses.
+    pub direction: Direction,
+    /// Other measured numbers by name.
+    pub numbers: Vec<(&'static str, f64)>,
+    /// Clips per second over the last seconds.
+    pub rate: f64,
+    /// Share of the last seconds that steps took on the device, each from its start to its end. `None` where the device
+    /// is the CPU. Gaps between the kernels of a step count as busy: kernel times need the driver's profiler, which costs
+    /// time, and only a benchmark asks for them.
+    pub busy: Option<f64>,
+    /// Share of the last seconds that the loop waited for batches. `None` before the first measured step.
+    pub wait: Option<f64>,
+    /// Share of the last seconds that steps waited while gradients were summed over processes. `None` in a run of one process.
+    pub communication: Option<f64>,
+    /// Learning rate of this step.
+    pub learning_rate: f64,
+}
+
+/// Ignores all progress.
 pub struct Silent;
 
-impl Progress for Silent {
-    fn start(&self, _what: &str, _total: u64) {}
-    fn advance(&self, _items: u64) {}
-    fn say(&self, _message: &str) {}
-    fn finish(&self) {}
-}
+impl Progress for Silent {}

@@ -6,7 +6,7 @@
 //! divided by a time of the other. See [`Shares`].
 
 pub mod chart;
-pub mod course;
+pub mod timed_stage;
 
 use crate::error::TrainError;
 use crate::stages::Stage;
@@ -96,7 +96,7 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn run(&mut self, steps: u64) -> Result<Vec<Timed>, TrainError> {
-        let mut flying: VecDeque<(Ticket, [usize; 3], u64, Duration)> = VecDeque::new();
+        let mut in_flight: VecDeque<(Ticket, [usize; 3], u64, Duration)> = VecDeque::new();
         let mut done = Vec::with_capacity(steps as usize);
         let mut last = Instant::now();
         for i in 0..steps {
@@ -109,13 +109,13 @@ impl Runner<'_> {
                 seed: self.seed.at(step),
             };
             let queued = self.stage.submit(step, &control)?;
-            flying.push_back((queued.ticket, queued.shape, queued.rows, queued.waited));
-            while flying.len() > self.ahead {
-                self.end(&mut flying, &mut last, &mut done)?;
+            in_flight.push_back((queued.ticket, queued.shape, queued.rows, queued.waited));
+            while in_flight.len() > self.ahead {
+                self.end(&mut in_flight, &mut last, &mut done)?;
             }
         }
-        while !flying.is_empty() {
-            self.end(&mut flying, &mut last, &mut done)?;
+        while !in_flight.is_empty() {
+            self.end(&mut in_flight, &mut last, &mut done)?;
         }
         self.next += steps;
         Ok(done)
@@ -123,11 +123,11 @@ impl Runner<'_> {
 
     fn end(
         &mut self,
-        flying: &mut VecDeque<(Ticket, [usize; 3], u64, Duration)>,
+        in_flight: &mut VecDeque<(Ticket, [usize; 3], u64, Duration)>,
         last: &mut Instant,
         done: &mut Vec<Timed>,
     ) -> Result<(), TrainError> {
-        let Some((ticket, shape, rows, waited)) = flying.pop_front() else { return Ok(()) };
+        let Some((ticket, shape, rows, waited)) = in_flight.pop_front() else { return Ok(()) };
         let before = self.stage.engine().busy();
         self.stage.wait(ticket)?;
         let after = self.stage.engine().busy();

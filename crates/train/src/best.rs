@@ -8,8 +8,8 @@
 use crate::error::TrainError;
 use crate::session::Session;
 use crate::stages::{self, Stage, Validation};
-use myxtts_run::checkpoint::{Loaded, Saving};
-use myxtts_run::guard::{Advice, EarlyStop, StopVerdict};
+use myxtts_run::checkpoint::{OpenCheckpoint, CheckpointWriter};
+use myxtts_run::guard::{TrainingAdvisor, EarlyStop, StopVerdict};
 use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +28,7 @@ const PATIENCE: (u64, f64) = (10, 0.25);
 
 /// The best validation of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct BestValidation {
     /// Steps of the stage that were done.
     pub step: u64,
     /// Its score; lower is better.
@@ -41,7 +41,7 @@ pub struct Chosen {
 /// The best validation of a stage, with the weights that were measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Best {
-    pub chosen: Chosen,
+    pub chosen: BestValidation,
     weights: Vec<f32>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn early_stop(
 ) -> (Option<u32>, Option<String>) {
     let epochs = steps / stage.epoch_steps().max(1);
     // The other stages learn windows of sound, of which there are always more than clips.
-    if said.is_some() || every == 0 || stage.kind() != stages::Kind::Gpt || epochs < LIKELY_EPOCHS {
+    if said.is_some() || every == 0 || stage.kind() != stages::StageKind::Gpt || epochs < LIKELY_EPOCHS {
         return (said, None);
     }
     let patience = PATIENCE.0.max((PATIENCE.1 * steps as f64 / every as f64).ceil() as u64);
@@ -109,7 +109,7 @@ fn validate(stage: &mut dyn Stage, average: bool) -> Result<Option<Validation>, 
 pub(crate) struct HeldOut {
     pub best: Option<Best>,
     pub early: EarlyStop,
-    pub advice: Advice,
+    pub advice: TrainingAdvisor,
     /// Whether the model takes averages of the weights.
     pub average: bool,
     /// Nothing is held out: known after the first try.
@@ -118,12 +118,12 @@ pub(crate) struct HeldOut {
 
 impl HeldOut {
     pub fn new(patience: Option<u32>, average: bool) -> HeldOut {
-        let (early, advice) = (EarlyStop::new(patience, 0.0), Advice::default());
+        let (early, advice) = (EarlyStop::new(patience, 0.0), TrainingAdvisor::default());
         HeldOut { best: None, early, advice, average, is_empty: false }
     }
 
     /// Writes the best weights to a checkpoint after `step` steps, unless they are its own.
-    pub fn save(&self, saving: &mut Saving<'_>, step: u64) -> Result<(), TrainError> {
+    pub fn save(&self, saving: &mut CheckpointWriter<'_>, step: u64) -> Result<(), TrainError> {
         match &self.best {
             Some(best) if best.chosen.step != step => {
                 Ok(saving.blob(BLOB, bytemuck::cast_slice(&best.weights))?)
@@ -136,9 +136,9 @@ impl HeldOut {
     pub fn restore(
         &mut self,
         stage: &dyn Stage,
-        last: &Loaded,
+        last: &OpenCheckpoint,
         step: u64,
-        chosen: Option<Chosen>,
+        chosen: Option<BestValidation>,
     ) -> Result<(), TrainError> {
         let Some(chosen) = chosen else { return Ok(()) };
         let mut weights = measured_weights(stage, self.average)?;
@@ -150,7 +150,7 @@ impl HeldOut {
     }
 
     /// Puts the weights that the model is made of into the stage: the best where there was a validation, else the last.
-    pub fn choose(&self, stage: &mut dyn Stage) -> Result<Option<Chosen>, TrainError> {
+    pub fn choose(&self, stage: &mut dyn Stage) -> Result<Option<BestValidation>, TrainError> {
         match &self.best {
             Some(best) => stage.engine_mut().write_arena(Arena::Weights, &best.weights)?,
             None if self.average => {
@@ -181,7 +181,7 @@ impl HeldOut {
                 .as_ref()
                 .is_none_or(|best| best.chosen.objective != objective || found.score < best.chosen.score);
         if is_better {
-            let chosen = Chosen { step, score: found.score, objective };
+            let chosen = BestValidation { step, score: found.score, objective };
             self.best = Some(Best { chosen, weights: measured_weights(stage, self.average)? });
         }
         Ok((is_better, verdict))
@@ -211,7 +211,7 @@ impl Session<'_> {
         let gain = found.numbers.iter().find(|(what, _)| *what == stages::TEXT_GAIN).map(|(_, gain)| *gain);
         for advised in held_out.advice.observe(step, found.loss, training, gain) {
             let words = advised.to_string();
-            self.watcher.say(&format!("`{name}`: {words}"));
+            self.progress.say(&format!("`{name}`: {words}"));
             self.events.append("advice", json!({ "stage": name, "step": step, "advice": words }))?;
         }
         let score = Some(found.score).filter(|score| score.is_finite());
@@ -227,9 +227,9 @@ impl Session<'_> {
     ) -> Result<(), TrainError> {
         let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
         let best = if is_best { " (best so far)" } else { "" };
-        self.watcher.say(&format!("held out, after step {step} of `{name}`: {}{best}", words.join(", ")));
+        self.progress.say(&format!("held out, after step {step} of `{name}`: {}{best}", words.join(", ")));
         if !found.score.is_finite() {
-            self.watcher.say(
+            self.progress.say(
                 "this is no number, and no checkpoint is chosen by it: look at the held-out clips with `myxtts check`",
             );
         }

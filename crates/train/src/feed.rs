@@ -10,6 +10,7 @@
 
 mod feeding;
 mod maker;
+mod sync_maker;
 
 pub use feeding::{Depth, Feeding};
 pub use maker::{Finisher, Made, Maker, field, maker_of};

@@ -1,17 +1,16 @@
 //! Training: what stands between a prepared corpus, the networks and a person who waits.
 //!
-//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`beside`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
+//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`overlay`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
 //! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices), [`ranks`] (on several processes and machines) ->
 //! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`evaluate`] (what it sounds like, by `myxtts-speak`).
 
 pub mod error;
-pub mod share;
+pub mod replica_slice;
 pub mod strategy;
 
 pub mod align;
-mod asked;
-pub mod beside;
+pub mod overlay;
 pub mod feed;
 pub mod model;
 pub mod stages;
@@ -29,6 +28,15 @@ pub mod sizes;
 pub mod low_data;
 pub mod pipeline;
 
+pub mod base_model;
+pub mod corpus;
+pub mod devices;
+pub mod notes;
+pub mod preferences;
+mod run_error;
+pub mod run_request;
+pub mod training_run;
+
 pub mod bench;
 pub mod diagnose;
 pub mod tune;
@@ -38,7 +46,9 @@ pub mod resynthesize;
 
 pub use myxtts_speak::machine;
 
-pub use best::Chosen;
+pub use best::BestValidation;
 pub use error::TrainError;
 pub use machine::Machine;
 pub use model::Model;
+pub use run_error::RunError;
+pub use training_run::TrainingRun;

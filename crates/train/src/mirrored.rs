@@ -7,8 +7,8 @@
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::share::Share;
-use crate::stages::{Kind, Stage, Submitted, Validation};
+use crate::replica_slice::ReplicaSlice;
+use crate::stages::{StageKind, Stage, Submitted, Validation};
 use myxtts_tensor::collective::{CollectiveError, Replica};
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::{Arena, Ticket};
@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 /// Makes the stage of one replica; called on that replica's thread.
-pub type Build = Arc<dyn Fn(Machine, Share) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
+pub type Build = Arc<dyn Fn(Machine, ReplicaSlice) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
 
 /// What is done on a replica's thread.
 type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
@@ -192,7 +192,7 @@ fn communicators(machines: &[Machine]) -> Result<Vec<Arc<Communicator>>, TrainEr
 }
 
 fn built(link: &Link, machine: Machine, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
-    let mut stage = build(machine, Share::of(link.replica.clone()))?;
+    let mut stage = build(machine, ReplicaSlice::of(link.replica.clone()))?;
     link.join(stage.engine_mut());
     Ok(stage)
 }
@@ -276,7 +276,7 @@ pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
 }
 
 impl Stage for Mirrored {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StageKind {
         self.first.kind()
     }
 

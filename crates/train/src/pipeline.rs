@@ -1,7 +1,7 @@
 //! A run from its first stage to its last: what is missing is trained, in order, each stage on what the one before it made.
 
 use crate::align::Alignments;
-use crate::beside::{WithCodes, position};
+use crate::overlay::{WithCodes, position};
 use crate::error::TrainError;
 use crate::feed::{Depth, Feeding};
 use crate::machine::Machine;
@@ -10,7 +10,7 @@ use crate::model::{DECODER, DVAE, GPT, Model};
 use crate::ranks::{RankError, Ranks, lead};
 use crate::samples::{Samples, Sentence};
 use crate::session::Session;
-use crate::share::Share;
+use crate::replica_slice::ReplicaSlice;
 use crate::sizes::Sizes;
 use crate::stages::clips::Clips;
 use crate::stages::codes::{self, codes_of};
@@ -18,7 +18,7 @@ use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
 use crate::stages::latents::{self, latents_of};
-use crate::stages::{self, ClipOrder, Kind, Stage};
+use crate::stages::{self, ClipOrder, StageKind, Stage};
 use crate::strategy::split;
 use myxtts_data::batch::Rows;
 use myxtts_data::features::Recipe as Features;
@@ -27,7 +27,7 @@ use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::Masks;
 use myxtts_model::weights::Reading;
-use myxtts_run::durable::fault::disk_of_environment;
+use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::plan::{Masks as PlanMasks, Plan, PreprocessingMode, Recipe};
 use myxtts_run::progress::Progress;
 use myxtts_tensor::engine::Upload;
@@ -88,13 +88,22 @@ const RESIDENT_SHARE: f64 = 1.0 / 16.0;
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// This stage alone.
-    pub only: Option<Kind>,
+    pub only: Option<StageKind>,
     /// A model to begin from.
     pub from: Option<PathBuf>,
 }
 
 /// Steps of the stages in the order they run.
-const ORDER: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
+const ORDER: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
+
+/// The devices and processes of a run.
+#[derive(Clone, Copy)]
+pub struct Devices<'a> {
+    /// The devices of this process, at least one, with a replica on each.
+    pub machines: &'a [Machine],
+    /// The processes of the run, of which this is rank 0; `None` in a run of one process.
+    pub ranks: Option<&'a Arc<Ranks>>,
+}
 
 /// Trains what is missing, with a replica on each of `machines`, of which there is at least one; or, as rank 0 of `ranks`, on
 /// the first of them and on the other ranks. The model is in the run's folder when this returns, after every stage.
@@ -102,12 +111,11 @@ pub fn train(
     session: &mut Session<'_>,
     request: &Request,
     corpus: &Corpus,
-    (machines, ranks): (&[Machine], Option<&Arc<Ranks>>),
-    progress: &dyn Progress,
+    Devices { machines, ranks }: Devices<'_>,
 ) -> Result<Model, TrainError> {
     let plan = session.plan;
     let path = session.folder.path().join(MODEL_FOLDER);
-    let disk = disk_of_environment();
+    let disk = disk_from_env();
     let mut model = Model::open(&path)?;
     let fine_tune = request.from.is_some();
     if model.is_empty()
@@ -120,7 +128,7 @@ pub fn train(
                 from.display()
             )));
         }
-        if model.has(GPT) && !model.has(DVAE) && request.only != Some(Kind::Dvae) {
+        if model.has(GPT) && !model.has(DVAE) && request.only != Some(StageKind::Dvae) {
             return Err(TrainError::NoData(format!(
                 "{} has a GPT and no DVAE: a new one would give its audio codes another meaning; import the model again with \
                  --dvae",
@@ -134,25 +142,25 @@ pub fn train(
         });
     }
     if let Some((before, after)) = model.adopt_vocabulary(&corpus.tokenizer, plan.training.seed)? {
-        session.watcher.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
+        session.progress.say(&format!("the GPT's text tables grow from {before} rows to {after}"));
         if plan.training.lora_rank.is_some() || plan.training.freeze_layers > 0 {
-            session.watcher.say(
+            session.progress.say(
                 "note: training.lora_rank and training.freeze_layers leave these tables as they are: new rows stay as drawn",
             );
         }
     }
     if let Some(before) = model.set_reading(reading(plan)) {
-        session.watcher.say(&format!(
+        session.progress.say(&format!(
             "note: the model was trained with data.cleaner {}, silence cut at {:?} dB and loudness {:?}; from now on it is \
              as this run has them",
             before.cleaner, before.trim_db, before.loudness_lufs
         ));
     }
-    let due = |model: &Model, kind: Kind, recipe: &Recipe| {
+    let due = |model: &Model, kind: StageKind, recipe: &Recipe| {
         let wanted = request.only.is_none_or(|only| only == kind);
         wanted && recipe.steps > 0 && (!model.has(part_of(kind)) || model.is_begun(part_of(kind)))
     };
-    if due(&model, Kind::Gpt, &plan.recipe(Kind::Gpt, fine_tune)) {
+    if due(&model, StageKind::Gpt, &plan.recipe(StageKind::Gpt, fine_tune)) {
         // Now, and not after an hour of the stage before it.
         if plan.data.frame_budget.is_none() {
             split(plan.data.batch_size, machines.len())?;
@@ -161,8 +169,8 @@ pub fn train(
     if let Some(ranks) = ranks {
         let sizes = Sizes::of(plan, machines[0], &corpus.tokenizer, &model)?;
         for (kind, setting, rows) in [
-            (Kind::Dvae, "data.dvae_batch_size", sizes.dvae_rows as usize),
-            (Kind::Decoder, "data.decoder_batch_size", sizes.decoder_rows),
+            (StageKind::Dvae, "data.dvae_batch_size", sizes.dvae_rows as usize),
+            (StageKind::Decoder, "data.decoder_batch_size", sizes.decoder_rows),
         ] {
             if due(&model, kind, &plan.recipe(kind, fine_tune)) {
                 evenly(setting, rows, ranks.world())?;
@@ -170,15 +178,15 @@ pub fn train(
         }
     }
     if plan.training.sample_every > 0 && corpus.sentences.is_empty() {
-        session.watcher.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
+        session.progress.say("nothing is held out (data.val_fraction), so nothing is spoken on the way");
     }
-    let ground = Ground::of(plan, corpus, machines[0], session.folder.path(), progress);
-    let ground = Ground { machines, ranks, stop: session.stop.clone(), ..ground };
+    let context = StageContext::of(plan, corpus, machines[0], session.folder.path(), session.progress);
+    let context = StageContext { machines, ranks, stop: session.stop.clone(), ..ground };
     let mut before = 0;
     for kind in ORDER {
         let recipe = plan.recipe(kind, fine_tune);
         if due(&model, kind, &recipe) {
-            run_stage(session, (kind, fine_tune), &recipe, before, &ground, &mut model)?;
+            run_stage(session, (kind, fine_tune), &recipe, before, &context, &mut model)?;
             model.finish_begun(part_of(kind));
             model.write(&*disk, &path)?;
             // What comes next may take long before its first step: codes or states of every clip.
@@ -191,7 +199,7 @@ pub fn train(
         before += recipe.steps;
     }
     if model.has(GPT) {
-        session.last_words(&ground.samples(&model), before);
+        session.final_samples(&context.samples(&model), before);
     }
     Ok(model)
 }
@@ -218,16 +226,16 @@ fn reading(plan: &Plan) -> Reading {
     }
 }
 
-fn part_of(kind: Kind) -> &'static str {
+fn part_of(kind: StageKind) -> &'static str {
     match kind {
-        Kind::Dvae => DVAE,
-        Kind::Gpt => GPT,
-        Kind::Decoder => DECODER,
+        StageKind::Dvae => DVAE,
+        StageKind::Gpt => GPT,
+        StageKind::Decoder => DECODER,
     }
 }
 
 /// What a stage is made of, beside the model.
-pub struct Ground<'a> {
+pub struct StageContext<'a> {
     /// Its settings.
     pub plan: &'a Plan,
     /// What it learns from.
@@ -254,7 +262,7 @@ pub struct Ground<'a> {
     pub stop: Arc<AtomicBool>,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> StageContext<'a> {
     /// As a plan has it, in a folder.
     pub fn of(
         plan: &'a Plan,
@@ -262,13 +270,13 @@ impl<'a> Ground<'a> {
         machine: Machine,
         folder: &Path,
         progress: &'a dyn Progress,
-    ) -> Ground<'a> {
+    ) -> StageContext<'a> {
         let mode = match (plan.training.enable_eager_debug, plan.training.enable_graph_mode) {
             (true, _) => Mode::Checked,
             (false, true) => Mode::Captured,
             (false, false) => Mode::Eager,
         };
-        Ground {
+        StageContext {
             plan,
             corpus,
             machine,
@@ -292,16 +300,16 @@ impl<'a> Ground<'a> {
     /// A stage, ready for its first step.
     pub fn stage(
         &self,
-        kind: Kind,
+        kind: StageKind,
         recipe: &Recipe,
         model: &mut Model,
     ) -> Result<Box<dyn Stage>, TrainError> {
-        let &Ground { plan, corpus, machine, feeding, lengths, mode, progress, .. } = self;
+        let &StageContext { plan, corpus, machine, feeding, lengths, mode, progress, .. } = self;
         let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
         let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
         match kind {
-            Kind::Dvae => {
+            StageKind::Dvae => {
                 let spoken = self.spoken(&sizes)?;
                 let mut settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
                 if let Some(side) = &corpus.data_side {
@@ -312,13 +320,13 @@ impl<'a> Ground<'a> {
                         start_delay: side.model_start_delay,
                     });
                 }
-                self.placed(settings.rows as usize, model, move |machine, share, model| {
+                self.placed(settings.rows as usize, model, move |machine, slice, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
-                    Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                    Ok(Box::new(DvaeStage::replica(slice, settings, recipe, machine, source, sides, model)?))
                 })
             }
-            Kind::Gpt => {
+            StageKind::Gpt => {
                 let mut settings = GptSettings {
                     feeding,
                     lengths,
@@ -338,19 +346,19 @@ impl<'a> Ground<'a> {
                     Some(_) => self.replicas().max(1),
                     None => plan.data.batch_size,
                 };
-                self.placed(rows, model, move |machine, share, model| {
+                self.placed(rows, model, move |machine, slice, model| {
                     let (settings, source, sides) =
                         (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
-                    Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, model)?))
+                    Ok(Box::new(GptStage::replica(slice, settings, recipe, machine, source, sides, model)?))
                 })
             }
-            Kind::Decoder => {
+            StageKind::Decoder => {
                 let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
                 let coded = self.with_codes(model)?;
                 let make = || latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop));
                 let latents = match self.ranks {
                     None => make()?,
-                    Some(ranks) => ranks.share(make, |latents| latents::encode(latents), latents::decode)?,
+                    Some(ranks) => ranks.broadcast(make, |latents| latents::encode(latents), latents::decode)?,
                 };
                 let settings = DecoderSettings {
                     decoder: sizes.decoder.clone(),
@@ -368,10 +376,10 @@ impl<'a> Ground<'a> {
                     memory_limit: plan.training.memory_limit,
                 };
                 let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
-                self.placed(settings.rows, model, move |machine, share, model| {
+                self.placed(settings.rows, model, move |machine, slice, model| {
                     let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
                     Ok(Box::new(DecoderStage::replica(
-                        share, settings, recipe, machine, source, clips, model,
+                        slice, settings, recipe, machine, source, clips, model,
                     )?))
                 })
             }
@@ -384,24 +392,24 @@ impl<'a> Ground<'a> {
         &self,
         rows: usize,
         model: &mut Model,
-        build: impl Fn(Machine, Share, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
+        build: impl Fn(Machine, ReplicaSlice, &Model) -> Result<Box<dyn Stage>, TrainError> + Send + Sync + 'static,
     ) -> Result<Box<dyn Stage>, TrainError> {
         let rounded = self.plan.training.reduce_bf16;
         if let Some(ranks) = self.ranks {
-            let build = |share: Share| build(self.machine, share.rounded(rounded), model);
+            let build = |slice: ReplicaSlice| build(self.machine, slice.rounded(rounded), model);
             return match ranks.is_lead() {
                 true => Ok(Box::new(lead::Distributed::new(ranks, self.machine, build)?)),
-                false => build(lead::share(ranks)),
+                false => build(lead::slice(ranks)),
             };
         }
         let most = (1..=self.machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
         if most == 1 {
-            return build(self.machine, Share::WHOLE, model);
+            return build(self.machine, ReplicaSlice::WHOLE, model);
         }
         // Replicas are made on their own threads, of one model in memory.
         let whole = Arc::new(std::mem::take(model));
         let of = whole.clone();
-        let build: Build = Arc::new(move |machine, share: Share| build(machine, share.rounded(rounded), &of));
+        let build: Build = Arc::new(move |machine, slice: ReplicaSlice| build(machine, slice.rounded(rounded), &of));
         let stage = Mirrored::new(&self.machines[..most], &build);
         drop(build);
         *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
@@ -423,7 +431,7 @@ impl<'a> Ground<'a> {
     }
 
     /// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
-    pub fn untrained(&self, stage: Kind) -> Result<Model, TrainError> {
+    pub fn untrained(&self, stage: StageKind) -> Result<Model, TrainError> {
         let mut model = Model::default();
         model.set_vocabulary(&self.corpus.tokenizer);
         for before in ORDER.into_iter().take_while(|before| *before != stage) {
@@ -483,13 +491,13 @@ impl<'a> Ground<'a> {
     }
 
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
-        let (source, disk) = (&self.corpus.source, disk_of_environment());
+        let (source, disk) = (&self.corpus.source, disk_from_env());
         let told = (self.progress, &*self.stop);
         let make = || codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told);
         let codes = match self.ranks {
             None => make()?,
             Some(ranks) => {
-                ranks.share(make, |all| codes::encode(all), |bytes| codes::decode(bytes, source.len()))?
+                ranks.broadcast(make, |all| codes::encode(all), |bytes| codes::decode(bytes, source.len()))?
             }
         };
         Ok(Arc::new(WithCodes::new(source.clone(), codes)))
@@ -498,17 +506,17 @@ impl<'a> Ground<'a> {
 
 fn run_stage(
     session: &mut Session<'_>,
-    (kind, fine_tune): (Kind, bool),
+    (kind, fine_tune): (StageKind, bool),
     recipe: &Recipe,
     before: u64,
-    ground: &Ground<'_>,
+    context: &StageContext<'_>,
     model: &mut Model,
 ) -> Result<(), TrainError> {
     let name = stages::name(kind);
-    if let Some(ranks) = ground.ranks {
+    if let Some(ranks) = context.ranks {
         lead::begin_stage(ranks, kind, fine_tune, model)?;
     }
-    let mut stage = match ground.stage(kind, recipe, model) {
+    let mut stage = match context.stage(kind, recipe, model) {
         Err(TrainError::Interrupted) => {
             // Before its first step, or before it went on from a later one.
             let last = session.last_of(name)?;
@@ -518,8 +526,8 @@ fn run_stage(
         stage => stage?,
     };
     let last = session.last_of(name)?;
-    let samples = ground.samples(model);
-    let spoken = (ground.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
+    let samples = context.samples(model);
+    let spoken = (context.plan.training.sample_every > 0 && !samples.sentences.is_empty()).then_some(&samples);
     let done = session.run(&mut *stage, recipe, before, last, spoken)?;
     // Averages are in their places already: the stage holds what was measured.
     stage.finish(model, false)?;

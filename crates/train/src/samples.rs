@@ -9,7 +9,7 @@
 //!
 //! Speaking has weights, programs and draws of its own. It takes nothing from the training but a copy of the weights.
 
-use crate::beside::floats;
+use crate::overlay::floats;
 use crate::error::TrainError;
 use crate::evaluate::measures::Heard;
 use crate::evaluate::words::Errors;
@@ -17,7 +17,7 @@ use crate::machine::Machine;
 use crate::model::{Model, Stacked};
 use crate::session::Session;
 use crate::stages::codes::Encoder;
-use crate::stages::{self, Kind, Stage};
+use crate::stages::{self, StageKind, Stage};
 use myxtts_data::audio::{Resampler, decode, wav};
 use myxtts_data::mel::picture::{Mel, mel_png, mels_png};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
@@ -173,7 +173,7 @@ impl Samples<'_> {
     ) -> Result<Vec<Outcome<'_>>, SampleError> {
         let mut over = Model::default();
         stage.finish(&mut over, average)?;
-        if stage.kind() == Kind::Dvae {
+        if stage.kind() == StageKind::Dvae {
             return self.rebuilt(&over, stop);
         }
         let whole = Stacked { over, under: self.model };
@@ -257,7 +257,7 @@ impl Session<'_> {
         let began = Instant::now();
         let heard = match samples.of_stage(stage, average, &self.stop) {
             Ok(heard) => heard,
-            Err(error) => return self.watcher.say(&format!("nothing was spoken {when}: {error}")),
+            Err(error) => return self.progress.say(&format!("nothing was spoken {when}: {error}")),
         };
         let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
         for (sentence, sample) in heard {
@@ -269,7 +269,7 @@ impl Session<'_> {
                     understood.add(heard);
                 }
                 Err(error) => {
-                    self.watcher.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
+                    self.progress.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Session<'_> {
             let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
             let seconds = began.elapsed().as_secs_f64();
             let rates = self.log_rates(name, (step, before + step), &understood);
-            self.watcher.say(&format!(
+            self.progress.say(&format!(
                 "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
                 files.display()
             ));
@@ -285,10 +285,10 @@ impl Session<'_> {
     }
 
     /// Speaks from the model that is done, after all steps of the run.
-    pub(crate) fn last_words(&mut self, samples: &Samples<'_>, steps: u64) {
+    pub(crate) fn final_samples(&mut self, samples: &Samples<'_>, steps: u64) {
         let heard = match samples.of_model(&self.stop) {
             Ok(heard) => heard,
-            Err(error) => return self.watcher.say(&format!("nothing was spoken: {error}")),
+            Err(error) => return self.progress.say(&format!("nothing was spoken: {error}")),
         };
         let mut understood = Understood::default();
         for (sentence, sample) in heard {
@@ -306,7 +306,7 @@ impl Session<'_> {
                 }
                 Err(error) => format!("\"{}\" was not spoken: {error}", sentence.text),
             };
-            self.watcher.say(&line);
+            self.progress.say(&line);
         }
         self.log_rates("model", (steps, steps), &understood);
     }
@@ -316,7 +316,7 @@ impl Session<'_> {
         let listener = self.listener.as_mut()?;
         let heard = listener.hear(path, &sentence.text, &sentence.language);
         if let Some(error) = listener.failed() {
-            self.watcher.say(&format!("note: {error}; the run goes on without error rates"));
+            self.progress.say(&format!("note: {error}; the run goes on without error rates"));
             self.listener = None;
         }
         heard
@@ -336,7 +336,7 @@ impl Session<'_> {
             Ok(self.board.scalars(at, &curves)?)
         });
         if let Err(error) = written {
-            self.watcher.say(&format!("error rates were not written: {error}"));
+            self.progress.say(&format!("error rates were not written: {error}"));
         }
         format!(", WER {:.0} %, CER {:.0} %", 100.0 * wer, 100.0 * cer)
     }

@@ -3,20 +3,21 @@
 mod saved;
 
 use crate::bad_step;
-use crate::best::{self, Chosen, HeldOut};
+use crate::best::{self, BestValidation, HeldOut};
 use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
 use crate::pace::Pace;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
-use myxtts_run::checkpoint::{CheckpointStore, Loaded};
+use myxtts_run::checkpoint::{CheckpointStore, OpenCheckpoint};
 use myxtts_run::events::EventLog;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::guard::{BadSteps, BadVerdict, SpikeVerdict, Spikes};
+use myxtts_run::guard::{BadStepGuard, BadStepVerdict, SpikeVerdict, SpikeDetector};
 use myxtts_run::plan::{Plan, Recipe};
+use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_run::seed::Seed;
 use myxtts_run::tensorboard::TensorBoard;
-use myxtts_run::trend::{Direction, Trend};
+use myxtts_run::loss_trend::LossTrend;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Report};
 use saved::restore;
@@ -36,48 +37,6 @@ const TREND_WINDOW: usize = 50;
 /// Curves are drawn every so many steps.
 const CURVE_EVERY: u64 = 10;
 
-/// One who watches a run.
-pub trait Watcher {
-    /// A stage begins or goes on.
-    fn stage(&mut self, name: &'static str, from: u64, steps: u64, described: &[String]);
-    /// A step is done.
-    fn step(&mut self, news: &News);
-    /// Something to read.
-    fn say(&mut self, line: &str);
-    /// The stage has ended.
-    fn end(&mut self);
-}
-
-/// What there is to say of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub struct News {
-    /// Steps of the stage that are done.
-    pub step: u64,
-    /// Epochs.
-    pub epoch: f64,
-    /// Its loss.
-    pub loss: f64,
-    /// Mean of the last losses.
-    pub mean: f64,
-    /// Where they go.
-    pub direction: Direction,
-    /// What else was measured.
-    pub numbers: Vec<(&'static str, f64)>,
-    /// Clips per second, lately.
-    pub rate: f64,
-    /// The share of the last seconds that steps took on the device, from the beginning to the end of each; none where the
-    /// device is the processor. Gaps between the kernels of a step count as busy: kernel times are what a benchmark asks
-    /// the driver for, at a price.
-    pub busy: Option<f64>,
-    /// The share of the last seconds that the loop stood still for batches; none before there is a step to measure.
-    pub wait: Option<f64>,
-    /// The share of the last seconds that steps stood still while gradients were summed over processes; none where this one
-    /// is alone.
-    pub communication: Option<f64>,
-    /// Learning rate.
-    pub learning_rate: f64,
-}
-
 /// Everything a run writes to.
 pub struct Session<'a> {
     /// Its folder.
@@ -92,13 +51,13 @@ pub struct Session<'a> {
     pub board: TensorBoard,
     /// Raised when the run is to stop.
     pub stop: Arc<AtomicBool>,
-    /// Who watches.
-    pub watcher: &'a mut dyn Watcher,
+    /// Receives the progress of stages and steps.
+    pub progress: &'a dyn Progress,
     /// Who listens to spoken samples; none without a recogniser, and none once it has failed.
     pub listener: Option<Listener>,
 }
 
-struct Flying {
+struct InFlightStep {
     step: u64,
     ticket: Ticket,
     rows: u64,
@@ -110,18 +69,18 @@ struct Flying {
 
 /// A stage that has ended. It holds the weights that its model is made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Finished {
+pub struct StageOutcome {
     /// How.
-    pub ended: Ended,
+    pub ended: StageEnd,
     /// Steps that were done.
     pub steps: u64,
     /// The validation whose weights were kept; none where nothing was validated, and the last weights are kept.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<BestValidation>,
 }
 
 /// How a stage ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StageEnd {
     /// All its steps are done.
     Done,
     /// Validation has not become better for too long.
@@ -131,7 +90,7 @@ pub enum Ended {
 /// A stage that is under way.
 struct Running {
     guards: Guards,
-    flying: VecDeque<Flying>,
+    in_flight: VecDeque<InFlightStep>,
     pace: Pace,
     /// The step that comes next.
     next: u64,
@@ -140,18 +99,18 @@ struct Running {
 }
 
 struct Guards {
-    bad: BadSteps,
-    spikes: Spikes,
-    trend: Trend,
+    bad: BadStepGuard,
+    spikes: SpikeDetector,
+    trend: LossTrend,
     held_out: HeldOut,
 }
 
 impl<'a> Session<'a> {
     /// The newest whole checkpoint of a stage, if the run has one. Damaged ones are named and passed over.
-    pub fn last_of(&mut self, stage: &'static str) -> Result<Option<Loaded>, TrainError> {
+    pub fn last_of(&mut self, stage: &'static str) -> Result<Option<OpenCheckpoint>, TrainError> {
         let latest = self.store.latest_valid()?;
         for damaged in &latest.damaged {
-            self.watcher.say(&format!("passed over: {damaged}"));
+            self.progress.say(&format!("passed over: {damaged}"));
         }
         let Some(checkpoint) = latest.checkpoint else { return Ok(None) };
         if checkpoint.meta["stage"] != stage {
@@ -167,9 +126,9 @@ impl<'a> Session<'a> {
         stage: &mut dyn Stage,
         recipe: &Recipe,
         before: u64,
-        last: Option<Loaded>,
+        last: Option<OpenCheckpoint>,
         samples: Option<&Samples<'_>>,
-    ) -> Result<Finished, TrainError> {
+    ) -> Result<StageOutcome, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
         let validate_every = best::validate_every(training.validate_every, stage.epoch_steps());
@@ -177,9 +136,9 @@ impl<'a> Session<'a> {
             best::early_stop(training.early_stop_patience, stage, recipe.steps, validate_every);
         let average = recipe.ema_decay.is_some();
         let mut guards = Guards {
-            bad: BadSteps::new(training.bad_steps_in_a_row, training.bad_step_budget),
-            spikes: Spikes::new(SPIKE_WINDOW, training.spike_limit, SPIKE_PATIENCE),
-            trend: Trend::new(TREND_WINDOW),
+            bad: BadStepGuard::new(training.bad_steps_in_a_row, training.bad_step_budget),
+            spikes: SpikeDetector::new(SPIKE_WINDOW, training.spike_limit, SPIKE_PATIENCE),
+            trend: LossTrend::new(TREND_WINDOW),
             held_out: HeldOut::new(patience, average),
         };
         let from = match last {
@@ -194,9 +153,9 @@ impl<'a> Session<'a> {
             None => 0,
         };
         let described = stage.described();
-        self.watcher.stage(name, from, recipe.steps, &described);
+        self.progress.stage(name, from, recipe.steps, &described);
         if let Some(why) = stops_early.filter(|_| from == 0) {
-            self.watcher.say(&format!("{name}: {why}"));
+            self.progress.say(&format!("{name}: {why}"));
         }
         self.events.append_durably(
             "stage",
@@ -206,16 +165,16 @@ impl<'a> Session<'a> {
         let spent = guards.held_out.early.is_spent();
         let pace = Pace::new(Instant::now(), (stage.engine().busy(), stage.communication()));
         let (began, summed) = (Instant::now(), stage.communication());
-        let mut state = Running { guards, flying: VecDeque::new(), pace, next: from, saved: from };
-        let mut ended = Ended::Early;
+        let mut state = Running { guards, in_flight: VecDeque::new(), pace, next: from, saved: from };
+        let mut ended = StageEnd::Early;
         if !spent {
             let mut returned_to = None;
             ended = loop {
                 match self.steps(stage, recipe, before, samples, &mut state) {
                     Err(error @ TrainError::BadSteps { .. }) => {
-                        match self.return_to_last(stage, error, returned_to, &mut state)? {
+                        match self.rollback(stage, error, returned_to, &mut state)? {
                             Some(step) => returned_to = Some(step),
-                            None => break Ended::Early,
+                            None => break StageEnd::Early,
                         }
                     }
                     ended => break ended?,
@@ -228,8 +187,8 @@ impl<'a> Session<'a> {
             self.verified(name, &same, waited, reached - from, began.elapsed())?;
         }
         let chosen = guards.held_out.choose(stage)?;
-        if let Some(Chosen { step, score, .. }) = chosen {
-            self.watcher.say(&format!(
+        if let Some(BestValidation { step, score, .. }) = chosen {
+            self.progress.say(&format!(
                 "`{name}` keeps the weights of step {step} of {reached}: the best on held-out clips ({score:.4})"
             ));
         }
@@ -237,12 +196,12 @@ impl<'a> Session<'a> {
             // What was chosen lies in the weights now, averages and all.
             self.sample(stage, false, samples, (reached, before));
         }
-        self.watcher.end();
+        self.progress.stage_end();
         let end = json!({ "stage": name, "ended": format!("{ended:?}"), "steps": reached,
                           "chosen_step": chosen.map(|chosen| chosen.step), "score": chosen.map(|chosen| chosen.score) });
         self.events.append_durably("stage_end", end)?;
         self.board.sync()?;
-        Ok(Finished { ended, steps: reached, chosen })
+        Ok(StageOutcome { ended, steps: reached, chosen })
     }
 
     /// Says that all ranks agree, and what of the stage's time its steps stood still while gradients were summed.
@@ -264,7 +223,7 @@ impl<'a> Session<'a> {
                 100.0 * share
             ),
         };
-        self.watcher.say(&format!("{name}: {same}{told}"));
+        self.progress.say(&format!("{name}: {same}{told}"));
         let event = json!({ "stage": name, "same": same, "steps": steps, "seconds": took.as_secs_f64(),
                             "communication_seconds": seconds, "communication": share });
         Ok(self.events.append_durably("ranks", event)?)
@@ -278,7 +237,7 @@ impl<'a> Session<'a> {
         before: u64,
         samples: Option<&Samples<'_>>,
         state: &mut Running,
-    ) -> Result<Ended, TrainError> {
+    ) -> Result<StageEnd, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
         let validate_every = best::validate_every(training.validate_every, stage.epoch_steps());
@@ -289,11 +248,11 @@ impl<'a> Session<'a> {
             Some(_) if self.plan.data.optimize_cpu_gpu_overlap && !training.enable_eager_debug => AHEAD,
             _ => 0,
         };
-        let Running { guards, flying, pace, next, saved } = state;
-        let mut ended = Ended::Done;
+        let Running { guards, in_flight, pace, next, saved } = state;
+        let mut ended = StageEnd::Done;
         for step in *next..recipe.steps {
             if stage.due(step) {
-                self.drain(stage, flying, 0, guards, pace, before)?;
+                self.drain(stage, in_flight, 0, guards, pace, before)?;
                 stage.between(step)?;
             }
             let rate = recipe.schedule.at(step);
@@ -307,7 +266,7 @@ impl<'a> Session<'a> {
             };
             let queued = match stage.submit(step, &control) {
                 Err(error) if error.is_of_batches() && stage.outlives_failures() && step > *saved => {
-                    let drained = self.drain(stage, flying, 0, guards, pace, before);
+                    let drained = self.drain(stage, in_flight, 0, guards, pace, before);
                     self.save_and_say(drained, stage, step, before, guards);
                     return Err(error);
                 }
@@ -315,54 +274,54 @@ impl<'a> Session<'a> {
             };
             pace.wait(queued.waited);
             for note in &queued.notes {
-                self.watcher.say(&format!("note: {note}"));
+                self.progress.say(&format!("note: {note}"));
                 self.events.append("note", json!({ "step": before + step, "note": note }))?;
             }
             let (ticket, rows, records, shape) = (queued.ticket, queued.rows, queued.records, queued.shape);
-            flying.push_back(Flying { step, ticket, rows, records, shape, rate, control });
-            self.drain(stage, flying, ahead, guards, pace, before)?;
+            in_flight.push_back(InFlightStep { step, ticket, rows, records, shape, rate, control });
+            self.drain(stage, in_flight, ahead, guards, pace, before)?;
             let done = step + 1;
             *next = done;
             let every = |n: u64| n > 0 && done.is_multiple_of(n);
             let mut score = None;
             if every(validate_every) || done == recipe.steps {
-                self.drain(stage, flying, 0, guards, pace, before)?;
+                self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
                 let (at, loss) = ((done, before), guards.trend.mean());
                 let (found, is_last) = self.validate(stage, &mut guards.held_out, at, loss)?;
                 score = found;
                 if is_last {
-                    ended = Ended::Early;
+                    ended = StageEnd::Early;
                 }
             }
             // Before the checkpoint: a run that goes on from it has this behind it. The end is spoken below.
             if let Some(samples) = samples
                 && every(training.sample_every)
                 && done < recipe.steps
-                && ended == Ended::Done
+                && ended == StageEnd::Done
             {
-                self.drain(stage, flying, 0, guards, pace, before)?;
+                self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
                 self.sample(stage, average, samples, (done, before));
             }
             let stop = self.stop.load(Ordering::Relaxed);
-            if every(training.checkpoint_every) || done == recipe.steps || stop || ended == Ended::Early {
-                self.drain(stage, flying, 0, guards, pace, before)?;
+            if every(training.checkpoint_every) || done == recipe.steps || stop || ended == StageEnd::Early {
+                self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
                 // Weights that only give bad steps are nothing to go back to.
-                if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == Ended::Early {
+                if !guards.bad.is_bad_now() || done == recipe.steps || stop || ended == StageEnd::Early {
                     self.save(stage, done, before, guards, score)?;
                     *saved = done;
                 }
             }
             // At its end a stage is finished first; whoever runs the stages stops before the next.
-            if stop && done < recipe.steps && ended == Ended::Done {
-                self.watcher.end();
+            if stop && done < recipe.steps && ended == StageEnd::Done {
+                self.progress.stage_end();
                 let run = self.folder.name().to_owned();
                 return Err(TrainError::Stopped { stage: name, step: done, run });
             }
-            if ended == Ended::Early {
-                self.watcher.say(&format!(
+            if ended == StageEnd::Early {
+                self.progress.say(&format!(
                     "validation has not become better for too long: `{name}` ends at step {done}"
                 ));
                 break;
@@ -374,7 +333,7 @@ impl<'a> Session<'a> {
     /// After too many bad steps: back to the last checkpoint of the stage, once, and from which step it goes on. Where the cause
     /// lies in the data or the settings, the same happens again and the run ends; where a device went wrong for a moment, it
     /// goes on. None where gradients exploded again and the stage ends with its best weights, which they have not touched.
-    fn return_to_last(
+    fn rollback(
         &mut self,
         stage: &mut dyn Stage,
         error: TrainError,
@@ -383,7 +342,7 @@ impl<'a> Session<'a> {
     ) -> Result<Option<u64>, TrainError> {
         let name = stages::name(stage.kind());
         let training = &self.plan.training;
-        for one in state.flying.drain(..) {
+        for one in state.in_flight.drain(..) {
             stage.wait(one.ticket)?;
         }
         let Some(last) = self.last_of(name)? else { return Err(error) };
@@ -393,7 +352,7 @@ impl<'a> Session<'a> {
             let (TrainError::BadSteps { exploded: true, .. }, Some(best)) = (&error, best) else {
                 return Err(error);
             };
-            self.watcher.say(&format!(
+            self.progress.say(&format!(
                 "{error}\n`{name}` ends here with the weights of step {best}, the best on held-out clips so far; a lower \
                  --learning-rate may take it further"
             ));
@@ -405,7 +364,7 @@ impl<'a> Session<'a> {
         state.guards.bad.set_limits(training.bad_steps_in_a_row, training.bad_step_budget);
         (state.next, state.saved) = (step, step);
         state.pace.pause();
-        self.watcher.say(&format!(
+        self.progress.say(&format!(
             "{error}\n`{name}` goes back to its last checkpoint and goes on from step {step}; should the same happen again, the run ends"
         ));
         self.events
@@ -417,14 +376,14 @@ impl<'a> Session<'a> {
     fn drain(
         &mut self,
         stage: &mut dyn Stage,
-        flying: &mut VecDeque<Flying>,
+        in_flight: &mut VecDeque<InFlightStep>,
         keep: usize,
         guards: &mut Guards,
         pace: &mut Pace,
         before: u64,
     ) -> Result<(), TrainError> {
-        while flying.len() > keep
-            && let Some(one) = flying.pop_front()
+        while in_flight.len() > keep
+            && let Some(one) = in_flight.pop_front()
         {
             let report = stage.wait(one.ticket)?;
             pace.step(Instant::now(), one.rows, (stage.engine().busy(), stage.communication()));
@@ -436,7 +395,7 @@ impl<'a> Session<'a> {
     fn reported(
         &mut self,
         stage: &mut dyn Stage,
-        one: &Flying,
+        one: &InFlightStep,
         report: &Report,
         guards: &mut Guards,
         pace: &mut Pace,
@@ -446,12 +405,12 @@ impl<'a> Session<'a> {
         let (step, loss) = (one.step + 1, f64::from(report.loss));
         if let Some(fault) = stage.engine_mut().take_fault() {
             let fault = fault.to_string();
-            self.watcher.say(&format!("step {step} of `{name}`: {fault}"));
+            self.progress.say(&format!("step {step} of `{name}`: {fault}"));
             self.events.append_durably("fault", json!({ "stage": name, "step": step, "fault": fault }))?;
         }
         let exploded = report.good && bad_step::is_exploded(report.norm, &one.control);
         let verdict = guards.bad.observe(report.good && !exploded);
-        if verdict != BadVerdict::Fine {
+        if verdict != BadStepVerdict::Fine {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
             let gradients = bad_step::longest_gradients(stage.engine())?;
             let mut event = json!({ "stage": name, "step": step, "clips": clips, "loss": loss.to_string(),
@@ -459,7 +418,7 @@ impl<'a> Session<'a> {
             if exploded {
                 event["norm"] = json!(report.norm);
                 self.events.append_durably("exploded_gradient", event.clone())?;
-                self.watcher.say(&format!(
+                self.progress.say(&format!(
                     "step {step} of `{name}`: a gradient of length {:.3e} was left out, since it is far over \
                      training.gradient_clip = {}; the longest now: {}",
                     report.norm,
@@ -468,15 +427,15 @@ impl<'a> Session<'a> {
                 ));
             } else {
                 self.events.append_durably("bad_step", event.clone())?;
-                self.watcher.say(&format!(
+                self.progress.say(&format!(
                     "step {step} of `{name}` came out as no number and was left out; its clips: {}",
                     clips.join(", ")
                 ));
             }
             let spent = match verdict {
-                BadVerdict::StopInARow(count) => Some(format!("{count} steps in a row")),
-                BadVerdict::StopTotal(count) => Some(format!("{count} steps")),
-                BadVerdict::Fine | BadVerdict::Skip => None,
+                BadStepVerdict::StopInARow(count) => Some(format!("{count} steps in a row")),
+                BadStepVerdict::StopTotal(count) => Some(format!("{count} steps")),
+                BadStepVerdict::Fine | BadStepVerdict::Skip => None,
             };
             if let Some(how_many) = spent {
                 let saved = self.folder.path().join(format!("bad-batch-{name}-{step}.json"));
@@ -495,7 +454,7 @@ impl<'a> Session<'a> {
         }
         if let SpikeVerdict::Spike { median, limit } = guards.spikes.observe(loss) {
             let clips: Vec<String> = one.records.iter().map(|&record| stage.clip(record)).collect();
-            self.watcher.say(&format!(
+            self.progress.say(&format!(
                 "step {step} of `{name}`: a loss of {loss:.3} is a spike: those before it lie around {median:.3}, and \
                  training.spike_limit = {} allows {limit:.3}",
                 self.plan.training.spike_limit
@@ -528,7 +487,7 @@ impl<'a> Session<'a> {
                         "communication": pace.communicating(), "numbers": measured }),
             )?;
         }
-        self.watcher.step(&News {
+        self.progress.step(&StepProgress {
             step,
             epoch: step as f64 / stage.epoch_steps() as f64,
             loss,
@@ -555,15 +514,15 @@ impl<'a> Session<'a> {
         guards: &Guards,
     ) {
         let name = stages::name(stage.kind());
-        self.watcher.end();
+        self.progress.stage_end();
         match drained.and_then(|()| self.save(stage, step, before, guards, None)) {
-            Ok(()) => self.watcher.say(&format!(
+            Ok(()) => self.progress.say(&format!(
                 "no batch for step {} of `{name}`: step {step} is saved; when the cause below is gone, `myxtts train \
                  --resume {}` goes on from there",
                 step + 1,
                 self.folder.name()
             )),
-            Err(error) => self.watcher.say(&format!("step {step} of `{name}` could not be saved: {error}")),
+            Err(error) => self.progress.say(&format!("step {step} of `{name}` could not be saved: {error}")),
         }
     }
 }

@@ -86,7 +86,7 @@ impl Found {
 
 /// What is asked.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct StrategyRequest {
     /// `--device`, where it is not auto.
     pub device: Option<Device>,
     /// `training.multi_gpu`.
@@ -103,11 +103,11 @@ pub struct Asked {
     pub model_start_delay: f64,
 }
 
-impl Asked {
+impl StrategyRequest {
     /// What a plan and `--device` ask.
-    pub fn of(plan: &Plan, device: Option<Device>) -> Asked {
+    pub fn of(plan: &Plan, device: Option<Device>) -> StrategyRequest {
         let DataPlan { model_gpu, data_gpu, buffer_size, model_start_delay, .. } = &plan.data;
-        Asked {
+        StrategyRequest {
             device,
             multi_gpu: plan.training.multi_gpu,
             visible: plan.training.visible_gpus.clone(),
@@ -174,7 +174,7 @@ pub enum Feed {
 
 /// A decision, and why it is this one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Chosen<T> {
+pub struct Decision<T> {
     /// What was chosen.
     pub choice: T,
     /// In a sentence.
@@ -258,7 +258,7 @@ const DATA: &str = "data.data_gpu";
 /// What is asked, without the GPUs of `data.data_gpu` and `data.model_gpu` that are not there, and the sentence that says so;
 /// none where nothing has to be left out. Only where both are named, and there is a GPU at all: who names one GPU alone means
 /// that one.
-pub fn fall_back(found: &Found, asked: &Asked) -> Option<(Asked, String)> {
+pub fn fall_back(found: &Found, asked: &StrategyRequest) -> Option<(StrategyRequest, String)> {
     let (Some(data), Some(model)) = (asked.data, asked.model.as_deref()) else { return None };
     let missing: Vec<u32> = [&[data], model].concat().into_iter().filter(|gpu| !found.has(*gpu)).collect();
     if missing.is_empty() || found.gpus.is_empty() || asked.device.is_some() {
@@ -278,11 +278,11 @@ pub fn fall_back(found: &Found, asked: &Asked) -> Option<(Asked, String)> {
         found.words()
     );
     let model = (!kept.is_empty()).then_some(kept);
-    Some((Asked { data: data_side, model, ..asked.clone() }, sentence))
+    Some((StrategyRequest { data: data_side, model, ..asked.clone() }, sentence))
 }
 
 /// Where a run trains.
-pub fn strategy(found: &Found, asked: &Asked) -> Result<Chosen<Strategy>, StrategyError> {
+pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strategy>, StrategyError> {
     if asked.device == Some(Device::Cpu) {
         // Which GPUs may be used is of no account then, and whether there are any.
         return named(found, asked, Device::Cpu);
@@ -330,11 +330,11 @@ pub fn strategy(found: &Found, asked: &Asked) -> Result<Chosen<Strategy>, Strate
     if asked.multi_gpu && !matches!(choice, Strategy::Mirrored(_)) {
         warnings.push(format!("training.multi_gpu has no effect: there are not two to be used{whose}"));
     }
-    Ok(Chosen { choice, reason, warnings })
+    Ok(Decision { choice, reason, warnings })
 }
 
 /// `--device`: it wins, and nothing may say otherwise.
-fn named(found: &Found, asked: &Asked, device: Device) -> Result<Chosen<Strategy>, StrategyError> {
+fn named(found: &Found, asked: &StrategyRequest, device: Device) -> Result<Decision<Strategy>, StrategyError> {
     let flag = format!("--device {device}");
     if asked.multi_gpu {
         let why = "the one names a single device, the other asks for all: leave one of them out";
@@ -360,11 +360,11 @@ fn named(found: &Found, asked: &Asked, device: Device) -> Result<Chosen<Strategy
         return Err(contradiction(flag, format!("{VISIBLE} = {}", listed(visible)), why));
     }
     let choice = gpu.map_or(Strategy::Cpu, Strategy::One);
-    Ok(Chosen { choice, reason: format!("{flag} says so"), warnings: Vec::new() })
+    Ok(Decision { choice, reason: format!("{flag} says so"), warnings: Vec::new() })
 }
 
 /// How batches come to the model: on two sets of GPUs exactly where both are named.
-pub fn feed(found: &Found, asked: &Asked) -> Result<Chosen<Feed>, StrategyError> {
+pub fn feed(found: &Found, asked: &StrategyRequest) -> Result<Decision<Feed>, StrategyError> {
     if let Some(gpu) = asked.data {
         known(found, DATA, &[gpu])?;
     }
@@ -404,7 +404,7 @@ pub fn feed(found: &Found, asked: &Asked) -> Result<Chosen<Feed>, StrategyError>
             (Feed::Buffered, reason)
         }
     };
-    Ok(Chosen { choice, reason, warnings })
+    Ok(Decision { choice, reason, warnings })
 }
 
 /// A list whose GPUs are there, each once.

@@ -1,7 +1,7 @@
 //! A trace of a stage on its own feed: its steps as training queues them, then the same shapes with nothing fed.
 
 use super::processor::Counted;
-use super::trace::{Batch, Cores, Gpu, Setup, Trace};
+use super::trace::{Batch, CoresSample, GpuSample, Setup, Trace};
 use crate::error::TrainError;
 use crate::stages::{Stage, Submitted};
 use myxtts_run::plan::Recipe;
@@ -24,27 +24,27 @@ pub struct Amount {
 
 /// What was seen of the machine from outside, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct MachineSamples {
     /// The processor.
-    pub cores: Vec<Cores>,
+    pub cores: Vec<CoresSample>,
     /// The GPU.
-    pub gpu: Vec<Gpu>,
+    pub gpu: Vec<GpuSample>,
     /// Why there is nothing of it.
     pub no_gpu: Option<String>,
 }
 
 /// Who looks at the machine while a stage runs.
-pub trait Beside {
+pub trait MachineSampler {
     /// What was seen between two moments; times count from the first of them.
-    fn seen(&mut self, _from: Instant, _to: Instant) -> Seen {
-        Seen::default()
+    fn samples(&mut self, _from: Instant, _to: Instant) -> MachineSamples {
+        MachineSamples::default()
     }
 }
 
-/// Nobody looks.
-pub struct Nobody;
+/// Samples nothing.
+pub struct NoMachineSampler;
 
-impl Beside for Nobody {}
+impl MachineSampler for NoMachineSampler {}
 
 /// Batches that are replayed at most.
 const REPLAYED: usize = 30;
@@ -57,7 +57,7 @@ pub fn collect(
     seed: u64,
     amount: Amount,
     (workers, batch_size): (usize, usize),
-    beside: &mut dyn Beside,
+    sampler: &mut dyn MachineSampler,
 ) -> Result<Trace, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let seed = Seed::new(seed).derive("diagnose");
@@ -100,16 +100,16 @@ pub fn collect(
     }
     let ended = Counted::now();
     let processor = began.until(&ended, workers);
-    let seen = beside.seen(began.at, ended.at);
+    let seen = sampler.samples(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
     let (mut alone, mut replayed) = (Vec::new(), Vec::new());
     let mut clock = Clock::start(stage, 0);
-    let mut flying: VecDeque<([usize; 3], Ticket)> = VecDeque::new();
+    let mut in_flight: VecDeque<([usize; 3], Ticket)> = VecDeque::new();
     for (number, shape) in shapes.iter().copied().enumerate() {
-        flying.extend(stage.replay(shape, &control(number as u64))?.map(|ticket| (shape, ticket)));
+        in_flight.extend(stage.replay(shape, &control(number as u64))?.map(|ticket| (shape, ticket)));
         let left = if on_gpu && number + 1 < shapes.len() { amount.ahead } else { 0 };
-        while flying.len() > left
-            && let Some((shape, ticket)) = flying.pop_front()
+        while in_flight.len() > left
+            && let Some((shape, ticket)) = in_flight.pop_front()
         {
             stage.wait(ticket)?;
             let (step, period) = clock.tick(stage, Duration::ZERO);
@@ -123,7 +123,7 @@ pub fn collect(
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let setup = Setup { workers, slots, batch_size, cores, batch_bytes: bytes, pinned, on_gpu };
-    let Seen { cores, gpu, no_gpu } = seen;
+    let MachineSamples { cores, gpu, no_gpu } = seen;
     Ok(Trace { setup, batches, processor, cores, gpu, no_gpu, alone, replayed })
 }
 
@@ -159,7 +159,7 @@ struct Queued {
 
 /// Steps under way, and when the last one ended.
 struct Clock {
-    flying: VecDeque<Queued>,
+    in_flight: VecDeque<Queued>,
     ahead: usize,
     done: u64,
     last: Instant,
@@ -169,22 +169,22 @@ struct Clock {
 impl Clock {
     fn start(stage: &dyn Stage, ahead: usize) -> Clock {
         let (last, busy) = (Instant::now(), stage.engine().busy());
-        Clock { flying: VecDeque::new(), ahead, done: 0, last, busy }
+        Clock { in_flight: VecDeque::new(), ahead, done: 0, last, busy }
     }
 
     fn queue(&mut self, queued: Submitted, is_new: bool) {
         // While a shape is recorded nobody waits for the steps before it: the first of them seems to end late, and the
         // others at once.
-        self.flying.iter_mut().for_each(|other| other.beside_new |= is_new);
-        self.flying.push_back(Queued { queued, is_new, beside_new: false });
+        self.in_flight.iter_mut().for_each(|other| other.beside_new |= is_new);
+        self.in_flight.push_back(Queued { queued, is_new, beside_new: false });
     }
 
     /// Waits until no more steps are under way than may be, or none, and says how long each of the ended took.
     fn ended(&mut self, stage: &mut dyn Stage, all: bool) -> Result<Vec<(Queued, f64, f64)>, TrainError> {
         let mut ended = Vec::new();
         let left = if all { 0 } else { self.ahead };
-        while self.flying.len() > left
-            && let Some(queued) = self.flying.pop_front()
+        while self.in_flight.len() > left
+            && let Some(queued) = self.in_flight.pop_front()
         {
             stage.wait(queued.queued.ticket)?;
             let (step, period) = self.tick(stage, queued.queued.waited);

@@ -6,8 +6,8 @@ use serde::Serialize;
 /// Who holds training up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Culprit {
-    /// Nobody: steps follow each other.
+pub enum Cause {
+    /// Nothing: steps follow each other.
     Healthy,
     /// Records come slowly from where they lie.
     Disk,
@@ -43,36 +43,37 @@ pub enum Culprit {
     Power,
 }
 
-impl Culprit {
+impl Cause {
     /// In words.
     pub fn name(self) -> &'static str {
         match self {
-            Culprit::Healthy => "healthy: the step is what takes the time",
-            Culprit::Disk => "slow disk",
-            Culprit::Decode => "slow decoding and features",
-            Culprit::Collate => "slow collation",
-            Culprit::Inputs => "slow making of inputs",
-            Culprit::SlowWorker => "one slow loader thread",
-            Culprit::TinyBuffer => "too small a buffer",
-            Culprit::UploadLock => "uploads and steps wait for each other",
-            Culprit::PageableUploads => "uploads from pageable memory",
-            Culprit::Transfer => "slow uploads",
-            Culprit::ShapeChurn => "new shapes compiled again and again",
-            Culprit::PeriodicStall => "a stall that comes back",
-            Culprit::Processor => "the processor is taken by other programs",
-            Culprit::SlowStep => "the step is slower than it has to be",
-            Culprit::NoisyStep => "the step's time varies",
-            Culprit::Heat => "the GPU is held back by heat",
-            Culprit::Power => "the GPU is held back by its power limit",
+            Cause::Healthy => "healthy: the step is what takes the time",
+            Cause::Disk => "slow disk",
+            Cause::Decode => "slow decoding and features",
+            Cause::Collate => "slow collation",
+            Cause::Inputs => "slow making of inputs",
+            Cause::SlowWorker => "one slow loader thread",
+            Cause::TinyBuffer => "too small a buffer",
+            Cause::UploadLock => "uploads and steps wait for each other",
+            Cause::PageableUploads => "uploads from pageable memory",
+            Cause::Transfer => "slow uploads",
+            Cause::ShapeChurn => "new shapes compiled again and again",
+            Cause::PeriodicStall => "a stall that comes back",
+            Cause::Processor => "the processor is taken by other programs",
+            Cause::SlowStep => "the step is slower than it has to be",
+            Cause::NoisyStep => "the step's time varies",
+            Cause::Heat => "the GPU is held back by heat",
+            Cause::Power => "the GPU is held back by its power limit",
         }
     }
 }
 
-/// A culprit, and what speaks against it.
+/// A cause, and what speaks against it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     /// Who.
-    pub culprit: Culprit,
+    #[serde(rename = "culprit")]
+    pub cause: Cause,
     /// The numbers it was found by, in words.
     pub evidence: String,
     /// What to set, or to do.
@@ -164,7 +165,7 @@ pub struct Diagnosis {
 
 impl Diagnosis {
     /// Who costs most.
-    pub fn culprit(&self) -> Culprit {
-        self.findings.first().map_or(Culprit::Healthy, |finding| finding.culprit)
+    pub fn cause(&self) -> Cause {
+        self.findings.first().map_or(Cause::Healthy, |finding| finding.cause)
     }
 }

@@ -29,11 +29,11 @@ pub fn page(title: &str, trace: &Trace, diagnosis: &Diagnosis) -> String {
     }
     out.push_str("<h2>What holds it up</h2>\n");
     for finding in &diagnosis.findings {
-        let class = if finding.culprit == super::Culprit::Healthy { "finding healthy" } else { "finding" };
+        let class = if finding.cause == super::Cause::Healthy { "finding healthy" } else { "finding" };
         let _ = writeln!(
             out,
             "<div class=\"{class}\"><b>{}</b><br>{}<br><b>Do:</b> {}<br><b>Gain:</b> {}</div>",
-            escaped(finding.culprit.name()),
+            escaped(finding.cause.name()),
             escaped(&finding.evidence),
             escaped(&finding.recommendation),
             escaped(&gain(finding.gain))

@@ -19,8 +19,8 @@ pub mod html;
 pub mod plant;
 pub mod text;
 
-pub use collect::{Amount, Beside, Nobody, Seen, collect};
-pub use diagnosis::{Culprit, Diagnosis, Finding};
+pub use collect::{Amount, MachineSampler, NoMachineSampler, MachineSamples, collect};
+pub use diagnosis::{Cause, Diagnosis, Finding};
 pub use plant::{Fault, Plant};
 pub use rules::diagnose;
 pub use trace::Trace;

@@ -4,10 +4,10 @@
 //! longer than they are. Then the sign that only one cause leaves is looked for; what many leave comes last. Each cause is
 //! named with the numbers it was found by, and with the setting that removes it.
 
-use super::diagnosis::{Culprit, Device, Diagnosis, Finding, Oscillation};
+use super::diagnosis::{Cause, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
 use super::statistics::{Spread, mean, median};
-use super::trace::{Gpu, Trace};
+use super::trace::{GpuSample, Trace};
 
 /// Of the step: a loop that waits longer for batches is starved.
 const LOAD: f64 = 0.20;
@@ -74,9 +74,9 @@ impl Facts<'_> {
     /// The GPU, over all samples.
     fn device(&self) -> Option<Device> {
         let gpu = &self.trace.gpu;
-        let all = |of: fn(&Gpu) -> Option<f64>| gpu.iter().filter_map(of).collect::<Vec<f64>>();
+        let all = |of: fn(&GpuSample) -> Option<f64>| gpu.iter().filter_map(of).collect::<Vec<f64>>();
         let mean_of = |of| Some(all(of)).filter(|all| !all.is_empty()).map(|all| mean(&all));
-        let share = |held: fn(&Gpu) -> bool| {
+        let share = |held: fn(&GpuSample) -> bool| {
             gpu.iter().filter(|sample| held(sample)).count() as f64 / gpu.len().max(1) as f64
         };
         let busy = all(|sample| sample.busy);
@@ -102,7 +102,7 @@ impl Facts<'_> {
         let (hottest, watts) = (device.temperature.unwrap_or(0.0), device.power.unwrap_or(0.0));
         if heat > HELD_BACK {
             return Some(Finding {
-                culprit: Culprit::Heat,
+                cause: Cause::Heat,
                 evidence: format!("its clock was held back by heat {} of the time, at up to {hottest:.0} °C", percent(heat)),
                 recommendation: "give it air: clean the fans, space the cards, raise the fan curve; no setting of training makes up for it".into(),
                 gain: None,
@@ -111,7 +111,7 @@ impl Facts<'_> {
         // A GPU that works hard is at its power limit now and then; only where steps suffer it is a finding.
         let slowed = self.slowed().is_some_and(|ratio| ratio > SLOWED) || self.step_variation() > STEADY;
         (power > HELD_BACK && slowed).then(|| Finding {
-            culprit: Culprit::Power,
+            cause: Cause::Power,
             evidence: format!(
                 "its clock was held back by the power limit {} of the time, at {watts:.0} W",
                 percent(power)
@@ -138,7 +138,7 @@ impl Facts<'_> {
         }
         let shapes = self.shapes_met();
         Some(Finding {
-            culprit: Culprit::ShapeChurn,
+            cause: Cause::ShapeChurn,
             evidence: format!(
                 "{new} of {} batches had a shape that was not recorded yet, {still} of them in the second half; they took {} of all time more than others ({shapes} shapes met)",
                 batches.len(),
@@ -181,7 +181,7 @@ impl Facts<'_> {
             )
         });
         Some(Finding {
-            culprit: Culprit::Processor,
+            cause: Cause::Processor,
             evidence: format!(
                 "all {} cores together were {} busy, of which this program had {} and others {}{}",
                 self.trace.setup.cores,
@@ -212,13 +212,13 @@ impl Facts<'_> {
         }
         let setup = &self.trace.setup;
         let gain = self.gain(self.starving);
-        let finding = |culprit, evidence: String, recommendation: String| {
+        let finding = |cause, evidence: String, recommendation: String| {
             let evidence = format!("waits add {} to the steps; {evidence}", percent(waiting));
-            Some(Finding { culprit, evidence, recommendation, gain })
+            Some(Finding { cause, evidence, recommendation, gain })
         };
         if let Some((worker, ratio)) = self.slow_worker() {
             return finding(
-                Culprit::SlowWorker,
+                Cause::SlowWorker,
                 format!(
                     "thread batch-{worker} takes {ratio:.1} times as long for a batch as the others, and batches come in order"
                 ),
@@ -233,7 +233,7 @@ impl Facts<'_> {
         // With a slot or two the feed stands still whoever is to blame: whether there are too few is asked below.
         if blocked > TRANSFER * step && setup.slots > FEW {
             return finding(
-                Culprit::UploadLock,
+                Cause::UploadLock,
                 format!("the feed stood still for {} before each copy, {} of a step", ms(blocked), percent(blocked / step)),
                 "upload beside the step: data.prefetch_to_gpu=true and data.enhanced_gpu_prefetch=true (a stream of its own)".into(),
             );
@@ -248,12 +248,12 @@ impl Facts<'_> {
             );
             return match setup.pinned {
                 false => finding(
-                    Culprit::PageableUploads,
+                    Cause::PageableUploads,
                     format!("{evidence}, from memory that is not page-locked"),
                     "data.enhanced_gpu_prefetch=true: page-locked memory and a stream of its own".into(),
                 ),
                 true => finding(
-                    Culprit::Transfer,
+                    Cause::Transfer,
                     evidence,
                     "see that the GPU has all its PCIe lanes (`myxtts monitor`); keep the set on the device, or compute features there (data.data_gpu)".into(),
                 ),
@@ -269,7 +269,7 @@ impl Facts<'_> {
             && period.strength >= least
         {
             return finding(
-                Culprit::PeriodicStall,
+                Cause::PeriodicStall,
                 format!("every {} batches one comes late (likeness {:.2})", period.every, period.strength),
                 format!(
                     "look for what happens every {} batches: a file that ends, a log that is flushed, a nightly job; data.prefetch_buffer_size={} rides it out",
@@ -287,7 +287,7 @@ impl Facts<'_> {
             let spread = Spread::of(&loads);
             let wanted = ((spread.p99 / step).ceil() as usize + 2).max(2 * setup.slots).max(12);
             return finding(
-                Culprit::TinyBuffer,
+                Cause::TinyBuffer,
                 format!(
                     "a batch is made every {} and used every {}, but single ones take up to {} (p99) and only {} lie ready",
                     ms(supply.max(feed)),
@@ -302,20 +302,20 @@ impl Facts<'_> {
     }
 
     /// Batches are made too slowly: where their time goes.
-    fn supply(&self, load: f64, feed: f64) -> Option<(Culprit, String, String)> {
+    fn supply(&self, load: f64, feed: f64) -> Option<(Cause, String, String)> {
         let setup = &self.trace.setup;
         let parts = [
-            (Culprit::Disk, "reading", self.mean(|b| b.read)),
-            (Culprit::Decode, "decoding and features", self.mean(|b| b.decode + b.features)),
-            (Culprit::Collate, "collation", self.mean(|b| b.collate)),
+            (Cause::Disk, "reading", self.mean(|b| b.read)),
+            (Cause::Decode, "decoding and features", self.mean(|b| b.decode + b.features)),
+            (Cause::Collate, "collation", self.mean(|b| b.collate)),
         ];
         if feed > load / setup.workers.max(1) as f64 {
             let evidence =
                 format!("the feed's one thread needs {} for a batch, the step {}", ms(feed), ms(self.step));
             let words = "smaller batches (data.batch_size) or shorter clips (data.max_seconds): their inputs take less to make";
-            return Some((Culprit::Inputs, evidence, words.into()));
+            return Some((Cause::Inputs, evidence, words.into()));
         }
-        let (culprit, what, time) = parts.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
+        let (cause, what, time) = parts.into_iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
         let evidence = format!(
             "{} threads need {} for a batch, {} of it for {what}, so one comes every {}; the step takes {}",
             setup.workers,
@@ -327,19 +327,19 @@ impl Facts<'_> {
         let wanted = (load / self.step).ceil() as usize + 1;
         let threads = match wanted {
             wanted if wanted < setup.cores => format!("data.num_workers={wanted}"),
-            wanted if culprit == Culprit::Disk => {
+            wanted if cause == Cause::Disk => {
                 format!("data.num_workers={wanted} (threads that wait for a disk need no core)")
             }
             _ => format!("no more threads than the {} cores", setup.cores),
         };
-        let recommendation = match culprit {
-            Culprit::Disk => format!("data.cache_dir on a faster disk; or {threads}"),
-            Culprit::Decode => format!(
+        let recommendation = match cause {
+            Cause::Disk => format!("data.cache_dir on a faster disk; or {threads}"),
+            Cause::Decode => format!(
                 "data.preprocessing_mode=precompute: `myxtts prepare` does it once; or {threads}, and data.memory_cache_mb for clips that come again"
             ),
             _ => threads,
         };
-        Some((culprit, evidence, recommendation))
+        Some((cause, evidence, recommendation))
     }
 
     /// Steps that are not what they could be.
@@ -348,7 +348,7 @@ impl Facts<'_> {
         if let Some(period) = self.stalls(|batch| batch.step) {
             let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
             return Some(Finding {
-                culprit: Culprit::PeriodicStall,
+                cause: Cause::PeriodicStall,
                 evidence: format!(
                     "every {} steps one takes longer (likeness {:.2}), {} of all time",
                     period.every,
@@ -366,7 +366,7 @@ impl Facts<'_> {
             && ratio > SLOWED
         {
             return Some(Finding {
-                culprit: Culprit::SlowStep,
+                cause: Cause::SlowStep,
                 evidence: format!(
                     "a step takes {}, {ratio:.2} times what it takes alone, with its batch on the device and nothing loading",
                     ms(self.step)
@@ -378,7 +378,7 @@ impl Facts<'_> {
         let gaps = (self.idle - self.starving).max(0.0);
         if gaps > LOAD * self.total {
             return Some(Finding {
-                culprit: Culprit::SlowStep,
+                cause: Cause::SlowStep,
                 evidence: format!(
                     "between steps the device stands still for {} of the time, though batches lie ready: the program cannot queue steps as fast as they run",
                     percent(gaps / self.total)
@@ -390,7 +390,7 @@ impl Facts<'_> {
         (variation > STEADY).then(|| {
             let extra: f64 = self.steady.iter().map(|batch| (batch.step - self.usual(batch)).max(0.0)).sum();
             Finding {
-                culprit: Culprit::NoisyStep,
+                cause: Cause::NoisyStep,
                 evidence: format!(
                     "steps of one shape vary by {} (standard deviation over mean), with no rhythm",
                     percent(variation)
@@ -403,7 +403,7 @@ impl Facts<'_> {
 
     fn healthy(&self) -> Finding {
         Finding {
-            culprit: Culprit::Healthy,
+            cause: Cause::Healthy,
             evidence: format!(
                 "a step ran {} of the time, waits add {} to the steps, and steps of one shape vary by {}",
                 percent(self.busy()),

@@ -148,7 +148,7 @@ pub fn text(trace: &Trace, diagnosis: &Diagnosis) -> String {
         let _ = writeln!(out, "{name:<10} {p50:>10} {p95:>10} {p99:>10} {:>8}", percent(spread.variation));
     }
     for (number, finding) in diagnosis.findings.iter().enumerate() {
-        let _ = writeln!(out, "\n{}. {}", number + 1, finding.culprit.name());
+        let _ = writeln!(out, "\n{}. {}", number + 1, finding.cause.name());
         line(&mut out, &format!("   seen: {}", finding.evidence));
         line(&mut out, &format!("   do:   {}", finding.recommendation));
         line(&mut out, &format!("   gain: {}", gain(finding.gain)));

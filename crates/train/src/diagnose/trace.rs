@@ -101,7 +101,7 @@ pub struct Delayed {
 
 /// All cores at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Cores {
+pub struct CoresSample {
     /// Seconds since the trace began.
     pub at: f64,
     /// Share of them that was busy, since the sample before.
@@ -110,7 +110,7 @@ pub struct Cores {
 
 /// The GPU at a moment, as NVML tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Gpu {
+pub struct GpuSample {
     /// Seconds since the trace began.
     pub at: f64,
     /// Share of the last moments in which a kernel ran, where it is told.
@@ -139,9 +139,9 @@ pub struct Trace {
     /// The processor, meanwhile.
     pub processor: Option<Processor>,
     /// The same moment by moment.
-    pub cores: Vec<Cores>,
+    pub cores: Vec<CoresSample>,
     /// The GPU, meanwhile.
-    pub gpu: Vec<Gpu>,
+    pub gpu: Vec<GpuSample>,
     /// Why there is nothing of the GPU, where there is nothing.
     pub no_gpu: Option<String>,
     /// Shapes and steps with nothing fed: batches that already lay on the device.

@@ -30,7 +30,7 @@ pub struct Keeping<'a> {
 
 /// What is asked of an evaluation.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct EvaluationRequest {
     /// Sentences to speak, at most.
     pub sentences: usize,
     /// Recordings each is compared with, its own among them.
@@ -46,11 +46,11 @@ pub fn evaluate(
     synthesizer: &mut Synthesizer,
     known: &[&Utterance],
     held_out: &[&Utterance],
-    asked: &Asked,
+    request: &EvaluationRequest,
     mut keeping: Keeping<'_>,
     (progress, stop): (&dyn Progress, &AtomicBool),
 ) -> Result<Evaluation, TextsError> {
-    let seed = Seed::new(asked.seed).derive("evaluate");
+    let seed = Seed::new(request.seed).derive("evaluate");
     // One recording of each speaker, which nothing that is spoken is of.
     let mut references: BTreeMap<&str, Voice> = BTreeMap::new();
     for utterance in known {
@@ -62,7 +62,7 @@ pub fn evaluate(
     let mut mels: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
     let everyone: Vec<&Utterance> = held_out.iter().chain(known).copied().collect();
     let mut items = Vec::new();
-    let count = asked.sentences.min(held_out.len());
+    let count = request.sentences.min(held_out.len());
     progress.start("speaking", count as u64);
     let (mut meter, mut names, mut said) = (Meter::new(), HashSet::new(), false);
     for (number, right) in held_out.iter().take(count).enumerate() {
@@ -82,7 +82,7 @@ pub fn evaluate(
         others.sort_by_key(|(stranger, lot, _)| (*stranger, *lot));
         let mut candidates = vec![*right];
         candidates
-            .extend(others.into_iter().take(asked.candidates.saturating_sub(1)).map(|(.., other)| other));
+            .extend(others.into_iter().take(request.candidates.saturating_sub(1)).map(|(.., other)| other));
         for candidate in &candidates {
             if !mels.contains_key(candidate.id.as_str()) {
                 // As the model has heard them, or it would be blamed for silence that was cut.
@@ -92,7 +92,7 @@ pub fn evaluate(
                 mels.insert(&candidate.id, mel(&clip));
             }
         }
-        let mut options = asked.options.clone();
+        let mut options = request.options.clone();
         options.sampling.seed = seed.at(number as u64);
         let spoken = synthesizer.speak_with(&right.text, &right.language, reference, &options)?;
         let clip = Clip { samples: spoken.samples, sample_rate: spoken.rate };
@@ -158,7 +158,7 @@ pub fn evaluate(
     if said {
         items.iter_mut().filter_map(|item: &mut Item| item.measures.as_mut()).for_each(|m| m.heard = None);
     }
-    Ok(Evaluation::of(items, asked.candidates, references.len()))
+    Ok(Evaluation::of(items, request.candidates, references.len()))
 }
 
 const BANDS: usize = 80;

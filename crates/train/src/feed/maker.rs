@@ -1,6 +1,6 @@
 //! Who makes batches: of a plan's records, on the loader's threads or when they are asked for, noting what it took.
 
-use crate::asked::maker_when_asked;
+use super::sync_maker::sync_maker;
 use crate::error::TrainError;
 use myxtts_data::batch::{BatchInfo, Plan};
 use myxtts_data::loader::{HostSlab, Loader, Options};
@@ -55,7 +55,7 @@ pub fn maker_of<T: 'static>(
     + 'static,
 ) -> Result<Maker<T>, TrainError> {
     if options.depth == 0 {
-        return maker_when_asked(source, batches, &options, fill);
+        return sync_maker(source, batches, &options, fill);
     }
     let bytes = batches.slab_bytes(options.ranks)?;
     let options =

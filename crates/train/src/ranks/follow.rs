@@ -5,7 +5,7 @@ use super::join::{self, Joined};
 use super::link::{Answer, Order, Ranks, control_of, unexpected};
 use crate::error::TrainError;
 use crate::model::Model;
-use crate::pipeline::Ground;
+use crate::pipeline::StageContext;
 use crate::stages::{self, Stage};
 use myxtts_run::exit::Exit;
 use myxtts_tensor::engine::Ticket;
@@ -13,32 +13,32 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Follows rank 0 to the end of the run, on what `ground` has; gives the exit code that rank 0 ends with.
-pub fn follow(ranks: &Arc<Ranks>, ground: &Ground<'_>) -> Result<Exit, TrainError> {
-    match followed(ranks, ground) {
+pub fn follow(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
+    match followed(ranks, context) {
         Err(TrainError::Ranks(RankError::Finished(exit))) => Ok(exit),
         ended => ended,
     }
 }
 
-fn followed(ranks: &Arc<Ranks>, ground: &Ground<'_>) -> Result<Exit, TrainError> {
+fn followed(ranks: &Arc<Ranks>, context: &StageContext<'_>) -> Result<Exit, TrainError> {
     loop {
         match ranks.next_order()? {
             Order::Finish { exit } => return Ok(Exit::from_code(exit).unwrap_or(Exit::Internal)),
             Order::Stage { kind, fine_tune } => {
-                let bytes = ranks.share_bytes(None)?.unwrap_or_default();
+                let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
                 let mut model = Model::from_bytes(&bytes)?;
                 drop(bytes);
-                let recipe = ground.plan.recipe(kind, fine_tune);
-                let stage = ground.stage(kind, &recipe, &mut model)?;
+                let recipe = context.plan.recipe(kind, fine_tune);
+                let stage = context.stage(kind, &recipe, &mut model)?;
                 drop(model);
-                ground.progress.say(&format!(
+                context.progress.say(&format!(
                     "rank {} of {}: `{}` on {}",
                     ranks.rank(),
                     ranks.world(),
                     stages::name(kind),
-                    ground.machine.device
+                    context.machine.device
                 ));
-                ranks.answer(&Answer::Built { device: join::kind_of(ground.machine.device).to_owned() })?;
+                ranks.answer(&Answer::Built { device: join::kind_of(context.machine.device).to_owned() })?;
                 if let Some(exit) = serve(ranks, stage)? {
                     return Ok(exit);
                 }

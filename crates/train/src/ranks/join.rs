@@ -4,7 +4,7 @@ use super::health::Health;
 use super::link::Ranks;
 use super::sums::TcpSums;
 use crate::error::TrainError;
-use crate::share::Share;
+use crate::replica_slice::ReplicaSlice;
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Engine, Error};
@@ -19,8 +19,8 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 const WHOSE: Duration = Duration::from_secs(5);
 
 /// The slice of every batch that is this rank's.
-pub(crate) fn share(ranks: &Ranks) -> Share {
-    Share::of_rank(ranks.sums().clone(), ranks.identity().local_world)
+pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
+    ReplicaSlice::of_rank(ranks.sums().clone(), ranks.identity().local_world)
 }
 
 /// What all ranks must have of the same kind.

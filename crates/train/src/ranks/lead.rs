@@ -2,15 +2,15 @@
 //! steps on its slice of every batch; what is kept is rank 0's.
 
 use super::error::RankError;
-pub(crate) use super::join::share;
+pub(crate) use super::join::slice;
 use super::join::{self, Joined};
 use super::link::{Answer, Order, Ranks, bits};
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::mirrored::joined;
 use crate::model::Model;
-use crate::share::Share;
-use crate::stages::{Kind, Stage, Submitted, Validation};
+use crate::replica_slice::ReplicaSlice;
+use crate::stages::{StageKind, Stage, Submitted, Validation};
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
@@ -35,9 +35,9 @@ impl Distributed {
     pub fn new(
         ranks: &Arc<Ranks>,
         machine: Machine,
-        build: impl FnOnce(Share) -> Result<Box<dyn Stage>, TrainError>,
+        build: impl FnOnce(ReplicaSlice) -> Result<Box<dyn Stage>, TrainError>,
     ) -> Result<Distributed, TrainError> {
-        let mut stage = build(join::share(ranks))?;
+        let mut stage = build(join::slice(ranks))?;
         for (i, answer) in ranks.answers(true)?.into_iter().enumerate() {
             let (rank, expected) = (i + 1, join::kind_of(machine.device));
             match answer {
@@ -86,7 +86,7 @@ impl Drop for Distributed {
 }
 
 impl Stage for Distributed {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StageKind {
         self.stage.kind()
     }
 
@@ -235,8 +235,8 @@ impl Stage for Distributed {
 }
 
 /// Rank 0: tells the others which stage begins, and gives them the model it stands on.
-pub fn begin_stage(ranks: &Ranks, kind: Kind, fine_tune: bool, model: &Model) -> Result<(), TrainError> {
+pub fn begin_stage(ranks: &Ranks, kind: StageKind, fine_tune: bool, model: &Model) -> Result<(), TrainError> {
     ranks.order(&Order::Stage { kind, fine_tune })?;
-    ranks.share_bytes(Some(&model.to_bytes()?))?;
+    ranks.broadcast_bytes(Some(&model.to_bytes()?))?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::rendezvous::{self, Connections, Token};
 use super::sums::TcpSums;
 use super::wire;
 use crate::error::TrainError;
-use crate::stages::Kind;
+use crate::stages::StageKind;
 use myxtts_run::exit::Exit;
 use myxtts_tensor::{Control, Report};
 use serde::de::DeserializeOwned;
@@ -40,7 +40,7 @@ impl Options {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// A stage begins: the model follows as a blob, and what the stage stands on.
-    Stage { kind: Kind, fine_tune: bool },
+    Stage { kind: StageKind, fine_tune: bool },
     /// All have built their stage: they join, by NCCL with this id where they have GPUs.
     Join { nccl: Option<Vec<u8>> },
     /// One step.
@@ -257,7 +257,7 @@ impl Ranks {
     }
 
     /// Bytes that rank 0 has and all others get.
-    pub fn share_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
+    pub fn broadcast_bytes(&self, own: Option<&[u8]>) -> Result<Option<Vec<u8>>, RankError> {
         match own {
             Some(bytes) => self.each(|stream| wire::send_blob(stream, bytes)).map(|_| None),
             None => match self.each(wire::receive_blob::<Order>)?.pop() {
@@ -273,7 +273,7 @@ impl Ranks {
     }
 
     /// What rank 0 makes and all others get, as bytes on the way.
-    pub(crate) fn share<T>(
+    pub(crate) fn broadcast<T>(
         &self,
         make: impl FnOnce() -> Result<T, TrainError>,
         encode: impl FnOnce(&T) -> Vec<u8>,
@@ -281,10 +281,10 @@ impl Ranks {
     ) -> Result<T, TrainError> {
         if self.is_lead() {
             let made = make()?;
-            self.share_bytes(Some(&encode(&made)))?;
+            self.broadcast_bytes(Some(&encode(&made)))?;
             return Ok(made);
         }
-        let bytes = self.share_bytes(None)?.unwrap_or_default();
+        let bytes = self.broadcast_bytes(None)?.unwrap_or_default();
         decode(&bytes).ok_or_else(|| {
             let error = io::Error::new(io::ErrorKind::InvalidData, "what rank 0 sent is not understood");
             RankError::Socket(error).into()

@@ -3,6 +3,7 @@
 //! [`discovery`] (which rank this is) -> `rendezvous` (they find each other) -> [`health`] (all are there), `link` (orders and
 //! answers), [`sums`] (numbers added up without a GPU) -> `join` (engines meet) -> [`lead`] and [`follow`] (a stage on all).
 
+pub mod briefing;
 pub mod discovery;
 mod error;
 pub mod follow;

@@ -1,12 +1,12 @@
 //! A stage in a checkpoint, and back.
 
 use super::{Guards, Session};
-use crate::best::Chosen;
+use crate::best::BestValidation;
 use crate::error::TrainError;
 use crate::stages::{self, Stage};
-use myxtts_run::checkpoint::{Keep, Loaded};
-use myxtts_run::guard::{Advice, BadSteps, EarlyStop, Spikes};
-use myxtts_run::trend::Trend;
+use myxtts_run::checkpoint::{RetentionPolicy, OpenCheckpoint};
+use myxtts_run::guard::{TrainingAdvisor, BadStepGuard, EarlyStop, SpikeDetector};
+use myxtts_run::loss_trend::LossTrend;
 use myxtts_tensor::engine::{Arena, State};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,15 +19,15 @@ struct Saved {
     engine_steps: u64,
     layout: String,
     position: serde_json::Value,
-    bad: BadSteps,
-    spikes: Spikes,
+    bad: BadStepGuard,
+    spikes: SpikeDetector,
     early: EarlyStop,
-    trend: Trend,
+    trend: LossTrend,
     #[serde(default)]
-    advice: Advice,
+    advice: TrainingAdvisor,
     /// The best validation so far. Its weights are a part of their own, unless it is of this very step.
     #[serde(default)]
-    best: Option<Chosen>,
+    best: Option<BestValidation>,
 }
 
 impl Session<'_> {
@@ -63,7 +63,7 @@ impl Session<'_> {
         let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
         let checkpoint = saving.commit(score, meta)?;
         let training = &self.plan.training;
-        self.store.tidy(Keep { newest: training.keep_checkpoints, best: training.keep_best })?;
+        self.store.prune(RetentionPolicy { newest: training.keep_checkpoints, best: training.keep_best })?;
         let event = json!({ "stage": name, "step": step, "checkpoint": checkpoint.name(), "score": score });
         Ok(self.events.append_durably("checkpoint", event)?)
     }
@@ -89,7 +89,7 @@ fn layout_hash(stage: &dyn Stage) -> String {
 }
 
 /// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
-pub(super) fn restore(stage: &mut dyn Stage, last: &Loaded, guards: &mut Guards) -> Result<u64, TrainError> {
+pub(super) fn restore(stage: &mut dyn Stage, last: &OpenCheckpoint, guards: &mut Guards) -> Result<u64, TrainError> {
     let name = last.checkpoint.name();
     let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
     let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())

@@ -1,6 +1,6 @@
 //! The audio codes of every record: made once by the trained DVAE, and kept beside the run.
 
-use crate::beside::floats;
+use crate::overlay::floats;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DVAE, Model};
@@ -121,7 +121,7 @@ pub fn codes_of(
     let (mut codes, mut silent) = (Vec::with_capacity(source.len()), Vec::new());
     progress.start("audio codes", source.len() as u64);
     for record in 0..source.len() {
-        super::heed(stop).inspect_err(|_| progress.finish())?;
+        super::check_stop(stop).inspect_err(|_| progress.finish())?;
         let mel = floats(source, record, DVAE_MEL)?;
         // Some code is nearest to anything, also to what is no number: it would be learnt from as if it were speech.
         codes.push(if mel.iter().all(|x| x.is_finite()) {

@@ -6,13 +6,13 @@ mod step;
 
 use super::clips::Clips;
 use super::latents::Latents;
-use super::{ClipOrder, Kind, Stage, Submitted, Validation};
-use crate::beside::position;
+use super::{ClipOrder, StageKind, Stage, Submitted, Validation};
+use crate::overlay::position;
 use crate::error::TrainError;
 use crate::feed::{Feed, Feeding, Made, Measured};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
-use crate::share::Share;
+use crate::replica_slice::ReplicaSlice;
 use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
 use myxtts_model::discriminator::{DiscriminatorSizes, Discriminators};
@@ -62,7 +62,7 @@ const SPEAKER_ENCODER: &str = "hifigan_decoder.speaker_encoder.";
 /// The decoder being trained.
 pub struct DecoderStage {
     settings: DecoderSettings,
-    share: Share,
+    slice: ReplicaSlice,
     recipe: Recipe,
     engine: Engine,
     released: Vec<Released>,
@@ -87,13 +87,13 @@ impl DecoderStage {
         model: &Model,
     ) -> Result<DecoderStage, TrainError> {
         let clips = Arc::new(Clips::load(&settings, &*source, latents, sides)?);
-        DecoderStage::replica(Share::WHOLE, settings, recipe, machine, source, clips, model)
+        DecoderStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, clips, model)
     }
 
     /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of a speaker encoder
     /// that is trained take their statistics over these rows alone; the running ones that are kept are the first's.
     pub fn replica(
-        share: Share,
+        slice: ReplicaSlice,
         settings: DecoderSettings,
         recipe: Recipe,
         machine: Machine,
@@ -134,13 +134,13 @@ impl DecoderStage {
                 who,
                 known_speaker,
             };
-            step::ready(&mut engine, &settings, &recipe, parts, what, &share)
+            step::ready(&mut engine, &settings, &recipe, parts, what, &slice)
         };
         let (adversarial, plain, measure) =
             (make(What::Adversarial)?, make(What::Plain)?, make(What::Measured)?);
         Ok(DecoderStage {
             settings,
-            share,
+            slice,
             recipe,
             engine,
             released,
@@ -160,8 +160,8 @@ impl DecoderStage {
             let (clips, inputs) = (Arc::clone(&self.clips), self.plain.inputs.clone());
             let source = Arc::clone(&self.source);
             let bytes = inputs.image.bytes();
-            let own = self.share.rows(self.settings.rows as u32)? as usize;
-            let slice = self.share.rank() as usize * own..(self.share.rank() as usize + 1) * own;
+            let own = self.slice.rows(self.settings.rows as u32)? as usize;
+            let slice = self.slice.rank() as usize * own..(self.slice.rank() as usize + 1) * own;
             let maker = Box::new(move |step, into: &mut [u8], _: &mut Made| {
                 let rows = clips.drawn(step, slice.clone());
                 inputs.fill(&clips.settings, &*source, &rows, into)?;
@@ -181,8 +181,8 @@ impl DecoderStage {
 }
 
 impl Stage for DecoderStage {
-    fn kind(&self) -> Kind {
-        Kind::Decoder
+    fn kind(&self) -> StageKind {
+        StageKind::Decoder
     }
 
     fn described(&self) -> Vec<String> {
@@ -231,7 +231,7 @@ impl Stage for DecoderStage {
         }
         let ticket = self.engine.submit(&mut ready.program, control)?;
         // Not the clips that are named: those that speakers are heard by are among them.
-        let rows = self.share.rows(self.settings.rows as u32)?;
+        let rows = self.slice.rows(self.settings.rows as u32)?;
         let shape = [rows as usize, usize::from(adversarial), self.settings.window];
         let (rows, records) = (u64::from(rows), fed.what);
         let waited = measured.last_wait;

@@ -1,16 +1,16 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
-mod sounded;
+mod mel_feed;
 mod spoken;
 
-use super::gpt::given::Given;
-use super::{ClipOrder, Kind, Stage, Submitted, Validation};
-use crate::beside::floats;
+use super::gpt::conditioning_input::ConditioningInput;
+use super::{ClipOrder, StageKind, Stage, Submitted, Validation};
+use crate::overlay::floats;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
-use crate::share::Share;
+use crate::replica_slice::ReplicaSlice;
 use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
@@ -27,12 +27,12 @@ use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
-use sounded::Sounded;
+use mel_feed::MelFeed;
 use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use sounded::MelDevice;
+pub use mel_feed::MelDevice;
 pub use spoken::Spoken;
 
 /// How the stage is set up.
@@ -84,11 +84,11 @@ struct DvaeBatch {
     rows: u64,
     records: Vec<u32>,
     /// What its mels are made of where a device makes them.
-    given: Option<Given>,
+    given: Option<ConditioningInput>,
 }
 
 impl DvaeBatch {
-    fn of(bytes: &[u8], info: &BatchInfo, given: Option<Given>) -> DvaeBatch {
+    fn of(bytes: &[u8], info: &BatchInfo, given: Option<ConditioningInput>) -> DvaeBatch {
         let records: &[i32] = bytemuck::cast_slice(field(bytes, info, "record"));
         let records = records.iter().filter(|&&r| r >= 0).map(|&r| r as u32).collect();
         DvaeBatch { rows: u64::from(info.rows_valid), records, given }
@@ -98,7 +98,7 @@ impl DvaeBatch {
 /// The DVAE being trained.
 pub struct DvaeStage {
     settings: DvaeSettings,
-    share: Share,
+    slice: ReplicaSlice,
     recipe: Recipe,
     engine: Engine,
     dvae: Dvae,
@@ -110,7 +110,7 @@ pub struct DvaeStage {
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
     /// How batches that are learnt from come, where a device makes their mels; else why not, where that was asked.
-    sounded: Result<Sounded, Option<String>>,
+    mel_feed: Result<MelFeed, Option<String>>,
     feed: Option<Feed<DvaeBatch>>,
     notes: Notes,
     step: Ready,
@@ -190,7 +190,7 @@ impl DvaeStage {
         model: &mut Model,
     ) -> Result<DvaeStage, TrainError> {
         let sides = (train, validation);
-        let stage = DvaeStage::replica(Share::WHOLE, settings, recipe, machine, source, sides, model)?;
+        let stage = DvaeStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, model)?;
         if model.numbers(MEL_STATS).is_none() {
             model.set(MEL_STATS, &[stage.stats.len()], &stage.stats);
         }
@@ -200,7 +200,7 @@ impl DvaeStage {
     /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins, and
     /// where codes go that nobody chooses, is found out from whole batches, by each for itself and the same.
     pub fn replica(
-        share: Share,
+        slice: ReplicaSlice,
         settings: DvaeSettings,
         recipe: Recipe,
         machine: Machine,
@@ -239,12 +239,12 @@ impl DvaeStage {
         };
         let (plan, held_out) = batches(&settings, &*learnt, (train, validation))?;
         let (plan, held_out) = (Arc::new(plan), held_out.map(Arc::new));
-        let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&share))?;
+        let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&slice))?;
         let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
-        let sounded = Sounded::of(&settings, &engine, &stats, train)?;
+        let mel_feed = MelFeed::of(&settings, &engine, &stats, train)?;
         let mut stage = DvaeStage {
             settings,
-            share,
+            slice,
             recipe,
             engine,
             dvae,
@@ -254,7 +254,7 @@ impl DvaeStage {
             learnt,
             batches: plan,
             held_out,
-            sounded,
+            mel_feed,
             feed: None,
             notes: Notes::default(),
             step,
@@ -377,19 +377,19 @@ impl DvaeStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != step) {
             self.feed = None;
             let feeding = self.settings.feeding;
-            let options = self.share.loading(feeding.loading());
+            let options = self.slice.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
-            let (maker, finisher) = match &self.sounded {
-                Ok(sounded) => {
-                    let maker = sounded.maker(&self.step, &self.settings, step, options)?;
-                    (maker, Some(sounded.finisher()))
+            let (maker, finisher) = match &self.mel_feed {
+                Ok(mel_feed) => {
+                    let maker = mel_feed.maker(&self.step, &self.settings, step, options)?;
+                    (maker, Some(mel_feed.finisher()))
                 }
                 Err(_) => (self.maker(&self.step, &self.batches, step, options)?, None),
             };
             let (bytes, began) = (self.step.image.bytes(), Instant::now());
             let feed = feeding.start_with("feed dvae", &self.engine, bytes, step, maker, finisher)?;
-            if let Ok(sounded) = &self.sounded {
-                feed.wait_until_full(began + sounded.start_delay);
+            if let Ok(mel_feed) = &self.mel_feed {
+                feed.wait_until_full(began + mel_feed.start_delay);
             }
             self.feed = Some(feed);
         }
@@ -402,12 +402,12 @@ fn ready(
     dvae: &Dvae,
     settings: &DvaeSettings,
     recipe: &Recipe,
-    train: Option<&Share>,
+    train: Option<&ReplicaSlice>,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let share = train.unwrap_or(&Share::WHOLE);
-    share.begin(&mut tape);
-    let shape = [share.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
+    let slice = train.unwrap_or(&ReplicaSlice::WHOLE);
+    slice.begin(&mut tape);
+    let shape = [slice.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
     let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
     let codes = shape[0] * settings.sizes.codes_of(shape[1]);
@@ -423,22 +423,22 @@ fn ready(
     {
         made.loss = tape.weighted_sum(&[(made.loss, 1.0), (told.loss, spoken.weight as f32)]);
         for (slot, value) in [(3, told.loss), (4, told.correct), (5, told.count)] {
-            let part = share.part(&mut tape, value);
+            let part = slice.part(&mut tape, value);
             tape.note(slot, part);
         }
     }
     tape.keep(made.encoded);
     for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
         if let Some(value) = value {
-            let part = share.part(&mut tape, value);
+            let part = slice.part(&mut tape, value);
             tape.note(slot, part);
         }
     }
     if train.is_some() {
         dvae.follow(&mut tape, &made);
-        let loss = share.part(&mut tape, made.loss);
+        let loss = slice.part(&mut tape, made.loss);
         tape.backward(loss, Backward::default());
-        share.reduce(&mut tape);
+        slice.reduce(&mut tape);
         tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
         tape.tell(made.loss);
@@ -449,8 +449,8 @@ fn ready(
 }
 
 impl Stage for DvaeStage {
-    fn kind(&self) -> Kind {
-        Kind::Dvae
+    fn kind(&self) -> StageKind {
+        StageKind::Dvae
     }
 
     fn described(&self) -> Vec<String> {
@@ -472,8 +472,8 @@ impl Stage for DvaeStage {
                 self.engine.memory().total() as f64 / (1u64 << 30) as f64
             ),
         ];
-        match &self.sounded {
-            Ok(sounded) => lines.push(sounded.told()),
+        match &self.mel_feed {
+            Ok(mel_feed) => lines.push(mel_feed.told()),
             Err(why) => lines.extend(why.clone()),
         }
         lines
@@ -496,7 +496,7 @@ impl Stage for DvaeStage {
             feed.give_back(slot);
         }
         let ticket = self.engine.submit(&mut self.step.program, control)?;
-        let shape = [self.share.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
+        let shape = [self.slice.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
         let (rows, records) = (what.rows, what.records);
         let (waited, notes) = (fed.last_wait, self.notes.take());
         Ok(Submitted { ticket, rows, records, shape, waited, fed, notes })

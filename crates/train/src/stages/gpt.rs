@@ -1,27 +1,27 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
 mod augment;
-mod conditioned;
-pub(super) mod conditioner;
+mod conditioning_feed;
+pub(super) mod conditioning_engine;
 pub(super) mod fill;
-pub(super) mod given;
-mod places;
+pub(super) mod conditioning_input;
+mod row_indices;
 mod shuffled;
-pub(super) mod sketch;
+pub(super) mod step_builder;
 
 use augment::Augmenter;
 pub use augment::Regularization;
-pub use conditioned::Conditioning;
-pub(super) use conditioned::Kind as Heard;
+pub use conditioning_feed::Conditioning;
+pub(super) use conditioning_feed::ConditioningKind;
 
-use super::{ClipOrder, Kind, Stage, Submitted, TEXT_GAIN, Validation, left_out};
-use crate::beside::WithCodes;
+use super::{ClipOrder, StageKind, Stage, Submitted, TEXT_GAIN, Validation, left_out};
+use crate::overlay::WithCodes;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model, TEXT_DROPOUT};
-use crate::share::Share;
-use conditioned::Conditioned;
+use crate::replica_slice::ReplicaSlice;
+use conditioning_feed::ConditioningFeed;
 use fill::{Filler, GptBatch};
 use myxtts_data::batch::{Plan as Batches, Rows as BatchRows};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
@@ -32,8 +32,8 @@ use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::{Control, Engine, Mode, Program, Report, Value as Node};
 use serde_json::{Value, json};
-pub use sketch::GptForecast;
-use sketch::Sketch;
+pub use step_builder::GptForecast;
+use step_builder::StepBuilder;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -114,14 +114,14 @@ type Shares = Option<Vec<Node>>;
 /// The GPT being trained.
 pub struct GptStage {
     settings: GptSettings,
-    share: Share,
+    slice: ReplicaSlice,
     recipe: Recipe,
     engine: Engine,
     gpt: Gpt,
     released: Vec<Released>,
     filler: Filler,
     augmenter: Option<Arc<Augmenter>>,
-    conditioned: Conditioned,
+    conditioned: ConditioningFeed,
     source: Arc<WithCodes>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
@@ -143,12 +143,12 @@ impl GptStage {
         (train, validation): (&[u32], &[u32]),
         model: &Model,
     ) -> Result<GptStage, TrainError> {
-        GptStage::replica(Share::WHOLE, settings, recipe, machine, source, (train, validation), model)
+        GptStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, (train, validation), model)
     }
 
     /// As `new`, for one of several replicas: it learns from its own slice of every batch.
     pub fn replica(
-        share: Share,
+        slice: ReplicaSlice,
         settings: GptSettings,
         recipe: Recipe,
         machine: Machine,
@@ -156,8 +156,8 @@ impl GptStage {
         (train, validation): (&[u32], &[u32]),
         model: &Model,
     ) -> Result<GptStage, TrainError> {
-        let (gpt, layout, released) = sketch::network(&settings, &recipe);
-        let options = sketch::options(&settings, &recipe);
+        let (gpt, layout, released) = step_builder::network(&settings, &recipe);
+        let options = step_builder::options(&settings, &recipe);
         let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
         if model.has(GPT) {
             let missing = model.fill(&mut engine, &released)?;
@@ -185,9 +185,9 @@ impl GptStage {
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
-        let conditioned = Conditioned::of(&settings, &engine, &source, &stats)?;
+        let conditioned = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
         let fed = (&*conditioned.fed, conditioned.heard);
-        let (plan, held_out) = sketch::batches(&settings, &*source, fed, (train, validation))?;
+        let (plan, held_out) = step_builder::batches(&settings, &*source, fed, (train, validation))?;
         let mut filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),
@@ -195,11 +195,11 @@ impl GptStage {
         );
         filler.aligned = settings.regularization.aligns();
         let batches_in_all = recipe.steps * settings.accumulate.max(1);
-        let slice = (batches_in_all, share.rank());
-        let augmenter = Augmenter::new(&settings, &source, train, slice).map(Arc::new);
+        let place = (batches_in_all, slice.rank());
+        let augmenter = Augmenter::new(&settings, &source, train, place).map(Arc::new);
         let mut stage = GptStage {
             settings,
-            share,
+            slice,
             recipe,
             engine,
             gpt,
@@ -256,7 +256,7 @@ impl GptStage {
     /// Bytes of the device in all, what the driver holds itself with them, and the plans of all programs.
     fn need(&self) -> Result<(u64, Vec<MemoryPlan>), TrainError> {
         let (own, plans) =
-            self.sketch().need(self.engine.memory().total(), self.engine.cuda().is_some(), &|tape| {
+            self.builder().need(self.engine.memory().total(), self.engine.cuda().is_some(), &|tape| {
                 self.engine.plan_of(tape)
             })?;
         Ok(((own + self.engine.driver_bytes()?) as u64, plans))
@@ -264,13 +264,13 @@ impl GptStage {
 
     /// Bytes it holds now: its engine's, and those of the device that makes its conditioning, which may be the same.
     pub fn held(&self) -> u64 {
-        (self.engine.memory().total() + self.conditioned.held()) as u64
+        (self.engine.memory().total() + self.conditioning.held()) as u64
     }
 
-    fn sketch(&self) -> Sketch<'_> {
-        Sketch {
+    fn builder(&self) -> StepBuilder<'_> {
+        StepBuilder {
             settings: &self.settings,
-            share: &self.share,
+            slice: &self.slice,
             recipe: &self.recipe,
             gpt: &self.gpt,
             filler: &self.filler,
@@ -282,7 +282,7 @@ impl GptStage {
 
     fn ready(&mut self, shape: GptShape, phase: Phase) -> Result<(), TrainError> {
         if !self.programs.contains_key(&(shape, phase)) {
-            let (tape, shares) = self.sketch().tape(shape, phase);
+            let (tape, shares) = self.builder().tape(shape, phase);
             let program = self.engine.load(tape)?;
             self.programs.insert((shape, phase), (program, shares));
         }
@@ -301,7 +301,7 @@ impl GptStage {
         let (program, shares) = self.programs.get_mut(&(shape, phase)).expect("made above");
         self.engine.take(program, &mut fed.slot)?;
         if let Some(shares) = shares {
-            let (counted, all) = (fed.what.targets, self.share.totals(fed.what.targets)?);
+            let (counted, all) = (fed.what.targets, self.slice.totals(fed.what.targets)?);
             for ((value, own), all) in shares.iter().zip(counted).zip(all) {
                 self.engine.write(program, *value, &[own / all.max(1.0)])?;
             }
@@ -347,15 +347,15 @@ impl GptStage {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
             // The old one ends first: there is memory for one.
             self.feed = None;
-            let (feeding, source) = (self.settings.feeding, self.conditioned.fed.clone());
-            let options = self.share.loading(feeding.loading());
+            let (feeding, source) = (self.settings.feeding, self.conditioning.fed.clone());
+            let options = self.slice.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            (filler.kind, filler.conditioner) = (self.conditioned.heard, self.conditioned.maker.clone());
+            (filler.kind, filler.conditioner) = (self.conditioning.heard, self.conditioning.maker.clone());
             filler.augmenter = self.augmenter.clone();
             let maker = filler.maker(source, &self.batches, number, options)?;
-            let bytes = self.filler.slot_bytes(&self.batches, self.share.world())?;
-            let (finisher, began) = (self.conditioned.finisher(), Instant::now());
+            let bytes = self.filler.slot_bytes(&self.batches, self.slice.world())?;
+            let (finisher, began) = (self.conditioning.finisher(), Instant::now());
             let feed = feeding.start_with("feed gpt", &self.engine, bytes, number, maker, finisher)?;
             if let Some(delay) = self.settings.start_delay {
                 feed.wait_until_full(began + delay);
@@ -388,8 +388,8 @@ fn is_step_of((shape, phase): &(GptShape, Phase), wanted: [usize; 3]) -> bool {
 }
 
 impl Stage for GptStage {
-    fn kind(&self) -> Kind {
-        Kind::Gpt
+    fn kind(&self) -> StageKind {
+        StageKind::Gpt
     }
 
     fn described(&self) -> Vec<String> {
@@ -418,12 +418,12 @@ impl Stage for GptStage {
             ),
         ];
         lines.extend(self.settings.regularization.described());
-        lines.extend(self.conditioned.told.clone());
+        lines.extend(self.conditioning.told.clone());
         if let (Some(depth), Some(delay)) = (self.settings.feeding.depth, self.settings.start_delay) {
             lines.push(format!(
                 "the model starts when {} batches wait, after {:.1} s at the earliest",
                 self.filler
-                    .slot_bytes(&self.batches, self.share.world())
+                    .slot_bytes(&self.batches, self.slice.world())
                     .map_or(depth.most, |bytes| depth.slots(bytes)),
                 delay.as_secs_f64()
             ));

@@ -1,7 +1,7 @@
 //! The states of the trained GPT over every record's own codes: what the decoder learns to make sound of.
 
 use super::gpt::fill::{Filler, GptBatch};
-use crate::beside::{CODES, WithCodes};
+use crate::overlay::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::feed::{Made, field};
 use crate::machine::Machine;
@@ -72,7 +72,7 @@ pub fn latents_of(
     let mut silent = Vec::new();
     progress.start("latents", source.len() as u64);
     for batch in loader {
-        super::heed(stop).inspect_err(|_| progress.finish())?;
+        super::check_stop(stop).inspect_err(|_| progress.finish())?;
         let mut batch = batch?;
         let info = batch.info().clone();
         let (length, GptBatch { shape, .. }) =

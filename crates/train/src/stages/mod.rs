@@ -15,7 +15,7 @@ use crate::error::TrainError;
 use crate::feed::Measured;
 use crate::model::Model;
 use myxtts_data::batch::{Plan as Batches, Reason};
-pub use myxtts_run::plan::Stage as Kind;
+pub use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
@@ -85,7 +85,7 @@ pub struct Validation {
 /// run that goes on would not be the run that was.
 pub trait Stage {
     /// Which it is.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> StageKind;
 
     /// What it trains, for people: sizes, batches, memory.
     fn described(&self) -> Vec<String>;
@@ -213,7 +213,7 @@ fn left_out(batches: &Batches, unit: &str, id: impl Fn(u32) -> String) -> Option
 }
 
 /// Between two pieces of what is made before a stage: goes on, unless it is asked to stop.
-pub(crate) fn heed(stop: &AtomicBool) -> Result<(), TrainError> {
+pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
     if stop.load(Ordering::Relaxed) { Err(TrainError::Interrupted) } else { Ok(()) }
 }
 
@@ -257,10 +257,10 @@ fn balanced(batches: &myxtts_data::batch::Plan) -> String {
 }
 
 /// The name of a stage on the command line and in files.
-pub fn name(kind: Kind) -> &'static str {
+pub fn name(kind: StageKind) -> &'static str {
     match kind {
-        Kind::Dvae => "dvae",
-        Kind::Gpt => "gpt",
-        Kind::Decoder => "decoder",
+        StageKind::Dvae => "dvae",
+        StageKind::Gpt => "gpt",
+        StageKind::Decoder => "decoder",
     }
 }

@@ -1,9 +1,9 @@
 //! The batches a stage will take, before there is a stage: for whoever wants to see them, and for tests that hold the two
 //! to each other.
 
-use super::gpt::{Heard, sketch};
-use super::{Kind, dvae};
-use crate::beside::WithCodes;
+use super::gpt::{ConditioningKind, step_builder};
+use super::{StageKind, dvae};
+use crate::overlay::WithCodes;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::pipeline::{dvae_settings, gpt_rows, gpt_settings};
@@ -32,7 +32,7 @@ impl Preview {
     /// # Errors
     /// Where there are none, and for the decoder, which draws windows and has no batches that are planned.
     pub fn new(
-        kind: Kind,
+        kind: StageKind,
         plan: &Plan,
         (machine, replicas): (Machine, usize),
         source: Arc<dyn RecordSource>,
@@ -40,22 +40,22 @@ impl Preview {
     ) -> Result<Preview, TrainError> {
         let sizes = Sizes::without_vocabulary(plan, machine);
         match kind {
-            Kind::Dvae => {
+            StageKind::Dvae => {
                 let (train, validation) = dvae::batches(&dvae_settings(plan, &sizes), &*source, sides)?;
                 Ok(Preview { source, train, validation, of_step: 1 })
             }
-            Kind::Gpt => {
-                let mel = crate::beside::position(&*source, DVAE_MEL);
+            StageKind::Gpt => {
+                let mel = crate::overlay::position(&*source, DVAE_MEL);
                 let codes =
                     |record| vec![0; sizes.dvae.codes_of(source.rows(record, mel) as usize)];
                 let codes = (0..source.len()).map(codes).collect();
                 let source: Arc<dyn RecordSource> = Arc::new(WithCodes::new(source, codes));
                 let settings = GptSettings { rows: gpt_rows(plan, replicas), ..gpt_settings(plan, &sizes) };
                 let (train, validation) =
-                    sketch::batches(&settings, &*source, (&*source, Heard::Mels), sides)?;
+                    step_builder::batches(&settings, &*source, (&*source, ConditioningKind::Mels), sides)?;
                 Ok(Preview { source, train, validation, of_step: settings.accumulate.max(1) })
             }
-            Kind::Decoder => Err(TrainError::NoData(
+            StageKind::Decoder => Err(TrainError::NoData(
                 "the decoder draws windows of clips at random and has no batches to look at: take the stage gpt or dvae"
                     .into(),
             )),

@@ -2,7 +2,7 @@
 
 use crate::error::TrainError;
 use crate::machine::Machine;
-use myxtts_run::config::{Machine as Host, tune::free_memory};
+use myxtts_run::config::{HostResources, tune::free_memory};
 use myxtts_tensor::Device;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::cuda::context::CudaOptions;
@@ -45,7 +45,7 @@ impl Facts {
                 }));
             }
         }
-        let cores = Host::detect().cores;
+        let cores = HostResources::detect().cores;
         Ok(Facts { gpu, replicas: machines.len().max(1), cores, ram_free: free_memory() })
     }
 }

@@ -7,7 +7,7 @@ use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::pipeline::{Corpus, Request};
-use crate::stages::Kind;
+use crate::stages::StageKind;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 
@@ -25,7 +25,7 @@ pub struct Host {
 impl Host {
     /// This machine's.
     pub fn detect() -> Host {
-        let total = myxtts_run::config::Machine::detect().memory_bytes;
+        let total = myxtts_run::config::HostResources::detect().memory_bytes;
         Host { total, free: myxtts_run::config::tune::free_memory() }
     }
 }
@@ -41,7 +41,7 @@ pub fn host_memory(
     let replicas = machines.iter().filter(|machine| machine.device == Device::Cpu).count();
     let fine_tune = request.from.is_some();
     let is_due =
-        request.only.is_none_or(|only| only == Kind::Gpt) && plan.recipe(Kind::Gpt, fine_tune).steps > 0;
+        request.only.is_none_or(|only| only == StageKind::Gpt) && plan.recipe(StageKind::Gpt, fine_tune).steps > 0;
     if replicas == 0 || !is_due {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
 //! Records as long as they will be once they have codes, for whoever plans batches before there is a DVAE.
 
-use crate::beside::{CODES, position};
+use crate::overlay::{CODES, position};
 use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use myxtts_model::dvae::DvaeSizes;
 

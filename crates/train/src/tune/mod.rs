@@ -10,18 +10,19 @@ pub mod lengths;
 pub mod race;
 pub mod rules;
 pub mod sweep;
+pub mod sweeper;
 
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::pipeline::{Corpus, Request, conditioning, gpt_rows, gpt_settings};
 use crate::sizes::Sizes;
-use crate::stages::Kind;
+use crate::stages::StageKind;
 use crate::stages::gpt::{Conditioning, GptForecast, GptSettings};
 use facts::Facts;
 use lengths::Lengths;
 use myxtts_run::config::Tuned;
-use myxtts_run::plan::{Change, Plan};
+use myxtts_run::plan::{TuningChange, Plan};
 use rules::Memory;
 
 /// What the rules choose for a run, of its settings that are open. No step is taken and nothing is loaded.
@@ -32,8 +33,8 @@ pub fn tuned(
     machines: &[Machine],
 ) -> Result<Vec<Tuned>, TrainError> {
     let facts = Facts::of(machines)?;
-    let recipe = plan.recipe(Kind::Gpt, request.from.is_some());
-    if request.only.is_some_and(|only| only != Kind::Gpt) || recipe.steps == 0 {
+    let recipe = plan.recipe(StageKind::Gpt, request.from.is_some());
+    if request.only.is_some_and(|only| only != StageKind::Gpt) || recipe.steps == 0 {
         // The batches of the other stages are of the size their presets have.
         return rules::choose(&facts, plan, None);
     }
@@ -66,7 +67,7 @@ pub fn with_forecast<T>(
     };
     let forecast = GptForecast::new(
         GptSettings { conditioning, rows: gpt_rows(plan, machines.len()), ..gpt_settings(plan, &sizes) },
-        plan.recipe(Kind::Gpt, fine_tune),
+        plan.recipe(StageKind::Gpt, fine_tune),
         (machine, machines.len()),
         &source,
         (&corpus.train, &corpus.validation),
@@ -86,7 +87,7 @@ impl Memory for GptForecast<'_> {
 }
 
 /// What was tuned, for whoever begins a run; nothing where nothing was.
-pub fn line(changes: &[Change]) -> Option<String> {
+pub fn line(changes: &[TuningChange]) -> Option<String> {
     let words: Vec<String> = changes
         .iter()
         .map(|change| format!("{} = {} ({})", change.setting, change.value, change.reason))

@@ -1,11 +1,11 @@
 //! Who is fastest on a machine that is not equally fast at all times.
 //!
 //! Two cores of a shared machine were seen to compute half as fast as a minute before, which is ten times what tuning is to
-//! find. So the ways to run a stage take turns: a lap each, round after round, and a lap counts by how far it was from each of
-//! the others of its round. What slows a whole round down says nothing of any of them; what hits one lap alone is outvoted
-//! by the laps of the other rounds.
+//! find. So the ways to run a stage take turns: a segment each, round after round, and a segment counts by how far it was from each of
+//! the others of its round. What slows a whole round down says nothing of any of them; what hits one segment alone is outvoted
+//! by the segments of the other rounds.
 
-/// A step of a lap.
+/// A step of a segment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
     /// Rows of its batch.
@@ -17,27 +17,27 @@ pub struct Step {
 }
 
 /// Rows a second of every way, as if all of them had met rows of the mean length on the machine as it mostly was.
-/// `rounds` has for every round a lap of every way, each of one step at least.
+/// `rounds` has for every round a segment of every way, each of one step at least.
 pub fn rates(rounds: &[Vec<Vec<Step>>]) -> Vec<f64> {
     let cost = Cost::fitted(rounds.iter().flatten().flatten());
     // How much longer than expected, as a logarithm: twice as slow and twice as fast are equally far.
     let slow: Vec<Vec<f64>> = rounds
         .iter()
-        .map(|laps| {
-            let slow = |lap: &Vec<Step>| {
-                let (seconds, expected) = lap.iter().fold((0.0, 0.0), |(seconds, expected), step| {
+        .map(|segments| {
+            let slow = |segment: &Vec<Step>| {
+                let (seconds, expected) = segment.iter().fold((0.0, 0.0), |(seconds, expected), step| {
                     (seconds + step.seconds, expected + step.rows * cost.of_row(step.places))
                 });
                 (seconds / expected).ln()
             };
-            laps.iter().map(slow).collect()
+            segments.iter().map(slow).collect()
         })
         .collect();
     // Two of a round against each other: whatever the machine did in it is in both. Against the middle of a round instead, a
-    // way would be compared with itself, and a lap that something ran into would make all others of its round look fast.
+    // way would be compared with itself, and a segment that something ran into would make all others of its round look fast.
     let ways = rounds.first().map_or(0, Vec::len);
-    let apart = |way: usize, other: usize| median(slow.iter().map(|laps| laps[way] - laps[other]).collect());
-    let usual = median(slow.iter().map(|laps| laps.iter().sum::<f64>() / ways as f64).collect());
+    let apart = |way: usize, other: usize| median(slow.iter().map(|segments| segments[way] - segments[other]).collect());
+    let usual = median(slow.iter().map(|segments| segments.iter().sum::<f64>() / ways as f64).collect());
     (0..ways)
         .map(|way| {
             let own = (0..ways).map(|other| apart(way, other)).sum::<f64>() / ways as f64;

@@ -60,7 +60,7 @@ pub fn budget(facts: &Facts, limit: Option<u64>) -> Option<u64> {
 pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result<Vec<Tuned>, TrainError> {
     let mut chosen = Vec::new();
     let mut say = |path: &'static str, value: usize, reason: String| {
-        if plan.is_open(path) {
+        if plan.is_pending(path) {
             chosen.push(Tuned { path, value: value.to_string(), reason });
         }
     };
@@ -79,7 +79,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
     let Some(memory) = memory else { return Ok(chosen) };
 
     let budget = budget(facts, plan.training.memory_limit);
-    let rows = match plan.is_open("data.batch_size") {
+    let rows = match plan.is_pending("data.batch_size") {
         false => plan.data.batch_size,
         true => {
             let batch = batch(facts, plan, budget, memory)?;
@@ -109,7 +109,7 @@ pub fn choose(facts: &Facts, plan: &Plan, memory: Option<&dyn Memory>) -> Result
         Some(_) => format!("a batch has {}, {held}", size(bytes)),
         None => "the processor trains".to_owned(),
     };
-    let ready = match plan.is_open("data.prefetch_buffer_size") {
+    let ready = match plan.is_pending("data.prefetch_buffer_size") {
         true => fitting(ready, [of_gpu, of_ram(16)]),
         false => plan.data.prefetch_buffer_size,
     };
@@ -139,7 +139,7 @@ struct Batch {
 fn batch(facts: &Facts, plan: &Plan, budget: Option<u64>, memory: &dyn Memory) -> Result<Batch, TrainError> {
     let first = first_rows(facts);
     let each = first / facts.replicas;
-    let whole = plan.is_open("training.gradient_accumulation_steps");
+    let whole = plan.is_pending("training.gradient_accumulation_steps");
     let parts = (1..=each).rev().filter(|part| match whole {
         true => each.is_multiple_of(*part),
         false => ROWS.contains(part),

@@ -1,6 +1,6 @@
 //! A step of several batches learns their mean.
 
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
 use myxtts_tensor::engine::Arena;
 use myxtts_train::Machine;
@@ -9,10 +9,10 @@ use super::small::{self, Clips};
 
 /// The first moment after one step of a fresh GPT: its gradient, times what AdamW keeps of it.
 fn moment(accumulate: u64, step: u64) -> Vec<f32> {
-    let mut plan = small::plan(Kind::Gpt, 4);
+    let mut plan = small::plan(StageKind::Gpt, 4);
     // What is dropped differs between the batches of a step.
     plan.training.dropout = Some(0.0);
-    let mut stage = small::stage(Kind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
+    let mut stage = small::stage(StageKind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
     let control = Control { rate: 1e-3, weight: 1.0, clip: 0.0, average: 0.0, seed: 1 };
     let queued = stage.submit(step, &control).unwrap();
     assert!(stage.wait(queued.ticket).unwrap().good);

@@ -1,11 +1,11 @@
 //! The model is made of the weights that validated best, and of exactly the weights that were measured.
 
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
-use myxtts_train::beside::WithCodes;
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::model::Model;
-use myxtts_train::session::{Ended, Finished};
+use myxtts_train::session::{StageEnd, StageOutcome};
 use myxtts_train::stages::gpt::GptStage;
 use myxtts_train::stages::{Stage, Submitted, TEXT_GAIN, Validation};
 use myxtts_train::{Machine, TrainError};
@@ -22,7 +22,7 @@ struct Scripted {
 }
 
 impl Stage for Scripted {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StageKind {
         self.inner.kind()
     }
     fn described(&self) -> Vec<String> {
@@ -74,15 +74,15 @@ impl Stage for Scripted {
 
 const STEPS: u64 = 6;
 /// A decoder keeps its last weights once discriminators have joined.
-const KINDS: [Kind; 2] = [Kind::Dvae, Kind::Gpt];
+const KINDS: [StageKind; 2] = [StageKind::Dvae, StageKind::Gpt];
 
-fn plan(kind: Kind) -> myxtts_run::plan::Plan {
+fn plan(kind: StageKind) -> myxtts_run::plan::Plan {
     let mut plan = small::plan(kind, STEPS);
     plan.training.validate_every = Some(1);
     plan
 }
 
-fn scripted(kind: Kind, plan: &myxtts_run::plan::Plan, score: fn(u64) -> f64) -> Scripted {
+fn scripted(kind: StageKind, plan: &myxtts_run::plan::Plan, score: fn(u64) -> f64) -> Scripted {
     let inner = small::stage(kind, plan, Clips::default(), 1, Machine::CPU);
     Scripted { inner, score, seen: Vec::new() }
 }
@@ -103,8 +103,8 @@ fn the_last_weights_became_the_model_whatever_validation_said() {
         let runs = tempfile::tempdir().unwrap();
         let mut stage = scripted(kind, &plan, fifth);
         let (finished, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
-        let Finished { ended, steps, chosen } = finished.unwrap();
-        assert_eq!((ended, steps), (Ended::Done, STEPS));
+        let StageOutcome { ended, steps, chosen } = finished.unwrap();
+        assert_eq!((ended, steps), (StageEnd::Done, STEPS));
         assert_eq!(chosen.map(|chosen| (chosen.step, chosen.score)), Some((5, 1.0)), "{kind:?}");
         let measured = |step| &stage.seen.iter().find(|(seen, _)| *seen == step).unwrap().1;
         assert!(weights(&stage) == *measured(5), "{kind:?}: other weights than those that were measured");
@@ -145,27 +145,27 @@ fn a_run_killed_between_its_best_validation_and_its_model_makes_the_same_model()
 
 #[test]
 fn early_stopping_kept_the_last_weights() {
-    let mut plan = plan(Kind::Gpt);
+    let mut plan = plan(StageKind::Gpt);
     plan.training.early_stop_patience = Some(2);
     let runs = tempfile::tempdir().unwrap();
-    let mut stage = scripted(Kind::Gpt, &plan, |step| if step == 2 { 1.0 } else { 3.0 });
+    let mut stage = scripted(StageKind::Gpt, &plan, |step| if step == 2 { 1.0 } else { 3.0 });
     let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
-    assert_eq!((finished.ended, finished.steps), (Ended::Early, 4));
+    assert_eq!((finished.ended, finished.steps), (StageEnd::Early, 4));
     assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(2));
     assert!(weights(&stage) == stage.seen[1].1);
 }
 
 #[test]
 fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
-    let plan = plan(Kind::Decoder);
+    let plan = plan(StageKind::Decoder);
     let runs = tempfile::tempdir().unwrap();
     // They join after half of the steps, and mels are farther off with every step.
-    let mut stage = scripted(Kind::Decoder, &plan, |step| step as f64);
+    let mut stage = scripted(StageKind::Decoder, &plan, |step| step as f64);
     let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
     assert_eq!(finished.chosen.map(|chosen| chosen.step), Some(6));
     // Without them the nearest mels are the best.
     let runs = tempfile::tempdir().unwrap();
-    let mut stage = scripted(Kind::Decoder, &plan, |step| step as f64);
+    let mut stage = scripted(StageKind::Decoder, &plan, |step| step as f64);
     let stopped = small::run_until(runs.path(), &plan, &mut stage, 3).0;
     assert!(matches!(stopped, Err(TrainError::Stopped { step: 3, .. })));
     let score = small::events(runs.path(), "validation").into_iter().filter(|e| e["best"] == true);
@@ -174,9 +174,9 @@ fn a_decoder_keeps_its_last_weights_once_discriminators_have_joined() {
 
 #[test]
 fn a_score_that_is_no_number_chooses_nothing() {
-    let plan = plan(Kind::Gpt);
+    let plan = plan(StageKind::Gpt);
     let runs = tempfile::tempdir().unwrap();
-    let mut stage = scripted(Kind::Gpt, &plan, |_| f64::NAN);
+    let mut stage = scripted(StageKind::Gpt, &plan, |_| f64::NAN);
     let finished = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None).0.unwrap();
     assert_eq!(finished.chosen, None);
     assert!(weights(&stage) == stage.seen[STEPS as usize - 1].1, "not the last weights");
@@ -184,10 +184,10 @@ fn a_score_that_is_no_number_chooses_nothing() {
 
 #[test]
 fn overfitting_is_said_once_with_advice() {
-    let mut plan = small::plan(Kind::Gpt, 12);
+    let mut plan = small::plan(StageKind::Gpt, 12);
     plan.training.validate_every = Some(1);
     let runs = tempfile::tempdir().unwrap();
-    let mut stage = scripted(Kind::Gpt, &plan, |step| 1.0 + (step as f64 - 2.0).abs());
+    let mut stage = scripted(StageKind::Gpt, &plan, |step| 1.0 + (step as f64 - 2.0).abs());
     let (_, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
     let told: Vec<&String> = said.iter().filter(|line| line.contains("overfitting")).collect();
     assert_eq!(told.len(), 1, "{said:?}");
@@ -197,22 +197,22 @@ fn overfitting_is_said_once_with_advice() {
 #[test]
 fn early_stopping_is_on_where_few_clips_are_passed_over_often_and_says_why() {
     let said = |steps: u64, patience| {
-        let mut plan = small::plan(Kind::Gpt, steps);
+        let mut plan = small::plan(StageKind::Gpt, steps);
         plan.training.validate_every = Some(1);
         plan.training.early_stop_patience = patience;
         let runs = tempfile::tempdir().unwrap();
-        let mut stage = scripted(Kind::Gpt, &plan, |step| step as f64);
+        let mut stage = scripted(StageKind::Gpt, &plan, |step| step as f64);
         let (finished, said) = small::run_finished(runs.path(), &plan, &mut stage, u64::MAX, None);
         (finished.unwrap(), said.iter().any(|line| line.contains("early stopping is on, because")))
     };
     // At most three batches an epoch: 80 steps are 20 epochs and more.
     let (finished, told) = said(80, None);
     assert!(told);
-    assert_eq!((finished.ended, finished.steps), (Ended::Early, 21), "one, and a quarter of the steps");
+    assert_eq!((finished.ended, finished.steps), (StageEnd::Early, 21), "one, and a quarter of the steps");
     let (finished, told) = said(80, Some(100));
-    assert_eq!((finished.ended, told), (Ended::Done, false), "the user's number counts");
+    assert_eq!((finished.ended, told), (StageEnd::Done, false), "the user's number counts");
     let (finished, told) = said(20, None);
-    assert_eq!((finished.ended, told), (Ended::Done, false), "too few epochs");
+    assert_eq!((finished.ended, told), (StageEnd::Done, false), "too few epochs");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ig
     let settings = small::gpt_settings(1);
     let codes = (0..small::CLIPS).map(|i| (0..10).map(|j| ((i + j) % 8) as i32).collect()).collect();
     let source = Arc::new(WithCodes::new(Arc::new(Clips::default()), codes));
-    let recipe = small::plan(Kind::Gpt, 1).recipe(Kind::Gpt, false);
+    let recipe = small::plan(StageKind::Gpt, 1).recipe(StageKind::Gpt, false);
     let gain = |held_out: &[u32], deaf: bool| {
         let sides = (&[0, 1, 2][..], held_out);
         let (settings, source, model) = (settings.clone(), source.clone(), Model::default());

@@ -1,7 +1,7 @@
 //! Results that are looked at: nothing is wrong with a healthy step, and where something is, the operation is named.
 
 use myxtts_data::record::{DVAE_MEL, SPEAKER_MEL};
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::{Control, Mode};
 use myxtts_train::Machine;
 
@@ -9,7 +9,7 @@ use super::small::{self, Clips};
 
 #[test]
 fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
-    for kind in [Kind::Dvae, Kind::Gpt, Kind::Decoder] {
+    for kind in [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder] {
         let plan = small::plan(kind, 4);
         let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
         stage.engine_mut().set_mode(Mode::Checked);
@@ -25,7 +25,7 @@ fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
 
 #[test]
 fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
-    for (kind, column) in [(Kind::Dvae, DVAE_MEL), (Kind::Decoder, SPEAKER_MEL)] {
+    for (kind, column) in [(StageKind::Dvae, DVAE_MEL), (StageKind::Decoder, SPEAKER_MEL)] {
         let mut plan = small::plan(kind, 6);
         plan.training.enable_eager_debug = true;
         let mut stage = small::stage(kind, &plan, Clips::poisoned(1, column), 1, Machine::CPU);
@@ -43,7 +43,7 @@ fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
 #[test]
 fn a_step_reads_nothing_that_it_did_not_write() {
     for machine in small::machines("a_step_reads_nothing_that_it_did_not_write") {
-        for kind in [Kind::Dvae, Kind::Gpt, Kind::Decoder] {
+        for kind in [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder] {
             let plan = small::plan(kind, 6);
             let run = |forgetful: bool| {
                 let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);

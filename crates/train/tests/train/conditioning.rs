@@ -12,11 +12,11 @@ use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, RecordError, Recor
 use myxtts_data::tokenizer::{TrainOptions, train};
 use myxtts_data::utterance::{Origin, Utterance};
 use myxtts_model::{GptSizes, Masks};
-use myxtts_run::config::{Machine as Found, Sources};
-use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
+use myxtts_run::config::{HostResources, Sources};
+use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_tensor::{Control, Device, Mode, Report};
 use myxtts_train::align::Alignments;
-use myxtts_train::beside::WithCodes;
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
@@ -59,7 +59,7 @@ fn sides() -> (Vec<u32>, Vec<u32>) {
 }
 
 fn recipe() -> Recipe {
-    Plan::resolve(&Sources::of(Found::detect())).unwrap().recipe(Kind::Gpt, false)
+    Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap().recipe(StageKind::Gpt, false)
 }
 
 /// A stage after some steps with conditioning that comes in one way, and their reports.
@@ -298,7 +298,7 @@ fn dvae_learnt(
     // Longer than some clips, shorter than others.
     let settings = DvaeSettings { rows: 4, frames: 64, mels, spoken, feeding, ..small::dvae_settings() };
     let (train, held_out) = sides();
-    let recipe = small::plan(Kind::Dvae, 8).recipe(Kind::Dvae, false);
+    let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
     let (mut model, sides) = (Model::default(), (&train[..], &held_out[..]));
     let mut stage =
         DvaeStage::new(settings, recipe, Machine::CPU, source.clone(), sides, &mut model).unwrap();

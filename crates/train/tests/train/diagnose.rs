@@ -2,26 +2,26 @@
 
 use crate::simulated::{Fault, trace};
 use myxtts_train::diagnose::rules::diagnose;
-use myxtts_train::diagnose::trace::Gpu;
-use myxtts_train::diagnose::{Culprit, Trace, html, text};
+use myxtts_train::diagnose::trace::GpuSample;
+use myxtts_train::diagnose::{Cause, Trace, html, text};
 
 const BATCHES: usize = 50;
 
-fn planted(seed: u64) -> [(Fault, Culprit); 12] {
+fn planted(seed: u64) -> [(Fault, Cause); 12] {
     let stall = Fault::Stall { every: [5, 7, 8, 10, 12][seed as usize % 5], in_step: seed.is_multiple_of(2) };
     [
-        (Fault::SlowDisk, Culprit::Disk),
-        (Fault::SlowDecode, Culprit::Decode),
-        (Fault::SlowWorker, Culprit::SlowWorker),
-        (Fault::TinyBuffer, Culprit::TinyBuffer),
-        (Fault::UploadLock, Culprit::UploadLock),
-        (Fault::PageableUploads, Culprit::PageableUploads),
-        (Fault::ShapeChurn, Culprit::ShapeChurn),
-        (stall, Culprit::PeriodicStall),
-        (Fault::ProcessorHog, Culprit::Processor),
-        (Fault::SlowStep, Culprit::SlowStep),
-        (Fault::NoisyStep, Culprit::NoisyStep),
-        (Fault::Healthy, Culprit::Healthy),
+        (Fault::SlowDisk, Cause::Disk),
+        (Fault::SlowDecode, Cause::Decode),
+        (Fault::SlowWorker, Cause::SlowWorker),
+        (Fault::TinyBuffer, Cause::TinyBuffer),
+        (Fault::UploadLock, Cause::UploadLock),
+        (Fault::PageableUploads, Cause::PageableUploads),
+        (Fault::ShapeChurn, Cause::ShapeChurn),
+        (stall, Cause::PeriodicStall),
+        (Fault::ProcessorHog, Cause::Processor),
+        (Fault::SlowStep, Cause::SlowStep),
+        (Fault::NoisyStep, Cause::NoisyStep),
+        (Fault::Healthy, Cause::Healthy),
     ]
 }
 
@@ -29,14 +29,14 @@ fn planted(seed: u64) -> [(Fault, Culprit); 12] {
 fn wrong(seeds: std::ops::Range<u64>) -> Vec<String> {
     let mut wrong = Vec::new();
     for seed in seeds {
-        for (fault, culprit) in planted(seed) {
+        for (fault, cause) in planted(seed) {
             for noise in NOISES {
                 let diagnosis = diagnose(&trace(fault, seed, BATCHES, noise));
-                if diagnosis.culprit() != culprit {
+                if diagnosis.cause() != cause {
                     let found = &diagnosis.findings[0];
                     wrong.push(format!(
                         "{fault:?}, seed {seed}, noise {noise}: {:?}, {}",
-                        found.culprit, found.evidence
+                        found.cause, found.evidence
                     ));
                 }
             }
@@ -114,7 +114,7 @@ fn shapes_recorded_in_the_window_are_left_out_and_said() {
         recorded.batches[at + 1].compiled = true;
     }
     let diagnosis = diagnose(&recorded);
-    assert_eq!((diagnosis.culprit(), diagnosis.left_out), (Culprit::Healthy, 6));
+    assert_eq!((diagnosis.cause(), diagnosis.left_out), (Cause::Healthy, 6));
     assert_eq!(diagnosis.oscillation, None);
     let total: f64 = recorded.batches.iter().map(|batch| batch.period).sum();
     assert!((diagnosis.recording - 0.9 / total).abs() < 0.03, "{} of {total} s", diagnosis.recording);
@@ -126,18 +126,18 @@ fn shapes_recorded_in_the_window_are_left_out_and_said() {
 
 #[test]
 fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
-    let samples = |heat: bool, power: bool| -> Vec<Gpu> {
-        let sample = Gpu { busy: Some(0.99), temperature: Some(91.0), power: Some(690.0), ..Gpu::default() };
-        (0..20).map(|i| Gpu { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample }).collect()
+    let samples = |heat: bool, power: bool| -> Vec<GpuSample> {
+        let sample = GpuSample { busy: Some(0.99), temperature: Some(91.0), power: Some(690.0), ..GpuSample::default() };
+        (0..20).map(|i| GpuSample { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample }).collect()
     };
     let slow = trace(Fault::SlowStep, 1, BATCHES, 0.05);
-    let with = |gpu| diagnose(&Trace { gpu, ..slow.clone() }).culprit();
-    assert_eq!(with(samples(true, false)), Culprit::Heat);
-    assert_eq!(with(samples(false, true)), Culprit::Power);
-    assert_eq!(with(samples(false, false)), Culprit::SlowStep);
+    let with = |gpu| diagnose(&Trace { gpu, ..slow.clone() }).cause();
+    assert_eq!(with(samples(true, false)), Cause::Heat);
+    assert_eq!(with(samples(false, true)), Cause::Power);
+    assert_eq!(with(samples(false, false)), Cause::SlowStep);
     // At its limit and as fast as ever: that is what one pays for.
     let well = trace(Fault::Healthy, 1, BATCHES, 0.05);
-    assert_eq!(diagnose(&Trace { gpu: samples(false, true), ..well }).culprit(), Culprit::Healthy);
+    assert_eq!(diagnose(&Trace { gpu: samples(false, true), ..well }).cause(), Cause::Healthy);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn nothing_measured_is_no_number_that_is_none() {
     let empty = Trace { batches: vec![], alone: vec![], ..trace(Fault::Healthy, 1, 5, 0.0) };
     for trace in [empty, trace(Fault::Healthy, 1, 1, 0.0)] {
         let diagnosis = diagnose(&trace);
-        assert_eq!(diagnosis.culprit(), Culprit::Healthy);
+        assert_eq!(diagnosis.cause(), Cause::Healthy);
         assert!(!serde_json::to_string(&diagnosis).unwrap().contains("NaN"));
         assert!(!text::text(&trace, &diagnosis).contains("NaN"));
         assert!(!html::page("x", &trace, &diagnosis).contains("NaN"));

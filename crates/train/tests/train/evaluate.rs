@@ -1,7 +1,7 @@
 //! The proof that the evaluation hears what was said: speech of the demo corpus, spoiled in known ways.
 
-use myxtts_data::demo::{self, DemoOptions, Language, VOICES};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
+use myxtts_demo::{self as demo, DemoOptions, Language, VOICES};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::random::Stream;
 use myxtts_train::evaluate::dtw::{Frames, Warp};

@@ -8,21 +8,22 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
+use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_train::Machine;
-use myxtts_train::session::{Ended, News, Watcher};
+use myxtts_train::session::StageEnd;
 use serde_json::{Value, json};
 
 use super::small::{self, Clips};
 
 const CHILD: &str = "MYXTTS_TEST_FLAT_CHILD";
 /// Stages, with steps that take about two seconds each.
-const STAGES: [(&str, Kind, u64); 3] =
-    [("dvae", Kind::Dvae, 4_000), ("gpt", Kind::Gpt, 200), ("decoder", Kind::Decoder, 100)];
+const STAGES: [(&str, StageKind, u64); 3] =
+    [("dvae", StageKind::Dvae, 4_000), ("gpt", StageKind::Gpt, 200), ("decoder", StageKind::Decoder, 100)];
 /// Measurements in a run.
 const SAMPLES: u64 = 100;
 /// What a run of 100,000 steps may grow by, and one of a few thousand, in KiB.
@@ -59,17 +60,17 @@ struct Meter {
     run: PathBuf,
     out: fs::File,
     every: u64,
-    last: (u64, Instant),
+    last: Mutex<(u64, Instant)>,
 }
 
-impl Watcher for Meter {
-    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
-    fn step(&mut self, news: &News) {
-        if !news.step.is_multiple_of(self.every) {
+impl Progress for Meter {
+    fn step(&self, progress: &StepProgress) {
+        if !progress.step.is_multiple_of(self.every) {
             return;
         }
-        let (step, now) = (news.step, Instant::now());
-        let passed = now.duration_since(self.last.1).as_secs_f64() / (step - self.last.0) as f64;
+        let (step, now) = (progress.step, Instant::now());
+        let mut last = self.last.lock().unwrap();
+        let passed = now.duration_since(last.1).as_secs_f64() / (step - last.0) as f64;
         let sample = json!({
             "step": step,
             "memory_kib": memory(),
@@ -79,11 +80,9 @@ impl Watcher for Meter {
             "events_bytes": fs::metadata(self.run.join("events.jsonl")).unwrap().len(),
             "checkpoints": entries(self.run.join("checkpoints")),
         });
-        writeln!(self.out, "{sample}").unwrap();
-        self.last = (step, Instant::now());
+        writeln!(&self.out, "{sample}").unwrap();
+        *last = (step, Instant::now());
     }
-    fn say(&mut self, _: &str) {}
-    fn end(&mut self) {}
 }
 
 /// What the child does: nothing, unless it is one.
@@ -100,10 +99,11 @@ fn child() {
     plan.training.early_stop_patience = Some(u32::MAX);
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
     let out = fs::File::create(runs.join("samples.jsonl")).unwrap();
-    let mut meter = Meter { run: runs.join("run"), out, every: steps / SAMPLES, last: (0, Instant::now()) };
+    let last = Mutex::new((0, Instant::now()));
+    let meter = Meter { run: runs.join("run"), out, every: steps / SAMPLES, last };
     let stop = Arc::new(AtomicBool::new(false));
-    let finished = small::run_watched(runs, &plan, &mut *stage, &mut meter, stop, None).unwrap();
-    assert_eq!(finished.ended, Ended::Done);
+    let finished = small::run_watched(runs, &plan, &mut *stage, &meter, stop, None).unwrap();
+    assert_eq!(finished.ended, StageEnd::Done);
 }
 
 /// Runs a stage in a process of its own; what was measured.

@@ -2,11 +2,11 @@
 //! the run goes on, and a budget of such steps ends it.
 
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL};
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{Arena, Ticket};
 use myxtts_tensor::{Control, Engine, Report, Role};
 use myxtts_train::model::Model;
-use myxtts_train::session::Ended;
+use myxtts_train::session::StageEnd;
 use myxtts_train::stages::{self, Stage, Submitted, Validation};
 use myxtts_train::{Machine, TrainError};
 use serde_json::Value;
@@ -28,7 +28,7 @@ enum Fault {
 }
 
 /// A stage some of whose steps have a fault, and what became of every step.
-struct Faulty {
+struct FaultyDisk {
     inner: Box<dyn Stage>,
     fault: Fault,
     /// Which steps.
@@ -39,8 +39,8 @@ struct Faulty {
     steps: Vec<(bool, BTreeSet<String>)>,
 }
 
-impl Stage for Faulty {
-    fn kind(&self) -> Kind {
+impl Stage for FaultyDisk {
+    fn kind(&self) -> StageKind {
         self.inner.kind()
     }
 
@@ -76,7 +76,7 @@ impl Stage for Faulty {
         let before = everything(&*self.inner);
         // On the processor a step is done when this returns.
         let queued = self.inner.submit(step, &Control { weight, ..*control })?;
-        assert!(self.kind() != Kind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
+        assert!(self.kind() != StageKind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
         let changed = everything(&*self.inner) != before;
         if fault == Fault::Loss {
             self.inner.engine_mut().write_arena(Arena::Weights, &healthy)?;
@@ -135,21 +135,21 @@ fn state(stage: &dyn Stage) -> Vec<f32> {
 }
 
 /// A DVAE looks at its codes after 20 steps; discriminators join a decoder after half of them, and make them slow.
-fn steps(kind: Kind) -> u64 {
+fn steps(kind: StageKind) -> u64 {
     match kind {
-        Kind::Dvae => 28,
-        Kind::Gpt => 12,
-        Kind::Decoder => 6,
+        StageKind::Dvae => 28,
+        StageKind::Gpt => 12,
+        StageKind::Decoder => 6,
     }
 }
 
-fn faulty(kind: Kind, clips: Clips, accumulate: u64, fault: Fault, when: fn(u64) -> bool) -> Faulty {
+fn faulty(kind: StageKind, clips: Clips, accumulate: u64, fault: Fault, when: fn(u64) -> bool) -> FaultyDisk {
     let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, Machine::CPU);
-    Faulty { inner, fault, when, once: None, steps: Vec::new() }
+    FaultyDisk { inner, fault, when, once: None, steps: Vec::new() }
 }
 
 /// Runs a stage and holds it to everything that is promised of bad steps; how many there were.
-fn assert_unharmed(what: &str, mut stage: Faulty, named: Option<&str>) -> usize {
+fn assert_unharmed(what: &str, mut stage: FaultyDisk, named: Option<&str>) -> usize {
     let kind = stage.kind();
     let steps = steps(kind);
     let mut plan = small::plan(kind, steps);
@@ -159,7 +159,7 @@ fn assert_unharmed(what: &str, mut stage: Faulty, named: Option<&str>) -> usize 
     let (numbers, fresh) = (stage.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
     assert!(numbers.iter().all(|x| x.is_finite()), "{what}: it begins with what is no number");
     let (ended, said) = small::run(runs.path(), &plan, &mut stage);
-    assert_eq!(ended.unwrap(), Ended::Done, "{what}");
+    assert_eq!(ended.unwrap(), StageEnd::Done, "{what}");
     let mut bad = BTreeSet::new();
     for event in small::events(runs.path(), "bad_step") {
         let step = event["step"].as_u64().unwrap();
@@ -182,22 +182,22 @@ fn assert_unharmed(what: &str, mut stage: Faulty, named: Option<&str>) -> usize 
     let weights = stage.engine().read_arena(Arena::Weights).unwrap();
     assert!(weights.iter().all(|x| x.is_finite()), "{what}: the weights were hurt");
     // Else the comparison of bits above would have had nothing to compare.
-    let (now, has) = (state(&stage), kind != Kind::Gpt);
+    let (now, has) = (state(&stage), kind != StageKind::Gpt);
     assert_eq!(has, now.iter().zip(&fresh).any(|(a, b)| a != b), "{what}: running state");
     bad.len()
 }
 
-const KINDS: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
+const KINDS: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
 #[test]
 fn a_clip_that_is_no_number_is_named_and_costs_its_steps_alone() {
     let never = |_| false;
-    let sounds: [(Kind, Column, u64); 4] = [
-        (Kind::Dvae, DVAE_MEL, 1),
+    let sounds: [(StageKind, Column, u64); 4] = [
+        (StageKind::Dvae, DVAE_MEL, 1),
         // Of conditioning a clip is mostly not its own: it must be named all the same.
-        (Kind::Gpt, CONDITIONING_MEL, 1),
-        (Kind::Gpt, CONDITIONING_MEL, 2),
-        (Kind::Decoder, SPEAKER_MEL, 1),
+        (StageKind::Gpt, CONDITIONING_MEL, 1),
+        (StageKind::Gpt, CONDITIONING_MEL, 2),
+        (StageKind::Decoder, SPEAKER_MEL, 1),
     ];
     for (kind, column, accumulate) in sounds {
         let what = format!("{kind:?}, {} of a clip, {accumulate} batches a step", column.name);
@@ -256,7 +256,7 @@ fn a_budget_of_bad_steps_ends_the_run_with_the_batch_saved() {
 }
 
 /// Eight steps with a checkpoint after every fourth, a budget of two bad ones in a row.
-fn plan_with_checkpoints(kind: Kind) -> myxtts_run::plan::Plan {
+fn plan_with_checkpoints(kind: StageKind) -> myxtts_run::plan::Plan {
     let mut plan = small::plan(kind, 8);
     (plan.training.checkpoint_every, plan.training.bad_steps_in_a_row) = (4, 2);
     plan
@@ -271,7 +271,7 @@ fn a_fault_that_passes_costs_the_steps_since_the_last_checkpoint_and_nothing_els
             let mut stage = faulty(kind, Clips::default(), 1, Fault::Gradient, when);
             stage.once = once;
             let (ended, said) = small::run(runs.path(), &plan, &mut stage);
-            assert_eq!(ended.unwrap(), Ended::Done, "{kind:?}");
+            assert_eq!(ended.unwrap(), StageEnd::Done, "{kind:?}");
             let returned = small::events(runs.path(), "returned");
             (stage.engine().read_arena(Arena::Weights).unwrap(), returned, said)
         };
@@ -298,12 +298,12 @@ fn a_fault_that_stays_ends_the_run_the_second_time() {
 
 #[test]
 fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
-    for kind in [Kind::Dvae, Kind::Gpt] {
+    for kind in [StageKind::Dvae, StageKind::Gpt] {
         let plan = small::plan(kind, 4);
         let runs = tempfile::tempdir().unwrap();
         let mut stage = faulty(kind, Clips::default(), 1, Fault::Explosion, |step| step == 2);
         let (ended, said) = small::run(runs.path(), &plan, &mut stage);
-        assert_eq!(ended.unwrap(), Ended::Done, "{kind:?}");
+        assert_eq!(ended.unwrap(), StageEnd::Done, "{kind:?}");
         let events = small::events(runs.path(), "exploded_gradient");
         let [event] = &events[..] else { panic!("{kind:?}: {events:?}") };
         assert_eq!(event["step"], 3, "{kind:?}");
@@ -316,7 +316,7 @@ fn a_gradient_that_explodes_is_left_out_and_its_parameters_are_named() {
 
 #[test]
 fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
-    for kind in [Kind::Dvae, Kind::Gpt] {
+    for kind in [StageKind::Dvae, StageKind::Gpt] {
         let mut plan = plan_with_checkpoints(kind);
         plan.training.validate_every = Some(2);
         let runs = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn gradients_that_keep_exploding_end_the_stage_with_its_best_weights() {
         plan.training.checkpoint_every = 2;
         let mut stage = faulty(kind, Clips::default(), 1, Fault::Explosion, |step| step >= 3);
         let (ended, said) = small::run(runs.path(), &plan, &mut stage);
-        assert_eq!(ended.unwrap(), Ended::Early, "{kind:?}");
+        assert_eq!(ended.unwrap(), StageEnd::Early, "{kind:?}");
         let returned = small::events(runs.path(), "returned");
         let [event] = &returned[..] else { panic!("{kind:?}: {returned:?}") };
         assert_eq!(event["step"], 2, "{kind:?}: the checkpoint before the first of them");
@@ -356,14 +356,14 @@ fn sound_clips_are_never_called_bad() {
 
 #[test]
 fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
-    let kind = Kind::Dvae;
+    let kind = StageKind::Dvae;
     let mut plan = small::plan(kind, 3);
     plan.training.validate_every = Some(1);
     let runs = tempfile::tempdir().unwrap();
     let clips = Clips::poisoned(small::CLIPS - 1, DVAE_MEL);
     let mut stage = small::stage(kind, &plan, clips, 1, Machine::CPU);
     let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
-    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(ended.unwrap(), StageEnd::Done);
     assert!(said.iter().any(|line| line.contains("no number")), "{said:?}");
     assert!(small::events(runs.path(), "checkpoint").iter().all(|event| event["score"].is_null()));
     assert!(small::events(runs.path(), "bad_step").is_empty(), "it was only measured on");

@@ -1,14 +1,14 @@
 //! A stop while a stage is not there yet: codes and states of every clip are made before its first step.
 
 use myxtts_data::tokenizer::{self, Tokenizer, TrainOptions};
-use myxtts_run::config::{Flag, Machine as Found, Sources};
-use myxtts_run::durable::Os;
+use myxtts_run::config::{Flag, HostResources, Sources};
+use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::{Progress, Silent};
-use myxtts_train::pipeline::{self, Corpus, Request};
-use myxtts_train::session::{News, Session, Watcher};
+use myxtts_train::pipeline::{self, Corpus, Devices, Request};
+use myxtts_train::session::Session;
 use myxtts_train::stages::codes::codes_of;
 use myxtts_train::{Machine, Model, TrainError};
 use std::path::Path;
@@ -43,17 +43,6 @@ impl Progress for Stopper {
         self.told.lock().unwrap().last_mut().unwrap().1 += items;
         self.check();
     }
-    fn say(&self, _message: &str) {}
-    fn finish(&self) {}
-}
-
-struct Nobody;
-
-impl Watcher for Nobody {
-    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
-    fn step(&mut self, _: &News) {}
-    fn say(&mut self, _: &str) {}
-    fn end(&mut self) {}
 }
 
 fn vocabulary() -> Tokenizer {
@@ -67,20 +56,21 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1"))).into_iter();
     let tiny = ["model.preset=tiny", "data.batch_size=2", "data.num_workers=1", "training.sample_every=0"];
     let command_line = settings.chain(tiny.map(|said| Flag::Set(said.to_owned()))).collect();
-    let plan = Plan::resolve(&Sources { command_line, ..Sources::of(Found::detect()) }).unwrap();
+    let plan = Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap();
     let folder = match runs.join("run/plan.json").exists() {
         true => RunFolder::resume(runs, "run").unwrap().0,
         false => RunFolder::create(runs, Some("run"), &plan).unwrap(),
     };
     let stop = Arc::new(AtomicBool::new(false));
+    let stopper = Stopper { stop: stop.clone(), at, told: Mutex::default() };
     let mut session = Session {
         folder: &folder,
         plan: &plan,
         store: folder.checkpoint_store().unwrap(),
         events: folder.event_log().unwrap(),
         board: folder.tensorboard(None).unwrap(),
-        stop: stop.clone(),
-        watcher: &mut Nobody,
+        stop,
+        progress: &stopper,
         listener: None,
     };
     let corpus = Corpus {
@@ -91,9 +81,9 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         sentences: Vec::new(),
         data_side: None,
     };
-    let stopper = Stopper { stop, at, told: Mutex::default() };
-    let ended =
-        pipeline::train(&mut session, &Request::default(), &corpus, (&[Machine::CPU], None), &stopper);
+    let devices = Devices { machines: &[Machine::CPU], ranks: None };
+    let ended = pipeline::train(&mut session, &Request::default(), &corpus, devices);
+    drop(session);
     (ended, stopper.told.into_inner().unwrap())
 }
 
@@ -134,7 +124,7 @@ fn both_keep_the_same_codes(model: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let (kept, go_on) = (folder.path().join("codes.bin"), AtomicBool::new(false));
     let make = |progress: &dyn Progress| {
-        codes_of(&Clips::default(), &model, Machine::CPU, (&Os, &kept), (progress, &go_on)).unwrap()
+        codes_of(&Clips::default(), &model, Machine::CPU, (&OsDisk, &kept), (progress, &go_on)).unwrap()
     };
     let [one, other] = std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| make(&Silent)));

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use myxtts_run::checkpoint::Checkpoints;
-use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::seed::Seed;
 use myxtts_train::{Machine, TrainError};
 
@@ -19,7 +19,7 @@ const CHILD: &str = "MYXTTS_TEST_TRAIN_CHILD";
 const KEPT: usize = 3;
 
 fn plan() -> Plan {
-    let mut plan = small::plan(Kind::Dvae, 1_000_000);
+    let mut plan = small::plan(StageKind::Dvae, 1_000_000);
     plan.training.checkpoint_every = 1;
     plan.training.keep_checkpoints = KEPT;
     plan
@@ -30,7 +30,7 @@ fn plan() -> Plan {
 fn child() {
     let Ok(runs) = std::env::var(CHILD) else { return };
     let plan = plan();
-    let mut stage = small::stage(Kind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
+    let mut stage = small::stage(StageKind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
     small::run(Path::new(&runs), &plan, &mut *stage).0.unwrap();
 }
 
@@ -98,7 +98,7 @@ fn kills_while_saving_lose_no_acknowledged_checkpoint() {
 
     // One step more, and the same number of steps without a kill.
     let plan = plan();
-    let make = || small::stage(Kind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
+    let make = || small::stage(StageKind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
     let mut killed = make();
     let Err(TrainError::Stopped { step, .. }) = small::run_until(runs.path(), &plan, &mut *killed, 0).0
     else {

@@ -8,16 +8,17 @@ use myxtts_model::dvae::DvaeSizes;
 use myxtts_model::presets::{Networks, TextIds};
 use myxtts_model::speaker::{SpeakerEncoder, SpeakerLayer, SpeakerSizes};
 use myxtts_model::{Declare, GptSizes, Masks};
-use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::{Plan, Preset, Recipe, Stage as Kind};
+use myxtts_run::plan::{Plan, Preset, Recipe, StageKind};
+use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
-use myxtts_train::beside::WithCodes;
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::feed::Feeding;
 use myxtts_train::mirrored::{Build, Mirrored};
-use myxtts_train::session::{Ended, News, Session, Watcher};
-use myxtts_train::share::Share;
+use myxtts_train::session::{Session, StageEnd};
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn plan(steps: u64) -> Plan {
-    let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+    let mut plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     plan.training.gpt_steps = Some(steps);
     plan.training.dvae_steps = Some(steps);
     plan.training.decoder_steps = Some(steps);
@@ -66,18 +67,18 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         regularization: Default::default(),
     };
     let source = Arc::new(WithCodes::new(Arc::new(Voices { broken }), (0..COUNT).map(codes).collect()));
-    Arc::new(move |machine, share| {
+    Arc::new(move |machine, slice| {
         let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
         let sides = (&train[..], &held_out[..]);
         let (settings, source) = (settings.clone(), source.clone());
-        Ok(Box::new(GptStage::replica(share, settings, recipe, machine, source, sides, &Model::default())?))
+        Ok(Box::new(GptStage::replica(slice, settings, recipe, machine, source, sides, &Model::default())?))
     })
 }
 
 /// One stage, or several replicas of it.
 fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
     match replicas {
-        1 => build(Machine::CPU, Share::WHOLE),
+        1 => build(Machine::CPU, ReplicaSlice::WHOLE),
         n => Ok(Box::new(Mirrored::new(&vec![Machine::CPU; n], build)?)),
     }
 }
@@ -125,7 +126,7 @@ fn assert_near(alone: &[Report], together: &[Report], most: f32, label: &str) {
 
 #[test]
 fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
-    let recipe = plan(20).recipe(Kind::Gpt, false);
+    let recipe = plan(20).recipe(StageKind::Gpt, false);
     assert!(recipe.dropout > 0.0 && recipe.label_smoothing > 0.0 && recipe.ema_decay.is_some());
     for (accumulate, count) in [(1, 20), (2, 5)] {
         let build = gpt(recipe, accumulate, None);
@@ -150,7 +151,7 @@ fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
 
 #[test]
 fn replicas_stay_the_same_to_the_bit() {
-    let recipe = plan(8).recipe(Kind::Gpt, false);
+    let recipe = plan(8).recipe(StageKind::Gpt, false);
     let machines = [Machine::CPU; 3];
     let mut stage = Mirrored::new(&machines, &gpt(recipe, 1, None)).unwrap();
     steps(&mut stage, &recipe, 0..8);
@@ -166,10 +167,10 @@ fn replicas_stay_the_same_to_the_bit() {
 
 #[test]
 fn sums_in_bf16_are_near_and_the_same_on_all() {
-    let recipe = plan(6).recipe(Kind::Gpt, false);
+    let recipe = plan(6).recipe(StageKind::Gpt, false);
     let exact = gpt(recipe, 1, None);
     let of = exact.clone();
-    let rounded: Build = Arc::new(move |machine, share| of(machine, share.rounded(true)));
+    let rounded: Build = Arc::new(move |machine, slice| of(machine, slice.rounded(true)));
     let mut expected = Mirrored::new(&[Machine::CPU; 2], &exact).unwrap();
     let mut found = Mirrored::new(&[Machine::CPU; 2], &rounded).unwrap();
     let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
@@ -185,8 +186,8 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
 
 #[test]
 fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
-    let recipe = Recipe { ema_decay: None, ..plan(40).recipe(Kind::Dvae, false) };
-    let build: Build = Arc::new(move |machine, share| {
+    let recipe = Recipe { ema_decay: None, ..plan(40).recipe(StageKind::Dvae, false) };
+    let build: Build = Arc::new(move |machine, slice| {
         let settings = DvaeSettings {
             sizes: DvaeSizes { hidden: 8, blocks: 1, codes: 8, code_width: 8, ..DvaeSizes::v2() },
             rows: 6,
@@ -202,7 +203,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));
         let sides = (&records[..], &records[..2]);
-        Ok(Box::new(DvaeStage::replica(share, settings, recipe, machine, source, sides, &Model::default())?))
+        Ok(Box::new(DvaeStage::replica(slice, settings, recipe, machine, source, sides, &Model::default())?))
     });
     let mut alone = made(&build, 1).unwrap();
     // Past the step where codes that nobody chooses are put elsewhere, and right at it as a run that goes on.
@@ -261,15 +262,15 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let records: Vec<u32> = (0..6).collect();
     let heard = DecoderClips::load(&settings, &Tones, latents, (&records[..5], &records[5..])).unwrap();
     let heard = Arc::new(heard);
-    Arc::new(move |machine, share| {
+    Arc::new(move |machine, slice| {
         let (settings, heard) = (settings.clone(), heard.clone());
-        Ok(Box::new(DecoderStage::replica(share, settings, recipe, machine, Arc::new(Tones), heard, &model)?))
+        Ok(Box::new(DecoderStage::replica(slice, settings, recipe, machine, Arc::new(Tones), heard, &model)?))
     })
 }
 
 #[test]
 fn a_decoder_and_its_discriminators_are_mirrored_too() {
-    let recipe = Recipe { ema_decay: None, ..plan(3).recipe(Kind::Decoder, false) };
+    let recipe = Recipe { ema_decay: None, ..plan(3).recipe(StageKind::Decoder, false) };
     let build = decoder(recipe, true);
     let mut alone = made(&build, 1).unwrap();
     let expected = steps(&mut *alone, &recipe, 0..3);
@@ -292,15 +293,12 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
 /// Asks to stop after so many steps.
 struct StopAt(u64, Arc<AtomicBool>);
 
-impl Watcher for StopAt {
-    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
-    fn step(&mut self, news: &News) {
-        if news.step == self.0 {
+impl Progress for StopAt {
+    fn step(&self, progress: &StepProgress) {
+        if progress.step == self.0 {
             self.1.store(true, Ordering::Relaxed);
         }
     }
-    fn say(&mut self, _: &str) {}
-    fn end(&mut self) {}
 }
 
 /// Runs or goes on with a run in a folder, with so many replicas, up to a step or to the end; the weights then.
@@ -308,11 +306,11 @@ fn run(
     (folder, plan): (RunFolder, Plan),
     replicas: usize,
     until: u64,
-) -> (Result<Ended, TrainError>, Vec<f32>) {
-    let recipe = plan.recipe(Kind::Gpt, false);
+) -> (Result<StageEnd, TrainError>, Vec<f32>) {
+    let recipe = plan.recipe(StageKind::Gpt, false);
     let mut stage = made(&gpt(recipe, 1, None), replicas).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut watcher = StopAt(until, stop.clone());
+    let progress = StopAt(until, stop.clone());
     let mut session = Session {
         folder: &folder,
         plan: &plan,
@@ -320,7 +318,7 @@ fn run(
         events: folder.event_log().unwrap(),
         board: folder.tensorboard(None).unwrap(),
         stop,
-        watcher: &mut watcher,
+        progress: &progress,
         listener: None,
     };
     let last = session.last_of("gpt").unwrap();
@@ -363,14 +361,14 @@ fn a_run_of_two_replicas_goes_on_with_three_and_with_one() {
         (RunFolder::create(runs.path(), Some(name), &plan).unwrap(), plan)
     };
     let (ended, whole) = run(begin("whole"), 2, 99);
-    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(ended.unwrap(), StageEnd::Done);
     let (_, single) = run(begin("single"), 1, 99);
     let (ended, _) = run(begin("stopped"), 2, 6);
     assert!(matches!(ended, Err(TrainError::Stopped { step: 6, .. })), "{ended:?}");
     for (name, replicas) in [("two", 2), ("three", 3), ("one", 1)] {
         copy(&runs.path().join("stopped"), &runs.path().join(name));
         let (ended, weights) = run(RunFolder::resume(runs.path(), name).unwrap(), replicas, 99);
-        assert_eq!(ended.unwrap(), Ended::Done);
+        assert_eq!(ended.unwrap(), StageEnd::Done);
         let apart = furthest(&whole, &weights);
         println!("two replicas, gone on with {name}: weights within {apart:.1e}");
         assert!(apart <= if replicas == 2 { 0.0 } else { 1e-5 }, "gone on with {name}: {apart}");
@@ -383,7 +381,7 @@ fn a_run_of_two_replicas_goes_on_with_three_and_with_one() {
 
 #[test]
 fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
-    let recipe = plan(20).recipe(Kind::Gpt, false);
+    let recipe = plan(20).recipe(StageKind::Gpt, false);
     // In the third slice of some batch, and in no other's at that step.
     let mut stage = made(&gpt(recipe, 1, Some(5)), 3).unwrap();
     let failed = (0..20).find_map(|step| {
@@ -396,18 +394,18 @@ fn a_replica_that_fails_releases_the_others_and_its_reason_is_told() {
 
 #[test]
 fn a_replica_that_cannot_be_made_ends_them_all_with_its_reason() {
-    let recipe = plan(2).recipe(Kind::Gpt, false);
+    let recipe = plan(2).recipe(StageKind::Gpt, false);
     let whole = gpt(recipe, 1, None);
     let made_of = whole.clone();
-    let build: Build = Arc::new(move |machine, share| match share.rank() {
+    let build: Build = Arc::new(move |machine, slice| match slice.rank() {
         1 => Err(TrainError::NoData("this one has no memory".into())),
-        _ => made_of(machine, share),
+        _ => made_of(machine, slice),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };
     assert!(error.to_string().contains("no memory"), "{error}");
-    let build: Build = Arc::new(move |machine, share| match share.rank() {
+    let build: Build = Arc::new(move |machine, slice| match slice.rank() {
         2 => panic!("a defect, on purpose"),
-        _ => whole(machine, share),
+        _ => whole(machine, slice),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };
     assert!(error.to_string().contains("replica 2 of 3 ended"), "{error}");

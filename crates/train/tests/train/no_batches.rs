@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use myxtts_data::loader::LoaderError;
 use myxtts_run::checkpoint::Checkpoints;
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_train::{Machine, TrainError};
 
 use super::small::{self, Clips, everything};
@@ -22,13 +22,13 @@ fn saved(runs: &Path) -> u64 {
 /// The run used to end at its last checkpoint; here there would be none.
 #[test]
 fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
-    let plan = small::plan(Kind::Dvae, 100_000);
+    let plan = small::plan(StageKind::Dvae, 100_000);
     let runs = tempfile::tempdir().unwrap();
     let mut before = 0;
     for attempt in 0..3 {
         let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let clips = Clips { damaged: Some((2, is_damaged)), ..Clips::default() };
-        let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
+        let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, Machine::CPU);
         is_damaged.store(true, Ordering::Relaxed);
         let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
         let Err(TrainError::Loader(LoaderError::BudgetSpent { step, .. })) = ended else {
@@ -49,7 +49,7 @@ fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
 #[test]
 fn a_disk_that_goes_away_costs_no_step_of_any_stage() {
     for (kind, steps, accumulate) in
-        [(Kind::Dvae, 40, 1), (Kind::Gpt, 8, 1), (Kind::Gpt, 8, 2), (Kind::Decoder, 4, 1)]
+        [(StageKind::Dvae, 40, 1), (StageKind::Gpt, 8, 1), (StageKind::Gpt, 8, 2), (StageKind::Decoder, 4, 1)]
     {
         let what = format!("{kind:?}, {accumulate} batches a step");
         let plan = small::plan(kind, steps);

@@ -3,12 +3,12 @@
 use crate::made_up::{CODES, COUNT, VOCABULARY, Voices, codes};
 use myxtts_data::batch::Rows;
 use myxtts_model::{GptSizes, Masks};
-use myxtts_run::config::{Machine as Found, Sources};
-use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_run::config::{HostResources, Sources};
+use myxtts_run::plan::{Plan, StageKind};
 use myxtts_tensor::Mode;
-use myxtts_train::beside::WithCodes;
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::diagnose::trace::Batch;
-use myxtts_train::diagnose::{Amount, Culprit, Fault, Nobody, Plant, Trace, collect, diagnose};
+use myxtts_train::diagnose::{Amount, Cause, Fault, NoMachineSampler, Plant, Trace, collect, diagnose};
 use myxtts_train::feed::Feeding;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Lengths};
@@ -25,8 +25,8 @@ fn trace_of(plant: Plant) -> Trace {
 /// With everything that was measured.
 fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
     let fault = Fault::new(plant);
-    let plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
-    let recipe = plan.recipe(Kind::Gpt, false);
+    let plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
+    let recipe = plan.recipe(StageKind::Gpt, false);
     let mut sizes = GptSizes::of(1, 32, 2, VOCABULARY, CODES);
     (sizes.conditioning.blocks, sizes.perceiver.latents, sizes.perceiver.depth) = (1, 4, 1);
     (sizes.max_text, sizes.max_audio) = (40, 40);
@@ -59,7 +59,7 @@ fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
     let mut stage: Box<dyn Stage> = fault.stage(Box::new(stage));
     let run = |stage: &mut dyn Stage, batches| {
         let amount = Amount { batches, warm: 4, ahead: 0 };
-        collect(stage, &recipe, 1, amount, (feeding.workers, ROWS), &mut Nobody).unwrap()
+        collect(stage, &recipe, 1, amount, (feeding.workers, ROWS), &mut NoMachineSampler).unwrap()
     };
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;
@@ -77,7 +77,7 @@ fn is_named(plant: Plant) -> Trace {
     for _ in 0..4 {
         let trace = trace_of(plant);
         let findings = diagnose(&trace).findings;
-        if findings.iter().any(|finding| finding.culprit == plant.culprit()) {
+        if findings.iter().any(|finding| finding.cause == plant.cause()) {
             return trace;
         }
         named.push(findings);
@@ -98,7 +98,7 @@ fn records_that_come_late_are_told_from_records_that_are_computed() {
 fn without_a_gpu_nothing_is_copied_and_nothing_says_that_it_was() {
     let trace = trace_of(Plant::PageableUpload);
     assert!(trace.setup.pinned && Plant::PageableUpload.needs_gpu().is_some());
-    assert!(diagnose(&trace).findings.iter().all(|found| found.culprit != Culprit::PageableUploads));
+    assert!(diagnose(&trace).findings.iter().all(|found| found.cause != Cause::PageableUploads));
 }
 
 #[test]
@@ -142,10 +142,10 @@ fn how_often_every_plant_is_named_on_this_processor() {
         for plant in Plant::ALL {
             let trace = measured(plant, seed, 48);
             let found = diagnose(&trace);
-            let all: Vec<Culprit> = found.findings.iter().map(|finding| finding.culprit).collect();
+            let all: Vec<Cause> = found.findings.iter().map(|finding| finding.cause).collect();
             let row = serde_json::json!({
-                "planted": plant, "seed": seed, "first": found.culprit() == plant.culprit(),
-                "named": all.contains(&plant.culprit()), "findings": found.findings, "busy": found.busy,
+                "planted": plant, "seed": seed, "first": found.cause() == plant.cause(),
+                "named": all.contains(&plant.cause()), "findings": found.findings, "busy": found.busy,
                 "waiting": found.waiting, "left_out": found.left_out, "processor": trace.processor,
                 "setup": trace.setup,
             });

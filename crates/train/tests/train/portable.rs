@@ -1,7 +1,7 @@
 //! A checkpoint is of a network and its data, not of the device it was made on.
 
 use myxtts_run::checkpoint::{Checkpoint, Checkpoints};
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Precision};
 use myxtts_train::{Machine, TrainError};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::small::{self, Clips};
 
-const KINDS: [Kind; 3] = [Kind::Dvae, Kind::Gpt, Kind::Decoder];
+const KINDS: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
 fn newest(runs: &Path) -> Checkpoint {
     let latest = Checkpoints::at(&runs.join("run/checkpoints")).latest_valid().unwrap();
@@ -18,7 +18,7 @@ fn newest(runs: &Path) -> Checkpoint {
 }
 
 /// Goes on with a run by one step, on this machine; how many good steps it has made. A GPU also ends those that were queued.
-fn one_step(runs: &Path, kind: Kind, machine: Machine) -> u64 {
+fn one_step(runs: &Path, kind: StageKind, machine: Machine) -> u64 {
     let plan = small::plan(kind, 64);
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
     match small::run_until(runs, &plan, &mut *stage, 0).0 {
@@ -81,7 +81,7 @@ fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
     };
     for kind in KINDS {
         // The heads of this GPT are of 16 channels, which kernels of bf16 do not serve.
-        let gpu = if kind == Kind::Gpt { Machine { precision: Precision::F32, ..gpu } } else { gpu };
+        let gpu = if kind == StageKind::Gpt { Machine { precision: Precision::F32, ..gpu } } else { gpu };
         for order in [[Machine::CPU, gpu, Machine::CPU, gpu], [gpu, Machine::CPU, gpu, Machine::CPU]] {
             let runs = tempfile::tempdir().unwrap();
             let mut before = 0;

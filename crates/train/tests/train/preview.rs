@@ -5,12 +5,12 @@ use std::sync::Arc;
 use myxtts_data::batch::Step;
 use myxtts_data::record::{COLUMNS, Column, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::{self, TrainOptions};
-use myxtts_run::config::{Flag, Machine as Found, Sources};
-use myxtts_run::plan::{Plan, Stage as Kind};
+use myxtts_run::config::{Flag, HostResources, Sources};
+use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::Control;
 use myxtts_train::Machine;
-use myxtts_train::pipeline::{Corpus, Ground};
+use myxtts_train::pipeline::{Corpus, StageContext};
 use myxtts_train::stages::preview::Preview;
 
 use super::small::Clips;
@@ -65,7 +65,7 @@ impl RecordSource for Uneven {
 fn plan(set: &[&str]) -> Plan {
     let common = ["model.preset=tiny", "data.batch_size=2", "training.dvae_steps=1"];
     let command_line = common.iter().chain(set).map(|text| Flag::Set((*text).to_owned())).collect();
-    Plan::resolve(&Sources { command_line, ..Sources::of(Found::detect()) }).unwrap()
+    Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap()
 }
 
 /// The records of a batch: those of its rows, then those they are heard by, where they are, each of them once.
@@ -84,7 +84,7 @@ fn records(step: &Step<'_>, companions: bool) -> Vec<u32> {
 }
 
 /// Holds the preview of a stage to the batches of so many of its steps.
-fn same(kind: Kind, set: &[&str], steps: u64) {
+fn same(kind: StageKind, set: &[&str], steps: u64) {
     let plan = plan(set);
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = tokenizer::train(
@@ -99,9 +99,9 @@ fn same(kind: Kind, set: &[&str], steps: u64) {
         sentences: Vec::new(),
         data_side: None,
     };
-    let ground = Ground::of(&plan, &corpus, Machine::CPU, folder.path(), &Silent);
-    let mut model = ground.untrained(kind).unwrap();
-    let mut stage = ground.stage(kind, &plan.recipe(kind, false), &mut model).unwrap();
+    let context = StageContext::of(&plan, &corpus, Machine::CPU, folder.path(), &Silent);
+    let mut model = context.untrained(kind).unwrap();
+    let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model).unwrap();
     let preview = Preview::new(
         kind,
         &plan,
@@ -115,7 +115,7 @@ fn same(kind: Kind, set: &[&str], steps: u64) {
         stage.wait(taken.ticket).unwrap();
         let mut expected: Vec<u32> = Vec::new();
         for part in 0..preview.of_step {
-            expected.extend(records(&preview.train.step(step * preview.of_step + part), kind == Kind::Gpt));
+            expected.extend(records(&preview.train.step(step * preview.of_step + part), kind == StageKind::Gpt));
         }
         assert_eq!(taken.records, expected, "step {step} of {kind:?} with {set:?}");
     }
@@ -123,18 +123,18 @@ fn same(kind: Kind, set: &[&str], steps: u64) {
 
 #[test]
 fn two_hundred_steps_take_the_records_that_inspect_shows() {
-    same(Kind::Gpt, &[], 200);
+    same(StageKind::Gpt, &[], 200);
 }
 
 #[test]
 fn every_way_to_make_batches_is_shown_as_it_is_taken() {
-    same(Kind::Dvae, &["data.dvae_batch_size=3"], 6);
-    same(Kind::Dvae, &["data.shuffle=false"], 3);
+    same(StageKind::Dvae, &["data.dvae_batch_size=3"], 6);
+    same(StageKind::Dvae, &["data.shuffle=false"], 3);
     same(
-        Kind::Gpt,
+        StageKind::Gpt,
         &["data.frame_budget=1000", "data.quadratic_frames=100", "data.worst_batch_first=true"],
         12,
     );
-    same(Kind::Gpt, &["training.gradient_accumulation_steps=2", "data.shuffle=false"], 4);
-    same(Kind::Gpt, &["data.buckets=1", "data.balance_temperature=1", "training.seed=9"], 6);
+    same(StageKind::Gpt, &["training.gradient_accumulation_steps=2", "data.shuffle=false"], 4);
+    same(StageKind::Gpt, &["data.buckets=1", "data.balance_temperature=1", "training.seed=9"], 6);
 }

@@ -1,6 +1,6 @@
 //! A voice with one clip is heard by that clip, and what was heard of it is not asked of the model.
 
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
 use myxtts_train::Machine;
 
@@ -8,7 +8,7 @@ use super::small::{self, Clips};
 
 /// Codes that count in the loss of each of the first steps.
 fn counted(clips: Clips) -> Vec<f32> {
-    let mut stage = small::stage(Kind::Gpt, &small::plan(Kind::Gpt, 8), clips, 1, Machine::CPU);
+    let mut stage = small::stage(StageKind::Gpt, &small::plan(StageKind::Gpt, 8), clips, 1, Machine::CPU);
     let count = |step| {
         let queued = stage.submit(step, &Control::default()).unwrap();
         stage.engine_mut().wait(queued.ticket).unwrap().notes[3]

@@ -1,7 +1,7 @@
 //! A stage that is stopped and gone on with is the stage that was never stopped, wherever it was stopped.
 
-use myxtts_run::plan::{Plan, Stage as Kind};
-use myxtts_train::session::Ended;
+use myxtts_run::plan::{Plan, StageKind};
+use myxtts_train::session::StageEnd;
 use myxtts_train::stages::Stage;
 use myxtts_train::{Machine, TrainError};
 
@@ -9,7 +9,7 @@ use super::small::{self, Clips, everything};
 
 /// A DVAE looks after its unused codes after step 20, in the first three quarters: a run that goes on from there has to do it
 /// as the other did.
-const STEPS: [(Kind, u64); 3] = [(Kind::Dvae, 28), (Kind::Gpt, 6), (Kind::Decoder, 4)];
+const STEPS: [(StageKind, u64); 3] = [(StageKind::Dvae, 28), (StageKind::Gpt, 6), (StageKind::Decoder, 4)];
 
 /// A stage that can be begun again and again.
 type Make<'a> = &'a dyn Fn() -> Box<dyn Stage>;
@@ -30,19 +30,19 @@ fn a_stage_stopped_after_every_step_is_the_undisturbed_one_to_the_last_bit() {
 fn fine_tuning_and_adapters_resume_to_the_last_bit() {
     for machine in small::machines("fine_tuning_and_adapters_resume_to_the_last_bit") {
         for lora_rank in [None, Some(2)] {
-            let plan = validated(Kind::Gpt, 6);
-            assert_resumes(Kind::Gpt, &plan, 6, &|| small::fine_tuned_gpt(&plan, lora_rank, machine));
+            let plan = validated(StageKind::Gpt, 6);
+            assert_resumes(StageKind::Gpt, &plan, 6, &|| small::fine_tuned_gpt(&plan, lora_rank, machine));
         }
     }
 }
 
-fn validated(kind: Kind, steps: u64) -> Plan {
+fn validated(kind: StageKind, steps: u64) -> Plan {
     let mut plan = small::plan(kind, steps);
     plan.training.validate_every = Some(2);
     plan
 }
 
-fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
+fn assert_resumes(kind: StageKind, plan: &Plan, steps: u64, make: Make<'_>) {
     let [whole, pieces] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut undisturbed = make();
     small::run(whole.path(), plan, &mut *undisturbed).0.unwrap();
@@ -53,7 +53,7 @@ fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
         // It is asked to stop as soon as there is a step more.
         match small::run_until(pieces.path(), plan, &mut *stage, 0).0 {
             Ok(ended) => {
-                assert_eq!(ended, Ended::Done);
+                assert_eq!(ended, StageEnd::Done);
                 break stage;
             }
             Err(TrainError::Stopped { step, .. }) => {
@@ -74,10 +74,10 @@ fn assert_resumes(kind: Kind, plan: &Plan, steps: u64, make: Make<'_>) {
     assert_eq!(losses(&pieces), losses(&whole), "{kind:?}: held out");
 }
 
-/// Ended early, and killed before the model was made of it: whoever goes on must find it ended.
+/// StageEnd early, and killed before the model was made of it: whoever goes on must find it ended.
 #[test]
 fn a_stage_that_ended_early_does_not_go_on() {
-    let kind = Kind::Gpt;
+    let kind = StageKind::Gpt;
     let mut plan = small::plan(kind, 20);
     plan.training.validate_every = Some(1);
     plan.training.early_stop_patience = Some(2);
@@ -85,10 +85,10 @@ fn a_stage_that_ended_early_does_not_go_on() {
     plan.training.learning_rate = Some(1e-30);
     let runs = tempfile::tempdir().unwrap();
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
-    assert_eq!(small::run(runs.path(), &plan, &mut *stage).0.unwrap(), Ended::Early);
+    assert_eq!(small::run(runs.path(), &plan, &mut *stage).0.unwrap(), StageEnd::Early);
     let (before, saved) = (everything(&*stage), small::events(runs.path(), "checkpoint").len());
     let mut again = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
-    assert_eq!(small::run(runs.path(), &plan, &mut *again).0.unwrap(), Ended::Early);
+    assert_eq!(small::run(runs.path(), &plan, &mut *again).0.unwrap(), StageEnd::Early);
     assert!(everything(&*again) == before, "it trained on");
     assert_eq!(small::events(runs.path(), "checkpoint").len(), saved);
 }

@@ -6,7 +6,7 @@ use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::StageKind;
 use myxtts_text::Cleaner;
 use myxtts_train::samples::{Samples, Sentence, choose};
-use myxtts_train::session::Ended;
+use myxtts_train::session::StageEnd;
 use myxtts_train::{Machine, Model, TrainError};
 
 fn utterance(id: &str, speaker: &str) -> Utterance {
@@ -38,7 +38,7 @@ fn every_speaker_is_heard_before_one_is_heard_twice_and_in_another_recording() {
 
 /// What came of a few steps.
 struct Trained {
-    ended: Result<Ended, TrainError>,
+    ended: Result<StageEnd, TrainError>,
     said: Vec<String>,
     events: usize,
     /// Error rates among them.
@@ -51,11 +51,11 @@ struct Trained {
 /// Trains a few steps; where there are sentences, they are heard every three, unless there are folders in the place of their files.
 fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained {
     let runs = tempfile::tempdir().unwrap();
-    let mut plan = small::plan(Kind::Dvae, 8);
+    let mut plan = small::plan(StageKind::Dvae, 8);
     plan.training.sample_every = 3;
     plan.training.recognizer_command = recognizer.map(str::to_owned);
     let clips = small::Clips::default();
-    let mut stage = small::stage(Kind::Dvae, &plan, clips, 1, Machine::CPU);
+    let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, Machine::CPU);
     if let Some((_, false)) = heard {
         let folder = RunFolder::create(runs.path(), Some("run"), &plan).unwrap();
         for step in [3, 6, 8] {
@@ -88,7 +88,7 @@ fn being_heard_changes_no_bit_and_failing_to_be_is_a_line() {
     let heard = run(Some((&sentences, true)), None);
     let refused = run(Some((&sentences, false)), None);
     for one in [&silent, &heard, &refused] {
-        assert_eq!(*one.ended.as_ref().unwrap(), Ended::Done);
+        assert_eq!(*one.ended.as_ref().unwrap(), StageEnd::Done);
         assert!(one.bits == silent.bits, "speaking changed the weights");
     }
     assert!(silent.samples.is_empty() && silent.events == 0, "{:?}", silent.samples);
@@ -111,7 +111,7 @@ fn a_recogniser_gives_error_rates_and_one_that_fails_ends_nothing() {
     let wrong = run(Some((&sentences, true)), Some("sh -c 'echo That is nine.' {wav}"));
     let broken = run(Some((&sentences, true)), Some("sh -c 'echo no model >&2; exit 1' {wav}"));
     for one in [&right, &wrong, &broken] {
-        assert_eq!(*one.ended.as_ref().unwrap(), Ended::Done);
+        assert_eq!(*one.ended.as_ref().unwrap(), StageEnd::Done);
         assert!(one.bits == silent.bits, "listening changed the weights");
         assert_eq!(one.events, 3);
     }

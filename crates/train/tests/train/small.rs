@@ -10,15 +10,16 @@ use myxtts_model::discriminator::{DiscriminatorSizes, Layer};
 use myxtts_model::dvae::DvaeSizes;
 use myxtts_model::speaker::{SpeakerLayer, SpeakerSizes};
 use myxtts_model::{GptSizes, Masks};
-use myxtts_run::config::{Machine as Found, Sources};
+use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::{Plan, Recipe, Stage as Kind};
+use myxtts_run::plan::{Plan, Recipe, StageKind};
+use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Mode};
-use myxtts_train::beside::WithCodes;
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::samples::Samples;
-use myxtts_train::session::{Ended, Finished, News, Session, Watcher};
+use myxtts_train::session::{Session, StageEnd, StageOutcome};
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
@@ -26,7 +27,7 @@ use myxtts_train::stages::{self, Stage};
 use myxtts_train::{Machine, Model, TrainError};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::tiny;
@@ -133,14 +134,14 @@ impl RecordSource for Clips {
 }
 
 /// The settings of a run: little is kept to wait for.
-pub fn plan(kind: Kind, steps: u64) -> Plan {
-    let mut plan = Plan::resolve(&Sources::of(Found::detect())).unwrap();
+pub fn plan(kind: StageKind, steps: u64) -> Plan {
+    let mut plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     plan.training.checkpoint_every = 0;
     plan.training.validate_every = Some(0);
     match kind {
-        Kind::Dvae => plan.training.dvae_steps = Some(steps),
-        Kind::Gpt => plan.training.gpt_steps = Some(steps),
-        Kind::Decoder => plan.training.decoder_steps = Some(steps),
+        StageKind::Dvae => plan.training.dvae_steps = Some(steps),
+        StageKind::Gpt => plan.training.gpt_steps = Some(steps),
+        StageKind::Decoder => plan.training.decoder_steps = Some(steps),
     }
     plan
 }
@@ -192,9 +193,9 @@ pub fn dvae_settings() -> DvaeSettings {
 pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: Machine) -> Box<dyn Stage> {
     let mut model = Model::default();
     model.set("mel_stats", &[80], &[5.0; 80]);
-    stage(Kind::Gpt, plan, Clips::default(), 1, Machine::CPU).finish(&mut model, false).unwrap();
+    stage(StageKind::Gpt, plan, Clips::default(), 1, Machine::CPU).finish(&mut model, false).unwrap();
     let settings = GptSettings { lora_rank, ..gpt_settings(1) };
-    gpt_stage(settings, plan.recipe(Kind::Gpt, true), Clips::default(), machine, &model)
+    gpt_stage(settings, plan.recipe(StageKind::Gpt, true), Clips::default(), machine, &model)
 }
 
 fn gpt_stage(
@@ -212,22 +213,22 @@ fn gpt_stage(
 }
 
 /// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
-pub fn stage(kind: Kind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
+pub fn stage(kind: StageKind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
     let sides = (&records[..], &[CLIPS as u32 - 1][..]);
     let mut model = Model::default();
     let source = Arc::new(clips);
     match kind {
-        Kind::Dvae => {
+        StageKind::Dvae => {
             let settings = dvae_settings();
             Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
         }
-        Kind::Gpt => {
+        StageKind::Gpt => {
             model.set("mel_stats", &[80], &[5.0; 80]);
             gpt_stage(gpt_settings(accumulate), recipe, clips, machine, &model)
         }
-        Kind::Decoder => {
+        StageKind::Decoder => {
             let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
             let residuals = vec![Residual { taps: 3, dilations: vec![1] }];
             let layer = Layer { channels: 8, taps: 5, stride: 3, groups: 1 };
@@ -275,22 +276,20 @@ pub fn everything(stage: &dyn Stage) -> Vec<Vec<u32>> {
 
 /// What a run said, and where it is asked to stop.
 struct Said {
-    lines: Vec<String>,
+    lines: Mutex<Vec<String>>,
     until: u64,
     stop: Arc<AtomicBool>,
 }
 
-impl Watcher for Said {
-    fn stage(&mut self, _: &'static str, _: u64, _: u64, _: &[String]) {}
-    fn step(&mut self, news: &News) {
-        if news.step >= self.until {
+impl Progress for Said {
+    fn step(&self, progress: &StepProgress) {
+        if progress.step >= self.until {
             self.stop.store(true, Ordering::Relaxed);
         }
     }
-    fn say(&mut self, line: &str) {
-        self.lines.push(line.to_owned());
+    fn say(&self, line: &str) {
+        self.lines.lock().unwrap().push(line.to_owned());
     }
-    fn end(&mut self) {}
 }
 
 /// Runs a stage in the folder `run` of `runs`, from its last checkpoint where there is one, and asks it to stop after step
@@ -300,7 +299,7 @@ pub fn run_until(
     plan: &Plan,
     stage: &mut dyn Stage,
     until: u64,
-) -> (Result<Ended, TrainError>, Vec<String>) {
+) -> (Result<StageEnd, TrainError>, Vec<String>) {
     run_heard(runs, plan, stage, until, None)
 }
 
@@ -311,7 +310,7 @@ pub fn run_heard(
     stage: &mut dyn Stage,
     until: u64,
     samples: Option<&Samples<'_>>,
-) -> (Result<Ended, TrainError>, Vec<String>) {
+) -> (Result<StageEnd, TrainError>, Vec<String>) {
     let (finished, said) = run_finished(runs, plan, stage, until, samples);
     (finished.map(|finished| finished.ended), said)
 }
@@ -323,22 +322,22 @@ pub fn run_finished(
     stage: &mut dyn Stage,
     until: u64,
     samples: Option<&Samples<'_>>,
-) -> (Result<Finished, TrainError>, Vec<String>) {
+) -> (Result<StageOutcome, TrainError>, Vec<String>) {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut said = Said { lines: Vec::new(), until, stop: stop.clone() };
-    let finished = run_watched(runs, plan, stage, &mut said, stop, samples);
-    (finished, said.lines)
+    let said = Said { lines: Mutex::default(), until, stop: stop.clone() };
+    let finished = run_watched(runs, plan, stage, &said, stop, samples);
+    (finished, said.lines.into_inner().unwrap())
 }
 
-/// The same, told to a watcher of the caller's; raising `stop` ends it.
+/// The same with the caller's `progress`; raising `stop` ends it.
 pub fn run_watched(
     runs: &Path,
     plan: &Plan,
     stage: &mut dyn Stage,
-    watcher: &mut dyn Watcher,
+    progress: &dyn Progress,
     stop: Arc<AtomicBool>,
     samples: Option<&Samples<'_>>,
-) -> Result<Finished, TrainError> {
+) -> Result<StageOutcome, TrainError> {
     // Written last: without it a run has not begun.
     let resumed = runs.join("run/plan.json").exists();
     let folder = match resumed {
@@ -353,7 +352,7 @@ pub fn run_watched(
         events: folder.event_log().unwrap(),
         board: folder.tensorboard(resumed.then_some(0)).unwrap(),
         stop,
-        watcher,
+        progress,
         listener: Listener::of(&plan.training).unwrap(),
     };
     let last = session.last_of(stages::name(stage.kind())).unwrap();
@@ -361,7 +360,7 @@ pub fn run_watched(
 }
 
 /// The same to its end.
-pub fn run(runs: &Path, plan: &Plan, stage: &mut dyn Stage) -> (Result<Ended, TrainError>, Vec<String>) {
+pub fn run(runs: &Path, plan: &Plan, stage: &mut dyn Stage) -> (Result<StageEnd, TrainError>, Vec<String>) {
     run_until(runs, plan, stage, u64::MAX)
 }
 

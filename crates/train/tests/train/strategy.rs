@@ -1,14 +1,14 @@
 //! Where a run trains and how it is fed: the tables, over every small machine and every short list.
 
-use myxtts_run::config::{Flag, Key, Machine as Hardware, Sources};
+use myxtts_run::config::{Flag, Key, HostResources, Sources};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use myxtts_train::TrainError;
-use myxtts_train::strategy::{Asked, Feed, Found, Strategy, StrategyError, fall_back, feed, split, strategy};
+use myxtts_train::strategy::{Feed, Found, Strategy, StrategyRequest, StrategyError, fall_back, feed, split, strategy};
 
-fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> Asked {
-    Asked { multi_gpu, visible, buffer_size: 50, model_start_delay: 2.0, ..Asked::default() }
+fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> StrategyRequest {
+    StrategyRequest { multi_gpu, visible, buffer_size: 50, model_start_delay: 2.0, ..StrategyRequest::default() }
 }
 
 /// Nothing, and every list of up to three of the numbers 0 to 4, repeated ones too.
@@ -101,7 +101,7 @@ fn a_device_that_is_named_wins_and_nothing_may_say_otherwise() {
                 for model in [None, Some(vec![0]), Some(vec![1]), Some(vec![0, 1])] {
                     for device in [Device::Cpu, Device::Cuda(0), Device::Cuda(1), Device::Cuda(9)] {
                         let label = format!("{gpus}, {multi_gpu}, {visible:?}, {model:?}, {device}");
-                        let asked = Asked {
+                        let asked = StrategyRequest {
                             device: Some(device),
                             model: model.clone(),
                             ..asked(multi_gpu, visible.clone())
@@ -150,7 +150,7 @@ fn feeding_takes_two_sets_of_gpus_exactly_where_both_are_named() {
         for data in std::iter::once(None).chain((0..=4).map(Some)) {
             for model in lists() {
                 let label = format!("{gpus} GPUs, data {data:?}, model {model:?}");
-                let asked = Asked { data, model: model.clone(), ..asked(false, None) };
+                let asked = StrategyRequest { data, model: model.clone(), ..asked(false, None) };
                 let chosen = feed(&found, &asked);
                 let wrong = model.as_deref().and_then(|model| fault(model, gpus));
                 let missing = data.filter(|&data| data >= gpus).map(|_| "missing");
@@ -195,7 +195,7 @@ fn feeding_takes_two_sets_of_gpus_exactly_where_both_are_named() {
 #[test]
 fn a_model_must_be_on_a_gpu_that_is_visible() {
     let found = Found::simulated(4);
-    let asked = Asked { model: Some(vec![1, 3]), ..asked(true, Some(vec![0, 1])) };
+    let asked = StrategyRequest { model: Some(vec![1, 3]), ..asked(true, Some(vec![0, 1])) };
     let error = strategy(&found, &asked).unwrap_err();
     assert_eq!(kind(&error), "contradiction");
     assert!(error.to_string().contains("with 3"), "{error}");
@@ -229,7 +229,7 @@ fn the_flags_reach_the_question() {
         key: Key::find(path).unwrap(),
         value: value.to_owned(),
     };
-    let mut sources = Sources::of(Hardware { cores: 4, memory_bytes: None, gpus: None });
+    let mut sources = Sources::for_host(HostResources { cores: 4, memory_bytes: None });
     sources.command_line = vec![
         flag("training.multi_gpu", "true"),
         flag("training.visible_gpus", "2,0"),
@@ -238,8 +238,8 @@ fn the_flags_reach_the_question() {
         flag("data.buffer_size", "7"),
     ];
     let plan = Plan::resolve(&sources).unwrap();
-    let asked = Asked::of(&plan, None);
-    let expected = Asked {
+    let asked = StrategyRequest::of(&plan, None);
+    let expected = StrategyRequest {
         device: None,
         multi_gpu: true,
         visible: Some(vec![2, 0]),
@@ -254,11 +254,11 @@ fn the_flags_reach_the_question() {
 
 #[test]
 fn two_gpus_on_a_machine_with_one_were_an_error() {
-    let apart = |data, model: &[u32]| Asked {
+    let apart = |data, model: &[u32]| StrategyRequest {
         data: Some(data),
         model: Some(model.to_vec()),
         buffer_size: 4,
-        ..Asked::default()
+        ..StrategyRequest::default()
     };
     let one = Found::simulated(1);
     let (instead, said) = fall_back(&one, &apart(0, &[1])).unwrap();
@@ -275,6 +275,6 @@ fn two_gpus_on_a_machine_with_one_were_an_error() {
     // Nothing to fall back from, or to; and who names one GPU means that one.
     assert_eq!(fall_back(&Found::simulated(2), &apart(0, &[1])), None);
     assert_eq!(fall_back(&Found::simulated(0), &apart(0, &[1])), None);
-    assert_eq!(fall_back(&one, &Asked { data: None, ..apart(0, &[1]) }), None);
+    assert_eq!(fall_back(&one, &StrategyRequest { data: None, ..apart(0, &[1]) }), None);
     assert!(strategy(&one, &apart(0, &[1])).is_err());
 }

@@ -2,8 +2,8 @@
 
 use crate::small::{CLIPS, Clips, gpt_settings, plan as small_plan, stage};
 use myxtts_model::dvae::DvaeSizes;
-use myxtts_run::config::{Flag, Machine as Host, Sources, Tuned};
-use myxtts_run::plan::{Plan, Stage as Kind, TUNABLE};
+use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
+use myxtts_run::plan::{Plan, StageKind, TUNABLE};
 use myxtts_tensor::Control;
 use myxtts_train::stages::gpt::GptForecast;
 use myxtts_train::tune::facts::{Facts, GpuMemory};
@@ -48,9 +48,9 @@ fn processor(cores: usize) -> Facts {
 
 /// A plan in which these are set, and the rest is to be tuned.
 fn plan(set: &[&str]) -> Plan {
-    let host = Host { cores: 64, memory_bytes: None, gpus: None };
+    let host = HostResources { cores: 64, memory_bytes: None };
     let command_line = set.iter().map(|said| Flag::Set((*said).to_owned())).collect();
-    let mut plan = Plan::resolve(&Sources { command_line, ..Sources::of(host) }).unwrap();
+    let mut plan = Plan::resolve(&Sources { command_line, ..Sources::for_host(host) }).unwrap();
     plan.begin_tuning();
     plan
 }
@@ -202,10 +202,10 @@ fn a_forecast_is_what_a_stage_then_holds() {
     // As long as the codes that the stage is given.
     let lengths = Lengths::new(&source, DvaeSizes::v2());
     for accumulate in [1, 2, 3] {
-        let plan = small_plan(Kind::Gpt, 4);
-        let recipe = plan.recipe(Kind::Gpt, false);
+        let plan = small_plan(StageKind::Gpt, 4);
+        let recipe = plan.recipe(StageKind::Gpt, false);
         let forecast = GptForecast::new(gpt_settings(accumulate), recipe, (Machine::CPU, 1), &lengths, sides);
-        let mut stage = stage(Kind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
+        let mut stage = stage(StageKind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
         let queued = stage.submit(0, &Control::default()).unwrap();
         stage.wait(queued.ticket).unwrap();
         stage.validate().unwrap().unwrap();
@@ -214,7 +214,7 @@ fn a_forecast_is_what_a_stage_then_holds() {
         assert!(forecast.planned(4, accumulate as usize).unwrap() > planned);
     }
     // Two replicas hold half the rows each.
-    let recipe = small_plan(Kind::Gpt, 4).recipe(Kind::Gpt, false);
+    let recipe = small_plan(StageKind::Gpt, 4).recipe(StageKind::Gpt, false);
     let of = |replicas, rows| {
         let forecast =
             GptForecast::new(gpt_settings(1), recipe, (Machine::CPU, replicas), &lengths, (&records, &[]));
@@ -239,7 +239,7 @@ fn a_sweep_chooses_the_smallest_that_is_fast_enough() {
 }
 
 /// Ways that differ by a known share, on a machine that is up to twice as slow from one round to the next, with rows of many
-/// lengths and now and then a lap that something else ran into.
+/// lengths and now and then a segment that something else ran into.
 fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut chance = || {
@@ -249,7 +249,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
     let rounds: Vec<Vec<Vec<Step>>> = (0..rounds)
         .map(|_| {
             let machine = 1.0 + chance();
-            let lap = |(way, cost): (usize, &f64)| {
+            let segment = |(way, cost): (usize, &f64)| {
                 let rows = 4 << way;
                 let hit = if chance() < 0.1 { 3.0 } else { 1.0 };
                 let steps = (0..32 / rows).map(|_| {
@@ -259,7 +259,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
                 });
                 steps.collect()
             };
-            costs.iter().enumerate().map(lap).collect()
+            costs.iter().enumerate().map(segment).collect()
         })
         .collect();
     race::rates(&rounds)

@@ -15,7 +15,7 @@ mod records;
 mod steps;
 mod way;
 
-use super::diagnosis::Culprit;
+use super::diagnosis::Cause;
 use super::statistics::median;
 use super::trace::Trace;
 use crate::feed::{Depth, Feeding};
@@ -110,20 +110,20 @@ impl Plant {
     }
 
     /// Who is to be named.
-    pub fn culprit(self) -> Culprit {
+    pub fn cause(self) -> Cause {
         match self {
-            Plant::SlowDisk => Culprit::Disk,
-            Plant::SlowDecode => Culprit::Decode,
-            Plant::SlowWorker => Culprit::SlowWorker,
-            Plant::TinyBuffer => Culprit::TinyBuffer,
-            Plant::UploadLock => Culprit::UploadLock,
-            Plant::PageableUpload => Culprit::PageableUploads,
-            Plant::ShapeChurn => Culprit::ShapeChurn,
-            Plant::PeriodicStall => Culprit::PeriodicStall,
-            Plant::CpuHog => Culprit::Processor,
-            Plant::SlowStep => Culprit::SlowStep,
-            Plant::NoisyStep => Culprit::NoisyStep,
-            Plant::Healthy => Culprit::Healthy,
+            Plant::SlowDisk => Cause::Disk,
+            Plant::SlowDecode => Cause::Decode,
+            Plant::SlowWorker => Cause::SlowWorker,
+            Plant::TinyBuffer => Cause::TinyBuffer,
+            Plant::UploadLock => Cause::UploadLock,
+            Plant::PageableUpload => Cause::PageableUploads,
+            Plant::ShapeChurn => Cause::ShapeChurn,
+            Plant::PeriodicStall => Cause::PeriodicStall,
+            Plant::CpuHog => Cause::Processor,
+            Plant::SlowStep => Cause::SlowStep,
+            Plant::NoisyStep => Cause::NoisyStep,
+            Plant::Healthy => Cause::Healthy,
         }
     }
 }
@@ -344,8 +344,8 @@ mod tests {
             assert_eq!(Plant::named(plant.name()), Some(plant));
             assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
         }
-        let culprits: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::culprit).into();
-        assert_eq!(culprits.len(), Plant::ALL.len());
+        let causes: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::cause).into();
+        assert_eq!(causes.len(), Plant::ALL.len());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Fault, Plant};
 use crate::error::TrainError;
 use crate::model::Model;
-use crate::stages::{Kind, Stage, Submitted, Validation};
+use crate::stages::{StageKind, Stage, Submitted, Validation};
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Engine, ParameterId, Report};
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub(super) struct Steps<'a> {
 }
 
 impl Stage for Steps<'_> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> StageKind {
         self.stage.kind()
     }
 

@@ -1,7 +1,7 @@
 //! Windows of clips made what the decoder's inputs hold, byte for byte.
 
 use super::DecoderSettings;
-use crate::beside::{floats, samples};
+use crate::overlay::{floats, samples};
 use crate::stages::clips::Row;
 use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
@@ -21,12 +21,12 @@ pub(super) struct Inputs {
     pub speaker: Node,
     pub wave: Node,
     /// Where the speaker encoder is to learn who speaks.
-    pub who: Option<Asked>,
+    pub who: Option<SpeakerTargets>,
 }
 
 /// Whose each window is, and what is taken from the cosine of the right answer.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct SpeakerTargets {
     pub targets: Node,
     pub margins: Node,
     pub people: usize,
@@ -56,7 +56,7 @@ impl Inputs {
         self.image.write(into, self.latents, &latents);
         self.image.write(into, self.wave, &wave);
         self.image.write(into, self.speaker, &speaker);
-        if let Some(Asked { targets, margins, people }) = self.who {
+        if let Some(SpeakerTargets { targets, margins, people }) = self.who {
             let speakers: Vec<i32> = rows.iter().map(|row| row.0.speaker as i32).collect();
             self.image.write_i32(into, targets, &speakers);
             let taken = speakers.iter().flat_map(|&own| {

@@ -1,9 +1,9 @@
 //! The programs of the decoder: validation, training by mel distance alone, and training with discriminators as well.
 
 use super::DecoderSettings;
-use super::fill::{Asked, Inputs, SHARPNESS};
+use super::fill::{SpeakerTargets, Inputs, SHARPNESS};
 use crate::error::TrainError;
-use crate::share::Share;
+use crate::replica_slice::ReplicaSlice;
 use myxtts_model::decoder::Decoder;
 use myxtts_model::discriminator::{
     Discriminators, discriminator_loss, feature_matching_loss, generator_loss,
@@ -53,12 +53,12 @@ pub(super) fn ready(
     recipe: &Recipe,
     Parts { decoder, speakers, discriminators, who, known_speaker }: Parts<'_>,
     what: What,
-    share: &Share,
+    slice: &ReplicaSlice,
 ) -> Result<Ready, TrainError> {
     let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let share = if what == What::Measured { &Share::WHOLE } else { share };
-    share.begin(&mut tape);
-    let rows = share.rows(settings.rows as u32)? as usize;
+    let slice = if what == What::Measured { &ReplicaSlice::WHOLE } else { slice };
+    slice.begin(&mut tape);
+    let rows = slice.rows(settings.rows as u32)? as usize;
     let count = settings.decoder.samples_of(settings.window);
     let latents = tape.input([rows, settings.window, settings.decoder.latent], DType::F32);
     let speaker = tape.input([rows, settings.heard, settings.speaker.mels], DType::F32);
@@ -67,14 +67,14 @@ pub(super) fn ready(
         let people = engine.layout().get(table).shape.dim(0);
         let targets = tape.input([rows], DType::I32);
         let margins = tape.input([rows, people], DType::F32);
-        Asked { targets, margins, people }
+        SpeakerTargets { targets, margins, people }
     });
     let inputs = Inputs { image: Image::of(&tape), latents, speaker, wave, who: asked };
     let dtype = tape.dtype();
     let [given, features, real] = [latents, speaker, wave]
         .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
     let note = |tape: &mut Tape, slot, value| {
-        let part = share.part(tape, value);
+        let part = slice.part(tape, value);
         tape.note(slot, part);
     };
     let statistics = match known_speaker || what == What::Measured {
@@ -91,7 +91,7 @@ pub(super) fn ready(
     note(&mut tape, 0, distance);
     let told = who.zip(asked).filter(|_| what != What::Measured).map(|(table, asked)| {
         let table = tape.master(table);
-        let Asked { targets, margins, people } = asked;
+        let SpeakerTargets { targets, margins, people } = asked;
         // Both of length 1: a table that could grow would tell vectors apart that hardly differ, and leave them so.
         let table = tape.l2_normalize(table);
         let table = tape.reshape(table, [1, people, settings.speaker.result]);
@@ -129,9 +129,9 @@ pub(super) fn ready(
             parts.push((adversarial, 1.0));
         }
         let loss = tape.weighted_sum(&parts);
-        let loss = share.part(&mut tape, loss);
+        let loss = slice.part(&mut tape, loss);
         tape.backward(loss, Backward { recompute: Recompute::Marked, accumulate: false });
-        share.reduce(&mut tape);
+        slice.reduce(&mut tape);
         let average = recipe.ema_decay.is_some();
         // HiFi-GAN's betas: a game has no use for a long memory.
         tape.update(loss, AdamW { beta1: 0.8, beta2: 0.99, average, ..AdamW::default() });

@@ -4,7 +4,7 @@
 //! that has to name the token keeps sounds apart that words are told apart by.
 
 use crate::align::Alignments;
-use crate::beside::position;
+use crate::overlay::position;
 use myxtts_data::cache::sounds::DVAE_SOUND;
 use myxtts_data::record::{Column, DVAE_MEL, Overlay, RecordError, RecordSource};
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 
 use super::GptSettings;
 use crate::align::{Aligned, Alignments};
-use crate::beside::WithCodes;
+use crate::overlay::WithCodes;
 use myxtts_data::record::RecordSource;
 use myxtts_model::{GptSizes, Rows, Sequences};
 use myxtts_run::seed::Seed;

@@ -2,9 +2,9 @@
 //! trained one.
 
 use super::augment::Augmenter;
-use super::conditioned::Kind;
-use super::conditioner::{BringsSound, Conditioner, Shared};
-use super::given::Given;
+use super::conditioning_feed::ConditioningKind;
+use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use super::conditioning_input::ConditioningInput;
 use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
 use crate::feed::{Made, Maker, field, maker_of};
@@ -30,13 +30,13 @@ pub(in crate::stages) struct GptBatch {
     /// Targets of text, of codes and of the alignment head that count.
     pub targets: [f32; 3],
     /// What its conditioning is made of where a device makes it.
-    pub(super) given: Option<Given>,
+    pub(super) given: Option<ConditioningInput>,
     /// Its rows have each other's texts; never where that was not asked for, or cannot be.
     pub(super) is_shuffled: bool,
 }
 
 impl BringsSound for GptBatch {
-    fn take_given(&mut self) -> Option<Given> {
+    fn take_given(&mut self) -> Option<ConditioningInput> {
         self.given.take()
     }
 }
@@ -52,7 +52,7 @@ pub(in crate::stages) struct Filler {
     pub layout: Arc<Layout>,
     pub precision: Precision,
     /// What the records hold in the place of conditioning mels.
-    pub(super) kind: Kind,
+    pub(super) kind: ConditioningKind,
     /// Who makes conditioning of it, where they hold something else.
     pub(super) conditioner: Option<Shared>,
     /// Whether rows are given the texts of other rows, where a batch has several.
@@ -77,7 +77,7 @@ impl Filler {
             stats,
             layout,
             precision,
-            kind: Kind::Mels,
+            kind: ConditioningKind::Mels,
             conditioner: None,
             aligned: false,
             augmenter: None,
@@ -172,7 +172,7 @@ impl Filler {
             let (name, heard) = ("companion_conditioning_mel", ints("companion_conditioning_mel_rows"));
             let held = field(bytes, info, name);
             match self.kind {
-                Kind::Mels => {
+                ConditioningKind::Mels => {
                     image.write_divided(into, input, bytemuck::cast_slice(held), &self.stats);
                     if lengths.is_some() {
                         let window = &mut into[image.range(input)];
@@ -183,7 +183,7 @@ impl Filler {
                 kind => {
                     let mut own = self.place(shape.batch, image.range(input), made)?;
                     match kind {
-                        Kind::Places { silence } => own.write_places(ints(name), silence)?,
+                        ConditioningKind::RowIndices { silence } => own.write_places(ints(name), silence)?,
                         _ => own.write_sound(held, heard)?,
                     }
                     if lengths.is_some() {
@@ -214,11 +214,11 @@ impl Filler {
     }
 
     /// Where a batch puts what its conditioning is made of, as soon as that may be written.
-    fn place(&self, rows: usize, range: Range<usize>, made: &mut Made) -> Result<Given, TrainError> {
+    fn place(&self, rows: usize, range: Range<usize>, made: &mut Made) -> Result<ConditioningInput, TrainError> {
         let Some(conditioner) = &self.conditioner else {
             return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
         };
-        Conditioner::placed(conditioner, rows, range, made)
+        ConditioningEngine::placed(conditioner, rows, range, made)
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

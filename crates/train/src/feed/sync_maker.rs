@@ -1,0 +1,34 @@
+//! Batches made by the thread that asks for them, one at a time: what loading was before it had threads of its own.
+
+use crate::error::TrainError;
+use crate::feed::{Made, Maker};
+use myxtts_data::batch::{BatchInfo, Collator, Plan};
+use myxtts_data::loader::{HostSlab, LoaderError, Options, Slab};
+use myxtts_data::record::RecordSource;
+use std::sync::Arc;
+
+/// Makes each batch of a plan when it is asked for, by `fill` of its bytes and what it is. A batch that cannot be made
+/// ends it; bad records are replaced as everywhere, and not counted: this is for measuring, not for training.
+pub fn sync_maker<T: 'static>(
+    source: Arc<dyn RecordSource>,
+    batches: &Arc<Plan>,
+    options: &Options,
+    mut fill: impl FnMut(&[u8], &BatchInfo, &mut [u8], &mut Made) -> Result<(usize, T), TrainError>
+    + Send
+    + 'static,
+) -> Result<Maker<T>, TrainError> {
+    let collator = Collator::new(source, batches.clone(), options.rank, options.ranks)?;
+    let mut slab = HostSlab::new(collator.slab_bytes());
+    Ok(Box::new(move |number, into, made| {
+        let info = collator.collate(number, slab.bytes()).map_err(|error| LoaderError::Batch {
+            thread: "the thread that asked".to_owned(),
+            source: Box::new(error),
+        })?;
+        made.awaited = info.took;
+        let filled = fill(&slab.bytes()[..info.layout.bytes()], &info, into, made);
+        made.reading = info.reading.saturating_sub(info.computing);
+        made.computing = info.computing;
+        made.collating = info.took.saturating_sub(info.reading);
+        filled
+    }))
+}
