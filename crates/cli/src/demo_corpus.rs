@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use myxtts_data::demo::{self, DemoOptions, DemoReport, Language, MAX_SPEAKERS, VOICES};
+use myxtts_demo::{self as demo, DemoOptions, DemoReport, Language, MAX_SPEAKERS, VOICES};
 use myxtts_run::exit::Exit;
 
 use crate::output::print;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use myxtts_data::demo::{self, Language, PretrainingOptions, Sentence};
+use myxtts_demo::{self as demo, Language, PretrainingOptions, Sentence};
 use myxtts_run::exit::Exit;
 use myxtts_run::regular;
 

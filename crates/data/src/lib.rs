@@ -4,7 +4,6 @@
 //!
 //! | module | what leaves it |
 //! |---|---|
-//! | [`demo`] | a corpus of our own making, when there is none |
 //! | [`dataset`] | [`utterance::Utterance`]: id, audio file, text, speaker, language |
 //! | [`audio`] | `Clip`: mono samples at a known rate |
 //! | [`mel`] | log-mel frames of the three XTTS front-ends |
@@ -21,7 +20,6 @@ pub mod batch;
 pub mod cache;
 pub mod check;
 pub mod dataset;
-pub mod demo;
 pub mod features;
 pub mod loader;
 pub mod mel;

@@ -17,8 +17,6 @@ mod cache;
 mod check;
 #[path = "data/dataset.rs"]
 mod dataset;
-#[path = "data/demo.rs"]
-mod demo;
 #[path = "data/features.rs"]
 mod features;
 #[path = "data/fuzzed.rs"]
@@ -45,6 +43,8 @@ mod restores;
 mod split;
 #[path = "data/synthetic.rs"]
 mod synthetic;
+// The cleaned texts of the table are compared in the crate `text`; here only the written ones are read.
+#[allow(dead_code)]
 #[path = "../../text/tests/text/table.rs"]
 mod table;
 #[path = "data/tokenizer.rs"]

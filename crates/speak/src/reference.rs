@@ -278,8 +278,9 @@ fn signal_to_noise(clip: &Clip) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use myxtts_demo::{self as demo, Language, VOICES};
+
     use super::*;
-    use myxtts_data::demo::{self, Language, VOICES};
 
     fn speech(noise: f32) -> Reference {
         let text =

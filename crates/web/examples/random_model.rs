@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use myxtts_data::audio::Clip;
-use myxtts_data::demo;
 use myxtts_data::tokenizer::{self, TrainOptions};
+use myxtts_demo as demo;
 use myxtts_model::decoder::Decoder;
 use myxtts_model::presets::{Networks, Preset, TextIds};
 use myxtts_model::speaker::SpeakerEncoder;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use myxtts_data::audio::wav;
-use myxtts_data::demo::{self, Language, SAMPLE_RATE, VOICES};
 use myxtts_data::record::{COLUMNS, Column, DVAE_MEL, Dtype, RecordError, RecordSource, TOKENS, WAVEFORM};
 use myxtts_data::tokenizer::{self, TrainOptions};
-use myxtts_run::config::{Flag, Machine, Sources};
+use myxtts_demo::{self as demo, Language, SAMPLE_RATE, VOICES};
+use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::plan::Plan;
 use myxtts_train::pipeline::Corpus;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use myxtts_data::audio::{decode, wav};
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::Part;
 use predicates::str::contains;
 use serde_json::Value;

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use myxtts_data::cache::Store;
-use myxtts_data::demo::{Language, SAMPLE_RATE, VOICES, speak};
 use myxtts_data::record::RecordSource;
+use myxtts_demo::{Language, SAMPLE_RATE, VOICES, speak};
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::folder::RunFolder;

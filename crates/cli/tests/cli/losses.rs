@@ -105,12 +105,9 @@ fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
 fn speak_replaced_devices_links_and_its_own_reference() {
     let at = tempfile::tempdir().unwrap();
     tiny::write(&at.path().join("model"), &[Part::Dvae]);
-    let voice = myxtts_data::demo::speak(
-        "This is my voice.",
-        myxtts_data::demo::Language::English,
-        &myxtts_data::demo::VOICES[0],
-    );
-    let wav = myxtts_data::audio::wav::encode_pcm16(&voice, myxtts_data::demo::SAMPLE_RATE);
+    let voice =
+        myxtts_demo::speak("This is my voice.", myxtts_demo::Language::English, &myxtts_demo::VOICES[0]);
+    let wav = myxtts_data::audio::wav::encode_pcm16(&voice, myxtts_demo::SAMPLE_RATE);
     fs::write(at.path().join("ref.wav"), &wav).unwrap();
     let speak = |output: &str| {
         let common = ["speak", "Hello", "--voice", "ref.wav", "--device", "cpu", "--greedy", "-o", output];

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use myxtts_data::audio::wav;
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::Part;
 
 use crate::tiny;

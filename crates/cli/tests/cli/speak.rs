@@ -4,7 +4,7 @@ use std::path::Path;
 
 use assert_cmd::Command;
 use myxtts_data::audio::{decode, wav};
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::Part;
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::contains;

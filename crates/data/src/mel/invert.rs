@@ -183,9 +183,10 @@ fn at_length(bin: Complex<f32>, size: f32) -> Complex<f32> {
 
 #[cfg(test)]
 mod tests {
+    use myxtts_demo as demo;
+
     use super::*;
     use crate::audio::Resampler;
-    use crate::demo;
     use crate::mel::MelExtractor;
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_speak::{SpeakOptions, Synthesizer};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use myxtts_data::audio::decode;
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_speak::long_text::{Pause, Piece, Pieces};
 use myxtts_speak::narration::{
     Book, BookError, Done, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker, Spoken,

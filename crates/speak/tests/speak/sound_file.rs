@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use myxtts_data::audio::{Decoded, decode_bytes};
-use myxtts_data::demo;
-use myxtts_run::destination::Destination;
+use myxtts_demo as demo;
+use myxtts_run::output_path::OutputPath;
 use myxtts_speak::sound_file::{
     Depth, Encoder, Format, SoundFileError, SoundWriter, Start, Stream, plain_length,
 };

@@ -1,7 +1,7 @@
 use crate::tiny;
 use myxtts_data::audio::Clip;
-use myxtts_data::demo;
 use myxtts_data::mel::MelInverter;
+use myxtts_demo as demo;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Ended, SamplingOptions};

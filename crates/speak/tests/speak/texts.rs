@@ -2,7 +2,7 @@
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_model::{GenerateError, SamplingOptions};
 use myxtts_run::seed::Seed;

@@ -2,7 +2,7 @@
 
 use crate::tiny;
 use myxtts_data::audio::wav;
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_run::durable::Os;
 use myxtts_speak::reference::{Concern, Reference, ReferenceReport};

@@ -128,8 +128,8 @@ fn looping(mel: Frames<'_>, quiet: &[bool], hop: f32) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use myxtts_data::demo::{self, Language, VOICES};
     use myxtts_data::mel::{FrontEnd, MelExtractor};
+    use myxtts_demo::{self as demo, Language, VOICES};
 
     const HOP: f32 = 256.0 / 22_050.0;
 

@@ -5,7 +5,7 @@ use crate::fake::{options, served, wait_for};
 use crate::speech::body;
 use crate::tiny;
 use myxtts_data::audio::{decode_bytes, wav};
-use myxtts_data::demo;
+use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_tensor::Device;
 use myxtts_web::{ModelSpeaker, ModelVoices, Server};

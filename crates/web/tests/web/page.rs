@@ -2,8 +2,8 @@
 
 use crate::client::{Answer, get, post, send};
 use crate::fake::{self, Hummer, Shared, served, wait_for};
-use myxtts_data::demo::{self, DemoOptions};
-use myxtts_run::config::{Machine, Sources};
+use myxtts_demo::{self as demo, DemoOptions};
+use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Silent;

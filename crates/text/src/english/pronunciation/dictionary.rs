@@ -80,8 +80,8 @@ impl Dictionary {
         })
     }
 
-    /// How many words there are.
-    pub(crate) fn len(&self) -> usize {
+    /// Number of words.
+    pub fn word_count(&self) -> usize {
         self.commonness.len()
     }
 
@@ -91,13 +91,13 @@ impl Dictionary {
     }
 
     /// From 5, a few thousand words, to 1, which most names have; 0 is not drawn at random.
-    pub(crate) fn commonness(&self, number: usize) -> u8 {
+    pub fn commonness(&self, number: usize) -> u8 {
         self.commonness[number]
     }
 
     /// The number of a word in lower-case letters and apostrophes.
     pub(crate) fn find(&self, word: &str) -> Option<usize> {
-        let (mut low, mut high) = (0, self.len());
+        let (mut low, mut high) = (0, self.word_count());
         while low < high {
             let middle = low.midpoint(high);
             match self.word(middle).cmp(word) {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn words_are_found_with_their_sounds() {
-        assert_eq!(dictionary().len(), 124_926);
+        assert_eq!(dictionary().word_count(), 124_926);
         for (word, sounds) in [
             ("'bout", "bꜷt"),
             ("a", "ə"),
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn every_word_is_found_by_itself_and_has_sounds() {
         let all = dictionary();
-        for number in 0..all.len() {
+        for number in 0..all.word_count() {
             assert_eq!(all.find(all.word(number)), Some(number), "{}", all.word(number));
             let sounds = all.sounds_of(number);
             assert!((1..40).contains(&sounds.len()), "{}", all.word(number));

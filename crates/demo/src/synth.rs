@@ -259,7 +259,7 @@ fn level(sound: &mut [f64], frames: &[Frame]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::portable::sine;
+    use crate::portable::sine;
 
     #[test]
     fn a_band_of_noise_keeps_its_power() {
@@ -311,9 +311,9 @@ mod tests {
         };
         let mut product = [1.0, 1.0, 1.0];
         let mut count = 0.0;
-        for voice in &crate::demo::VOICES {
+        for voice in &crate::VOICES {
             for name in ["AA", "IY", "UW", "EH", "a", "A"] {
-                let traits = crate::demo::Phoneme::named(name).unwrap().traits();
+                let traits = crate::Phoneme::named(name).unwrap().traits();
                 let formants = traits.formants.map(|formant| voice.tract * formant);
                 let still = Frame { pitch: voice.pitch, formants, ..still };
                 let levels = [

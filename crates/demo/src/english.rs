@@ -109,9 +109,9 @@ fn phones(sounds: &str) -> Vec<Phone> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::Language;
-    use crate::demo::number::spell_out;
-    use crate::demo::sentences::grammar;
+    use crate::Language;
+    use crate::number::spell_out;
+    use crate::sentences::grammar;
 
     #[test]
     fn rules_read_regular_words() {

@@ -344,10 +344,10 @@ fn name_of(sign: char) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::Language;
-    use crate::demo::number::spell_out;
-    use crate::demo::phrase::read;
-    use crate::demo::sentences::{grammar, held_out};
+    use crate::Language;
+    use crate::number::spell_out;
+    use crate::phrase::read;
+    use crate::sentences::{grammar, held_out};
 
     fn said(text: &str) -> String {
         let (phrases, unknown) = read(text, Language::Persian);

@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use myxtts_data::audio::wav::encode_pcm16;
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 use rayon::prelude::*;
@@ -21,7 +22,6 @@ use rayon::prelude::*;
 use super::sentences::Sentence;
 use super::voice::Voice;
 use super::{Language, SAMPLE_RATE, spoken};
-use crate::audio::wav::encode_pcm16;
 
 /// What was made.
 #[derive(Clone, Debug, PartialEq)]

@@ -77,7 +77,7 @@ pub(crate) fn record(sound: &mut [f64], channel: &Channel) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::portable::sine;
+    use crate::portable::sine;
 
     const PLAIN: Channel =
         Channel { noise: -60.0, low: 50.0, high: 12_000.0, tilt: 0.0, echo: 0.0, room: 0.02 };

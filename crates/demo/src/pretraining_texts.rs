@@ -33,7 +33,7 @@ const COMMONNESS_SHARES: [f64; 5] = [0.08, 0.06, 0.16, 0.2, 0.5];
 static BY_COMMONNESS: LazyLock<[Vec<u32>; 5]> = LazyLock::new(|| {
     let mut out: [Vec<u32>; 5] = Default::default();
     let all = dictionary();
-    for number in 0..all.len() {
+    for number in 0..all.word_count() {
         if let Some(class) = usize::from(all.commonness(number)).checked_sub(1)
             && all.word(number).len() > 1
             && !all.word(number).starts_with('\'')
@@ -207,7 +207,7 @@ fn persian_word(draw: &mut Draw, own: &[String]) -> (String, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::{Voice, phonemes, seconds};
+    use crate::{Voice, phonemes, seconds};
 
     fn texts(language: Language, count: u64, own: &[String]) -> Vec<Sentence> {
         (0..count).map(|n| text(language, Seed::new(3).with(n), own)).collect()

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use myxtts_data::audio::wav;
-use myxtts_data::demo::{
-    self, DemoError, DemoOptions, Language, PretrainingOptions, ReadError, VOICES, Voice,
+use myxtts_demo::{
+    self as demo, DemoError, DemoOptions, Language, PretrainingOptions, ReadError, VOICES, Voice,
 };
 use myxtts_run::progress::Silent;
 use proptest::prelude::*;
