@@ -47,7 +47,7 @@ class Inputs:
     network_hop: float = 14e-6
     tree_efficiency: float = 0.9
     sm_share: float = 0.12
-    bucket_bytes: float = 25 * 2**20  # crates/train/src/share.rs
+    bucket_bytes: float = 25 * 2**20  # crates/train/src/replica_slice.rs
     # bf16 sums: f32 read and bf16 written, and back, for each parameter.
     cast_bytes: float = 12.0
     # The corpus.
@@ -91,7 +91,7 @@ def measured(stage, way):
 
 
 def engine_step(gpt):
-    """The step of the engine's own benchmark: 16 sequences of 512 places, the same network."""
+    """The step of the engine's own benchmark: 16 sequences of 512 positions, the same network."""
     rows = [json.loads(line) for line in (RESULTS / ENGINE).read_text().splitlines()]
     same = lambda row: (row["layers"], row["width"], row["batch"], row["time"]) == (30, 1024, 16, 512)
     rows = [row for row in rows if "peer" not in row and same(row)]
@@ -157,7 +157,7 @@ def step(i, stage, gpus, element):
         compute += stage.parameters * i.cast_bytes / (i.gpu_memory * i.memory_efficiency)
     # While sums run, they take processors from the backward pass.
     compute += min(communication, backward) * i.sm_share
-    # All wait for the slowest: the expected largest of so many normal draws (Blom).
+    # All wait for the slowest: the expected maximum of that many normal samples (Blom).
     slowest = statistics.NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25)) * stage.variation
     total = (compute + exposed) * (1 + slowest)
     clips = stage.rows * gpus / total
@@ -192,13 +192,13 @@ def stage_table(i, stage, counts):
                     f"{s.efficiency * 100:.0f} %",
                 ]
             )
-    head = ["GPUs", "sums in", "summed a step", "compute, ms", "sums, ms", "not hidden, ms", "step, ms"]
-    return table(head + ["rows/s", "of linear"], rows)
+    head = ["GPUs", "sums in", "bytes per step", "compute, ms", "all-reduce, ms", "exposed, ms", "step, ms"]
+    return table(head + ["rows/s", "efficiency"], rows)
 
 
 def data_table(i, cached, computed, counts):
     prepare = json.loads((RESULTS / PREPARE).read_text())
-    real_time = prepare["hours"] * 3600 / min(prepare["seconds"]["1"])
+    real_time = prepare["hours"] * 3600 / statistics.median(prepare["seconds"]["1"])
     batches = json.loads((RESULTS / BATCHES).read_text())
     record = batches["rounds"][0]["ours"]["data_mb"] * 1e6 / batches["rounds"][0]["ours"]["records"]
     per_core = batches["summary"]["collated_batches_per_s"] * 32 * record / batches["machine"]["cores"]
@@ -225,11 +225,11 @@ def data_table(i, cached, computed, counts):
         )
     head = [
         "GPUs in machines",
-        "cores of a machine that launch",
+        "cores per machine that launch steps",
         "cores that read the cache",
         "cores that decode instead",
-        "read of the cache, GB/s: a machine; all",
-        "read of WAV instead, all, GB/s",
+        "cache reads, GB/s: per machine; all",
+        "WAV reads instead, all, GB/s",
         f"an epoch of {i.corpus_hours:,.0f} h, min",
         "its `prepare`, min",
     ]
@@ -242,7 +242,7 @@ def bucket_table(i, stage, counts):
         own = dataclasses.replace(i, bucket_bytes=mib * 2**20)
         cells = [step(own, stage, gpus, 4) for gpus in counts]
         rows.append([f"{mib} MiB"] + [f"{ms(s.communication)}; {ms(s.exposed)}" for s in cells])
-    return table(["bucket"] + [f"{gpus:,} GPUs: sums; not hidden, ms" for gpus in counts], rows)
+    return table(["bucket"] + [f"{gpus:,} GPUs: all-reduce; exposed, ms" for gpus in counts], rows)
 
 
 def network_table(i, stage, gpus):
@@ -261,7 +261,7 @@ def network_table(i, stage, gpus):
             s = step(own, stage, gpus, element)
             row += [ms(s.communication), ms(s.total), f"{s.efficiency * 100:.0f} %"]
         rows.append(row)
-    head = ["network of a machine", "f32: sums, ms", "step, ms", "of linear", "bf16: sums, ms", "step, ms", "of linear"]
+    head = ["network of a machine", "f32: all-reduce, ms", "step, ms", "efficiency", "bf16: all-reduce, ms", "step, ms", "efficiency"]
     return table(head, rows)
 
 
