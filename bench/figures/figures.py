@@ -2,8 +2,8 @@
 
     python3 bench/figures/figures.py                                       # prints all tables as Markdown
     python3 bench/figures/figures.py --write README.md docs/src/benchmarks.md    # fills the marked parts of the pages
-    python3 bench/figures/figures.py --check README.md docs/src/benchmarks.md    # fails if a marked part is out of date
-    python3 bench/figures/figures.py --svg docs/src/images/training.svg
+    python3 bench/figures/figures.py --svg docs/src/images/training.svg          # draws the chart
+    python3 bench/figures/figures.py --check README.md docs/src/benchmarks.md docs/src/images/training.svg    # fails if one is out of date
 
 A marked part of a page starts with `<!-- figures:NAME -->` and ends with `<!-- /figures -->`. The statistic is the same
 everywhere: the median over the kept runs, with the range over all of them and their number. Needs Python 3.9, no packages.
@@ -495,9 +495,11 @@ def main():
     for name in args.write:
         path = pathlib.Path(name)
         path.write_text(filled(path.read_text()))
-    stale = [name for name in args.check if filled(pathlib.Path(name).read_text()) != pathlib.Path(name).read_text()]
+    current = lambda name, stored: chart() if name.endswith(".svg") else filled(stored)
+    stored = {name: pathlib.Path(name).read_text() for name in args.check}
+    stale = [name for name, page in stored.items() if current(name, page) != page]
     if stale:
-        sys.exit(f"out of date with bench/results: {', '.join(stale)}; run bench/figures/figures.py --write on them")
+        sys.exit(f"out of date with bench/results: {', '.join(stale)}; use --write for pages, --svg for the chart")
     if not (args.write or args.check or args.svg):
         for name, make in TABLES.items():
             print(f"## {name}\n\n{make()}\n")

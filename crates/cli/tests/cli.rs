@@ -22,6 +22,8 @@ mod demo_corpus;
 mod devices;
 #[path = "cli/diagnose.rs"]
 mod diagnose;
+#[path = "cli/docs.rs"]
+mod docs;
 #[path = "cli/edges.rs"]
 mod edges;
 #[path = "cli/evaluate.rs"]
