@@ -398,13 +398,13 @@ def readme():
     codes = lines("decode_h200_20261116_d.jsonl")
     many = Sample([row["codes_per_s"] for row in codes if "peer" not in row and row["batch"] == 64], "codes/s")
     peer = [row["codes_per_s"] for row in codes if "peer" in row and row["batch"] == 64][0]
-    raw = lambda name, label: f"[{label}](bench/results/{name})"
+    raw = lambda *names: ", ".join(f"[{at}](bench/results/{name})" for at, name in enumerate(names, 1))
     rows = [
-        ["training, batch 32, from a cache", fast.text(), slow.text(), "Nov 15 and 16", "`bench/training/run.sh`", raw(TRAINING["C"], "ours") + ", " + raw(TRAINING["P"], "peer")],
-        ["GPU busy (kernels run) in training", kernel_share(ours).text(lambda v: percent(v) + " %"), "", "Nov 16", "`bench/training/run.sh`", raw(TRAINING["D"], "1") + ", " + raw(TRAINING["E"], "2")],
-        ["one step, 16 x 512 tokens, bf16", step.text(), f"compiled: {compiled.text()}", "Nov 15 and 16", "`bench/engine/gpu.sh`", raw(ENGINE["d"], "1") + ", " + raw(ENGINE["b"], "2") + ", " + raw(ENGINE["a"], "3")],
-        ["text to first audible sound", first.text(), "", "Nov 16", "`bench/speak/run.sh`", raw("speak_h200_20261116.jsonl", "1") + ", " + raw("speak_h200_20261116_b.jsonl", "2")],
-        ["64 texts at once, without vocoder", many.text(), f"Hugging Face, f32: {number(peer)}, n = 1", "Nov 16", "`bench/decode/run.sh`", raw("decode_h200_20261116_d.jsonl", "raw")],
+        ["training, batch 32, from a cache", fast.text(), slow.text(), "Nov 15 and 16", "`bench/training/run.sh`", raw(*(TRAINING[letter] for letter in "BCDEP"))],
+        ["GPU busy (kernels run) in training", kernel_share(ours).text(lambda v: percent(v) + " %"), "", "Nov 16", "`bench/training/run.sh`", raw(TRAINING["D"], TRAINING["E"])],
+        ["one step, 16 x 512 tokens, bf16", step.text(), f"compiled: {compiled.text()}", "Nov 15 and 16", "`bench/engine/gpu.sh`", raw(*ENGINE.values())],
+        ["text to first audible sound", first.text(), "", "Nov 16", "`bench/speak/run.sh`", raw("speak_h200_20261116.jsonl", "speak_h200_20261116_b.jsonl")],
+        ["64 texts at once, without vocoder", many.text(), f"Hugging Face, f32: {number(peer)}, n = 1", "Nov 16", "`bench/decode/run.sh`", raw("decode_h200_20261116_d.jsonl")],
     ]
     return table(["XTTS-v2's size, one H200, 2026", "MyXTTS: median (range)", "PyTorch, same machine", "date", "command", "raw"], rows)
 
