@@ -1,21 +1,28 @@
 #!/usr/bin/env bash
-# Load on `myxtts serve` with random weights, on this machine's loopback: Poisson arrivals at 1, 10 and 20 requests per second,
-# listeners in real time, requests at once, and arrivals of whom a third leave. Texts have about 100 characters and are said in
+# Load on `myxtts serve` with random weights, over this machine's loopback. Texts have about 100 characters and are spoken in
 # 140 codes (6.5 s) each: random weights do not know where a text ends.
 #
 #   bench/serve/run.sh [v2|tiny] [FILE]
 #
-# Writes one JSON line per setting to FILE (default: bench/results/serve_PRESET_DATE.jsonl). MYXTTS_BUILT names a folder with
-# `myxtts` and `random_model` that were built elsewhere; DEVICE, RATES, LISTENERS, STREAMS, MIXED (requests per second), SLOTS,
-# CODES and SECONDS_EACH change what is measured.
+# Writes one JSON line per measurement to FILE (default: bench/results/serve_PRESET_DATE.jsonl):
+#   note             machine, versions and command
+#   server: first    start to ready with an empty kernel cache
+#   server: again    start to ready with the kernels of the first; this server then gets Poisson arrivals, listeners in real
+#                    time, requests at once, arrivals of which 35 % are to leave early, and the same in all formats
+#   server: slotsN   a server with N slots (WIDE_SLOTS, default 256; 0 for none) with N listeners and N requests at once
+# MYXTTS_BUILT names a folder with `myxtts` and `random_model` that were built elsewhere. DEVICE, RATES, LISTENERS, STREAMS,
+# LEAVING and MIXED (requests per second; 0 for none), SLOTS, WIDE_SLOTS, CODES, LEAVE_WITHIN and SECONDS_EACH change what is
+# measured.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 preset=${1:-v2}
 out=${2:-bench/results/serve_${preset}_$(date +%Y%m%d).jsonl}
 rates=${RATES:-1 10 20}
 listeners=${LISTENERS:-64 128 256}
-streams=${STREAMS:-64 128 256}
+streams=${STREAMS:-64 256}
+leaving=${LEAVING:-20}
 mixed=${MIXED:-10}
+wide=${WIDE_SLOTS:-256}
 seconds=${SECONDS_EACH:-30}
 codes=${CODES:-140}
 if [ -n "${MYXTTS_BUILT:-}" ]; then
@@ -27,31 +34,58 @@ else
     maker=target/release/examples/random_model
 fi
 work=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 server=
-began=$(date +%s.%N)
+trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 "$maker" "$work/model" "$preset" "$codes" >&2
-made=$(date +%s.%N)
-"$binary" serve --model "$work/model" --port 0 --device "${DEVICE:-auto}" --queue 512 ${SLOTS:+--slots "$SLOTS"} >"$work/log" 2>&1 &
-server=$!
-until grep -q '^ready' "$work/log"; do
-    kill -0 "$server" || { cat "$work/log"; exit 1; }
-    sleep 0.05
-done
-ready=$(date +%s.%N)
-url=$(sed -n 's|.*at \(http://[^ ]*\).*|\1|p' "$work/log" | head -1)
-head -1 "$work/log" >&2
-python3 - "$preset" "$codes" "$began" "$made" "$ready" >"$out" <<'END'
-import json, sys
-preset, codes, began, made, ready = sys.argv[1:]
-print(json.dumps({"preset": preset, "codes_each": int(codes), "make_model_s": round(float(made) - float(began), 1),
-                  "start_to_ready_s": round(float(ready) - float(made), 2)}))
-END
+# A cache of its own: kernels that an earlier program left on this machine are not found.
+export MYXTTS_CACHE=$work/cache
+
+line() {
+    python3 -c 'import json, sys; print(json.dumps(dict((key, json.loads(value)) for key, value in zip(sys.argv[1::2], sys.argv[2::2]))))' "$@"
+}
+text() { python3 -c 'import json, sys; print(json.dumps(sys.argv[1]))' "$1"; }
+
+# start NAME [OPTION...]: a server that is ready, and the line that says how long that took.
+start() {
+    local name=$1 began ready
+    shift
+    began=$(date +%s.%N)
+    "$binary" serve --model "$work/model" --port 0 --device "${DEVICE:-auto}" --queue 512 "$@" >"$work/log" 2>&1 &
+    server=$!
+    until grep -q '^ready' "$work/log"; do
+        kill -0 "$server" || { cat "$work/log" >&2; exit 1; }
+        sleep 0.05
+    done
+    ready=$(date +%s.%N)
+    url=$(sed -n 's|.*at \(http://[^ ]*\).*|\1|p' "$work/log" | head -1)
+    line server "$(text "$name")" options "$(text "$*")" preset "$(text "$preset")" codes_each "$codes" \
+        start_to_ready_s "$(python3 -c "print(round($ready - $began, 2))")" | tee -a "$out"
+}
+stop() {
+    kill "$server"
+    wait "$server" || true
+    server=
+}
+
+gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1 || true)
+line note "$(text "${gpu:-no GPU}, $(nproc) cores, $(date +%Y-%m-%d), $("$binary" --version)")" command "$(text "bench/serve/run.sh $preset")" >"$out"
 # Settings after one that failed are measured all the same; the exit says whether any did.
 failed=0
 load() { python3 bench/serve/load.py --url "$url" --server-pid "$server" --seconds "$seconds" "$@" | tee -a "$out" || failed=1; }
+slots=${SLOTS:+--slots $SLOTS}
+start first $slots
+stop
+start again $slots
 for rate in $rates; do load --rate "$rate"; done
 for count in $listeners; do load --listeners "$count"; done
 for count in $streams; do load --streams "$count"; done
+[ "$leaving" = 0 ] || load --rate "$leaving" --cancel 0.35 --leave-within "${LEAVE_WITHIN:-0.1}"
 [ "$mixed" = 0 ] || load --rate "$mixed" --mixed --cancel 0.35 --leave-within "${LEAVE_WITHIN:-0.1}"
+stop
+if [ "$wide" != 0 ]; then
+    start "slots$wide" --slots "$wide"
+    load --listeners "$wide"
+    load --streams "$wide"
+    stop
+fi
 exit $failed
