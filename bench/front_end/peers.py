@@ -172,13 +172,17 @@ def main():
 
     tasks = peers.tasks()
     best = {task: {who: [math.inf] * len(numbers) for who in ["myxtts", *others]} for task, others in tasks.items()}
+    # Nanoseconds of all clips together, one entry per round.
+    sums = {task: {who: [0.0] * arguments.rounds for who in row} for task, row in best.items()}
     for round_number in range(arguments.rounds):
         for task, others in tasks.items():
+            row, total = best[task], sums[task]
             for n in numbers:
-                row = best[task]
-                row["myxtts"][n] = min(row["myxtts"][n], ours.ask(task, n))
-                for who, function in others.items():
-                    row[who][n] = min(row[who][n], timed(function, n))
+                times = {"myxtts": ours.ask(task, n)}
+                times.update((who, timed(function, n)) for who, function in others.items())
+                for who, time_taken in times.items():
+                    row[who][n] = min(row[who][n], time_taken)
+                    total[who][round_number] += time_taken
         print(f"\rround {round_number + 1} of {arguments.rounds}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
@@ -210,6 +214,10 @@ def main():
         "command": " ".join(["bench/front_end/run.sh", arguments.source.name, str(arguments.rounds)]),
         "clips": len(numbers), "seconds": round(seconds, 2), "rounds": arguments.rounds,
         "best_of_rounds": report,
+        "ms_per_10s_of_each_round": {
+            task: {who: [round(total / 1e6 / seconds * SECONDS, 4) for total in totals] for who, totals in row.items()}
+            for task, row in sums.items()
+        },
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
     path = arguments.results / f"front_end_{now:%Y%m%d_%H%M%S}.json"
