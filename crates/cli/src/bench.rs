@@ -1,100 +1,102 @@
-//! `myxtts bench`: how fast a stage trains on this machine, and what it waits for.
+//! `myxtts bench`: times the steps of a stage with different ways of loading data.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use myxtts_run::destination::Destination;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::durable;
-use myxtts_run::durable::fault::disk_of_environment;
+use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::exit::Exit;
-use myxtts_run::plan::Stage;
+use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Upload};
 use myxtts_tensor::{Control, Device, Mode};
 use myxtts_train::Machine;
 use myxtts_train::bench::chart::{Bar, chart};
 use myxtts_train::bench::{Amount, Figures, measure};
+use myxtts_train::corpus::{Assembly, CorpusSet, RecordMode};
+use myxtts_train::devices::DataGpu;
 use myxtts_train::feed::{Depth, Feeding};
-use myxtts_train::pipeline::{Corpus, Ground};
+use myxtts_train::stage_context::StageContext;
+use myxtts_train::training_data::Corpus;
 use myxtts_train::session::AHEAD;
 use myxtts_train::stages::gpt::Conditioning;
 use serde::Serialize;
 
+use crate::arguments::{device, stage};
 use crate::output::print;
-use crate::place::DataGpu;
 use crate::progress::Terminal;
-use crate::records::Records;
 use crate::settings::Settings;
-use crate::signal::leave_at_once;
-use crate::train::{corpus_of, device, prefer_demo, read, stage};
+use crate::signal::{leave_at_once, stop_requested};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    /// Corpus folders or metadata files, in any supported layout; the built-in demo corpus if none is given
     corpus: Vec<PathBuf>,
-    /// The stage to run
+    /// Stage whose steps are timed
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
-    stage: Stage,
-    /// Steps that are timed
+    stage: StageKind,
+    /// Number of timed steps
     #[arg(long, default_value_t = 100)]
     steps: u64,
-    /// Steps before them, at least
+    /// Minimum number of warm-up steps
     #[arg(long, default_value_t = 30)]
     warm: u64,
-    /// Where to run: auto, cpu, cuda or cuda:N
+    /// Device to run on: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Only the ways of feeding whose names contain this
+    /// Measure only the variants whose names contain this text
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Also the time of a step by operation, for the last shape that was measured
+    /// Also print the time of each operation of a step, for the last batch shape
     #[arg(long)]
     profile: bool,
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Also draw clips per second and the busy share of every way as bars
+    /// Also draw clips per second and GPU use of every variant as a bar chart
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// One way of feeding a step.
+/// One way of loading data that is measured.
 #[derive(Clone)]
-struct Way {
+struct Variant {
     name: String,
-    what: &'static str,
+    description: &'static str,
     /// Where its records come from.
-    records: Records,
+    records: RecordMode,
     feeding: Feeding,
-    heard: Heard,
+    conditioning: ConditioningSource,
     mode: Mode,
-    /// Steps that may be queued before the first is waited for.
+    /// Number of steps that may be queued before the first is waited for.
     ahead: usize,
 }
 
-/// Where the conditioning of a GPT's batches, or the mels of a DVAE's, come from.
+/// Where the conditioning of GPT batches, or the mels of DVAE batches, come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    /// They bring it.
+enum ConditioningSource {
+    /// Each batch carries them.
     Batch,
-    /// It lies on the device.
+    /// They are resident on the device.
     Device,
-    /// A device computes it of sound: another one where there is one.
+    /// A GPU computes them from waveforms: a second one if there is one.
     DataGpu,
 }
 
 #[derive(Serialize)]
 struct Row {
-    way: String,
+    #[serde(rename = "way")]
+    variant: String,
     #[serde(flatten)]
     figures: Figures,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     operations: Vec<Operation>,
 }
 
-/// What operations of one kind, part of the model and shape take of a step.
+/// Time of all operations of one kind, scope and shape in a step.
 #[derive(Serialize)]
 struct Operation {
     op: &'static str,
@@ -114,8 +116,9 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Every way that is measured, from what training was to what it is. `records` is where those of training come from.
-fn ways(workers: usize, records: Records) -> Vec<Way> {
+/// All variants, from loading everything on demand to the pipeline that training uses. `records` is where training reads its records
+/// from.
+fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
     let feeding = |slots| Feeding {
         workers,
         upload: Upload::Ahead,
@@ -123,71 +126,71 @@ fn ways(workers: usize, records: Records) -> Vec<Way> {
         under_way: 0,
         ..Feeding::default()
     };
-    let buffered = |slots| Way {
+    let buffered = |slots| Variant {
         name: format!("buffered {slots}"),
-        what: "batches made and copied ahead, steps queued ahead: how training runs where conditioning does not fit the GPU",
+        description: "batches made and copied ahead, steps queued ahead: training when the conditioning does not fit the GPU",
         records,
         feeding: feeding(slots),
-        heard: Heard::Batch,
+        conditioning: ConditioningSource::Batch,
         mode: Mode::Captured,
         ahead: AHEAD,
     };
-    let computed = Records::Computed { memory_bytes: 0 };
+    let on_demand = RecordMode::OnDemand { memory_bytes: 0 };
     vec![
-        Way {
+        Variant {
             name: "per sample".into(),
-            what: "every clip decoded and computed when its step is due, on one thread, nothing beside it",
-            records: computed,
+            description: "every clip decoded and computed when its step is due, on one thread, without overlap",
+            records: on_demand,
             feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
-        Way {
+        Variant {
             name: "blocking".into(),
-            what: "each batch made when its step is due, nothing beside it",
+            description: "each batch made when its step is due, without overlap",
             feeding: Feeding { upload: Upload::InTurn, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
-        Way {
+        Variant {
             name: "prefetch".into(),
-            what: "batches made ahead, copied when their step is due, one step at a time",
+            description: "batches made ahead, copied when their step is due, one step at a time",
             feeding: Feeding { upload: Upload::InTurn, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
-        Way {
+        Variant {
             name: "kernel by kernel".into(),
-            what: "as buffered, with steps that are not recorded",
+            description: "as buffered, with steps that are not captured as CUDA graphs",
             mode: Mode::Eager,
             ..buffered(12)
         },
-        Way {
+        Variant {
             name: "no cache".into(),
-            what: "as buffered, with every clip decoded and computed whenever a batch needs it",
-            records: computed,
+            description: "as buffered, with every clip decoded and computed for each batch",
+            records: on_demand,
             ..buffered(12)
         },
         buffered(12),
         buffered(50),
         buffered(100),
-        Way {
+        Variant {
             name: "resident".into(),
-            what: "as buffered, conditioning lies on the GPU and batches bring numbers: how training runs",
-            heard: Heard::Device,
+            description: "as buffered, conditioning resident on the GPU and batches carry only row indices: training by default",
+            conditioning: ConditioningSource::Device,
             ..buffered(12)
         },
-        Way {
+        Variant {
             name: "data GPU".into(),
-            what: "clips decoded for every batch, conditioning or mels computed of them on a GPU for that, 50 batches waiting",
-            heard: Heard::DataGpu,
+            description: "clips decoded for every batch, conditioning or mels computed from them on a separate GPU, 50 batches buffered",
+            conditioning: ConditioningSource::DataGpu,
             feeding: Feeding { depth: Some(Depth { least: 50, ..Depth::of(50) }), ..feeding(50) },
             ..buffered(50)
         },
     ]
 }
 
-/// The GPU that prepares batches for one that trains: the next one, or the same on a stream of its own.
+/// The GPU that prepares batches: the next one after `machine`, or the same one on a separate stream.
 fn data_gpu(machine: Machine) -> DataGpu {
     let device = match machine.device {
         Device::Cuda(own) if Machine::choose(Some(Device::Cuda(own + 1))).is_ok() => Device::Cuda(own + 1),
@@ -197,33 +200,35 @@ fn data_gpu(machine: Machine) -> DataGpu {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let svg = args.svg.as_deref().map(|path| Destination::of("--svg", path)).transpose()?;
+    let svg = args.svg.as_deref().map(|path| OutputPath::check("--svg", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    prefer_demo(&mut settings, machine)?;
+    settings.prefer_for_training(machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let records = Records::of(&plan.data);
-    let has = |way: &Way| match way.heard {
-        Heard::Batch => true,
-        Heard::Device => args.stage == Stage::Gpt,
-        // The decoder's batches have nothing that a device would make of sound.
-        Heard::DataGpu => args.stage != Stage::Decoder,
+    let records = RecordMode::from_plan(&plan.data);
+    let has = |variant: &Variant| match variant.conditioning {
+        ConditioningSource::Batch => true,
+        ConditioningSource::Device => args.stage == StageKind::Gpt,
+        // Decoder batches contain nothing that a GPU would compute from waveforms.
+        ConditioningSource::DataGpu => args.stage != StageKind::Decoder,
     };
     let wanted =
-        |way: &Way| has(way) && args.only.as_ref().is_none_or(|only| way.name.contains(only.as_str()));
-    let ways: Vec<Way> = ways(plan.data.num_workers, records).into_iter().filter(wanted).collect();
-    let home = read(&plan, &progress)?.home(&plan.data);
-    durable::create_folder(&*disk_of_environment(), &home)?;
-    // Each source once, before anything is made of it.
-    let mut corpora: Vec<((Records, bool), Corpus)> = Vec::new();
-    let of = |way: &Way| (way.records, way.heard == Heard::DataGpu);
-    for way in &ways {
-        if !corpora.iter().any(|(key, _)| *key == of(way)) {
-            let (records, apart) = of(way);
-            let gpu = apart.then(|| data_gpu(machine));
-            corpora.push((of(way), corpus_of(&plan, None, (records, None), gpu, &progress)?.0));
+        |variant: &Variant| has(variant) && args.only.as_ref().is_none_or(|only| variant.name.contains(only.as_str()));
+    let variants: Vec<Variant> = variants(plan.data.num_workers, records).into_iter().filter(wanted).collect();
+    let home = CorpusSet::read(&plan.data, &progress)?.home(&plan.data);
+    durable::create_folder(&*disk_from_env(), &home)?;
+    let stop = stop_requested()?;
+    // Open each record source once, before any stage is built.
+    let mut corpora: Vec<((RecordMode, bool), Corpus)> = Vec::new();
+    let of = |variant: &Variant| (variant.records, variant.conditioning == ConditioningSource::DataGpu);
+    for variant in &variants {
+        if !corpora.iter().any(|(key, _)| *key == of(variant)) {
+            let (records, apart) = of(variant);
+            let data_gpu = apart.then(|| data_gpu(machine));
+            let assembly = Assembly { records: Some(records), data_gpu, ..Assembly::default() };
+            corpora.push((of(variant), assembly.assemble(&plan, &stop, &progress)?.corpus));
         }
     }
     leave_at_once()?;
@@ -237,47 +242,47 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         rows: Vec::new(),
     };
     let mut model = None;
-    for way in ways {
-        let Some((_, corpus)) = corpora.iter().find(|(key, _)| *key == of(&way)) else { continue };
-        let mut ground = Ground::of(&plan, corpus, machine, &home, &progress);
-        (ground.feeding, ground.mode) = (way.feeding, way.mode);
-        match way.heard {
-            Heard::Batch => ground.conditioning = Conditioning::Fed,
-            Heard::Device => ground.conditioning = Conditioning::Resident { at_most: 1.0 },
-            Heard::DataGpu => {}
+    for variant in variants {
+        let Some((_, corpus)) = corpora.iter().find(|(key, _)| *key == of(&variant)) else { continue };
+        let mut context = StageContext::of(&plan, corpus, machine, &home, &progress);
+        (context.feeding, context.mode) = (variant.feeding, variant.mode);
+        match variant.conditioning {
+            ConditioningSource::Batch => context.conditioning = Conditioning::Fed,
+            ConditioningSource::Device => context.conditioning = Conditioning::Resident { at_most: 1.0 },
+            ConditioningSource::DataGpu => {}
         }
-        if way.records.are_computed() {
-            // Codes belong to their records by name: each would undo what the other has kept.
-            ground.codes = home.join(COMPUTED_CODES);
+        if variant.records.is_on_demand() {
+            // The codes file names its records: cached and on-demand records would overwrite each other's.
+            context.codes = home.join(ON_DEMAND_CODES);
         }
         let model = match &mut model {
             Some(model) => model,
-            None => model.insert(ground.untrained(args.stage)?),
+            None => model.insert(context.untrained(args.stage)?),
         };
-        let mut stage = ground.stage(args.stage, &recipe, model)?;
+        let mut stage = context.stage(args.stage, &recipe, model)?;
         report.described = stage.described();
-        let watched = (args.steps / 3).clamp(10, 40);
-        let amount = Amount { steps: args.steps, warm: args.warm, ahead: way.ahead, watched };
+        let profiled = (args.steps / 3).clamp(10, 40);
+        let amount = Amount { steps: args.steps, warm: args.warm, ahead: variant.ahead, watched: profiled };
         let figures = measure(&mut *stage, &recipe, plan.training.seed, amount)?;
         if !args.json {
             if report.rows.is_empty() {
                 print(&head(&report))?;
             }
-            print(&line(&way, &figures))?;
+            print(&line(&variant, &figures))?;
         }
         let mut operations = Vec::new();
         if args.profile
-            && let Some(&(rows, text, sound, ..)) = figures.raw.last()
+            && let Some(&(rows, text, audio, ..)) = figures.raw.last()
         {
-            operations = by_operation(&stage.profile([rows, text, sound], &Control::default())?);
+            operations = by_operation(&stage.profile([rows, text, audio], &Control::default())?);
             if !args.json {
-                print(&written(&operations))?;
+                print(&operation_table(&operations))?;
             }
         }
-        report.rows.push(Row { way: way.name, figures, operations });
+        report.rows.push(Row { variant: variant.name, figures, operations });
     }
     if let Some(svg) = svg {
-        svg.write(drawn(&report).as_bytes())?;
+        svg.write(bar_chart(&report).as_bytes())?;
     }
     if args.json {
         print(&format!("{}\n", serde_json::to_string(&report)?))?;
@@ -285,16 +290,16 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Codes of records that are computed, beside those of the cache.
-const COMPUTED_CODES: &str = "codes-computed.bin";
+/// Codes of records that are computed on demand, next to those of the cache.
+const ON_DEMAND_CODES: &str = "codes-computed.bin";
 
-/// The report as bars.
-fn drawn(report: &Report) -> String {
+/// The report as a bar chart.
+fn bar_chart(report: &Report) -> String {
     let bars: Vec<Bar<'_>> = report
         .rows
         .iter()
-        .map(|Row { way, figures, .. }| Bar {
-            name: way,
+        .map(|Row { variant, figures, .. }| Bar {
+            name: variant,
             samples_per_second: figures.samples_per_second,
             busy: figures.busy,
         })
@@ -302,7 +307,7 @@ fn drawn(report: &Report) -> String {
     chart(&format!("{} on {}: {}", report.stage, report.device, report.preset), &bars)
 }
 
-/// The operations of a step, those of one kind, scope and shape together, the longest first.
+/// Sums the operations of a step by kind, scope and shape, the longest first.
 fn by_operation(times: &[OpTime]) -> Vec<Operation> {
     let mut all: BTreeMap<(&'static str, &str, &str), (usize, Duration)> = BTreeMap::new();
     for OpTime { op, scope, shape, time } in times {
@@ -321,10 +326,10 @@ fn by_operation(times: &[OpTime]) -> Vec<Operation> {
     rows
 }
 
-/// The longest of them as a table.
-fn written(operations: &[Operation]) -> String {
+/// The longest operations as a table.
+fn operation_table(operations: &[Operation]) -> String {
     let all: f64 = operations.iter().map(|one| one.ms).sum();
-    let mut text = format!("one operation at a time: {all:.2} ms\n");
+    let mut text = format!("sum of all operations, run one at a time: {all:.2} ms\n");
     for Operation { op, scope, shape, count, ms } in operations.iter().take(30) {
         text.push_str(&format!("  {ms:>9.3} ms {count:>4} x {op:<22} {shape:<22} {scope}\n"));
     }
@@ -338,7 +343,7 @@ fn head(report: &Report) -> String {
         report.device,
         report.preset,
         report.described.join("\n"),
-        "way",
+        "variant",
         "clips/s",
         "busy",
         "batch ms",
@@ -351,13 +356,13 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn line(way: &Way, figures: &Figures) -> String {
+fn line(variant: &Variant, figures: &Figures) -> String {
     let share = |share: f64| format!("{:.1} %", share * 100.0);
     let note = figures.no_busy.as_ref().map(|why| format!("\n  no busy share: {why}")).unwrap_or_default();
-    let [rows, text, sound] = figures.mean_shape;
+    let [rows, text, audio] = figures.mean_shape;
     format!(
-        "{:<18} {:>9.1} {:>7} {:>9.2} {:>9.2} {:>7} {:>8} {:>7} {:>9.3} {:>7.2}  {}; {rows:.0} x ({text:.0} + {sound:.0}) places{note}\n",
-        way.name,
+        "{:<18} {:>9.1} {:>7} {:>9.2} {:>9.2} {:>7} {:>8} {:>7} {:>9.3} {:>7.2}  {}; {rows:.0} x ({text:.0} + {audio:.0}) positions{note}\n",
+        variant.name,
         figures.samples_per_second,
         figures.busy.map_or_else(|| "-".to_owned(), share),
         figures.step_ms,
@@ -367,6 +372,6 @@ fn line(way: &Way, figures: &Figures) -> String {
         share(figures.wait_share),
         figures.wait_p99_ms,
         figures.cores,
-        way.what
+        variant.description
     )
 }

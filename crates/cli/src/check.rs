@@ -7,32 +7,34 @@ use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::Recipe;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_run::destination::{Destination, DestinationError};
+use myxtts_run::output_path::{OutputPath, OutputPathError};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::{Progress, Silent};
+use myxtts_train::corpus::features::{texts_of, with_cleaner};
+use myxtts_train::corpus::read;
 
 use crate::output::{errln, print};
 use crate::progress::Terminal;
 use crate::settings::Settings;
-use crate::{UsageError, corpus};
+use crate::UsageError;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder or metadata file; the built-in demo corpus where none is named
+    /// Corpus folder or metadata file; the built-in demo corpus if none is given
     corpus: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
     /// Print the whole report as JSON, or write it to a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     json: Option<PathBuf>,
-    /// Write every problem as one line of JSON to a file
+    /// Write every problem to a file, as JSON lines
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many problems of each kind to print
+    /// Number of problems of each kind to print
     #[arg(long, value_name = "N", default_value_t = 5)]
     limit: usize,
-    /// Print the verdict only
+    /// Print only the verdict
     #[arg(long, short)]
     quiet: bool,
 }
@@ -49,20 +51,20 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         failure_budget: plan.failure_budget,
     };
     let tokenizer = match &plan.tokenizer {
-        // A file that was named on purpose and cannot be used is a wrong argument.
+        // A named file that cannot be used is a wrong argument.
         Some(file) => Some(Tokenizer::load(file).map_err(|error| UsageError(error.to_string()))?),
         None => None,
     };
     let progress: &dyn Progress = if args.quiet { &Silent } else { &Terminal::new() };
-    // How the corpus was understood stands in the summary; only making one is worth a word before.
-    let corpus = corpus::read(&plan, if !plan.train_data.is_empty() { &Silent } else { progress })?;
+    // The summary names the layout of the corpus; only the demo corpus is announced before.
+    let corpus = read::read(&plan, if !plan.train_data.is_empty() { &Silent } else { progress })?;
     let report_file =
         args.report.as_deref().map(|file| destination("--report", file, &corpus, &plan)).transpose()?;
     let json_file = match args.json.as_deref() {
         Some(file) if file != Path::new("-") => Some(destination("--json", file, &corpus, &plan)?),
         _ => None,
     };
-    let plan = corpus::with_cleaner(&plan, tokenizer.as_ref(), &corpus::texts_of(&[&corpus]), progress)?;
+    let plan = with_cleaner(&plan, tokenizer.as_ref(), &texts_of(&[&corpus]), progress)?;
     let senses = Senses::new(tokenizer.as_ref(), Recipe::of(&plan).cleaner);
     let report = check::examine(&corpus, &options, &senses, progress);
 
@@ -77,7 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             write(&file, json_of(&report)?.as_bytes())?;
             print(&text)?;
         }
-        // Standard output belongs to the machine that reads it.
+        // Standard output carries the JSON.
         (Some(_), None) => {
             errln!("{}", text.trim_end_matches('\n'));
             print(&json_of(&report)?)?;
@@ -90,20 +92,20 @@ fn json_of(report: &Report) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
-/// Where a report goes: nothing that the check reads.
+/// Checks that a report does not overwrite an input.
 fn destination(
     argument: &'static str,
     file: &Path,
     corpus: &Corpus,
     plan: &DataPlan,
-) -> Result<Destination, DestinationError> {
+) -> Result<OutputPath, OutputPathError> {
     let settings = plan.train_data.iter().chain(&plan.tokenizer);
     let inputs = settings.map(|path| (path.as_path(), "read by this check"));
     let inputs = inputs.chain(corpus.files().map(|path| (path, "a file of the corpus")));
-    Destination::of(argument, file)?.unlike(argument, inputs)
+    OutputPath::check(argument, file)?.reject_inputs(argument, inputs)
 }
 
-fn write_problems(report: &Report, file: &Destination) -> anyhow::Result<()> {
+fn write_problems(report: &Report, file: &OutputPath) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     for problem in &report.problems {
         serde_json::to_writer(&mut bytes, problem)?;
@@ -112,6 +114,6 @@ fn write_problems(report: &Report, file: &Destination) -> anyhow::Result<()> {
     write(file, &bytes)
 }
 
-fn write(file: &Destination, bytes: &[u8]) -> anyhow::Result<()> {
+fn write(file: &OutputPath, bytes: &[u8]) -> anyhow::Result<()> {
     file.write(bytes).with_context(|| format!("writing {}", file.path().display()))
 }

@@ -1,4 +1,4 @@
-//! `myxtts config`: the settings as they resolve here, a file to start from, and what there is.
+//! `myxtts config`: the resolved settings, a settings file to start from, and the list of all settings.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -22,24 +22,24 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print every setting as it resolves on this machine, with where it came from
+    /// Print the value of every setting on this machine, with its origin
     Show {
-        /// For machines: plan, values with origins, and notes
+        /// Print plan, values with origins, and notes as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         settings: Settings,
     },
-    /// Write a file with every setting explained, to start from
+    /// Write a settings file in which every setting is explained
     Init {
         /// The file to write
         #[arg(default_value = "myxtts.yaml")]
         path: PathBuf,
-        /// Overwrite a file that is there already
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
     },
-    /// Print every setting there is, as Markdown tables
+    /// Print every setting with its default, values, flag and description, as Markdown tables
     Keys,
 }
 
@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn write(path: &Path, force: bool) -> anyhow::Result<()> {
     let mut options = OpenOptions::new();
-    // create_new and not a look beforehand: nothing can come in between.
+    // create_new instead of a check beforehand: another process cannot create the file in between.
     if force {
         options.create(true).truncate(true)
     } else {
@@ -79,7 +79,7 @@ fn write(path: &Path, force: bool) -> anyhow::Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// To stdout; a reader that has seen enough (`| head`) is no error.
+/// Prints to stdout; a closed pipe (`| head`) is no error.
 fn print(text: &str) -> anyhow::Result<Exit> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
@@ -93,7 +93,7 @@ fn as_json(plan: &Plan) -> anyhow::Result<String> {
 }
 
 fn as_table(plan: &Plan) -> String {
-    // A long path runs over; it must not push the other rows off the screen.
+    // A long path may overflow its column; it must not widen the column for all rows.
     let width = |column: fn(&Resolved) -> String| {
         plan.values.iter().map(|resolved| column(resolved).chars().count().min(40)).max().unwrap_or(0)
     };

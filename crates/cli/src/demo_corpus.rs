@@ -1,4 +1,4 @@
-//! `myxtts demo-corpus`: a corpus to try everything with, made on the spot.
+//! `myxtts demo-corpus`: generates a small corpus to try everything with.
 
 use std::path::PathBuf;
 
@@ -10,21 +10,21 @@ use crate::progress::Terminal;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder to write to; created where it does not exist
+    /// Folder to write to; created if it does not exist
     dir: PathBuf,
-    /// How many utterances to make, dealt evenly to languages and speakers
+    /// Number of utterances, distributed evenly over languages and speakers
     #[arg(long, value_name = "N", default_value_t = 300)]
     utterances: usize,
-    /// The same seed gives the same corpus, byte for byte, on any machine
+    /// Random seed; the same seed gives the same corpus, byte for byte, on any machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Languages to speak
     #[arg(long, value_name = "CODES", value_delimiter = ',', default_value = "en,fa", value_parser = language)]
     languages: Vec<Language>,
-    /// How many speakers: mina, dara, kian, and up to 1000 in all
+    /// Number of speakers, up to 1000; the first are mina, dara and kian
     #[arg(long, value_name = "N", default_value_t = VOICES.len(), value_parser = speakers)]
     speakers: usize,
-    /// Write even where the folder holds something that is no synthetic speech
+    /// Write even if the folder contains other files than synthetic speech
     #[arg(long)]
     force: bool,
 }
@@ -34,11 +34,11 @@ pub fn language(code: &str) -> Result<Language, String> {
 }
 
 pub fn speakers(count: &str) -> Result<usize, String> {
-    let count = count.parse().map_err(|_| "not a whole number".to_owned())?;
+    let count = count.parse().map_err(|_| "expected a whole number".to_owned())?;
     if (1..=MAX_SPEAKERS).contains(&count) {
         Ok(count)
     } else {
-        Err(format!("there are 1 to {MAX_SPEAKERS} speakers"))
+        Err(format!("expected a number from 1 to {MAX_SPEAKERS}"))
     }
 }
 
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What was made, and what to do next.
+/// Describes the corpus, and the next step.
 pub fn described(report: &DemoReport) -> String {
     let speakers = match &report.speakers[..] {
         few if few.len() <= VOICES.len() => format!("speakers {}", few.join(", ")),
@@ -72,7 +72,7 @@ pub fn described(report: &DemoReport) -> String {
     )
 }
 
-/// A path as a shell reads it back.
+/// Quotes a path for a shell.
 fn quoted(path: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
     if !path.is_empty() && path.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! `myxtts devices`: what there is to compute with, and what to install for what is missing.
+//! `myxtts devices`: the CPU, the GPUs and the CUDA libraries, and how to install those that are missing.
 
 use myxtts_run::exit::Exit;
 use myxtts_tensor::cuda::library::{Library, Status};

@@ -1,4 +1,4 @@
-//! `myxtts evaluate`: held-out sentences or a list of texts spoken, compared with their recordings and measured.
+//! `myxtts evaluate`: speaks validation sentences or a list of texts, and compares them with their recordings.
 
 mod texts;
 
@@ -6,57 +6,57 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use myxtts_model::weights::ModelFolder;
-use myxtts_run::durable::{self, Os};
+use myxtts_run::durable::{self, OsDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Progress;
 use myxtts_speak::{SpeakOptions, Synthesizer};
 use myxtts_train::Machine;
-use myxtts_train::evaluate::held_out::{Asked, Keeping, evaluate};
+use myxtts_train::corpus::{CorpusSet, validation_set};
+use myxtts_train::evaluate::held_out::{EvaluationRequest, Keeping, evaluate};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 
+use crate::arguments::device;
 use crate::failure::UsageError;
-use crate::held_out;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::sampling::{Sampling, at_least_one};
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::target::Target;
-use crate::train::{device, read};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A run, whose model speaks what it held out; with --texts also a model folder
+    /// A run, whose model speaks its validation set; with --texts also a model folder
     #[arg(value_name = "MODEL_OR_RUN")]
     target: PathBuf,
-    /// Speak the texts of this list instead: lines `id|text`, `id|text|reference.wav` or just a text
+    /// Speak the texts of this file instead: lines `id|text`, `id|text|reference.wav`, or a text alone
     #[arg(long, value_name = "FILE", requires = "output")]
     texts: Option<PathBuf>,
-    /// Folder for `ID.wav` of every text, report.json and report.html
+    /// Folder for ID.wav of every text, report.json and report.html
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// A recording of the voice, or the name of a voice in the model, for all texts of a list; several are heard as one
+    /// A recording of the voice, or the name of a voice, for all texts of --texts; several recordings form one voice
     #[arg(long, value_name = "FILE", requires = "texts")]
     voice: Vec<PathBuf>,
-    /// Where recordings of the texts of a list are, as `ID.*` [default: beside the list, and in wavs/ there]
+    /// Folder with recordings of --texts, named `ID.*` [default: next to the file, or in wavs/ there]
     #[arg(long, value_name = "DIR", requires = "texts")]
     recordings: Option<PathBuf>,
-    /// Only the first so many texts of a list
+    /// Speak only the first N texts of --texts
     #[arg(long, value_name = "N", requires = "texts", value_parser = at_least_one, allow_negative_numbers = true)]
     limit: Option<usize>,
-    /// Held-out sentences to speak
+    /// Number of validation sentences to speak
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one, allow_negative_numbers = true)]
     sentences: usize,
-    /// Recordings that each of them is compared with, its own among them
+    /// Number of recordings that each sentence is compared with, including its own
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one, allow_negative_numbers = true)]
     candidates: usize,
-    /// Another model than the run's own
+    /// Model folder to use instead of the run's own
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
     sampling: Sampling,
-    /// Where to compute: auto, cpu, cuda or cuda:N
+    /// Device to compute on: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
     let Some(folder) = target.run else {
         return Err(UsageError(format!(
-            "{} is a model and not a run, so nothing is known of what it held out: name the run, or texts with --texts",
+            "{} is a model folder, which has no validation set: name a run, or texts with --texts",
             args.target.display()
         ))
         .into());
@@ -83,22 +83,22 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = folder.plan()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let progress = Terminal::new();
-    let (held_out, known) = held_out::sides(folder.path(), &read(&plan, &progress)?, &plan)?;
+    let (held_out, known) = validation_set::partition(folder.path(), &CorpusSet::read(&plan.data, &progress)?, &plan)?;
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
     let mut synthesizer = Synthesizer::open_for(&model, machine.device, args.sampling.decoding())?;
-    let written = settings.value("training.seed").filter(|seed| seed.origin.is_written());
+    let written = settings.value("training.seed").filter(|seed| seed.origin.is_explicit());
     let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
-    let options = args.sampling.speaking(&synthesizer, seed);
+    let options = args.sampling.speak_options(&synthesizer, seed);
     let asked =
-        Asked { sentences: args.sentences, candidates: args.candidates, seed, options: options.clone() };
+        EvaluationRequest { sentences: args.sentences, candidates: args.candidates, seed, options: options.clone() };
     let stop = stop_requested()?;
     let mut listener = Listener::of(&settings.training)?;
     match &args.output {
-        Some(output) => durable::create_folder(&Os, output)?,
+        Some(output) => durable::create_folder(&OsDisk, output)?,
         None if listener.is_some() => {
             progress
-                .say("note: the recogniser is not asked: it needs sounds in files, name a folder with -o");
+                .say("note: the recogniser is not used: it needs audio files, name a folder with -o");
             listener = None;
         }
         None => {}
@@ -128,9 +128,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     })
 }
 
-/// What every page says of how texts were spoken and heard.
+/// Facts about sampling and recognition for the page.
 fn common_facts(options: &SpeakOptions, listener: Option<&Listener>) -> Vec<(&'static str, String)> {
-    let (sampling, takes) = (&options.sampling, options.takes);
+    let (sampling, takes) = (&options.sampling, options.candidates);
     let how = match sampling.greedy {
         true => format!("the most likely code, repetition penalty {}", sampling.repetition_penalty),
         false => format!(

@@ -1,10 +1,10 @@
-//! `myxtts export`: a model folder becomes files that others load.
+//! `myxtts export`: converts a model folder to files that other programs load.
 
 use std::path::PathBuf;
 
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::export::export;
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
 
 use crate::output::{print, print_json};
@@ -13,13 +13,13 @@ use crate::output::{print, print_json};
 pub struct Args {
     /// Model folder
     model: PathBuf,
-    /// What to write
+    /// Format to write
     #[arg(long, value_enum, default_value_t = Format::XttsV2)]
     format: Format,
     /// Folder to write to
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Replace files of a model that are in the folder
+    /// Overwrite model files that exist in the folder
     #[arg(long)]
     force: bool,
     /// Print the report as JSON
@@ -36,7 +36,7 @@ enum Format {
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let folder = ModelFolder::open(&args.model)?;
     let report = match args.format {
-        Format::XttsV2 => export(&folder, &Os, &args.output, args.force)?,
+        Format::XttsV2 => export(&folder, &OsDisk, &args.output, args.force)?,
     };
     if args.json {
         print_json(&report)?;

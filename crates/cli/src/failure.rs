@@ -1,4 +1,4 @@
-//! Which exit code an error gets: one table for all commands.
+//! The exit code of every error, and how errors are printed: one table for all commands.
 
 use std::io::ErrorKind;
 
@@ -16,24 +16,25 @@ use myxtts_model::GenerateError;
 use myxtts_model::weights::WeightsError;
 use myxtts_monitor::log::LogError;
 use myxtts_run::config::ConfigError;
-use myxtts_run::destination::DestinationError;
 use myxtts_run::durable::DurableError;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::FolderError;
 use myxtts_run::lock::LockError;
+use myxtts_run::output_path::OutputPathError;
 use myxtts_speak::SpeakError;
 use myxtts_speak::long_text::LongTextError;
 use myxtts_speak::narration::BookError;
-use myxtts_speak::sound_file::SoundFileError;
+use myxtts_speak::audio_file::AudioFileError;
 use myxtts_speak::voices::VoiceError;
 use myxtts_text::TextError;
-use myxtts_train::TrainError;
+use myxtts_train::corpus::CorpusError;
 use myxtts_train::evaluate::recognizer::RecognizerError;
 use myxtts_train::evaluate::texts::TextsError;
 use myxtts_train::resynthesize::ResynthesizeError;
+use myxtts_train::{RunError, TrainError};
 use myxtts_web::ServeError;
 
-/// The command line asks for something that cannot be: the message says what to write instead.
+/// A wrong argument. The message says what to write instead.
 #[derive(Debug)]
 pub struct UsageError(pub String);
 
@@ -45,31 +46,31 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Characters of an error that are printed: what is longer is a list that nobody reads on a terminal.
-const LONGEST: usize = 2000;
+/// Maximum number of printed characters of an error; longer ones are lists.
+const MAX_CHARACTERS: usize = 2000;
 
-/// An error with its causes, each once: many of ours name their cause in their own sentence.
-pub fn words(error: &anyhow::Error) -> String {
-    let mut words = String::new();
+/// Formats an error with its causes, each once: many messages contain their cause already.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
     for cause in error.chain() {
-        let said = cause.to_string();
-        if words.is_empty() {
-            words = said;
-        } else if !words.contains(&said) {
-            words = format!("{words}: {said}");
+        let text = cause.to_string();
+        if message.is_empty() {
+            message = text;
+        } else if !message.contains(&text) {
+            message = format!("{message}: {text}");
         }
     }
-    match words.char_indices().nth(LONGEST) {
+    match message.char_indices().nth(MAX_CHARACTERS) {
         Some((end, _)) => {
-            format!("{} ... and {} characters more", &words[..end], words[end..].chars().count())
+            format!("{} ... and {} more characters", &message[..end], message[end..].chars().count())
         }
-        None => words,
+        None => message,
     }
 }
 
-/// What to try where an error alone does not say it.
+/// A hint for errors whose message does not say what to do.
 pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    let cache = error.chain().find_map(|cause| cause.downcast_ref::<CacheError>())?;
+    let cache = error.chain().find_map(cache_error)?;
     let system = match cache {
         CacheError::Disk(DurableError { source, .. }) | CacheError::Lock(LockError::Io { source, .. }) => {
             source
@@ -77,8 +78,18 @@ pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
         _ => return None,
     };
     matches!(system.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem).then_some(
-        "the cache is kept inside the corpus unless told otherwise: --cache-dir DIR keeps it in a folder you can write to",
+        "by default the cache is stored inside the corpus: --cache-dir DIR stores it in a folder you can write to",
     )
+}
+
+/// The error of a cache, also where an error of a run or corpus wraps it.
+fn cache_error<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a CacheError> {
+    let wrapped = cause.downcast_ref::<RunError>().and_then(RunError::cause);
+    let wrapped = wrapped.or_else(|| cause.downcast_ref::<CorpusError>().and_then(CorpusError::cause));
+    match wrapped {
+        Some(wrapped) => cache_error(wrapped),
+        None => cause.downcast_ref(),
+    }
 }
 
 /// The exit code of an error: that of the outermost cause which has one.
@@ -87,14 +98,20 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 }
 
 fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
-    // Configuration comes before I/O: a file of settings that cannot be read is a wrong argument.
+    // Before I/O errors: a settings file that cannot be read is a wrong argument.
     if cause.is::<ConfigError>()
         || cause.is::<UsageError>()
-        || cause.is::<DestinationError>()
-        // A device that cannot be opened, before there is any work for it.
+        || cause.is::<OutputPathError>()
+        // A device that cannot be opened, before any work has begun.
         || cause.is::<myxtts_tensor::Error>()
     {
         return Some(Exit::Usage);
+    }
+    if let Some(error) = cause.downcast_ref::<RunError>() {
+        return error.exit().or_else(|| error.cause().and_then(exit_of_cause));
+    }
+    if let Some(error) = cause.downcast_ref::<CorpusError>() {
+        return error.exit().or_else(|| error.cause().and_then(exit_of_cause));
     }
     if let Some(error) = cause.downcast_ref::<CacheError>() {
         return Some(error.exit());
@@ -106,8 +123,8 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(error.exit());
     }
     if let Some(error) = cause.downcast_ref::<LogError>() {
-        let asked = matches!(error, LogError::Kind { .. } | LogError::Columns { .. });
-        return Some(if asked { Exit::Usage } else { Exit::Io });
+        let is_usage = matches!(error, LogError::Kind { .. } | LogError::Columns { .. });
+        return Some(if is_usage { Exit::Usage } else { Exit::Io });
     }
     if let Some(error) = cause.downcast_ref::<WeightsError>() {
         return Some(error.exit());
@@ -140,13 +157,13 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             VoiceError::Io { .. } | VoiceError::Disk(_) => Exit::Io,
         });
     }
-    if let Some(error) = cause.downcast_ref::<SoundFileError>() {
+    if let Some(error) = cause.downcast_ref::<AudioFileError>() {
         return Some(match error {
-            SoundFileError::UnknownFormat(_)
-            | SoundFileError::NoExtension(_)
-            | SoundFileError::Rate { .. } => Exit::Usage,
-            SoundFileError::Encoder { .. } => Exit::Internal,
-            SoundFileError::Io(_) => Exit::Io,
+            AudioFileError::UnknownFormat(_)
+            | AudioFileError::NoExtension(_)
+            | AudioFileError::Rate { .. } => Exit::Usage,
+            AudioFileError::Encoder { .. } => Exit::Internal,
+            AudioFileError::Io(_) => Exit::Io,
         });
     }
     if let Some(error) = cause.downcast_ref::<LongTextError>() {
@@ -205,8 +222,8 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(if matches!(error, RecordError::Io { .. }) { Exit::Io } else { Exit::BadData });
     }
     if let Some(error) = cause.downcast_ref::<TextError>() {
-        let asked = matches!(error, TextError::BadLanguage(_) | TextError::UnknownCleaner(_));
-        return Some(if asked { Exit::Usage } else { Exit::BadData });
+        let is_usage = matches!(error, TextError::BadLanguage(_) | TextError::UnknownCleaner(_));
+        return Some(if is_usage { Exit::Usage } else { Exit::BadData });
     }
     if cause.is::<NpyError>() || cause.is::<BatchError>() {
         return Some(Exit::BadData);
@@ -218,7 +235,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
 mod tests {
     use super::*;
 
-    /// Says its cause itself, as many errors do.
+    /// An error whose message contains its cause.
     #[derive(Debug)]
     struct Doubled(std::io::Error);
 
@@ -235,20 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn causes_were_said_twice_and_lists_of_kilobytes_printed() {
+    fn causes_were_printed_twice_and_lists_of_kilobytes_in_full() {
         let error =
             anyhow::Error::new(Doubled(std::io::Error::other("the disk is gone"))).context("checking");
-        assert_eq!(words(&error), "checking: reading a.wav: the disk is gone");
-        let long = words(&anyhow::anyhow!("{}", "é".repeat(9000)));
+        assert_eq!(message(&error), "checking: reading a.wav: the disk is gone");
+        let long = message(&anyhow::anyhow!("{}", "é".repeat(9000)));
         assert!(
-            long.len() < 2 * LONGEST + 100 && long.ends_with("... and 7000 characters more"),
+            long.len() < 2 * MAX_CHARACTERS + 100 && long.ends_with("... and 7000 more characters"),
             "{}",
             long.len()
         );
     }
 
     #[test]
-    fn a_corpus_that_cannot_be_written_to_hears_of_another_place_for_its_cache() {
+    fn a_corpus_without_write_permission_gets_a_hint_about_the_cache_folder() {
         let error = |kind: ErrorKind| {
             let (action, path) = ("make the folder", "corpus/.myxtts-cache".into());
             anyhow::Error::new(CacheError::Disk(DurableError { action, path, source: kind.into() }))

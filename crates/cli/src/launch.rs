@@ -1,5 +1,6 @@
-//! `myxtts launch`: the ranks of one training on this machine, each a process with torchrun's variables; one call on each
-//! machine where there are several. What ranks print is prefixed, signals are passed on, and when one fails all end.
+//! `myxtts launch`: starts the ranks of a training run on this machine, each a process with torchrun's environment variables. With
+//! several machines it is called once on each. It prefixes the output of the ranks and forwards signals; when one rank fails,
+//! all end.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,49 +23,50 @@ use crate::failure::UsageError;
 use crate::output::errln;
 use crate::ranks::TOKEN;
 
-/// How often the processes are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long the others may take to end by themselves when one has failed: they hear of it and say so.
-const BY_THEMSELVES: Duration = Duration::from_secs(GRACE.as_secs() + 1);
-/// How long a process has after it was asked to end.
-const ASKED: Duration = Duration::from_secs(2);
+/// How often the processes are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long the other ranks have to exit by themselves after one has failed; they are notified and report it.
+const EXIT_GRACE: Duration = Duration::from_secs(GRACE.as_secs() + 1);
+/// Time between SIGTERM and SIGKILL.
+const KILL_GRACE: Duration = Duration::from_secs(2);
 
-/// Examples that `--help` ends with.
+/// Examples at the end of `--help`.
 const EXAMPLES: &str = "Examples:
   myxtts launch --gpus 4 -- train corpus --preset base       one process for each of four GPUs
-  myxtts launch --ranks 2 -- train corpus --preset tiny      two processes on the processor
-  myxtts launch --gpus 2 -- train --resume run-001           goes on, with any number of ranks
+  myxtts launch --ranks 2 -- train corpus --preset tiny      two processes on the CPU
+  myxtts launch --gpus 2 -- train --resume run-001           resumes, with any number of ranks
   myxtts launch --gpus 8 --machines 4 --machine 2 --rendezvous node0:29500 -- train corpus
                                                              on the third of four machines; rank 0 is on node0
 
-Slurm, Kubernetes and torchrun can start one process for each GPU without it: `myxtts train` reads what those set. Exit codes: that of the first process that failed; 75 where a process was killed or lost, and a retry goes on from
-the last checkpoint with --resume.";
+Slurm, Kubernetes and torchrun can start one process per GPU without this command: `myxtts train` reads the variables they
+set. The exit code is that of the first process that failed; 75 if a process was killed or lost, and `train --resume`
+continues from the last checkpoint.";
 
-/// Starts several ranks of a training on this machine.
+/// Starts several ranks of a training run on this machine.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// One rank for each of so many GPUs
+    /// Start N ranks, one per GPU
     #[arg(long, value_name = "N", required_unless_present = "ranks", conflicts_with = "ranks")]
     gpus: Option<u32>,
-    /// So many ranks on the processor, or on the device that the command names
+    /// Start N ranks on the CPU, or on the device that the command names
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
-    /// How many machines call this, each with as many ranks; the token must be the same on all (MYXTTS_RENDEZVOUS_TOKEN)
+    /// Number of machines, each running this command with the same number of ranks and the same MYXTTS_RENDEZVOUS_TOKEN
     #[arg(long, value_name = "N", default_value_t = 1, requires = "rendezvous")]
     machines: u32,
-    /// Which machine this is, from 0
+    /// Index of this machine, from 0
     #[arg(long, value_name = "N", default_value_t = 0, requires = "machines")]
     machine: u32,
-    /// Where rank 0 listens, on machine 0; a free port of this machine where there is one machine
+    /// Address where rank 0 listens, on machine 0 [default with one machine: a free local port]
     #[arg(long, value_name = "HOST:PORT")]
     rendezvous: Option<String>,
-    /// `train` and its arguments
+    /// `train` with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// One process.
+/// One process of the run.
 struct Rank {
     number: u32,
     child: Child,
@@ -84,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let exit = wait(&mut ranks, &signals);
     for rank in &mut ranks {
         rank.printing.drain(..).for_each(|thread| {
-            // It ends with what it reads from; a panic there cost words only.
+            // The thread ends with the pipe it reads; a panic there lost output only.
             let _ = thread.join();
         });
     }
@@ -93,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
 fn check(args: &Args, world: u32) -> anyhow::Result<()> {
     if world == 0 || world > 1024 {
-        return Err(UsageError(format!("{world} ranks: take 1 to 1024")).into());
+        return Err(UsageError(format!("{world} ranks: the number must be from 1 to 1024")).into());
     }
     if args.command.first().is_none_or(|command| command != "train") {
         let words = "launch starts `train`: write `myxtts launch --gpus 2 -- train CORPUS`";
@@ -101,7 +103,7 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
     }
     if args.machine >= args.machines {
         let words = format!(
-            "--machine {} of {}: machines are counted from 0, so the last is {}",
+            "--machine {} with --machines {}: machines are counted from 0, so the last is {}",
             args.machine,
             args.machines,
             args.machines.saturating_sub(1)
@@ -110,7 +112,7 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
     }
     if args.machines > 1 && std::env::var_os(TOKEN).is_none_or(|word| word.is_empty()) {
         let words = format!(
-            "ranks of several machines need one token: set {TOKEN} to the same long random word on all (openssl rand -hex 16)"
+            "ranks on several machines need a token: set {TOKEN} to the same random text on all of them (openssl rand -hex 16)"
         );
         return Err(UsageError(words).into());
     }
@@ -119,7 +121,7 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
         if (found.gpus.len() as u32) < world {
             let why = found.why.map_or_else(String::new, |why| format!(" ({why})"));
             return Err(UsageError(format!(
-                "--gpus {world}, and {} can be used here{why}: ask for fewer, or for --ranks on the processor",
+                "--gpus {world}: only {} can be used here{why}; request fewer, or run on the CPU with --ranks",
                 found.gpus.len()
             ))
             .into());
@@ -134,7 +136,7 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<Vec<Rank>> {
-    let program = std::env::current_exe().context("finding this program's own file")?;
+    let program = std::env::current_exe().context("finding the path of this program")?;
     let token = std::env::var(TOKEN).ok().filter(|word| !word.is_empty());
     let token = token.unwrap_or_else(Token::random_word);
     let names_device = args.command.iter().any(|word| word.to_string_lossy().starts_with("--device"));
@@ -154,13 +156,13 @@ fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<V
             .env("LOCAL_WORLD_SIZE", local.to_string());
         command.env("MASTER_ADDR", host).env("MASTER_PORT", port.to_string());
         if std::env::var_os("RAYON_NUM_THREADS").is_none() {
-            // All of them on all cores would only wait for each other.
+            // If every rank used all cores, they would only slow each other down.
             command.env("RAYON_NUM_THREADS", (cores / local as usize).max(1).to_string());
         }
-        // A group of its own: Ctrl-C reaches it once, through here, and not twice.
+        // A process group of its own, so that Ctrl-C reaches it only through this process.
         let started = command.process_group(0).spawn();
         match started {
-            Ok(child) => ranks.push(watched(number, child)),
+            Ok(child) => ranks.push(with_output(number, child)),
             Err(error) => {
                 ranks.iter_mut().for_each(|rank| signal(rank, libc::SIGKILL));
                 return Err(error).with_context(|| format!("starting rank {number}"));
@@ -170,14 +172,14 @@ fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<V
     Ok(ranks)
 }
 
-/// A process whose output is passed on line by line.
-fn watched(number: u32, mut child: Child) -> Rank {
-    let out = child.stdout.take().map(|pipe| passed_on(number, pipe, std::io::stdout));
-    let err = child.stderr.take().map(|pipe| passed_on(number, pipe, std::io::stderr));
+/// Forwards the output of a process line by line.
+fn with_output(number: u32, mut child: Child) -> Rank {
+    let out = child.stdout.take().map(|pipe| forward(number, pipe, std::io::stdout));
+    let err = child.stderr.take().map(|pipe| forward(number, pipe, std::io::stderr));
     Rank { number, child, ended: None, printing: out.into_iter().chain(err).collect() }
 }
 
-fn passed_on<W: Write + 'static>(
+fn forward<W: Write + 'static>(
     number: u32,
     pipe: impl Read + Send + 'static,
     to: fn() -> W,
@@ -191,13 +193,13 @@ fn passed_on<W: Write + 'static>(
             if whole.last() != Some(&b'\n') {
                 whole.push(b'\n');
             }
-            // Nobody may read it; the training goes on.
+            // A closed pipe must not end the training.
             let _ = to().write_all(&whole);
         }
     })
 }
 
-/// Signals that are passed on, each as often as it comes.
+/// Signals that are forwarded to the ranks.
 struct Signals(Vec<(i32, Arc<AtomicBool>)>);
 
 impl Signals {
@@ -211,8 +213,8 @@ impl Signals {
         Ok(Signals(all))
     }
 
-    /// Those that came since this was asked last.
-    fn taken(&self) -> Vec<i32> {
+    /// Signals received since the last call.
+    fn received(&self) -> Vec<i32> {
         let came = |(signal, raised): &(i32, Arc<AtomicBool>)| {
             raised.swap(false, Ordering::Relaxed).then_some(*signal)
         };
@@ -222,17 +224,17 @@ impl Signals {
 
 fn signal(rank: &mut Rank, signal: i32) {
     if rank.ended.is_none() {
-        // SAFETY: kill takes two numbers and touches no memory of ours; the process was not waited for, so the number is its.
+        // SAFETY: kill takes two numbers and touches no memory of ours; the process was not reaped yet, so the id is still its own.
         unsafe { libc::kill(rank.child.id() as i32, signal) };
     }
 }
 
-/// Waits for all, and ends all when one has failed. The exit code of the first that failed.
+/// Waits for all ranks, and ends all when one has failed. Returns the exit code of the first that failed.
 fn wait(ranks: &mut [Rank], signals: &Signals) -> Exit {
     let mut failed: Option<(Exit, Instant)> = None;
-    let mut asked = 0;
+    let mut signals_sent = 0;
     while ranks.iter().any(|rank| rank.ended.is_none()) {
-        for number in signals.taken() {
+        for number in signals.received() {
             ranks.iter_mut().for_each(|rank| signal(rank, number));
         }
         for rank in ranks.iter_mut().filter(|rank| rank.ended.is_none()) {
@@ -245,18 +247,18 @@ fn wait(ranks: &mut [Rank], signals: &Signals) -> Exit {
             }
         }
         if let Some((_, since)) = failed {
-            let steps = [(BY_THEMSELVES, libc::SIGTERM), (BY_THEMSELVES + ASKED, libc::SIGKILL)];
-            if let Some((_, number)) = steps.get(asked).filter(|(after, _)| since.elapsed() > *after) {
-                asked += 1;
+            let steps = [(EXIT_GRACE, libc::SIGTERM), (EXIT_GRACE + KILL_GRACE, libc::SIGKILL)];
+            if let Some((_, number)) = steps.get(signals_sent).filter(|(after, _)| since.elapsed() > *after) {
+                signals_sent += 1;
                 ranks.iter_mut().for_each(|rank| signal(rank, *number));
             }
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     failed.map_or(Exit::Done, |(exit, _)| exit)
 }
 
-/// What the end of a process means: one that was killed is lost, and the run can be tried again.
+/// The exit code for the end of a process. One that was killed counts as lost: the run can be resumed.
 fn exit_of(status: ExitStatus) -> Exit {
     match status.code() {
         Some(code) => u8::try_from(code).ok().and_then(Exit::from_code).unwrap_or(Exit::Internal),

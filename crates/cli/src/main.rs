@@ -1,16 +1,12 @@
-//! The `myxtts` program: arguments in, a command run, an exit code out. Every command is one file.
+//! The `myxtts` program: parses arguments, runs a command, returns an exit code. Every command is one file.
 
-// `print!` and `eprint!` panic where nobody reads: see `output`.
+// `print!` and `eprint!` panic when the reader has closed the pipe: see `output`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod advice;
+mod arguments;
 mod bench;
-mod beside;
-mod caveats;
 mod check;
 mod config;
-mod corpora;
-mod corpus;
 mod demo_corpus;
 mod devices;
 mod diagnose;
@@ -19,19 +15,15 @@ mod effects;
 mod evaluate;
 mod export;
 mod failure;
-mod held_out;
 mod import;
 mod inspect;
 mod launch;
+mod machine_sampler;
 mod monitor;
 mod output;
-mod place;
 mod prepare;
 mod progress;
 mod ranks;
-mod records;
-mod request;
-mod resume;
 mod resynthesize;
 mod sampling;
 mod serve;
@@ -39,6 +31,7 @@ mod settings;
 mod shard;
 mod signal;
 mod speak;
+mod stage_bar;
 mod synthesize_corpus;
 mod target;
 mod tokenizer;
@@ -46,7 +39,6 @@ mod train;
 mod tune;
 mod verify;
 mod voice;
-mod watch;
 
 use std::process::ExitCode;
 
@@ -65,49 +57,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what there is to compute with: CPU, GPUs, CUDA's libraries
+    /// List the CPU, the GPUs and the CUDA libraries that were found
     Devices(devices::Args),
-    /// Show the resolved settings with the origin of each, or write a commented file to start from
+    /// Show the resolved settings with the origin of each, or write a commented settings file
     Config(config::Args),
-    /// Make a small corpus of synthetic speech, English and Persian, to try everything with
+    /// Generate a small corpus of synthetic English and Persian speech, to try everything with
     DemoCorpus(demo_corpus::Args),
-    /// Make a large corpus of synthetic speech in hundreds of voices, of any English words, to pretrain on
+    /// Generate a large corpus of synthetic speech in hundreds of voices, to pretrain on
     SynthesizeCorpus(synthesize_corpus::Args),
-    /// Read a whole corpus and report per file what is wrong and why
+    /// Read a whole corpus and report every file that cannot be used, with the reason
     Check(check::Args),
-    /// Train, extend or look at a vocabulary
+    /// Train, extend or inspect a vocabulary
     Tokenizer(tokenizer::Args),
-    /// Precompute everything training reads into a cache
+    /// Compute all features of a corpus and store them in a cache
     Prepare(prepare::Args),
-    /// Check every record of a cache, and rebuild what is broken or stale
+    /// Check every record of a cache, and rebuild those that are damaged or outdated
     Verify(verify::Args),
-    /// Look at what the model will see: mels, tokens, cache records, batches
+    /// Inspect the inputs of the model: mels, tokens, cache records, batches
     Inspect(inspect::Args),
-    /// Train a voice: everything that is missing, stage by stage, or one stage alone
+    /// Train or fine-tune a voice: all stages in order, or a single one
     Train(train::Args),
-    /// Start several ranks of a training on this machine: one process for each GPU
+    /// Start a training run of several processes on this machine, one per GPU
     Launch(launch::Args),
-    /// Time the real steps of a stage, fed in different ways: what keeps the GPU busy, and what does not
+    /// Time training steps with different ways of loading data, and show how busy the GPU is with each
     Bench(bench::Args),
-    /// Measure which batch size, threads and buffers suit this machine, and write them as settings
+    /// Measure which batch size and number of loader threads are fastest here, and write them as settings
     Tune(tune::Args),
-    /// Watch GPUs, processor, memory and a run while it trains; log, mean, spread and oscillation
+    /// Monitor GPUs, CPU, memory and a training run: live view, log and statistics
     Monitor(monitor::Args),
-    /// Find what keeps training from being faster, and what to set against it
+    /// Find the bottleneck of training on this machine, and the setting that removes it
     Diagnose(diagnose::Args),
-    /// Speak what a run held out, or a list of texts, and measure how near it is to the recordings
+    /// Speak the validation set of a run, or a list of texts, and compare with the recordings
     Evaluate(evaluate::Args),
-    /// Pass recordings through the DVAE alone and through all parts: which of them loses what
+    /// Pass recordings through the DVAE and through the whole model, and measure what each loses
     Resynthesize(resynthesize::Args),
-    /// Say a text in the voice of a recording
+    /// Speak a text in the voice of a recording
     Speak(speak::Args),
-    /// Keep voices beside a model: add, list, show, remove, export
+    /// Manage the saved voices of a model: add, list, show, remove, export
     Voice(voice::Args),
-    /// Speak for other programs: OpenAI's speech API and the routes of XTTS servers, over HTTP
+    /// Serve speech over HTTP: the OpenAI speech API and the routes of XTTS servers
     Serve(serve::Args),
-    /// Make a model folder of Coqui's files: a release of XTTS-v2 or a checkpoint of its trainer
+    /// Convert Coqui files (an XTTS-v2 release or a trainer checkpoint) to a model folder
     Import(import::Args),
-    /// Write a model folder as files in the layout of Coqui's releases
+    /// Convert a model folder to files in the layout of Coqui's releases
     Export(export::Args),
 }
 
@@ -139,7 +131,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            errln!("error: {}", failure::words(&error));
+            errln!("error: {}", failure::message(&error));
             if let Some(hint) = failure::hint(&error) {
                 errln!("{hint}");
             }

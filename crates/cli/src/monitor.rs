@@ -1,4 +1,4 @@
-//! `myxtts monitor`: what the machine does while it trains, live, logged and summed up.
+//! `myxtts monitor`: the load of the machine during training, as a live view, a log and a summary.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use myxtts_monitor::sample::{Gpu, Host, Limit, Run, Sample, Unit};
-use myxtts_monitor::{Attached, Log, Machine, Monitor, Summary};
+use myxtts_monitor::sample::{GpuSample, HostSample, ClockLimit, RunSample, Sample, Unit};
+use myxtts_monitor::{AttachedRun, SampleLog, LocalMachine, Monitor, Summary};
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
@@ -16,26 +16,26 @@ use crate::output::{errln, outln, print, size};
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 
-/// How soon a signal is heeded between two samples.
-const NAP: Duration = Duration::from_millis(50);
+/// How often signals are checked between two samples.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Processes shown of each GPU, those with the most memory: the logs have all.
-const MOST_PROCESSES: usize = 8;
+/// Number of processes shown per GPU, those with the most memory; logs have all of them.
+const SHOWN_PROCESSES: usize = 8;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run to watch as well: its folder, or its name under `training.runs_dir`
+    /// A run to monitor as well: its folder, or its name under `training.runs_dir`
     run: Option<String>,
-    /// Keep every sample in this file, CSV or JSON lines by its ending (.csv, .jsonl); added to where it is there
+    /// Append every sample to this file, as CSV or JSON lines by its extension (.csv, .jsonl)
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
-    /// Seconds to watch
+    /// How long to monitor, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     duration: f64,
-    /// Seconds from one sample to the next
+    /// Interval between samples, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: f64,
-    /// Print samples and summary as JSON, one a line
+    /// Print samples and summary as JSON, one object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,26 +44,26 @@ pub struct Args {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.05..=1e8).contains(seconds));
-    seconds.ok_or_else(|| "write seconds, from 0.05 to 100000000".to_owned())
+    seconds.ok_or_else(|| "expected seconds, from 0.05 to 100000000".to_owned())
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let run = match &args.run {
-        Some(run) => Some(Attached::open(&args.settings.plan()?.training.runs_dir, run)?),
+        Some(run) => Some(AttachedRun::open(&args.settings.plan()?.training.runs_dir, run)?),
         None => None,
     };
-    let mut log = args.log_file.as_deref().map(Log::open).transpose().context("the log")?;
+    let mut log = args.log_file.as_deref().map(SampleLog::open).transpose().context("the log")?;
     let stop = stop_requested()?;
-    let mut monitor = Monitor::new(Machine::new(), run);
-    if let Some(reason) = monitor.no_gpus() {
-        errln!("no GPU to watch, only processor and memory: {reason}");
+    let mut monitor = Monitor::new(LocalMachine::new(), run);
+    if let Some(reason) = monitor.gpu_error() {
+        errln!("no GPU to monitor, only CPU and memory: {reason}");
     }
 
     let view = View::new(args.json);
     let (interval, began) = (Duration::from_secs_f64(args.interval), Instant::now());
     let end = began + Duration::from_secs_f64(args.duration);
     let mut due = began + interval;
-    // The first sample comes after an interval: use of the processor is a difference.
+    // The first sample comes after one interval: CPU use is a difference of two readings.
     while wait(due.min(end), &stop) {
         let sample = monitor.sample();
         if let Some(log) = &mut log {
@@ -74,27 +74,27 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         if now >= end {
             break;
         }
-        // What a slow machine has missed is not made up for.
+        // Skip the samples that a slow machine has missed.
         while due <= now {
             due += interval;
         }
     }
-    view.end(&monitor.tally().summary(), monitor.no_gpus())?;
+    view.end(&monitor.summary(), monitor.gpu_error())?;
     Ok(if stop.load(Ordering::Relaxed) { Exit::Stopped } else { Exit::Done })
 }
 
-/// Until then, or until a signal; whether the time has come.
+/// Sleeps until the given time. Returns `false` if a signal requested a stop.
 fn wait(until: Instant, stop: &AtomicBool) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if stop.load(Ordering::Relaxed) || left.is_zero() {
             return !stop.load(Ordering::Relaxed);
         }
-        std::thread::sleep(left.min(NAP));
+        std::thread::sleep(left.min(POLL_INTERVAL));
     }
 }
 
-/// How samples are shown: a block that is drawn again, plain lines, or JSON.
+/// How samples are shown: a block that is redrawn, plain lines, or JSON.
 enum View {
     Block(ProgressBar),
     Lines,
@@ -135,7 +135,7 @@ impl View {
                 let last = json!({ "kind": "summary", "no_gpus": no_gpus, "summary": summary });
                 return print(&format!("{last}\n"));
             }
-            // What was seen last stays above the summary.
+            // The last sample stays visible above the summary.
             View::Block(bar) => bar.abandon(),
             View::Lines => {}
         }
@@ -143,24 +143,24 @@ impl View {
     }
 }
 
-/// One thing a line.
+/// One line for the host, one for each GPU and process, one for the run.
 fn block(sample: &Sample, passed: Duration) -> Vec<String> {
     let mut lines = vec![format!("{:.1} s: {}", passed.as_secs_f64(), host(&sample.host))];
     for (index, gpu) in sample.gpus.iter().enumerate() {
-        lines.push(format!("GPU {index} {}", gpu_words(gpu)));
-        for process in gpu.processes.iter().take(MOST_PROCESSES) {
+        lines.push(format!("GPU {index} {}", gpu_line(gpu)));
+        for process in gpu.processes.iter().take(SHOWN_PROCESSES) {
             let name = process.name.as_deref().unwrap_or("-");
             lines.push(format!("  process {} {name} {}", process.pid, bytes(process.memory)));
         }
-        if gpu.processes.len() > MOST_PROCESSES {
-            lines.push(format!("  and {} processes more", gpu.processes.len() - MOST_PROCESSES));
+        if gpu.processes.len() > SHOWN_PROCESSES {
+            lines.push(format!("  and {} more processes", gpu.processes.len() - SHOWN_PROCESSES));
         }
     }
-    lines.extend(sample.run.as_ref().map(|run| run_words(run, sample.time)));
+    lines.extend(sample.run.as_ref().map(|run| run_line(run, sample.time)));
     lines
 }
 
-fn host(host: &Host) -> String {
+fn host(host: &HostSample) -> String {
     let mut words = format!(
         "CPU {}, memory {} of {}",
         number(host.cpu, "%"),
@@ -169,18 +169,18 @@ fn host(host: &Host) -> String {
     );
     if host.run_cpu.is_some() || host.run_memory.is_some() {
         let (cpu, memory) = (number(host.run_cpu, "% of a core"), bytes(host.run_memory));
-        words += &format!(", the run's process {cpu}, {memory}");
+        words += &format!(", process of the run {cpu}, {memory}");
     }
     words
 }
 
-fn gpu_words(gpu: &Gpu) -> String {
+fn gpu_line(gpu: &GpuSample) -> String {
     let rate = |value: Option<f64>| format!("{}/s", bytes(value.map(|value| value as u64)));
     let limits = match &gpu.limits {
         None => "limits -".to_owned(),
         Some(limits) if limits.is_empty() => "not limited".to_owned(),
         Some(limits) => {
-            let words: Vec<&str> = limits.iter().map(|limit| limit.words()).collect();
+            let words: Vec<&str> = limits.iter().map(|limit| limit.description()).collect();
             format!("limited by {}", words.join(", "))
         }
     };
@@ -190,7 +190,7 @@ fn gpu_words(gpu: &Gpu) -> String {
         format!("memory {} of {}", bytes(gpu.memory_used), bytes(gpu.memory_total)),
         format!("{} of {}", number(gpu.power, "W"), number(gpu.power_limit, "W")),
         number(gpu.temperature, "°C"),
-        format!("SM {} of {}", number(gpu.sm_clock, "MHz"), number(gpu.sm_clock_most, "MHz")),
+        format!("SM {} of {}", number(gpu.sm_clock, "MHz"), number(gpu.sm_clock_max, "MHz")),
         format!("memory {}", number(gpu.memory_clock, "MHz")),
         format!("PCIe in {}, out {}", rate(gpu.pcie_in), rate(gpu.pcie_out)),
         limits,
@@ -198,9 +198,9 @@ fn gpu_words(gpu: &Gpu) -> String {
     .join(", ")
 }
 
-fn run_words(run: &Run, now: f64) -> String {
-    if run.told.is_none() && run.unreadable.is_none() {
-        return "the run has said nothing yet".to_owned();
+fn run_line(run: &RunSample, now: f64) -> String {
+    if run.last_event.is_none() && run.unreadable.is_none() {
+        return "the run has logged no event yet".to_owned();
     }
     let stage = run.stage.as_deref().unwrap_or("run");
     let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
@@ -211,19 +211,19 @@ fn run_words(run: &Run, now: f64) -> String {
         words += &format!(", {steps:.1} steps/s");
     }
     words += &format!(", {rate} clips/s");
-    // A run on the processor has no such share.
+    // A run on the CPU has no such share.
     if run.busy.is_some() {
         words += &format!(", {} on the GPU", percent(run.busy));
     }
     words += &format!(", {} waiting for batches", percent(run.wait));
-    match (&run.unreadable, &run.ended, run.told) {
-        (Some(reason), ..) => words += &format!(" (its events cannot be read: {reason})"),
-        // Its next stage may take a while to begin: codes or states of every clip are made first.
+    match (&run.unreadable, &run.ended, run.last_event) {
+        (Some(reason), ..) => words += &format!(" (its event log cannot be read: {reason})"),
+        // The next stage may take a while to begin: codes or latents of every clip are computed first.
         (None, Some(ended), _) if run.pid.is_some() => {
-            words += &format!(" (this stage is over: {ended}; the run goes on)");
+            words += &format!(" (this stage is finished: {ended}; the run continues)");
         }
-        (None, Some(ended), _) => words += &format!(" (over: {ended})"),
-        (None, None, Some(told)) => words += &format!(" ({:.0} s ago)", (now - told).max(0.0)),
+        (None, Some(ended), _) => words += &format!(" (finished: {ended})"),
+        (None, None, Some(time)) => words += &format!(" ({:.0} s ago)", (now - time).max(0.0)),
         (None, None, None) => {}
     }
     words
@@ -245,23 +245,23 @@ fn as_text(summary: &Summary) -> String {
     for row in &summary.quantities {
         let of = row.gpu.map(|gpu| format!("GPU {gpu} ")).unwrap_or_default();
         let cell = |value: f64| format!("{:>14}", in_unit(value, row.unit));
-        let figures = row.figures;
+        let figures = row.spread;
         let cells = [figures.mean, figures.deviation, figures.p5, figures.p95].map(cell).concat();
         text += &format!("{:<24}{cells}\n", format!("{of}{}", row.name.replace('_', " ")));
     }
     for (index, gpu) in summary.gpus.iter().enumerate() {
         match &gpu.oscillation {
-            None => text += &format!("GPU {index}: its utilisation is not known\n"),
+            None => text += &format!("GPU {index}: utilisation unknown\n"),
             Some(swing) if swing.score == 0.0 => {
                 text += &format!(
-                    "GPU {index}: oscillation 0: {:.0} to {:.0} % busy, no swinging to and fro\n",
+                    "GPU {index}: oscillation 0: {:.0} to {:.0} % busy, steady\n",
                     swing.low, swing.high
                 );
             }
             Some(swing) => {
                 text += &format!(
-                    "GPU {index}: oscillation {:.2} (0 steady, 1 between nothing and everything), {:.0} % of the time \
-                     near {:.0} %, {:.0} % near {:.0} %, {:.1} crossings a minute\n",
+                    "GPU {index}: oscillation {:.2} (0: steady, 1: between idle and fully busy), {:.0} % of the time \
+                     near {:.0} %, {:.0} % near {:.0} %, {:.1} crossings per minute\n",
                     swing.score,
                     swing.low_share * 100.0,
                     swing.low,
@@ -271,9 +271,9 @@ fn as_text(summary: &Summary) -> String {
                 );
             }
         }
-        for (limit, share) in gpu.limited.iter().filter(|(limit, _)| **limit != Limit::Idle) {
+        for (limit, share) in gpu.limited.iter().filter(|(limit, _)| **limit != ClockLimit::Idle) {
             text +=
-                &format!("GPU {index}: limited by {} {:.0} % of the time\n", limit.words(), share * 100.0);
+                &format!("GPU {index}: limited by {} {:.0} % of the time\n", limit.description(), share * 100.0);
         }
     }
     text

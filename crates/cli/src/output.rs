@@ -1,5 +1,5 @@
-//! What every command prints with: results on stdout, where a reader that has seen enough (`| head`) is no failure, and
-//! notices on stderr, where nothing is.
+//! Printing: results on stdout, where a closed pipe (`| head`) is no failure, and notices on stderr, where no error is a
+//! failure.
 
 use std::io::{ErrorKind, Write};
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 use myxtts_run::exit::Exit;
 use serde::Serialize;
 
-/// Prints text as it is.
+/// Prints text to stdout.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -16,7 +16,7 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Like `println!`, but a reader that has seen enough ends the program instead of making it panic.
+/// Like `println!`, but ends the program instead of panicking when the pipe is closed.
 macro_rules! outln {
     ($($argument:tt)*) => {
         $crate::output::line(format_args!($($argument)*))
@@ -24,8 +24,7 @@ macro_rules! outln {
 }
 pub(crate) use outln;
 
-/// One line on stdout. Where nobody reads any more, or nothing can be written, there is nothing left to
-/// print for: the program ends.
+/// Prints one line to stdout. Ends the program if that fails: with exit code 0 if the pipe was closed.
 pub fn line(text: std::fmt::Arguments) {
     if let Err(error) = writeln!(std::io::stdout().lock(), "{text}") {
         let exit = if error.kind() == ErrorKind::BrokenPipe { Exit::Done } else { Exit::Io };
@@ -33,8 +32,7 @@ pub fn line(text: std::fmt::Arguments) {
     }
 }
 
-/// Like `eprintln!`, but never a reason to end: a terminal that was closed or a pipe that nobody reads costs the words,
-/// not the work they are about.
+/// Like `eprintln!`, but ignores errors: a closed terminal or pipe must not end the work that reports there.
 macro_rules! errln {
     ($($argument:tt)*) => {
         $crate::output::notice(format_args!($($argument)*))
@@ -42,9 +40,9 @@ macro_rules! errln {
 }
 pub(crate) use errln;
 
-/// One line on stderr, lost where it cannot be written.
+/// Prints one line to stderr, and ignores errors.
 pub fn notice(text: std::fmt::Arguments) {
-    // One write: lines of several threads stay whole.
+    // A single write, so that lines of several threads do not mix.
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -55,7 +53,7 @@ pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// Bytes for people.
+/// Formats a number of bytes with a unit.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),

@@ -1,4 +1,4 @@
-//! `myxtts prepare`: everything training reads, computed once and kept; by one machine, or by several and merged.
+//! `myxtts prepare`: computes all features of a corpus once and stores them in a cache, on one machine or on several.
 
 use std::path::{Path, PathBuf};
 
@@ -7,36 +7,31 @@ use myxtts_data::cache::{self, CacheError, MergeOptions, Part, PrepareOptions, P
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::Extractor;
 use myxtts_data::problem::Problem;
-use myxtts_run::durable::fault::disk_of_environment;
 use myxtts_run::exit::Exit;
-use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::Progress;
+use myxtts_train::corpus::set::IfLocked;
+use myxtts_train::corpus::{CorpusSet, prepare_options, read, report_problems};
 use serde::Serialize;
 
-use crate::corpora::Corpora;
-use crate::corpus;
-use crate::output::{errln, print, print_json, size};
+use crate::output::{print, print_json, size};
 use crate::progress::Terminal;
 use crate::settings::Settings;
 use crate::shard::part_of;
 use crate::signal::stop_requested;
 
-/// Problems that are printed one by one; `--json` has all of them.
-const PRINTED: usize = 10;
-
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    /// Corpus folders or metadata files, in any supported layout; the built-in demo corpus if none is given
     corpus: Vec<PathBuf>,
     #[command(flatten)]
     settings: Settings,
-    /// Prepare one of several equal shares on this machine, such as 3/16; `auto` takes it from Slurm's array variables
+    /// Prepare only one of N equal parts, such as 3/16; `auto` reads it from Slurm's array variables
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
-    /// Make one cache of the shards of all machines: checks everything, computes and copies nothing
+    /// Merge the parts of all machines into one cache: checks everything, computes and copies nothing
     #[arg(long, conflicts_with = "shard")]
     merge: bool,
-    /// With --merge: leave out the checksums of arrays; training checks them whenever it reads a record
+    /// With --merge: skip the checksums of arrays; training checks them when it reads a record
     #[arg(long, requires = "merge")]
     quick: bool,
     /// Print the report as JSON
@@ -44,33 +39,33 @@ pub struct Args {
     json: bool,
 }
 
-/// What was done, for machines.
+/// The report, as `--json` prints it.
 #[derive(Serialize)]
 struct Done<'a> {
-    /// Which of several shards was prepared.
+    /// The part that was prepared.
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
     training: Prepared<'a>,
-    /// The other training corpora, where there are several.
+    /// Further training corpora.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     more: Vec<Prepared<'a>>,
     validation: Option<Prepared<'a>>,
 }
 
-/// What was done for one corpus.
+/// The result for one corpus.
 #[derive(Serialize)]
 struct Prepared<'a> {
     corpus: &'a Path,
     cache: PathBuf,
-    /// Lines of metadata that are no utterance.
+    /// Lines of metadata that are not valid utterances.
     declared_wrong: &'a [Problem],
     #[serde(flatten)]
     report: PrepareReport,
 }
 
-/// What is made of a corpus.
+/// What is done with a corpus.
 #[derive(Clone, Copy)]
-enum Share {
+enum Task {
     All,
     Part(Part),
     Merged(MergeOptions),
@@ -81,29 +76,31 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     let plan = settings.resolve()?.data;
     let progress = Terminal::new();
-    let share = match &args.shard {
+    let task = match &args.shard {
         Some(argument) => {
             let (part, found) = part_of(argument, |name| std::env::var(name).ok())?;
             found.iter().for_each(|found| progress.say(found));
-            Share::Part(part)
+            Task::Part(part)
         }
-        None if args.merge => Share::Merged(MergeOptions { quick: args.quick }),
-        None => Share::All,
+        None if args.merge => Task::Merged(MergeOptions { quick: args.quick }),
+        None => Task::All,
     };
 
-    let corpora = Corpora::read(&plan, &progress, corpus::read_demo)?;
-    let options = options_of(&plan)?;
-    // One vocabulary for all: that of what is learnt from. Of several machines one keeps it, and the others have it from there.
-    let computing = corpora.vocabulary(&plan, (None, matches!(share, Share::Part(_))), &progress)?;
-    let mut caches = corpora.caches(&computing, &plan).into_iter();
+    let corpora = CorpusSet::read_or(&plan, &progress, read::read_demo)?;
+    let stop = stop_requested()?;
+    let options = prepare_options(&plan, &stop);
+    // One vocabulary for all corpora, that of the training corpora. Of several machines one saves it, and the others load it.
+    let if_locked = if matches!(task, Task::Part(_)) { IfLocked::Wait } else { IfLocked::Fail };
+    let setup = corpora.lock_vocabulary(&plan, None, if_locked, &stop, &progress)?;
+    let mut caches = corpora.caches(&setup, &plan).into_iter();
     let mut one = |corpus| -> anyhow::Result<Prepared<'_>> {
         let cache = caches.next().context("every corpus has a cache")?;
-        prepare_one(corpus, cache, share, (&computing.extractor, &options), &progress)
+        prepare_one(corpus, cache, task, (&setup.extractor, &options), &progress)
     };
     let mut training = corpora.training.iter();
     let done = Done {
-        shard: if let Share::Part(part) = share { Some(part.to_string()) } else { None },
-        training: one(training.next().context("a run has one corpus at least")?)?,
+        shard: if let Task::Part(part) = task { Some(part.to_string()) } else { None },
+        training: one(training.next().context("a run has at least one corpus")?)?,
         more: training.map(&mut one).collect::<Result<_, _>>()?,
         validation: corpora.validation.iter().map(&mut one).next().transpose()?,
     };
@@ -111,9 +108,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         print_json(&done)?;
     } else {
         for prepared in std::iter::once(&done.training).chain(&done.more).chain(&done.validation) {
-            print(&match share {
-                Share::Part(part) => summary_of_part(&prepared.cache, part, &prepared.report),
-                Share::All | Share::Merged(_) => summary(&prepared.cache, &prepared.report),
+            print(&match task {
+                Task::Part(part) => summary_of_part(&prepared.cache, part, &prepared.report),
+                Task::All | Task::Merged(_) => summary(&prepared.cache, &prepared.report),
             })?;
         }
     }
@@ -123,49 +120,28 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 fn prepare_one<'a>(
     corpus: &'a Corpus,
     cache: PathBuf,
-    share: Share,
+    task: Task,
     (extractor, options): (&Extractor, &PrepareOptions),
     progress: &Terminal,
 ) -> anyhow::Result<Prepared<'a>> {
-    print_problems(&corpus.problems);
+    report_problems(&corpus.problems, progress);
     let options = &PrepareOptions { lost: corpus.lost(), ..options.clone() };
     let utterances = &corpus.utterances;
-    let report = match share {
-        Share::All => cache::prepare(&cache, utterances, extractor, options, progress),
-        Share::Part(part) => cache::prepare_part(&cache, part, utterances, extractor, options, progress),
-        Share::Merged(how) => cache::merge(&cache, utterances, extractor, (options, how), progress),
+    let report = match task {
+        Task::All => cache::prepare(&cache, utterances, extractor, options, progress),
+        Task::Part(part) => cache::prepare_part(&cache, part, utterances, extractor, options, progress),
+        Task::Merged(how) => cache::merge(&cache, utterances, extractor, (options, how), progress),
     };
     let report = report.inspect_err(|error| {
         if let CacheError::OverBudget { problems, .. } = error {
-            print_problems(problems);
+            report_problems(problems, progress);
         }
     })?;
-    print_problems(&report.problems);
+    report_problems(&report.problems, progress);
     Ok(Prepared { corpus: &corpus.root, cache, declared_wrong: &corpus.problems, report })
 }
 
-/// How a cache is written under these settings.
-pub fn options_of(plan: &DataPlan) -> anyhow::Result<PrepareOptions> {
-    Ok(PrepareOptions {
-        workers: plan.num_workers,
-        failure_budget: plan.failure_budget,
-        disk: disk_of_environment(),
-        stop: stop_requested()?,
-        ..PrepareOptions::default()
-    })
-}
-
-/// The first few of what is wrong, and how many more there are.
-pub fn print_problems(problems: &[Problem]) {
-    for problem in problems.iter().take(PRINTED) {
-        errln!("{problem}");
-    }
-    if problems.len() > PRINTED {
-        errln!("... and {} more; `myxtts check` lists them all", problems.len() - PRINTED);
-    }
-}
-
-/// What a cache holds now, for people.
+/// The content of a cache, as text.
 pub fn summary(dir: &Path, report: &PrepareReport) -> String {
     let PrepareReport { utterances, records, failed, computed, copied, shards, shards_kept, .. } = report;
     format!(
@@ -181,7 +157,7 @@ pub fn summary(dir: &Path, report: &PrepareReport) -> String {
     )
 }
 
-/// What one of several shards holds now, for people.
+/// The content of one part, as text.
 fn summary_of_part(dir: &Path, part: Part, report: &PrepareReport) -> String {
     let PrepareReport { utterances, records, failed, computed, copied, shards, shards_kept, .. } = report;
     format!(

@@ -15,7 +15,7 @@ use crate::stage_bar::StageBar;
 pub struct Terminal {
     state: Mutex<State>,
     stage: Mutex<StageBar>,
-    /// Words alone, no bars.
+    /// Prints messages, but no progress bars.
     is_quiet: bool,
 }
 
@@ -25,7 +25,7 @@ enum State {
     Lines { what: String, total: u64, done: u64, began: Instant, said: Instant },
 }
 
-/// How often a line is printed where there is no terminal.
+/// Interval between lines where stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 impl Terminal {
@@ -34,7 +34,7 @@ impl Terminal {
         Terminal { state: Mutex::new(State::Idle), stage: Mutex::new(StageBar::new()), is_quiet: false }
     }
 
-    /// Words alone, and nothing of how far something is: for a process beside the one that says it.
+    /// Messages without progress bars: for ranks other than 0.
     pub fn quiet() -> Self {
         Terminal { is_quiet: true, ..Terminal::new() }
     }

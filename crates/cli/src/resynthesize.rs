@@ -1,4 +1,4 @@
-//! `myxtts resynthesize`: recordings passed through the parts of a model, each part with its own figures.
+//! `myxtts resynthesize`: passes recordings through the parts of a model, and measures each part.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,46 +12,45 @@ use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
 use myxtts_speak::Fit;
 use myxtts_train::Machine;
+use myxtts_train::corpus::{read, report_problems};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::measures::METRICS;
 use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
 use serde::Serialize;
 
-use crate::corpus;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
-use crate::prepare::print_problems;
 use crate::progress::Terminal;
 use crate::sampling::at_least_one;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
-use crate::target::{Target, hear, language};
-use crate::train::device;
+use crate::target::{Target, find_voice, language};
+use crate::arguments::device;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// A model folder, or a run that has one
     #[arg(value_name = "MODEL_OR_RUN")]
     target: PathBuf,
-    /// Sound files with a .txt beside each, lists (`id|text` or `id|text|reference.wav`, sounds beside them or in wavs/), or
+    /// Audio files with a .txt next to each; lists (`id|text` or `id|text|reference.wav`) with audio next to them or in wavs/; or
     /// corpus folders
     #[arg(required = true)]
     recordings: Vec<PathBuf>,
     /// Folder for original/ID.wav, dvae/ID.wav, decoder/ID.wav, report.json and report.html
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// A recording of the voice, or the name of a voice in the model, where a line names none; several are heard as one
+    /// A recording of the voice, or the name of a voice, for recordings without a reference; several recordings form one voice
     /// [default: each recording itself]
     #[arg(long, value_name = "FILE")]
     voice: Vec<PathBuf>,
-    /// What is said, where there is one sound file without a text
+    /// Transcript of a single audio file without a .txt
     #[arg(long)]
     text: Option<String>,
-    /// Only the first so many recordings
+    /// Use only the first N recordings
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true)]
     limit: Option<usize>,
-    /// Where to compute: auto, cpu, cuda or cuda:N
+    /// Device to compute on: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
     #[command(flatten)]
@@ -61,14 +60,14 @@ pub struct Args {
     json: bool,
 }
 
-/// What was done and found, as `report.json` has it.
+/// The content of `report.json`.
 #[derive(Serialize)]
 struct Report {
     model: PathBuf,
     device: String,
     seed: u64,
     recognizer: Option<String>,
-    /// Why there are no error rates although there is a recogniser.
+    /// Why the recogniser failed.
     recognizer_error: Option<String>,
     #[serde(flatten)]
     found: Resynthesis,
@@ -92,10 +91,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
     let voice = match (&args.voice[..], parts.synthesizer()) {
         ([], _) | (_, None) => None,
-        (named, Some(synthesizer)) => Some(hear(synthesizer, &ModelFolder::open(&target.model)?, named)?),
+        (named, Some(synthesizer)) => Some(find_voice(synthesizer, &ModelFolder::open(&target.model)?, named)?),
     };
     if !parts.has_decoder() {
-        progress.say("the model has no decoder yet: only its DVAE is listened to");
+        progress.say("the model has no decoder yet: only its DVAE is measured");
     }
     let seed = settings.training.seed;
     let found =
@@ -142,14 +141,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     })
 }
 
-/// What the arguments name. A language that nothing says is left empty.
+/// Reads the recordings that the arguments name. An unknown language is left empty.
 fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Result<Vec<Recording>> {
     let mut all: Vec<Recording> = Vec::new();
     for path in &args.recordings {
         if path.is_dir() {
-            let read = corpus::read_from(path, &settings.data, progress)?;
-            print_problems(&read.problems);
-            all.extend(read.utterances.into_iter().map(|one| Recording {
+            let corpus = read::read_from(path, &settings.data, progress)?;
+            report_problems(&corpus.problems, progress);
+            all.extend(corpus.utterances.into_iter().map(|one| Recording {
                 id: one.id.replace(['/', '\\'], "_"),
                 text: one.text,
                 language: one.language,
@@ -157,12 +156,12 @@ fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Resu
                 reference: None,
             }));
         } else if is_sound(path) {
-            all.push(of_sound(path, args.text.as_deref())?);
+            all.push(from_audio_file(path, args.text.as_deref())?);
         } else {
             for one in read_list(path, None)? {
                 let Some(sound) = one.recording else {
                     return Err(UsageError(format!(
-                        "{}, line {}: there is no sound file {}.* beside the list or in wavs/ there",
+                        "{}, line {}: there is no audio file {}.* next to the list or in wavs/ there",
                         path.display(),
                         one.line,
                         one.id
@@ -177,18 +176,18 @@ fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Resu
     let mut names = HashSet::new();
     match all.iter().find(|one| !names.insert(&one.id)) {
         Some(twice) => {
-            let what = "two recordings would both be written as";
-            Err(UsageError(format!("{what} {}.wav: pass them through one after the other", twice.id)).into())
+            let what = "two recordings would be written to";
+            Err(UsageError(format!("{what} {}.wav: run the command once for each", twice.id)).into())
         }
         None => Ok(all),
     }
 }
 
-fn of_sound(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
+fn from_audio_file(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
     let id = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let text = text.map(str::to_owned).or_else(|| transcript_beside(path)).ok_or_else(|| {
         UsageError(format!(
-            "nothing says what is said in {}: write it to {}, or give it with --text",
+            "{} has no transcript: write it to {}, or give it with --text",
             path.display(),
             path.with_extension("txt").display()
         ))
@@ -197,10 +196,10 @@ fn of_sound(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
 }
 
 fn prediction(fit: Fit) -> String {
-    format!("{:.3} nats a code, {:.1} % most likely", fit.loss, 100.0 * fit.accuracy)
+    format!("{:.3} nats per code, {:.1} % most likely", fit.loss, 100.0 * fit.accuracy)
 }
 
-/// One column for each way.
+/// A table with one column for each way through the model.
 fn as_text(report: &Report, output: &Path) -> String {
     let found = &report.found;
     let ways: Vec<&str> = WAYS.into_iter().filter(|way| found.ways.contains_key(*way)).collect();

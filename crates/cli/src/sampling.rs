@@ -1,64 +1,95 @@
-//! How codes are chosen, as every command that speaks lets it be said.
+//! Sampling flags shared by the commands that speak.
 
 use myxtts_model::sampling::SamplingOptions;
 use myxtts_speak::{Decoding, SpeakOptions, Synthesizer};
 
-/// Flags of sampling.
+/// Flags that control how codes are sampled and how candidates are ranked.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Sampling {
-    /// Above 1 bolder, below more careful [default: 0.75; 0.5 for a model of few codes or little speech]
+    /// Sampling temperature; higher values vary more [default: 0.75; 0.5 for models with few codes or little training
+    /// speech]
     #[arg(long, value_name = "T", value_parser = positive, allow_negative_numbers = true)]
     temperature: Option<f32>,
-    /// Choose among the so many most likely codes; 0 for all
+    /// Sample from the N most likely codes; 0 for all
     #[arg(long, value_name = "N", default_value_t = SamplingOptions::default().top_k)]
     top_k: usize,
-    /// Choose among the most likely codes that together have this share
+    /// Sample from the most likely codes whose probabilities sum to this share
     #[arg(long, value_name = "SHARE", default_value_t = SamplingOptions::default().top_p, value_parser = share, allow_negative_numbers = true)]
     top_p: f32,
-    /// How much less likely a code becomes once it was said; 1 for not at all [default: 5; 1 for a model of few codes or little speech]
+    /// Reduces the probability of codes already used; 1 turns it off [default: 5; 1 for models with few codes or little
+    /// training speech]
     #[arg(long, value_name = "FACTOR", value_parser = positive, allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Prefer codes that the text makes more likely than they would be without it, by so much [default: 0; 1 for a model
-    /// trained with training.text_dropout]
+    /// Classifier-free guidance: prefer codes that the text makes more likely [default: 0; 1 for models trained with
+    /// training.text_dropout]
     #[arg(long, value_name = "WEIGHT", value_parser = not_negative, allow_negative_numbers = true)]
     guidance: Option<f32>,
-    /// Always the most likely code
+    /// Always take the most likely code
     #[arg(long)]
     greedy: bool,
-    /// Read every text so many times, and keep the reading that says it best; for models that were trained here, which can
-    /// tell [default: 6 on a GPU, 1 on a processor and for sound that is heard while it is made]
+    /// Generate N candidates of every text and keep the one whose codes fit the text best; needs a model trained by
+    /// myxtts, which can check its own codes [default: 6 on a GPU; 1 on a CPU and for streamed audio]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     takes: Option<usize>,
+    /// Rank the candidates of --takes by mismatch / length^PENALTY: above 0 prefers longer ones, below 0 shorter ones, 0
+    /// ignores the length. There is no beam search, so it has no effect on a single candidate
+    #[arg(long, value_name = "PENALTY", default_value_t = 0.0, value_parser = length_penalty, allow_negative_numbers = true)]
+    length_penalty: f64,
 }
 
-/// Readings to choose from on a GPU, where several take hardly longer than one.
-const TAKES_ON_GPU: usize = 6;
+/// Default number of candidates on a GPU, where several take hardly longer than one.
+const CANDIDATES_ON_GPU: usize = 6;
+
+/// Largest absolute value of `--length-penalty`.
+const LARGEST_LENGTH_PENALTY: f64 = 10.0;
 
 impl Sampling {
-    /// What was said, over what is usual for a model.
-    pub fn speaking(&self, synthesizer: &Synthesizer, seed: u64) -> SpeakOptions {
-        let sampling = self.options(synthesizer.usual_options(), seed);
-        let usual = if synthesizer.is_on_gpu() { TAKES_ON_GPU } else { 1 };
-        let takes = if synthesizer.can_proofread() { self.takes.unwrap_or(usual) } else { 1 };
-        SpeakOptions { takes, ..sampling.into() }
+    /// Options for speaking with a model; flags override the model's defaults.
+    pub fn speak_options(&self, synthesizer: &Synthesizer, seed: u64) -> SpeakOptions {
+        let sampling = self.options(synthesizer.default_sampling(), seed);
+        let default = if synthesizer.is_on_gpu() { CANDIDATES_ON_GPU } else { 1 };
+        let candidates = if synthesizer.can_proofread() { self.takes.unwrap_or(default) } else { 1 };
+        SpeakOptions { candidates, length_penalty: self.length_penalty, ..sampling.into() }
     }
 
-    /// Several readings of one text at the same time, where the device can.
+    /// Says why `--length-penalty` has no effect, where it was set and each text has one candidate.
+    pub fn length_penalty_note(
+        &self,
+        synthesizer: &Synthesizer,
+        options: &SpeakOptions,
+        is_streamed: bool,
+    ) -> Option<String> {
+        if options.length_penalty == 0.0 || (!is_streamed && synthesizer.candidates(options) > 1) {
+            return None;
+        }
+        let reason = if is_streamed {
+            "streamed and played speech has one candidate"
+        } else if options.sampling.greedy {
+            "--greedy has one candidate"
+        } else if !synthesizer.can_proofread() {
+            "this model cannot check its codes against the text, so each text has one candidate"
+        } else {
+            "each text has one candidate; --takes N generates more"
+        };
+        Some(format!("--length-penalty has no effect: {reason}"))
+    }
+
+    /// Decoding with room for all candidates of one text at the same time, where the device supports it.
     pub fn decoding(&self) -> Decoding {
-        Decoding::Fast { at_once: self.takes.unwrap_or(TAKES_ON_GPU) }
+        Decoding::Fast { slots: self.takes.unwrap_or(CANDIDATES_ON_GPU) }
     }
 
-    /// What was said, over what is usual for a model.
-    pub fn options(&self, usual: SamplingOptions, seed: u64) -> SamplingOptions {
+    /// Sampling options; flags override `defaults`.
+    pub fn options(&self, defaults: SamplingOptions, seed: u64) -> SamplingOptions {
         SamplingOptions {
             greedy: self.greedy,
-            temperature: self.temperature.unwrap_or(usual.temperature),
+            temperature: self.temperature.unwrap_or(defaults.temperature),
             top_k: self.top_k,
             top_p: self.top_p,
-            repetition_penalty: self.repetition_penalty.unwrap_or(usual.repetition_penalty),
-            guidance: self.guidance.unwrap_or(usual.guidance),
+            repetition_penalty: self.repetition_penalty.unwrap_or(defaults.repetition_penalty),
+            guidance: self.guidance.unwrap_or(defaults.guidance),
             seed,
-            ..usual
+            ..defaults
         }
     }
 }
@@ -81,7 +112,14 @@ fn share(text: &str) -> Result<f32, String> {
     positive(text).ok().filter(|&value| value <= 1.0).ok_or_else(|| "a number up to 1 is needed".to_owned())
 }
 
-/// A count that may not be 0.
+fn length_penalty(text: &str) -> Result<f64, String> {
+    let parsed: Option<f64> = text.parse().ok();
+    parsed
+        .filter(|penalty| penalty.abs() <= LARGEST_LENGTH_PENALTY)
+        .ok_or_else(|| format!("a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY} is needed"))
+}
+
+/// Parses a whole number above 0.
 pub fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "a whole number above 0 is needed".to_owned())
 }

@@ -1,17 +1,18 @@
-//! The settings as arguments: `--config`, `--set`, and a flag for each setting that has one of its
-//! own. Commands flatten [`Settings`]; the flags are built from the table, none is written here.
+//! Settings as arguments: `--config`, `--set`, and the flags of the table of settings. Commands flatten [`Settings`]; the flags are
+//! built from the table.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
-use myxtts_run::config::{ConfigError, Flag, KEYS, Key, Kind, Machine, Origin, Sources};
+use myxtts_run::config::{ConfigError, Flag, KEYS, Key, ValueKind, HostResources, Sources};
 use myxtts_run::plan::Plan;
+use myxtts_train::{Machine, preferences};
 
 use crate::UsageError;
 use crate::output::errln;
 
-/// What the command line says about settings.
+/// The settings on a command line.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     file: Option<PathBuf>,
@@ -19,19 +20,16 @@ pub struct Settings {
     flags: Vec<Flag>,
 }
 
-/// Ids of the two arguments that are not settings. No setting's path is without a dot.
+/// Ids of the two arguments that are not settings. The path of every setting contains a dot.
 const CONFIG: &str = "config";
 const SET: &str = "set";
-/// Where a value that a command prefers is said to come from.
-const PREFERRED: &str = "train";
-const HEADING: &str = "Settings (all of them: `myxtts config keys`)";
+const HEADING: &str = "Settings (`myxtts config keys` lists all)";
 
 impl Settings {
-    /// Sets a path that the command takes as an argument of its own, such as `DIR`; nothing where the
-    /// argument was not given.
+    /// Sets a path from an argument of the command, such as `DIR`. Does nothing if the argument was not given.
     ///
     /// # Panics
-    /// Where there is no such setting: the name is written in the code of a command.
+    /// If the setting does not exist: its name is a constant in a command.
     pub fn set_path(&mut self, argument: &str, setting: &str, value: Option<&Path>) -> anyhow::Result<()> {
         let key = Key::find(setting).expect("the path of a setting of the table");
         if let Some(path) = value {
@@ -43,10 +41,10 @@ impl Settings {
         Ok(())
     }
 
-    /// The same for several paths; nothing where there are none.
+    /// Sets a list of paths from an argument of the command. Does nothing if it is empty.
     ///
     /// # Panics
-    /// As above.
+    /// If the setting does not exist: its name is a constant in a command.
     pub fn set_paths(&mut self, argument: &str, setting: &str, values: &[PathBuf]) -> anyhow::Result<()> {
         let key = Key::find(setting).expect("the path of a setting of the table");
         let mut paths = Vec::new();
@@ -61,32 +59,30 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets a value that a flag of a command's own stands for; nothing where the flag was not given.
+    /// Sets a value from a switch of the command. Does nothing if the switch was not given.
     ///
     /// # Panics
-    /// Where there is no such setting: the name is written in the code of a command.
-    pub fn set_where(&mut self, given: bool, argument: &str, setting: &str, value: &str) {
+    /// If the setting does not exist: its name is a constant in a command.
+    pub fn set_if(&mut self, given: bool, argument: &str, setting: &str, value: &str) {
         let key = Key::find(setting).expect("the path of a setting of the table");
         if given {
             self.flags.push(Flag::Own { name: argument.to_owned(), key, value: value.to_owned() });
         }
     }
 
-    /// Sets a value that everything else the command line says comes before.
+    /// Sets the values that training on a machine prefers. Anything else on the command line overrides them.
     ///
     /// # Panics
-    /// Where there is no such setting: the name is written in the code of a command.
-    pub fn prefer(&mut self, setting: &str, value: &str) {
-        let key = Key::find(setting).expect("the path of a setting of the table");
-        self.flags.insert(0, Flag::Own { name: PREFERRED.to_owned(), key, value: value.to_owned() });
+    /// If a preferred setting does not exist: their names are constants.
+    pub fn prefer_for_training(&mut self, machine: Machine) -> Result<(), ConfigError> {
+        for (setting, value) in preferences::preferred(&self.plan()?, machine) {
+            let key = Key::find(setting).expect("the path of a setting of the table");
+            self.flags.insert(0, Flag::Own { name: preferences::ORIGIN.to_owned(), key, value });
+        }
+        Ok(())
     }
 
-    /// Whether the user set a value, and not the table, the tuning or a command's own preference.
-    pub fn is_users(origin: &Origin) -> bool {
-        origin.is_written() && !matches!(origin, Origin::CommandLine { flag } if flag == PREFERRED)
-    }
-
-    /// The plan on this machine. Its notes go to stderr.
+    /// Resolves the plan on this machine, and prints its notes to stderr.
     pub fn resolve(&self) -> anyhow::Result<Plan> {
         let plan = self.plan()?;
         for note in &plan.notes {
@@ -95,7 +91,7 @@ impl Settings {
         Ok(plan)
     }
 
-    /// The plan on this machine, with nothing printed.
+    /// Resolves the plan on this machine without printing anything.
     pub fn plan(&self) -> Result<Plan, ConfigError> {
         let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let command_line = self.flags.clone();
@@ -103,7 +99,7 @@ impl Settings {
             file: self.file.clone(),
             environment,
             command_line,
-            ..Sources::of(Machine::detect())
+            ..Sources::for_host(HostResources::detect())
         })
     }
 }
@@ -114,12 +110,12 @@ impl clap::Args for Settings {
             .long("config")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("YAML file with settings; `myxtts config init` writes one to start from");
+            .help("YAML file with settings; `myxtts config init` writes a template");
         let set = Arg::new(SET)
             .long("set")
             .value_name("KEY=VALUE")
             .action(ArgAction::Append)
-            .help("Set any value, such as data.batch_size=32; may be repeated");
+            .help("Set any setting, such as data.batch_size=32; may be repeated");
         let flags = KEYS.iter().filter_map(|key| key.flag.map(|flag| own_flag(key, flag)));
         command.args([file, set].into_iter().chain(flags).map(|arg| arg.help_heading(HEADING)))
     }
@@ -129,7 +125,7 @@ impl clap::Args for Settings {
     }
 }
 
-/// Values of a flag as the table reads them: one as it is, several as a list.
+/// Formats the values of a flag for the table: one value as it is, several as a list.
 fn listed(values: &[&str]) -> String {
     match values {
         [one] => (*one).to_owned(),
@@ -137,38 +133,37 @@ fn listed(values: &[&str]) -> String {
     }
 }
 
-/// The flag of one setting. Its value is read by the table, so that it is refused in the same words
-/// as in a file.
+/// The flag of one setting. The table parses its value, so that errors read the same as for a file.
 fn own_flag(key: &'static Key, flag: &'static str) -> Arg {
     let default = if key.optional() { String::new() } else { format!(" [default: {}]", key.default) };
     let arg = Arg::new(key.path)
         .long(flag)
         .value_name(value_name(key))
-        // A number below zero is refused by the table, with the range; a flag is never taken for a value.
+        // The table refuses a negative number and names the range; a flag is never taken for a value.
         .allow_negative_numbers(true)
         .help(format!("{}{default}", key.doc));
     match key.kind {
         // `--multi-gpu` and `--multi-gpu=false`, but never `--multi-gpu DIR`.
-        Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        // Once for each path.
-        Kind::Paths => arg.action(ArgAction::Append),
+        ValueKind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        // May be repeated, once for each path.
+        ValueKind::Paths => arg.action(ArgAction::Append),
         _ => arg,
     }
 }
 
 fn value_name(key: &Key) -> &'static str {
     match key.kind {
-        Kind::Bool => "BOOL",
-        Kind::Int { .. } => "N",
-        Kind::Float { .. } => "X",
-        Kind::Size { .. } => "SIZE",
-        Kind::Choice(_) => "NAME",
-        Kind::Choices(_) => "NAMES",
-        Kind::Text => "TEXT",
-        Kind::Path | Kind::Paths => "PATH",
-        Kind::Language => "CODE",
-        Kind::Gpu => "GPU",
-        Kind::Gpus => "GPUS",
+        ValueKind::Bool => "BOOL",
+        ValueKind::Int { .. } => "N",
+        ValueKind::Float { .. } => "X",
+        ValueKind::Size { .. } => "SIZE",
+        ValueKind::Choice(_) => "NAME",
+        ValueKind::Choices(_) => "NAMES",
+        ValueKind::Text => "TEXT",
+        ValueKind::Path | ValueKind::Paths => "PATH",
+        ValueKind::Language => "CODE",
+        ValueKind::Gpu => "GPU",
+        ValueKind::Gpus => "GPUS",
     }
 }
 
@@ -210,7 +205,7 @@ mod tests {
     fn batch_size(arguments: &[&str]) -> usize {
         let sources = Sources {
             command_line: parsed(arguments).flags,
-            ..Sources::of(Machine { cores: 64, memory_bytes: None, gpus: None })
+            ..Sources::for_host(HostResources { cores: 64, memory_bytes: None })
         };
         Plan::resolve(&sources).unwrap().data.batch_size
     }
@@ -231,8 +226,8 @@ mod tests {
     fn a_corpus_may_be_named_several_times() {
         let paths = |arguments: &[&str]| {
             let command_line = parsed(arguments).flags;
-            let machine = Machine { cores: 64, memory_bytes: None, gpus: None };
-            let sources = Sources { command_line, ..Sources::of(machine) };
+            let machine = HostResources { cores: 64, memory_bytes: None };
+            let sources = Sources { command_line, ..Sources::for_host(machine) };
             let paths = Plan::resolve(&sources).unwrap().data.train_data;
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };

@@ -1,10 +1,10 @@
-//! `--shard 3/16`, or `--shard auto` in an array of Slurm's: which part of a corpus this process prepares.
+//! `--shard 3/16`, or `--shard auto` in a Slurm array: the part of a corpus that this process prepares.
 
 use myxtts_data::cache::Part;
 
 use crate::failure::UsageError;
 
-/// The part that an argument means, and how it was found where the argument does not say it.
+/// Parses `--shard`. For `auto` it also returns a line that says how the part was found.
 pub fn part_of(
     argument: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -41,7 +41,7 @@ pub fn part_of(
             ));
         }
     };
-    // `--array=1,5,7` has no step: which of the three a 5 is cannot be told.
+    // `--array=1,5,7` has no step: the position of task 5 is unknown.
     let even = last.is_none_or(|last| {
         u64::from(first) + u64::from(step) * u64::from(count.max(1) - 1) == u64::from(last)
     });
@@ -49,14 +49,14 @@ pub fn part_of(
     let part = at.filter(|_| even).and_then(|at| Part::new(at.checked_add(1)?, count).ok());
     let part = part.ok_or_else(|| {
         UsageError(format!(
-            "--shard auto cannot tell which of {count} tasks number {id} is: submit all of them as one range, such as \
+            "--shard auto cannot determine the position of task {id} among {count}: submit them as one range, such as \
              --array=1-{count}, or give --shard 3/16"
         ))
     })?;
     Ok((
         part,
         Some(format!(
-            "shard {part}: task {id} of Slurm's array {first}-{}",
+            "shard {part}: task {id} of Slurm array {first}-{}",
             last.unwrap_or(first + count - 1)
         )),
     ))

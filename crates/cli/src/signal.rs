@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks the work to stop cleanly, the second leaves at once; where nothing is kept, the first
-//! does. SIGHUP, of a terminal that was closed, and SIGUSR1, by which Slurm tells a job that its time is up, ask to stop
-//! cleanly as often as they come.
+//! Ctrl-C and SIGTERM: the first one requests a clean stop, the second one exits at once. Commands that keep no partial results
+//! exit at the first. SIGHUP (a closed terminal) and SIGUSR1 (Slurm's warning before the time limit) always request a clean
+//! stop.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,15 +9,15 @@ use anyhow::Context;
 use myxtts_run::exit::Exit;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// A flag that the first signal raises. The second ends the program on the spot; every file of ours
-/// survives that.
+/// Returns a flag that the first signal sets. The second signal ends the program at once; all files survive that, because they
+/// are written durably.
 pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    // A flag of its own: another rank may have raised `stop` when the first signal comes, which must not cost what is
-    // being saved.
+    // A separate flag: another rank may have set `stop` before the first signal arrives, and that first signal must not
+    // interrupt a checkpoint that is being saved.
     let came = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        // In this order: the second signal finds the flag raised, the first does not.
+        // In this order, so that only the second signal finds the flag set.
         let exit = i32::from(Exit::Stopped.code());
         signal_hook::flag::register_conditional_shutdown(signal, exit, came.clone())
             .and_then(|_| signal_hook::flag::register(signal, came.clone()))
@@ -27,8 +27,8 @@ pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
     #[cfg(unix)]
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, stop.clone())
         .context("listening for signals")?;
-    // A closed terminal sends SIGHUP twice, from the shell and from the kernel: the second must not cost what the first
-    // is about to save. Under `nohup` it stays ignored.
+    // A closed terminal sends SIGHUP twice, from the shell and from the kernel: the second must not interrupt the save that the
+    // first requested. Under `nohup` it stays ignored.
     #[cfg(unix)]
     if !hangups_are_ignored() {
         signal_hook::flag::register(signal_hook::consts::SIGHUP, stop.clone())
@@ -46,7 +46,7 @@ fn hangups_are_ignored() -> bool {
     mask & 1 << (signal_hook::consts::SIGHUP - 1) != 0
 }
 
-/// From here on the first signal ends the program: of what it measures nothing is kept before the end.
+/// Makes the first signal end the program from now on: for commands that keep no partial results.
 pub fn leave_at_once() -> anyhow::Result<()> {
     let at_once = Arc::new(AtomicBool::new(true));
     for signal in [SIGTERM, SIGINT] {

@@ -1,4 +1,4 @@
-//! `myxtts speak`: a text, of any length, in a voice.
+//! `myxtts speak`: speaks a text of any length.
 
 pub mod defaults;
 mod job;
@@ -13,20 +13,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use myxtts_model::SamplingOptions;
 use myxtts_model::weights::{ModelFolder, Part};
-use myxtts_run::destination::{Destination, DestinationError};
+use myxtts_run::output_path::{OutputPath, OutputPathError};
 use myxtts_run::exit::Exit;
 use myxtts_speak::language::guess_language;
 use myxtts_speak::long_text::Pieces;
 use myxtts_speak::narration::{Joins, NarrationSettings, SPEEDS};
-use myxtts_speak::sound_file::{Depth, Encoder, Format, Start};
+use myxtts_speak::audio_file::{Depth, Encoder, Format, SinkKind};
+use myxtts_speak::threads::limit_threads;
 use myxtts_speak::{AudibleStart, Decoding, Quality, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::device::{self, Device};
-
 use myxtts_text::Cleaner;
+
 use crate::failure::UsageError;
 use crate::output::{errln, print, print_json};
 use crate::sampling::{Sampling, at_least_one};
-use crate::target::hear;
+use crate::target::find_voice;
 use defaults::Found;
 use job::{Job, Output};
 use player::Player;
@@ -36,98 +37,104 @@ use text::{Text, free_name};
 
 const EXAMPLES: &str = "\
 Examples:
-  myxtts speak \"Hello there.\"                       newest run's model, its first voice, speech.wav
+  myxtts speak \"Hello there.\"                       the newest run's model, its first voice, to speech.wav
   myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3   in the voice of a recording
-  myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"    a mix of voices kept with `myxtts voice add`
+  myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"    a mix of voices saved with `myxtts voice add`
   myxtts speak --file book.txt -o book.opus --srt book.srt
-  myxtts speak --file book.txt -o book.opus --resume   goes on where it was interrupted
-  echo \"Hello.\" | myxtts speak --play               as it is spoken
+  myxtts speak --file book.txt -o book.opus --resume   continues where it was interrupted
+  echo \"Hello.\" | myxtts speak --play               plays it while it is generated
   myxtts speak \"Hello.\" -o - --format pcm --stream | aplay -f S16_LE -r 24000
 
-Text: blank lines part paragraphs, [pause:1s] and [pause:300ms] are silences. Formats: wav, wav24, wav-float, flac, mp3,
-opus, pcm; by the ending of the file, or --format. The same text, model, voice and seed are the same sound.";
+Text: blank lines separate paragraphs, [pause:1s] and [pause:300ms] insert silence. Formats: wav, wav24, wav-float, flac, mp3,
+opus, pcm; by the file extension, or --format. The same text, model, voice and seed give the same audio.";
 
-/// Bytes of a text that has more than a few pieces.
+/// A text of at least this many bytes counts as long: it may have many pieces.
 const LONG_TEXT: u64 = 1000;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What to say; `-` for standard input
+    /// The text to speak; `-` for standard input
     text: Option<String>,
     /// Read the text from a file, of any length; `-` for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// A voice kept beside the model or that it came with, a mix `anna(2)+ben(1)`, or a recording; several recordings are
-    /// heard as one voice [default: the first voice there is, else a speaker of the run]
+    /// A saved voice, a voice of the model, a mix such as `anna(2)+ben(1)`, or a recording; several recordings form one voice
+    /// [default: the model's first voice, else a speaker of the run]
     #[arg(long, value_name = "VOICE")]
     voice: Vec<PathBuf>,
     /// File to write; `-` for standard output [default: speech.wav, or none with --play]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file's ending]
+    /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file extension]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    /// Model folder, or the name of a run [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Where runs are
+    /// Folder that holds the runs
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Language of the text [default: by its letters, among those of the model]
+    /// Language of the text [default: guessed from its letters, among the languages of the model]
     #[arg(long, value_name = "CODE")]
     language: Option<String>,
-    /// The same seed says it the same way
+    /// Random seed; the same seed gives the same audio
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// 0.5 to 2: slower or faster, with the same pitch
+    /// Speaking rate from 0.5 (slower) to 2 (faster), at the same pitch
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = speed, allow_negative_numbers = true)]
     speed: f64,
-    /// Milliseconds between sentences that are spoken apart
+    /// Pause between sentences, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 300)]
     sentence_pause: u64,
-    /// Milliseconds between paragraphs
+    /// Pause between paragraphs, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 700)]
     paragraph_pause: u64,
-    /// Write while it is spoken, instead of a whole file at the end
+    /// Write audio while it is generated, instead of a whole file at the end
     #[arg(long, conflicts_with = "resume")]
     stream: bool,
-    /// Play it while it is spoken, with ffplay, aplay, paplay or afplay
+    /// Play audio while it is generated, with ffplay, aplay, paplay or afplay
     #[arg(long, conflicts_with = "resume")]
     play: bool,
-    /// Go on with a long text that was interrupted
+    /// Continue a long text that was interrupted
     #[arg(long)]
     resume: bool,
-    /// Write subtitles: when each piece is heard
+    /// Write the time of each piece as subtitles
     #[arg(long, value_name = "FILE")]
     srt: Option<PathBuf>,
     #[command(flatten)]
     sampling: Sampling,
-    /// How often to try again with the next seed where it looped, did not end, stopped early or fell silent
-    #[arg(long, value_name = "N", default_value_t = SpeakOptions::from(SamplingOptions::default()).further_tries)]
+    /// How often to retry with the next seed if speech loops, does not end, stops early or is silent
+    #[arg(long, value_name = "N", default_value_t = SpeakOptions::from(SamplingOptions::default()).retries)]
     retries: usize,
-    /// How text is read, `default`, `coqui` or `phonemes` [default: as the model was trained; for imported models `default`]
+    /// Text cleaner: `default`, `coqui` or `phonemes` [default: the one the model was trained with; `default` if imported]
     #[arg(long, value_name = "NAME")]
     cleaner: Option<Cleaner>,
-    /// Pieces of a long text that are spoken at the same time on a GPU; they say the same however many they are
+    /// Number of pieces of a long text spoken at the same time on a GPU; it does not change the audio
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     batch: usize,
-    /// Decode in f32 on a GPU too: slower, and the words the same as on a processor
+    /// Decode in f32 on a GPU too: slower, with the same codes as on a CPU
     #[arg(long)]
     exact: bool,
-    /// Where to compute: auto, cpu, cuda, cuda:1
+    /// Device to compute on: auto, cpu, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
+    /// Number of CPU threads; it does not change the audio [default: one per logical CPU]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    threads: Option<usize>,
     /// Print the report as JSON, with the times of all pieces
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    let device = chosen(&args.device)?;
+    if let Some(threads) = args.threads {
+        limit_threads(threads).context("--threads")?;
+    }
+    let device = existing_device(&args.device)?;
     let Found { model, run } = defaults::model(args.model.as_deref(), &args.runs)?;
     let (output, format) = output(&args, &model)?;
-    let srt = args.srt.as_deref().map(|path| Destination::of("--srt", path)).transpose()?;
+    let srt = args.srt.as_deref().map(|path| OutputPath::check("--srt", path)).transpose()?;
     if args.play {
         Player::find()?;
     }
@@ -139,8 +146,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(cleaner) = args.cleaner {
         synthesizer = synthesizer.with_cleaner(cleaner);
     }
-    // Whether the format has the rate of this model is known before an hour of speech.
-    Encoder::begin(format, synthesizer.quality().rate(), Start::Sent, &mut Vec::new())?;
+    // Fails now, and not after an hour of speech, if the format does not support the sample rate of this model.
+    Encoder::begin(format, synthesizer.quality().rate(), SinkKind::Streamed, &mut Vec::new())?;
     let opening = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
@@ -150,13 +157,17 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         [] => defaults::voice(&folder, run.as_ref(), &language)?,
         named => named.to_vec(),
     };
-    let voice = hear(&mut synthesizer, &folder, &named)?;
+    let voice = find_voice(&mut synthesizer, &folder, &named)?;
     let hearing = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let audible_start = args.play.then(AudibleStart::default);
-    let mut options = args.sampling.speaking(&synthesizer, args.seed);
-    (options.further_tries, options.audible_start) = (args.retries, audible_start);
+    let mut options = args.sampling.speak_options(&synthesizer, args.seed);
+    (options.retries, options.audible_start) = (args.retries, audible_start);
+    let is_streamed = args.stream || args.play;
+    if let Some(note) = args.sampling.length_penalty_note(&synthesizer, &options, is_streamed) {
+        errln!("note: {note}");
+    }
     let job = Job {
         output,
         format,
@@ -167,11 +178,10 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         identity: identity(&folder, &voice, &language, &synthesizer, &options, args.exact),
     };
     let quality = synthesizer.quality();
-    let measure = synthesizer.text_measure(&language);
+    let measure = synthesizer.token_budget(&language);
     let count = |text: &str| measure.count(text);
     let pieces = Pieces::new(text.reader, measure.limit(), &count);
     let totals = Totals::default();
-    let is_streamed = args.stream || args.play;
     let mut speaker =
         ModelSpeaker { synthesizer: &mut synthesizer, voice, language, options, is_streamed, totals };
     let Some(spoken) = job.speak(pieces, &mut speaker)? else { return Ok(Exit::Stopped) };
@@ -215,21 +225,21 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     match (matches!(job.output, Output::Stdout), args.json) {
         (false, true) => print_json(&report)?,
         (false, false) => print(&report.text())?,
-        // The sound has standard output for itself.
+        // Standard output carries the audio.
         (true, true) => errln!("{}", serde_json::to_string_pretty(&report)?),
         (true, false) => errln!("{}", report.text().trim_end()),
     }
     Ok(Exit::Done)
 }
 
-/// How codes are decoded: places for many pieces only where there may be many.
+/// How codes are decoded: with slots for many pieces only if the text may have many.
 fn decoding(args: &Args, bytes: Option<u64>) -> Decoding {
     let is_short = bytes.is_some_and(|bytes| bytes < LONG_TEXT);
     match args.exact {
         true => Decoding::Exact,
-        false if args.stream || args.play => Decoding::Fast { at_once: 1 },
+        false if args.stream || args.play => Decoding::Fast { slots: 1 },
         false if is_short => args.sampling.decoding(),
-        false => Decoding::Fast { at_once: args.batch },
+        false => Decoding::Fast { slots: args.batch },
     }
 }
 
@@ -242,7 +252,7 @@ fn settings(args: &Args) -> NarrationSettings {
     NarrationSettings { joins, speed: args.speed, seed: args.seed }
 }
 
-/// Everything that decides how a text sounds, beside the settings of narration.
+/// Everything that determines how a text sounds, apart from the narration settings.
 fn identity(
     folder: &ModelFolder,
     voice: &Voice,
@@ -252,10 +262,17 @@ fn identity(
     exact: bool,
 ) -> String {
     let files: Vec<&str> = folder.manifest().files.values().map(|file| file.blake3.as_str()).collect();
-    format!("{files:?} {voice:?} {language} {} {options:?} {exact}", synthesizer.cleaner())
+    let SpeakOptions { sampling, retries, candidates, length_penalty, audible_start } = options;
+    // Journals of unfinished books hold a hash of this text: it stays as it was where options keep their defaults.
+    let options = format!(
+        "SpeakOptions {{ sampling: {sampling:?}, retries: {retries}, takes: {candidates}, \
+         audible_start: {audible_start:?} }}"
+    );
+    let penalty = if *length_penalty == 0.0 { String::new() } else { format!(" {length_penalty:?}") };
+    format!("{files:?} {voice:?} {language} {} {options} {exact}{penalty}", synthesizer.cleaner())
 }
 
-/// Where the sound goes and how it is stored: known to be writable, and nothing that is read, before the model is opened.
+/// The output and its format. Checked before the model is opened: it must be writable and must not be an input.
 fn output(args: &Args, model: &Path) -> anyhow::Result<(Output, Format)> {
     let wav = Format::Wav(Depth::Int16);
     let path = match &args.output {
@@ -263,22 +280,22 @@ fn output(args: &Args, model: &Path) -> anyhow::Result<(Output, Format)> {
         Some(path) => path.clone(),
         None if args.play => return Ok((Output::Nowhere, args.format.unwrap_or(wav))),
         None if args.resume => {
-            return Err(UsageError("--resume needs -o: the file to go on with".to_owned()).into());
+            return Err(UsageError("--resume needs -o: the file to continue".to_owned()).into());
         }
         None => free_name("speech", args.format.map_or("wav", extension)),
     };
     let destination = destination(args, &path, model)?;
     let format = match args.format {
         Some(format) => format,
-        // A device or a pipe has no ending to go by.
+        // A device or a pipe has no extension.
         None if path.extension().is_none() && is_special(&path) => wav,
-        None => Format::of_path(&path)?,
+        None => Format::from_path(&path)?,
     };
     let output = if args.stream { Output::Streamed(destination) } else { Output::Whole(destination) };
     Ok((output, format))
 }
 
-/// Whether a path is of a device, a pipe or a socket.
+/// Whether a path names a device, a pipe or a socket.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
@@ -290,26 +307,26 @@ fn extension(format: Format) -> &'static str {
     }
 }
 
-fn destination(args: &Args, path: &Path, model: &Path) -> Result<Destination, DestinationError> {
+fn destination(args: &Args, path: &Path, model: &Path) -> Result<OutputPath, OutputPathError> {
     let files = ["manifest.json", "vocab.json", "config.json"].map(str::to_owned);
     let parts = Part::ALL.map(|part| part.file().to_owned());
     let files: Vec<PathBuf> = files.iter().chain(&parts).map(|file| model.join(file)).collect();
     let references = args.voice.iter().map(|path| (path.as_path(), "a recording of the voice"));
     let text = args.file.iter().map(|path| (path.as_path(), "the text"));
     let files = files.iter().map(|path| (path.as_path(), "a file of the model"));
-    Destination::of("-o", path)?.unlike("-o", references.chain(text).chain(files))
+    OutputPath::check("-o", path)?.reject_inputs("-o", references.chain(text).chain(files))
 }
 
-/// The device that was asked for, if there is such a one.
-pub fn chosen(asked: &str) -> anyhow::Result<Device> {
-    if asked == "cpu" {
+/// Parses `--device` and checks that the device exists.
+pub fn existing_device(name: &str) -> anyhow::Result<Device> {
+    if name == "cpu" {
         return Ok(Device::Cpu);
     }
     let inventory = device::devices();
-    if asked == "auto" {
+    if name == "auto" {
         return Ok(inventory.default.device);
     }
-    let device: Device = asked.parse().map_err(|error| UsageError(format!("{error}, or auto")))?;
+    let device: Device = name.parse().map_err(|error| UsageError(format!("{error}, or auto")))?;
     match device {
         Device::Cuda(index) if inventory.gpus.get(index).is_none() => {
             let reason = inventory.no_gpus.unwrap_or_else(|| format!("there are {}", inventory.gpus.len()));
@@ -321,5 +338,5 @@ pub fn chosen(asked: &str) -> anyhow::Result<Device> {
 
 fn speed(text: &str) -> Result<f64, String> {
     let parsed: Option<f64> = text.parse().ok();
-    parsed.filter(|speed| SPEEDS.contains(speed)).ok_or_else(|| "a number from 0.5 to 2 is needed".to_owned())
+    parsed.filter(|speed| SPEEDS.contains(speed)).ok_or_else(|| "expected a number from 0.5 to 2".to_owned())
 }

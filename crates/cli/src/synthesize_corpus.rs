@@ -5,39 +5,39 @@ use std::path::PathBuf;
 use anyhow::Context;
 use myxtts_demo::{self as demo, Language, PretrainingOptions, Sentence};
 use myxtts_run::exit::Exit;
-use myxtts_run::regular;
+use myxtts_run::regular_file;
 
 use crate::demo_corpus::{described, language, speakers};
 use crate::failure::UsageError;
 use crate::output::{errln, print};
 use crate::progress::Terminal;
 
-/// Lines of a file of texts that are named one by one where they cannot be read.
+/// Number of unreadable lines of a text file that are listed one by one.
 const NAMED_LINES: usize = 5;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder to write to; created where it does not exist
+    /// Folder to write to; created if it does not exist
     dir: PathBuf,
-    /// How many utterances to make, 1 to 10 seconds each, dealt evenly to languages and speakers
+    /// Number of utterances, 1 to 10 seconds each, distributed evenly over languages and speakers
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     utterances: usize,
-    /// The same seed gives the same corpus, byte for byte, on any machine
+    /// Random seed; the same seed gives the same corpus, byte for byte, on any machine
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Languages to speak: en, fa
     #[arg(long, value_name = "CODES", value_delimiter = ',', default_value = "en", value_parser = language)]
     languages: Vec<Language>,
-    /// How many speakers, up to 1000: men, women and children
+    /// Number of speakers, up to 1000: men, women and children
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = speakers)]
     speakers: usize,
-    /// Also read the texts of this file: one a line, or lines `id|text` as in metadata.csv, `#` for remarks; may be given more than once
+    /// Also use the texts of this file: one per line, or `id|text` as in metadata.csv; `#` starts a comment. May be repeated
     #[arg(long, value_name = "FILE")]
     texts: Vec<PathBuf>,
-    /// Share of the utterances that read one of --texts; the others are generated, with words of --texts among theirs
+    /// Share of the utterances that use a text of --texts; the others are generated, partly from words of --texts
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, requires = "texts")]
     texts_share: f64,
-    /// Write even where the folder holds something that is no synthetic speech
+    /// Write even if the folder contains other files than synthetic speech
     #[arg(long)]
     force: bool,
 }
@@ -57,11 +57,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The texts of all files; lines that cannot be read are named and left out.
+/// Reads the texts of all files. Lines that cannot be used are reported and left out.
 fn read_texts(files: &[PathBuf], languages: &[Language]) -> anyhow::Result<Vec<Sentence>> {
     let mut all = Vec::new();
     for path in files {
-        let bytes = regular::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let bytes = regular_file::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let lines = String::from_utf8(bytes)
             .map_err(|_| UsageError(format!("--texts {} is not UTF-8: save it as UTF-8", path.display())))?;
         let (read, refused) = demo::read_texts(&lines, languages);
@@ -75,7 +75,7 @@ fn read_texts(files: &[PathBuf], languages: &[Language]) -> anyhow::Result<Vec<S
             let codes: Vec<&str> = languages.iter().map(|language| language.code()).collect();
             let codes = codes.join(", ");
             return Err(UsageError(format!(
-                "--texts {}: it has no text that can be read in {codes}: write one a line, and name its language by --languages",
+                "--texts {}: no line can be spoken in {codes}: write one text per line, and name its language with --languages",
                 path.display()
             ))
             .into());

@@ -1,4 +1,4 @@
-//! What `evaluate` and `resynthesize` are pointed at: a model folder, or a run that has one.
+//! The target of `evaluate` and `resynthesize`: a model folder, or a run that has one.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +6,23 @@ use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::MANIFEST;
 use myxtts_run::folder::RunFolder;
 use myxtts_speak::reference::Concern;
-use myxtts_speak::voices::{Chosen, choose};
+use myxtts_speak::voices::{ResolvedVoice, resolve_voice};
 use myxtts_speak::{Synthesizer, Voice};
 use myxtts_train::pipeline::MODEL_FOLDER;
 
 use crate::failure::UsageError;
 use crate::output::errln;
 
-/// A model, and the run it is of, where it is a run's.
+/// A model, and the run it belongs to.
 pub struct Target {
-    /// The folder of the model; it need not hold one yet where a run is named.
+    /// The model folder; that of a run may not exist yet.
     pub model: PathBuf,
-    /// The run.
+    /// The run; `None` if a model folder was named.
     pub run: Option<RunFolder>,
 }
 
 impl Target {
-    /// Finds a model folder, a run's folder, or a run by its name in `runs`, in this order.
+    /// Finds a model folder, a run folder, or a run by its name in `runs`, in this order.
     pub fn find(named: &Path, runs: &Path) -> anyhow::Result<Target> {
         if named.join(MANIFEST).is_file() {
             return Ok(Target { model: named.to_owned(), run: None });
@@ -37,20 +37,20 @@ impl Target {
         }
         if named.is_dir() {
             return Err(UsageError(format!(
-                "{} is neither a model folder nor a run: it has no {MANIFEST} and no plan",
+                "{} is neither a model folder (no {MANIFEST}) nor a run folder (no plan)",
                 named.display()
             ))
             .into());
         }
-        let name = named.to_str().ok_or_else(|| UsageError(format!("there is no {}", named.display())))?;
+        let name = named.to_str().ok_or_else(|| UsageError(format!("{} does not exist", named.display())))?;
         Ok(of_run(RunFolder::view(runs, name)?))
     }
 }
 
-/// Finds or hears a voice: one that is kept or that the model came with, a mix, or recordings that are heard as one. What was
-/// adapted to hear them is said.
-pub fn hear(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Voice> {
-    let Chosen { voice, reports } = choose(synthesizer, folder, named)?;
+/// Finds or encodes a voice: a saved one, one of the model, a mix, or recordings that form one voice. Reports how recordings were
+/// adapted.
+pub fn find_voice(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Voice> {
+    let ResolvedVoice { voice, reports } = resolve_voice(synthesizer, folder, named)?;
     for advice in reports.iter().flat_map(|report| &report.advice) {
         if advice.concern == Concern::Adapted {
             errln!("note: {}", advice.text);
@@ -59,10 +59,10 @@ pub fn hear(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBu
     Ok(voice)
 }
 
-/// The language that texts without one are in: what the user says, else the model's only one, else English.
-pub fn language(synthesizer: &Synthesizer, said: Option<&str>) -> String {
-    match (said, &synthesizer.languages()[..]) {
-        (Some(said), _) => said.to_owned(),
+/// The language of texts that name none: the user's choice, else the only one of the model, else English.
+pub fn language(synthesizer: &Synthesizer, named: Option<&str>) -> String {
+    match (named, &synthesizer.languages()[..]) {
+        (Some(named), _) => named.to_owned(),
         (None, [only]) => only.clone(),
         (None, _) => "en".to_owned(),
     }

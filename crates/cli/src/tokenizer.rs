@@ -1,4 +1,4 @@
-//! `myxtts tokenizer`: train, extend or look at a vocabulary.
+//! `myxtts tokenizer`: trains, extends or inspects a vocabulary.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use myxtts_data::tokenizer::{
     coverage, extend, train,
 };
 use myxtts_data::utterance::Utterance;
-use myxtts_run::destination::Destination;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
 use myxtts_run::regular_file;
 use myxtts_text::Cleaner;
@@ -29,29 +29,29 @@ enum Command {
     Train(TrainArgs),
     /// Add a language to an existing vocabulary without moving an id
     Extend(ExtendArgs),
-    /// Sizes, languages and special tokens of a vocabulary, and how it covers texts
+    /// Show size, languages and special tokens of a vocabulary, and how well it covers texts
     Show(ShowArgs),
 }
 
 #[derive(clap::Args)]
 struct TrainArgs {
-    /// Corpus folders, or text files with one sentence a line
+    /// Corpus folders, or text files with one sentence per line
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
-    /// Where to write the vocabulary
+    /// File to write the vocabulary to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Tokens in all, special ones and characters included
+    /// Number of tokens, including special tokens and characters
     #[arg(long, default_value_t = TrainOptions::default().vocab_size)]
     vocab_size: usize,
-    /// Language of texts that do not say theirs
+    /// Language of texts that do not name one
     #[arg(long)]
     language: Option<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself as
-    /// `train` chooses it for these texts
+    /// Text cleaner: default, coqui (that of the released models) or phonemes (English as it is pronounced) [default: as
+    /// `train` chooses for these texts]
     #[arg(long)]
     cleaner: Option<Cleaner>,
-    /// How often two pieces must stand together to become one
+    /// How often two pieces must occur together to be merged
     #[arg(long, default_value_t = TrainOptions::default().min_frequency)]
     min_frequency: u64,
 }
@@ -60,30 +60,30 @@ struct TrainArgs {
 struct ExtendArgs {
     /// The vocabulary to start from
     base: PathBuf,
-    /// Corpus folders, or text files in the new language with one sentence a line
+    /// Corpus folders, or text files in the new language with one sentence per line
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// The language to add
     #[arg(long)]
     language: String,
-    /// Where to write the new vocabulary
+    /// File to write the new vocabulary to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// New ids at most
+    /// Maximum number of new tokens
     #[arg(long, default_value_t = 2000)]
     new_tokens: usize,
-    /// Also make pieces of letters that other languages of the vocabulary write: shorter texts in the new
-    /// language, other ids for some texts in the old ones
+    /// Also build pieces from letters that other languages share: fewer tokens in the new language, but some texts in the old
+    /// languages get other ids
     #[arg(long)]
     shared: bool,
-    /// Sample texts of a language the vocabulary has, to count those that change
+    /// Sample texts of a language the vocabulary has, to count those whose ids change
     #[arg(long, num_args = 1.., value_name = "LANGUAGE=PATH")]
     old_data: Vec<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
-    /// vocabulary was made with
+    /// Text cleaner: default, coqui (that of the released models) or phonemes (English as it is pronounced) [default: the one
+    /// the vocabulary was trained with]
     #[arg(long)]
     cleaner: Option<Cleaner>,
-    /// How often two pieces must stand together to become one
+    /// How often two pieces must occur together to be merged
     #[arg(long, default_value_t = 2)]
     min_frequency: u64,
     /// Print the report as JSON
@@ -95,17 +95,17 @@ struct ExtendArgs {
 struct ShowArgs {
     /// The vocabulary
     file: PathBuf,
-    /// Corpus folders, or text files with one sentence a line, to measure it on
+    /// Corpus folders, or text files with one sentence per line, to measure the coverage of
     #[arg(long, num_args = 1.., value_name = "PATH")]
     data: Vec<PathBuf>,
     /// A text to encode
     #[arg(long)]
     text: Option<String>,
-    /// Language of texts that do not say theirs
+    /// Language of texts that do not name one
     #[arg(long)]
     language: Option<String>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
-    /// vocabulary was made with
+    /// Text cleaner: default, coqui (that of the released models) or phonemes (English as it is pronounced) [default: the one
+    /// the vocabulary was trained with]
     #[arg(long)]
     cleaner: Option<Cleaner>,
     /// Print everything as JSON
@@ -139,7 +139,7 @@ fn run_train(args: TrainArgs) -> anyhow::Result<()> {
     print_coverage(&measured);
     if trained.vocabulary_size() < args.vocab_size {
         outln!(
-            "Only {} of {} tokens were found in {} texts: more text would give more.",
+            "Only {} of {} tokens were found in {} texts: train on more text to get more.",
             trained.vocabulary_size(),
             args.vocab_size,
             texts.len()
@@ -155,7 +155,7 @@ fn run_extend(args: ExtendArgs) -> anyhow::Result<()> {
     for sample in &args.old_data {
         let Some((language, path)) = sample.split_once('=') else {
             return Err(UsageError(format!(
-                "--old-data {sample}: give a language and a file, like ar=texts.txt"
+                "--old-data {sample}: expected a language and a file, such as ar=texts.txt"
             ))
             .into());
         };
@@ -226,7 +226,7 @@ fn run_show(args: ShowArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cleaner for texts or for a vocabulary, where the user names none; a choice is said.
+/// The cleaner that the user names, else the one that fits the texts or the vocabulary; a choice is reported.
 pub fn cleaner_for(
     written: Option<Cleaner>,
     vocabulary: Option<&Tokenizer>,
@@ -239,16 +239,15 @@ pub fn cleaner_for(
     chosen.cleaner
 }
 
-/// A text to learn from or to measure.
+/// A text to train on or to measure.
 struct Text {
-    /// Where it stands: `file:line`.
+    /// Its utterance id, or `file:line`.
     id: String,
     language: String,
     text: String,
 }
 
-/// The texts of some paths: corpora with their own languages, or plain text files with one text a line,
-/// which do not say theirs.
+/// Reads the texts of paths: corpora, which name their languages, or plain files with one text per line, which do not.
 fn texts_of(paths: &[PathBuf], language: Option<&str>) -> anyhow::Result<Vec<Text>> {
     let mut texts = Vec::new();
     for path in paths {
@@ -273,18 +272,18 @@ fn texts_of_corpus(root: &Path, language: Option<&str>) -> anyhow::Result<Vec<Te
         .collect())
 }
 
-/// A word on what was declared but is no utterance.
+/// A note on the lines of a corpus that are not utterances.
 fn problem_count(corpus: &Corpus) -> Option<String> {
     let count = corpus.problems.len();
-    (count > 0).then(|| format!("{count} lines are no utterances: `myxtts check` names them"))
+    (count > 0).then(|| format!("{count} lines are not valid utterances: `myxtts check` lists them"))
 }
 
 fn texts_of_file(path: &Path, language: Option<&str>) -> anyhow::Result<Vec<Text>> {
-    let bytes = regular::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let bytes = regular_file::read(path).with_context(|| format!("reading {}", path.display()))?;
     let language = language.ok_or_else(|| {
-        UsageError(format!("{} does not say its language: give --language", path.display()))
+        UsageError(format!("{} does not name its language: give --language", path.display()))
     })?;
-    // A line that is not UTF-8 is bad data of one line, not of the file.
+    // Invalid UTF-8 spoils one line, not the whole file.
     let content = String::from_utf8_lossy(&bytes);
     let lines = content.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     Ok(lines
@@ -301,13 +300,13 @@ fn measure(tokenizer: &Tokenizer, texts: &[Text], cleaner: Cleaner) -> Coverage 
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    Destination::of("-o", path)?.write(bytes).with_context(|| format!("writing {}", path.display()))
+    OutputPath::check("-o", path)?.write(bytes).with_context(|| format!("writing {}", path.display()))
 }
 
 fn describe(path: &Path, tokenizer: &Tokenizer) {
     let (size, pieces) = (tokenizer.vocabulary_size(), tokenizer.pieces());
     outln!("{}", path.display());
-    outln!("  tokens       {pieces} (ids 0 to {}, {} not used)", size.saturating_sub(1), size - pieces);
+    outln!("  tokens       {pieces} (ids 0 to {}, {} unused)", size.saturating_sub(1), size - pieces);
     outln!("  merges       {}", tokenizer.merges());
     let languages: Vec<String> = tokenizer
         .languages()
@@ -325,7 +324,7 @@ fn describe(path: &Path, tokenizer: &Tokenizer) {
     outln!("  fingerprint  {}", &hex(&tokenizer.fingerprint())[..16]);
 }
 
-/// Cleaned text, pieces and ids of one text.
+/// Prints the cleaned text, pieces and ids of a text.
 pub fn print_encoded(encoded: &myxtts_data::tokenizer::Encoded) {
     outln!("cleaned  {}", encoded.cleaned);
     outln!("tokens   {}", encoded.ids.len());
@@ -340,7 +339,7 @@ pub fn print_encoded(encoded: &myxtts_data::tokenizer::Encoded) {
 
 fn print_coverage(covered: &Coverage) {
     outln!(
-        "coverage: {} texts, {} characters, {} unknown ({:.4} %), {:.3} tokens a character",
+        "coverage: {} texts, {} characters, {} unknown ({:.4} %), {:.3} tokens per character",
         covered.texts,
         covered.characters,
         covered.unknown,
@@ -362,14 +361,14 @@ fn print_coverage(covered: &Coverage) {
             );
         }
         if unknown.len() > 30 {
-            outln!("  and {} more (--json has all)", unknown.len() - 30);
+            outln!("  and {} more (--json lists all)", unknown.len() - 30);
         }
     }
     if let Some(longest) = covered.longest.first() {
         outln!("  longest text: {} tokens of at most {TEXT_TOKEN_LIMIT} ({})", longest.tokens, longest.id);
     }
     if covered.over_limit > 0 {
-        outln!("  {} texts are longer than the model reads: split or leave them out", covered.over_limit);
+        outln!("  {} texts are longer than the model's limit: split them or leave them out", covered.over_limit);
         for text in covered.longest.iter().filter(|text| text.tokens > TEXT_TOKEN_LIMIT) {
             outln!("    {} tokens  {}", text.tokens, text.id);
         }
@@ -394,7 +393,7 @@ fn print_report(report: &ExtendReport, shared: bool) {
     outln!("  {:<12} {:>12} {:>12}", "tokens", report.before.tokens, report.after.tokens);
     outln!(
         "  {:<12} {:>12.3} {:>12.3}",
-        "a character",
+        "per character",
         report.before.tokens_per_character(),
         report.after.tokens_per_character()
     );
@@ -407,13 +406,13 @@ fn print_report(report: &ExtendReport, shared: bool) {
     }
     if !shared {
         outln!(
-            "  Every new piece has a letter that no other language writes, so that old texts keep their ids; \
-             --shared lifts that and makes texts shorter."
+            "  Every new piece has a letter that no other language uses, so that old texts keep their ids. \
+             --shared lifts this limit and makes texts shorter."
         );
     }
 }
 
-/// A character as a person can tell it from others: with its code point where it has no width of its own.
+/// A character with its code point; the code point alone if the character has no width of its own.
 pub fn visible(c: char) -> String {
     let plain = c.is_alphanumeric() || c.is_ascii_punctuation();
     if plain { format!("{c} U+{:04X}", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }

@@ -1,104 +1,80 @@
-//! `myxtts tune`: a short sweep on the real steps of a stage, and the settings that come of it.
-
-mod sweeper;
+//! `myxtts tune`: measures a stage with different settings, and prints or writes the best ones.
 
 use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{Key, Section};
-use myxtts_run::destination::Destination;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
-use myxtts_run::plan::Stage;
+use myxtts_run::plan::StageKind;
 use myxtts_train::Machine;
-use myxtts_train::pipeline::Ground;
+use myxtts_train::corpus::{CorpusSet, assemble};
+use myxtts_train::stage_context::StageContext;
 use myxtts_train::tune::facts::Facts;
-use myxtts_train::tune::sweep::{Cell, Row};
-use serde::Serialize;
-use sweeper::Sweeper;
+use myxtts_train::tune::sweep::Row;
+use myxtts_train::tune::sweeper::{ChosenSetting, SweepReport, Sweeper};
 
+use crate::arguments::{device, stage};
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::settings::Settings;
-use crate::signal::leave_at_once;
-use crate::train::{device, open_corpus, prefer_demo, read, stage};
+use crate::signal::{leave_at_once, stop_requested};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folders or metadata files, each of any layout; the built-in demo corpus where none is named
+    /// Corpus folders or metadata files, in any supported layout; the built-in demo corpus if none is given
     corpus: Vec<PathBuf>,
-    /// The stage to run; only the GPT's batches have a size that can be set
+    /// Stage to measure; only the batch size of the stage gpt can be tuned
     #[arg(long, value_name = "STAGE", value_parser = stage, default_value = "gpt")]
-    stage: Stage,
-    /// How much is measured each time: on a GPU as many clips as so many steps of 64 have, on a processor twice
-    /// so many rounds, a minute of them at most, in which every setting has its turn
+    stage: StageKind,
+    /// Amount of measurement: 64 x N clips per candidate on a GPU; on a CPU 2 x N rounds over all candidates, for at most a
+    /// minute
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     steps: u64,
-    /// Where to run: auto, cpu, cuda or cuda:N
+    /// Device to run on: auto, cpu, cuda or cuda:N
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Measure every combination of batch size, threads and buffers, to check the choice by
+    /// Measure every combination of batch size, threads and buffers, to verify the choice
     #[arg(long)]
     exhaustive: bool,
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Write what was chosen as a file for `--config`
+    /// Write the chosen settings to a file for `--config`
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
 }
 
-#[derive(Serialize)]
-struct Report {
-    device: String,
-    stage: &'static str,
-    preset: String,
-    clips: usize,
-    facts: Facts,
-    exhaustive: bool,
-    /// How the choice is made.
-    rule: String,
-    chosen: Cell,
-    accumulate: usize,
-    settings: Vec<Setting>,
-    /// Settings the user made: they were not tried in other values.
-    left_alone: Vec<&'static str>,
-    /// Batches that are planned not to fit, with the bytes they would take.
-    too_large: Vec<Planned>,
-    rows: Vec<Row>,
-}
-
-/// A batch and the bytes it is planned to take.
-type Planned = (usize, u64);
-
-#[derive(Serialize)]
-struct Setting {
-    setting: &'static str,
-    value: usize,
-    reason: String,
-}
-
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(path) = args.write.as_ref().filter(|path| path.exists()) {
         // Now, and not after two minutes of measuring.
-        return Err(UsageError(format!("{} is there already: name another file", path.display())).into());
+        return Err(UsageError(format!("{} exists already: name another file", path.display())).into());
     }
-    let file = args.write.as_deref().map(|path| Destination::of("--write", path)).transpose()?;
+    let file = args.write.as_deref().map(|path| OutputPath::check("--write", path)).transpose()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    prefer_demo(&mut settings, machine)?;
+    settings.prefer_for_training(machine)?;
     let plan = settings.resolve()?;
     let progress = Terminal::new();
-    let corpus = open_corpus(&plan, None, &progress)?;
+    let corpus = assemble::open(&plan, &stop_requested()?, &progress)?;
     leave_at_once()?;
-    let home = read(&plan, &progress)?.home(&plan.data);
+    let home = CorpusSet::read(&plan.data, &progress)?.home(&plan.data);
     let facts = Facts::of(&[machine])?;
-    let model = Ground::of(&plan, &corpus, machine, &home, &progress).untrained(args.stage)?;
-    let asked = (args.stage, args.steps);
-    let mut sweeper =
-        Sweeper { plan, corpus: &corpus, machine, home: &home, facts, asked, model, progress: &progress };
+    let model = StageContext::of(&plan, &corpus, machine, &home, &progress).untrained(args.stage)?;
+    let mut sweeper = Sweeper {
+        plan,
+        corpus: &corpus,
+        machine,
+        home: &home,
+        facts,
+        stage: args.stage,
+        steps: args.steps,
+        model,
+        progress: &progress,
+    };
     let report = sweeper.sweep(args.exhaustive)?;
     if let Some(file) = file {
         file.write(yaml(&report).as_bytes())?;
@@ -111,22 +87,22 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// A file for `--config`.
-fn yaml(report: &Report) -> String {
+/// The chosen settings as a file for `--config`.
+fn yaml(report: &SweepReport) -> String {
     let mut text = format!(
         "# Measured by `myxtts tune`: {} on {}, preset {}, {} clips. {}.\n",
         report.stage, report.device, report.preset, report.clips, report.rule
     );
     if !report.left_alone.is_empty() {
-        text.push_str(&format!("# Set by you, and left to you: {}.\n", report.left_alone.join(", ")));
+        text.push_str(&format!("# Set by you, and not tuned: {}.\n", report.left_alone.join(", ")));
     }
     for section in Section::ALL {
-        let own = |setting: &&Setting| Key::find(setting.setting).is_some_and(|key| key.section() == section);
+        let own = |setting: &&ChosenSetting| Key::find(setting.setting).is_some_and(|key| key.section() == section);
         let mut settings = report.settings.iter().filter(own).peekable();
         if settings.peek().is_some() {
             text.push_str(&format!("{}:\n", section.name()));
         }
-        for Setting { setting, value, reason } in settings {
+        for ChosenSetting { setting, value, reason } in settings {
             let name = setting.rsplit('.').next().unwrap_or(setting);
             text.push_str(&format!("  # {reason}\n  {name}: {value}\n"));
         }
@@ -134,7 +110,7 @@ fn yaml(report: &Report) -> String {
     text
 }
 
-fn text(report: &Report, written: Option<&Path>) -> String {
+fn text(report: &SweepReport, written: Option<&Path>) -> String {
     let mut text = format!(
         "{} on {}: {}, {} clips, {} cores\n{:>6} {:>8} {:>9} {:>9} {:>9} {:>10} {:>7} {:>7}\n",
         report.stage,
@@ -167,21 +143,21 @@ fn text(report: &Report, written: Option<&Path>) -> String {
     }
     for (batch, bytes) in &report.too_large {
         text.push_str(&format!(
-            "{batch:>6} is planned to take {} and does not fit\n",
+            "{batch:>6} does not fit: it is planned to take {}\n",
             crate::output::size(*bytes)
         ));
     }
     text.push_str(&format!("chosen: {}\n", report.rule));
-    for Setting { setting, value, reason } in &report.settings {
+    for ChosenSetting { setting, value, reason } in &report.settings {
         text.push_str(&format!("  {setting} = {value}  ({reason})\n"));
     }
     if !report.left_alone.is_empty() {
-        text.push_str(&format!("set by you, and left alone: {}\n", report.left_alone.join(", ")));
+        text.push_str(&format!("set by you, and not tuned: {}\n", report.left_alone.join(", ")));
     }
     match written {
         Some(path) => text.push_str(&format!("next:   myxtts train CORPUS --config {}\n", path.display())),
         None => {
-            text.push_str("next:   the same with --write FILE, then `myxtts train CORPUS --config FILE`\n")
+            text.push_str("next:   run this with --write FILE, then `myxtts train CORPUS --config FILE`\n")
         }
     }
     text

@@ -1,28 +1,30 @@
-//! `myxtts verify`: is the cache what was written, and is it still that of the corpus?
+//! `myxtts verify`: checks that a cache is intact and still matches its corpus.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use myxtts_data::cache::{self, Finding, PrepareReport, VerifyReport};
 use myxtts_run::exit::Exit;
+use myxtts_train::corpus::{FeatureSetup, prepare_options, read};
 use serde::Serialize;
 
 use crate::output::{errln, print, print_json, size};
-use crate::prepare::{options_of, summary};
+use crate::prepare::summary;
 use crate::progress::Terminal;
+use crate::UsageError;
 use crate::settings::Settings;
-use crate::{UsageError, corpus};
+use crate::signal::stop_requested;
 
-/// Findings that are printed one by one; `--json` has all of them.
+/// Number of findings that are printed; `--json` has all of them.
 const PRINTED: usize = 50;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Corpus folder (its cache is compared with it), or the folder of a cache (its bytes are checked)
+    /// Corpus folder, whose cache is compared with it; or a cache folder, whose checksums are checked
     corpus: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
-    /// Rebuild what is broken or stale, and nothing else
+    /// Rebuild the records that are damaged or outdated
     #[arg(long)]
     fix: bool,
     /// Print the report as JSON
@@ -42,15 +44,15 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut settings = args.settings;
     settings.set_path("CORPUS", "data.train_data", args.corpus.as_deref())?;
     let plan = settings.resolve()?.data;
-    let options = options_of(&plan)?;
+    let options = prepare_options(&plan, &stop_requested()?);
     let progress = Terminal::new();
 
     let given = match &plan.train_data[..] {
         [one] => Some(one.as_path()),
         _ => None,
     };
-    let outcome = if let Some(dir) = given.filter(|folder| corpus::is_cache(folder)) {
-        // There is nothing to compare a cache by itself with, and nothing to rebuild it from.
+    let outcome = if let Some(dir) = given.filter(|folder| read::is_cache(folder)) {
+        // Without its corpus a cache cannot be compared or rebuilt.
         if args.fix {
             let message =
                 format!("--fix needs the corpus: `myxtts verify CORPUS --cache-dir {} --fix`", dir.display());
@@ -59,15 +61,15 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let found = cache::verify(dir, None, options.workers, &progress)?;
         Outcome { sound: found.is_sound(), found, fixed: None }
     } else {
-        let corpus = corpus::read(&plan, &progress)?;
-        let dir = corpus::cache_of(&corpus, &plan);
-        let computing = corpus::extractor(&[&corpus], &dir, &plan, &progress)?;
-        let extractor = &computing.extractor;
+        let corpus = read::read(&plan, &progress)?;
+        let dir = read::cache_of(&corpus, &plan);
+        let setup = FeatureSetup::for_cache(&[&corpus], &dir, &plan, &progress)?;
+        let extractor = &setup.extractor;
         let against = Some((&corpus.utterances[..], extractor as &dyn cache::Featurizer));
         let found = cache::verify(&dir, against, options.workers, &progress)?;
         let mut outcome = Outcome { sound: found.is_sound(), found, fixed: None };
         if args.fix && !outcome.sound {
-            computing.keep_vocabulary(options.disk.as_ref()).context("keeping the vocabulary")?;
+            setup.save_vocabulary(options.disk.as_ref()).context("saving the vocabulary")?;
             let fixed = cache::repair(&dir, &corpus.utterances, extractor, &options, &progress)?;
             outcome.fixed = Some(fixed);
         }
@@ -88,8 +90,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 fn verdict(outcome: &Outcome) -> String {
     let VerifyReport { records, shards, bytes, failures, findings } = &outcome.found;
     let verdict = match &outcome.fixed {
-        None if outcome.sound => "sound        everything is as it was written".to_owned(),
-        None => format!("damaged      {} findings; --fix rebuilds what they concern", findings.len()),
+        None if outcome.sound => "sound        all records are intact".to_owned(),
+        None => format!("damaged      {} findings; --fix rebuilds these records", findings.len()),
         Some(_) => format!("fixed        {} findings", findings.len()),
     };
     format!(
@@ -103,6 +105,6 @@ fn print_findings(findings: &[Finding]) {
         errln!("{finding}");
     }
     if findings.len() > PRINTED {
-        errln!("... and {} more; --json has them all", findings.len() - PRINTED);
+        errln!("... and {} more; --json lists them all", findings.len() - PRINTED);
     }
 }

@@ -1,11 +1,11 @@
-//! `myxtts voice`: voices that are heard once and kept beside a model.
+//! `myxtts voice`: voices that are encoded once and saved next to a model.
 
 use std::path::{Path, PathBuf};
 
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::Manifest;
-use myxtts_run::destination::Destination;
-use myxtts_run::durable::Os;
+use myxtts_run::output_path::OutputPath;
+use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
 use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, built_in, check_name};
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::speak::defaults;
-use crate::train::device;
+use crate::arguments::device;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,24 +25,24 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Hear a voice in recordings and keep it, with a report on how good they are
+    /// Encode a voice from recordings and save it, with a report on the quality of the recordings
     Add(AddArgs),
-    /// The voices of a model
+    /// List the voices of a model
     List(ListArgs),
-    /// What is known of a voice
+    /// Show the details of a voice
     Show(ShowArgs),
-    /// Remove a voice that was added
+    /// Remove a saved voice
     Remove(RemoveArgs),
-    /// Write a voice to a file: .safetensors, or .json as Coqui's servers exchange it
+    /// Write a voice to a file: .safetensors, or .json in the format of Coqui's servers
     Export(ExportArgs),
 }
 
 #[derive(clap::Args)]
 struct Model {
-    /// Model folder, or the name of a run [default: ./model, the newest run's, the first in models/]
+    /// Model folder, or the name of a run [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Where runs are
+    /// Folder that holds the runs
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print the result as JSON
@@ -52,17 +52,17 @@ struct Model {
 
 #[derive(clap::Args)]
 struct AddArgs {
-    /// What the voice is called
+    /// Name of the voice
     name: String,
-    /// Recordings of one speaker, six seconds and more in all; or the .safetensors file of a voice that was exported
+    /// Recordings of one speaker, at least six seconds in total; or the .safetensors file of an exported voice
     #[arg(required = true, value_name = "FILE")]
     references: Vec<PathBuf>,
     #[command(flatten)]
     at: Model,
-    /// Where to compute: auto, cpu, cuda, cuda:1
+    /// Device to compute on: auto, cpu, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
-    /// Replace a voice of that name
+    /// Replace an existing voice of that name
     #[arg(long)]
     force: bool,
 }
@@ -75,7 +75,7 @@ struct ListArgs {
 
 #[derive(clap::Args)]
 struct ShowArgs {
-    /// The voice
+    /// Name of the voice
     name: String,
     #[command(flatten)]
     at: Model,
@@ -83,7 +83,7 @@ struct ShowArgs {
 
 #[derive(clap::Args)]
 struct RemoveArgs {
-    /// The voice
+    /// Name of the voice
     name: String,
     #[command(flatten)]
     at: Model,
@@ -91,7 +91,7 @@ struct RemoveArgs {
 
 #[derive(clap::Args)]
 struct ExportArgs {
-    /// The voice
+    /// Name of the voice
     name: String,
     /// File to write: .safetensors or .json
     #[arg(short, long, value_name = "FILE")]
@@ -106,13 +106,13 @@ struct Shown {
     name: String,
     /// `stored`, or `model` where the model came with it.
     kind: &'static str,
-    /// Whether this model can speak in it.
+    /// Whether this model can use it.
     usable: bool,
-    /// Why not.
+    /// Why it cannot.
     problem: Option<String>,
     references: Vec<String>,
     seconds: Option<f64>,
-    /// The fingerprint of the model that heard it.
+    /// Fingerprint of the model that encoded it.
     model: Option<String>,
     report: Option<ReferenceReport>,
 }
@@ -131,21 +131,21 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
     check_name(&args.name)?;
     let model = args.at.path()?;
     let manifest = ModelFolder::read_manifest(&model)?;
-    let voices = Voices::at(&model, &manifest);
-    // Asked before the work; asked again when it is written.
+    let voices = Voices::from_manifest(&model, &manifest);
+    // Checked before the work, and again when it is written.
     if voices.names()?.contains(&args.name) && !args.force {
         return Err(VoiceError::Exists { name: args.name }.into());
     }
     let stored = match &args.references[..] {
-        [file] if file.extension().is_some_and(|ending| ending == "safetensors") => {
+        [file] if file.extension().is_some_and(|extension| extension == "safetensors") => {
             let found = StoredVoice::read(file)?;
             let stored = StoredVoice { name: args.name.clone(), ..found };
-            fitting(&voices, &stored)?;
+            check_model(&voices, &stored)?;
             stored
         }
         files => hear(&args, files, (&model, &voices))?,
     };
-    let path = voices.add(&Os, &stored, args.force)?;
+    let path = voices.add(&OsDisk, &stored, args.force)?;
     if args.at.json {
         print_json(&shown(&voices, stored))?;
         return Ok(Exit::Done);
@@ -157,13 +157,13 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
 }
 
 fn hear(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) -> anyhow::Result<StoredVoice> {
-    // Before the model is opened: a wrong file is told at once.
+    // Before the model is opened, so that a wrong file is reported at once.
     let references =
         files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
     let folder = ModelFolder::open(model)?;
     let mut synthesizer = Synthesizer::open(&folder, Machine::choose(device(&args.device)?)?.device)?;
-    let voice = synthesizer.hear_references(&references)?;
-    let report = ReferenceReport::of(&references, &synthesizer.speaker_parts(&references)?);
+    let voice = synthesizer.encode_references(&references)?;
+    let report = ReferenceReport::new(&references, &synthesizer.speaker_parts(&references)?);
     Ok(StoredVoice {
         name: args.name.clone(),
         voice,
@@ -175,8 +175,8 @@ fn hear(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) ->
     })
 }
 
-/// Refuses the voice of another model.
-fn fitting(voices: &Voices, stored: &StoredVoice) -> Result<(), VoiceError> {
+/// Refuses a voice that another model has encoded.
+fn check_model(voices: &Voices, stored: &StoredVoice) -> Result<(), VoiceError> {
     if stored.model == voices.fingerprint() {
         return Ok(());
     }
@@ -198,7 +198,7 @@ fn list(at: &Model) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if all.is_empty() {
-        print("no voices yet: `myxtts voice add NAME recording.wav` keeps one\n")?;
+        print("no voices yet: `myxtts voice add NAME recording.wav` saves one\n")?;
         return Ok(Exit::Done);
     }
     let line = |one: &Shown| {
@@ -231,11 +231,11 @@ fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
 fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
     let (voices, manifest) = opened(at)?;
     let of_the_model = manifest.voices.iter().any(|own| own == name);
-    if of_the_model && !voices.names()?.iter().any(|kept| kept == name) {
-        let message = format!("the voice {name:?} came with the model and is part of its files: it stays");
+    if of_the_model && !voices.names()?.iter().any(|saved| saved == name) {
+        let message = format!("the voice {name:?} came with the model and is part of its files: it cannot be removed");
         return Err(UsageError(message).into());
     }
-    voices.remove(&Os, name)?;
+    voices.remove(&OsDisk, name)?;
     match at.json {
         true => print_json(&serde_json::json!({ "removed": name }))?,
         false => print(&row("removed", name))?,
@@ -244,14 +244,14 @@ fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
 }
 
 fn export(args: ExportArgs) -> anyhow::Result<Exit> {
-    let ending = args.output.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_owned();
-    if ending != "safetensors" && ending != "json" {
+    let extension = args.output.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
+    if extension != "safetensors" && extension != "json" {
         let message = format!("-o {}: name a .safetensors or a .json file", args.output.display());
         return Err(UsageError(message).into());
     }
-    let destination = Destination::of("-o", &args.output)?;
+    let destination = OutputPath::check("-o", &args.output)?;
     let model = args.at.path()?;
-    let voices = Voices::at(&model, &ModelFolder::read_manifest(&model)?);
+    let voices = Voices::from_manifest(&model, &ModelFolder::read_manifest(&model)?);
     let stored = match voices.own(&args.name)? {
         Some(stored) => stored,
         None => {
@@ -272,7 +272,7 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             }
         }
     };
-    let bytes = match ending.as_str() {
+    let bytes = match extension.as_str() {
         "json" => serde_json::to_vec(&stored.to_json())?,
         _ => stored.to_bytes(),
     };
@@ -285,17 +285,17 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
 }
 
 impl Model {
-    /// The model that `speak` would take.
+    /// The model that `speak` would use.
     fn path(&self) -> anyhow::Result<PathBuf> {
         Ok(defaults::model(self.model.as_deref(), &self.runs)?.model)
     }
 }
 
-/// The voices of a model, and what else it says of itself.
+/// The saved voices of a model, and its manifest.
 fn opened(at: &Model) -> anyhow::Result<(Voices, Manifest)> {
     let model = at.path()?;
     let manifest = ModelFolder::read_manifest(&model)?;
-    Ok((Voices::at(&model, &manifest), manifest))
+    Ok((Voices::from_manifest(&model, &manifest), manifest))
 }
 
 fn unknown(name: &str, voices: &Voices, manifest: Manifest) -> anyhow::Result<anyhow::Error> {
@@ -330,7 +330,7 @@ fn of_model(name: String) -> Shown {
 }
 
 fn shown(voices: &Voices, stored: StoredVoice) -> Shown {
-    let problem = fitting(voices, &stored).err().map(|error| error.to_string());
+    let problem = check_model(voices, &stored).err().map(|error| error.to_string());
     Shown {
         name: stored.name,
         kind: "stored",
@@ -361,13 +361,13 @@ fn as_text(one: &Shown) -> String {
             false => String::new(),
         };
         let line = format!(
-            "{}: {:.1} s at {} Hz, {:.0} dB over the noise{clipped}",
+            "{}: {:.1} s at {} Hz, {:.0} dB above the noise{clipped}",
             facts.file, facts.seconds, facts.sample_rate, facts.signal_to_noise_db
         );
         text += &row("reference", &line);
     }
     if let Some(least) = one.report.as_ref().and_then(|report| report.least_similarity) {
-        text += &row("alike", &format!("{least:.2} between the two parts that are least so"));
+        text += &row("similarity", &format!("{least:.2} between the two least similar parts"));
     }
     for advice in one.report.iter().flat_map(|report| &report.advice) {
         text += &row("note", &advice.text);

@@ -11,7 +11,7 @@ use myxtts_data::tokenizer::{self, TrainOptions};
 use myxtts_demo::{self as demo, Language, SAMPLE_RATE, VOICES};
 use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::plan::Plan;
-use myxtts_train::pipeline::Corpus;
+use myxtts_train::training_data::Corpus;
 
 /// Sentences of different lengths, one of them with what cleaners read differently.
 const SENTENCES: [&str; 9] = [
@@ -77,8 +77,9 @@ impl World {
         let here = self.folder.path().display().to_string();
         let command_line =
             common.into_iter().chain(set).map(|text| Flag::Set(text.replace('@', &here))).collect();
-        let machine = Machine { cores: 4, memory_bytes: Some(4 << 30), gpus: None };
-        Plan::resolve(&Sources { command_line, ..Sources::of(machine) }).map_err(|error| error.to_string())
+        let machine = HostResources { cores: 4, memory_bytes: Some(4 << 30) };
+        Plan::resolve(&Sources { command_line, ..Sources::for_host(machine) })
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -237,6 +237,6 @@ fn settings_of_a_run_change_what_it_says_and_leaves() {
 #[test]
 fn the_demonstration_is_read_as_letters() {
     let mut settings = crate::settings::Settings::default();
-    crate::train::prefer_demo(&mut settings, myxtts_train::Machine::CPU).unwrap();
+    settings.prefer_for_training(myxtts_train::Machine::CPU).unwrap();
     assert_eq!(settings.plan().unwrap().data.cleaner.as_deref(), Some("default"));
 }

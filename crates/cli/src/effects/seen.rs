@@ -1,39 +1,41 @@
 //! What can be seen of settings: each function turns a plan into words, and two plans that differ in what they do differ in
 //! these words. An error is something to be seen as well.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::AtomicBool;
 
 use myxtts_run::config::Key;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::{Plan, Stage};
-use myxtts_run::progress::Silent;
+use myxtts_run::plan::{Plan, StageKind};
+use myxtts_run::progress::{Progress, Silent, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Precision};
 use myxtts_train::Machine;
-use myxtts_train::pipeline::{self, Corpus, Ground, Request};
-use myxtts_train::session::{News, Session, Watcher};
+use myxtts_train::corpus::{CorpusSet, RecordMode, assemble};
+use myxtts_train::devices::RunDevices;
+use myxtts_train::notes::{PlannedRun, settings_notes};
+use myxtts_train::pipeline::{self, Devices, Request};
+use myxtts_train::stage_context::StageContext;
+use myxtts_train::training_data::Corpus;
+use myxtts_train::session::Session;
 use myxtts_train::sizes::Sizes;
-use myxtts_train::stages::preview::Preview;
+use myxtts_train::preview::Preview;
 
 use super::made_up::{Mels, World, made_up};
-use crate::advice::{Beginning, advice};
-use crate::place::Place;
 use crate::progress::Terminal;
-use crate::train::{open_corpus, read};
 
 /// What is seen of a plan.
 pub type Seen = fn(&World, &Plan) -> anyhow::Result<String>;
 
-const ALL: [Stage; 3] = [Stage::Dvae, Stage::Gpt, Stage::Decoder];
+const ALL: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
 fn opened(plan: &Plan) -> anyhow::Result<Corpus> {
-    open_corpus(plan, None, &Terminal::new())
+    Ok(assemble::open(plan, &Arc::default(), &Terminal::new())?)
 }
 
 /// Every utterance of the corpus as it is read, before anything is computed of it.
 pub fn corpus(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", read(plan, &Terminal::new())?.utterances()))
+    Ok(format!("{:?}", CorpusSet::read(&plan.data, &Terminal::new())?.utterances()))
 }
 
 /// Every record: its name, its arrays to the last bit, and the vocabulary.
@@ -96,7 +98,7 @@ pub fn files(world: &World, plan: &Plan) -> anyhow::Result<String> {
 pub fn batches(_: &World, plan: &Plan) -> anyhow::Result<String> {
     let corpus = made_up(Mels::Fine);
     let mut words = String::new();
-    for kind in [Stage::Dvae, Stage::Gpt] {
+    for kind in [StageKind::Dvae, StageKind::Gpt] {
         let sides = (&corpus.train[..], &corpus.validation[..]);
         let preview = Preview::new(kind, plan, (Machine::CPU, 1), corpus.source.clone(), sides)?;
         words += &format!("\n{kind:?}, {} batches a step\n", preview.of_step);
@@ -111,7 +113,7 @@ pub fn batches(_: &World, plan: &Plan) -> anyhow::Result<String> {
 
 /// The clips that the first batches of the decoder are drawn from.
 pub fn decoder_batches(world: &World, plan: &Plan) -> anyhow::Result<String> {
-    stage(world, plan, Stage::Decoder, |stage| {
+    stage(world, plan, StageKind::Decoder, |stage| {
         let mut words = String::new();
         for step in 0..2 {
             let taken = stage.submit(step, &Control::default())?;
@@ -136,21 +138,21 @@ pub fn recipe(_: &World, plan: &Plan) -> anyhow::Result<String> {
 pub fn feeding(world: &World, plan: &Plan) -> anyhow::Result<String> {
     let corpus = made_up(Mels::Fine);
     let gpu = Machine { device: Device::Cuda(0), precision: Precision::F32 };
-    let ground = Ground::of(plan, &corpus, gpu, &world.path(""), &Silent);
-    let Ground { feeding, conditioning, lengths, mode, .. } = &ground;
+    let context = StageContext::of(plan, &corpus, gpu, &world.path(""), &Silent);
+    let StageContext { feeding, conditioning, lengths, mode, .. } = &context;
     Ok(format!("{feeding:?} {:?} {conditioning:?} {lengths:?} {mode:?}", feeding.loading()))
 }
 
 /// On which of four GPUs a run trains, and where its batches come from.
 pub fn place(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    let place = Place::choose(plan, None, Some(4), false)?;
-    Ok(place.lines().join("\n"))
+    let devices = RunDevices::choose(plan, None, Some(4), false)?;
+    Ok(devices.lines().join("\n"))
 }
 
 /// What is said before a run begins on a processor.
 pub fn said(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    let beginning = Beginning { plan, machine: Machine::CPU, only: None, from: false };
-    Ok([plan.notes.clone(), advice(&beginning)].concat().join("\n"))
+    let run = PlannedRun { plan, machine: Machine::CPU, only: None, fine_tune: false };
+    Ok([plan.notes.clone(), settings_notes(&run)].concat().join("\n"))
 }
 
 /// Every value as it is resolved.
@@ -175,28 +177,28 @@ pub fn listener(_: &World, plan: &Plan) -> anyhow::Result<String> {
 
 /// Where records come from.
 pub fn source(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", crate::records::Records::of(&plan.data)))
+    Ok(format!("{:?}", RecordMode::from_plan(&plan.data)))
 }
 
 /// Does something with a stage on clips that are made up.
 fn stage(
     world: &World,
     plan: &Plan,
-    kind: Stage,
-    act: impl FnOnce(&mut dyn myxtts_train::stages::Stage) -> anyhow::Result<String>,
+    kind: StageKind,
+    act: impl FnOnce(&mut dyn myxtts_train::stages::StageKind) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
     let corpus = made_up(Mels::Fine);
     // One folder for all: codes that were made once serve whoever has the same DVAE.
-    let ground = Ground::of(plan, &corpus, Machine::CPU, &world.path(""), &Silent);
-    let mut model = ground.untrained(kind)?;
-    let mut stage = ground.stage(kind, &plan.recipe(kind, false), &mut model)?;
+    let context = StageContext::of(plan, &corpus, Machine::CPU, &world.path(""), &Silent);
+    let mut model = context.untrained(kind)?;
+    let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model)?;
     act(&mut *stage)
 }
 
 /// What a GPT is said to be, and its weights and their average after two steps.
 pub fn gpt(world: &World, plan: &Plan) -> anyhow::Result<String> {
-    let recipe = plan.recipe(Stage::Gpt, false);
-    stage(world, plan, Stage::Gpt, |stage| {
+    let recipe = plan.recipe(StageKind::Gpt, false);
+    stage(world, plan, StageKind::Gpt, |stage| {
         for step in 0..2 {
             let control = Control {
                 rate: recipe.schedule.at(step) as f32,
@@ -228,7 +230,7 @@ pub fn set_up(world: &World, plan: &Plan) -> anyhow::Result<String> {
         Ok(words) => words,
         Err(error) => format!("error: {error:#}"),
     };
-    Ok([Stage::Dvae, Stage::Gpt].map(of).join("\n"))
+    Ok([StageKind::Dvae, StageKind::Gpt].map(of).join("\n"))
 }
 
 /// A DVAE trained to its end.
@@ -248,26 +250,31 @@ pub fn poisoned(_: &World, plan: &Plan) -> anyhow::Result<String> {
 }
 
 #[derive(Default)]
-struct Listener(Vec<String>);
+struct Listener(Mutex<Vec<String>>);
 
-impl Watcher for Listener {
-    fn stage(&mut self, name: &'static str, from: u64, steps: u64, _: &[String]) {
-        self.0.push(format!("{name} from {from} to {steps}"));
+impl Listener {
+    fn push(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
-    fn step(&mut self, news: &News) {
-        self.0.push(format!("step {} loss {}", news.step, news.loss));
+}
+
+impl Progress for Listener {
+    fn stage(&self, name: &'static str, from: u64, steps: u64, _: &[String]) {
+        self.push(format!("{name} from {from} to {steps}"));
     }
-    fn say(&mut self, line: &str) {
-        self.0.push(line.to_owned());
+    fn step(&self, progress: &StepProgress) {
+        self.push(format!("step {} loss {}", progress.step, progress.loss));
     }
-    fn end(&mut self) {}
+    fn say(&self, line: &str) {
+        self.push(line.to_owned());
+    }
 }
 
 /// What is said on the way, how it ends, and what is left in the folder.
 fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
     let corpus = made_up(mels);
     let folder = RunFolder::create(&plan.training.runs_dir, Some("run"), plan)?;
-    let mut listener = Listener::default();
+    let listener = Listener::default();
     let mut session = Session {
         folder: &folder,
         plan,
@@ -275,18 +282,18 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         events: folder.event_log()?,
         board: folder.tensorboard(None)?,
         stop: Arc::new(AtomicBool::new(false)),
-        watcher: &mut listener,
+        progress: &listener,
         listener: None,
     };
-    let request = Request { only: Some(Stage::Dvae), from: None };
-    let ended = pipeline::train(&mut session, &request, &corpus, (&[Machine::CPU], None), &Silent);
+    let request = Request { only: Some(StageKind::Dvae), from: None };
+    let ended = pipeline::train(&mut session, &request, &corpus, Devices { machines: &[Machine::CPU], ranks: None });
     let ended = ended.map(|_| "done".to_owned()).unwrap_or_else(|error| format!("error: {error}"));
     let kept: Vec<String> = session.store.list()?.checkpoints.iter().map(|c| c.name()).collect();
     drop(session);
     let model = std::fs::read(folder.path().join("model/dvae.safetensors")).unwrap_or_default();
     let sum = model.iter().fold(17u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // Folders are of each plan's own.
-    let words = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.join("\n"));
+    let words = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n"));
     Ok(words.replace(&folder.path().display().to_string(), "RUN"))
 }
 

@@ -1,4 +1,4 @@
-//! `evaluate --texts`: a list spoken by one opened model.
+//! `evaluate --texts`: speaks a list of texts.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use myxtts_data::dataset::list::read_list;
 use myxtts_model::sampling::SamplingOptions;
 use myxtts_model::weights::ModelFolder;
-use myxtts_run::durable::{self, Os};
+use myxtts_run::durable::{self, OsDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_speak::Synthesizer;
@@ -21,10 +21,10 @@ use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::signal::stop_requested;
-use crate::target::{hear, language};
-use crate::train::device;
+use crate::target::{find_voice, language};
+use crate::arguments::device;
 
-/// What was done and found, as `report.json` has it.
+/// The content of `report.json`.
 #[derive(Serialize)]
 struct Report {
     model: PathBuf,
@@ -36,7 +36,7 @@ struct Report {
     sampling: SamplingOptions,
     takes: usize,
     recognizer: Option<String>,
-    /// Why there are no error rates although there is a recogniser.
+    /// Why the recogniser failed.
     recognizer_error: Option<String>,
     #[serde(flatten)]
     spoken: SpokenTexts,
@@ -50,7 +50,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         && let Some(without) = texts.iter().find(|text| text.reference.is_none())
     {
         return Err(UsageError(format!(
-            "{}, line {}: {} has no reference; write `id|text|reference.wav`, or give one voice for all with --voice",
+            "{}, line {}: {} has no reference: write `id|text|reference.wav`, or give one voice for all with --voice",
             list.display(),
             without.line,
             without.id
@@ -64,14 +64,14 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     if let Some(cleaner) = &settings.data.cleaner {
         synthesizer = synthesizer.with_cleaner(cleaner.parse()?);
     }
-    let heard = match &args.voice[..] {
+    let voice = match &args.voice[..] {
         [] => None,
-        named => Some(hear(&mut synthesizer, &folder, named)?),
+        named => Some(find_voice(&mut synthesizer, &folder, named)?),
     };
-    durable::create_folder(&Os, output)?;
+    durable::create_folder(&OsDisk, output)?;
     let language = language(&synthesizer, settings.data.language.as_deref());
-    let options = args.sampling.speaking(&synthesizer, settings.training.seed);
-    let speaking = Speaking { folder: output, language: &language, voice: heard.as_ref(), options: &options };
+    let options = args.sampling.speak_options(&synthesizer, settings.training.seed);
+    let speaking = Speaking { folder: output, language: &language, voice: voice.as_ref(), options: &options };
     let spoken =
         speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
     let failed = listener.as_ref().and_then(Listener::failed);
@@ -83,7 +83,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         language: language.clone(),
         seed: settings.training.seed,
         sampling: options.sampling.clone(),
-        takes: options.takes,
+        takes: options.candidates,
         recognizer: listener.as_ref().map(|listener| listener.recognizer().to_string()),
         recognizer_error: failed.map(ToString::to_string),
         spoken,

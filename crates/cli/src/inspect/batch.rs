@@ -1,4 +1,4 @@
-//! `myxtts inspect batch`: what the model will see at a step, as a table, as JSON and as a picture.
+//! `myxtts inspect batch`: the batch of a training step, as a table, as JSON and as a picture.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -14,44 +14,43 @@ use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::plan::Stage;
+use myxtts_run::plan::StageKind;
 use myxtts_run::progress::Silent;
 use myxtts_train::Machine;
-use myxtts_train::beside::CODES;
-use myxtts_train::stages::preview::Preview;
+use myxtts_train::base_model::base_vocabulary;
+use myxtts_train::corpus::read::{cache_in, is_cache, read_from};
+use myxtts_train::corpus::{Assembly, SavedSplit};
+use myxtts_train::overlay::CODES;
+use myxtts_train::preview::Preview;
 use serde::Serialize;
 
-use crate::corpus::{cache_in, is_cache, read_from};
-use crate::held_out::Kept;
 use crate::output::{errln, print, print_json};
 use crate::progress::Terminal;
-use crate::records::Records;
-use crate::request::base_of;
-use crate::train::corpus_of;
+use crate::signal::stop_requested;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The corpus, or the cache that `myxtts prepare` made of it
+    /// Corpus folder, or its cache folder
     #[arg(required_unless_present = "run")]
     dir: Option<PathBuf>,
-    /// With the settings of this run, its tuned batch size among them; its own corpus where none is named
+    /// Use the settings of this run, including its tuned batch size, and its corpus if no other is named
     #[arg(long, value_name = "NAME")]
     run: Option<String>,
-    /// The stage whose batches are looked at: gpt or dvae
-    #[arg(long, value_name = "STAGE", default_value = "gpt", value_parser = crate::train::stage)]
-    stage: Stage,
+    /// Stage whose batches are shown: gpt or dvae
+    #[arg(long, value_name = "STAGE", default_value = "gpt", value_parser = crate::arguments::stage)]
+    stage: StageKind,
     #[command(flatten)]
     settings: crate::settings::Settings,
-    /// Which step of training
+    /// Training step
     #[arg(long, default_value_t = 0)]
     step: u64,
-    /// A batch of validation instead
+    /// Show a validation batch instead
     #[arg(long)]
     validation: bool,
-    /// Everything as JSON
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Write a picture of the mels, one below the other
+    /// Write a picture of the mels, one below the other, to a .png file
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 }
@@ -69,16 +68,17 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(corpus));
             let source: Arc<dyn RecordSource> = Arc::new(Store::open(&dir)?);
             let sides = sides(&*source, &texts(corpus, &plan.data)?, &plan);
-            look(source, (&sides.0, &sides.1), &plan, &args)?
+            inspect(source, (&sides.0, &sides.1), &plan, &args)?
         }
-        // All corpora of the run, and what it has held out of them.
+        // All corpora of the run, with its validation set.
         (None, Some(run)) => {
-            let (base, kept) = (base_of(run)?, Kept::of(run, true)?);
-            let how = (Records::of(&plan.data), kept.as_ref());
-            let (corpus, _) = corpus_of(&plan, base.as_ref(), how, None, &Terminal::new())?;
-            look(corpus.source, (&corpus.train, &corpus.validation), &plan, &args)?
+            let (base, split) = (base_vocabulary(run)?, SavedSplit::load(run, true)?);
+            let assembly =
+                Assembly { base: base.as_ref(), saved_split: split.as_ref(), ..Assembly::default() };
+            let corpus = assembly.assemble(&plan, &stop_requested()?, &Terminal::new())?.corpus;
+            inspect(corpus.source, (&corpus.train, &corpus.validation), &plan, &args)?
         }
-        (None, None) => bail!("name the corpus or, with --run, a run"),
+        (None, None) => bail!("name a corpus, or a run with --run"),
     };
     if let Some(file) = &args.png {
         durable::write(file, &report.picture(&slab)?)
@@ -92,12 +92,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What the clips of a corpus say, by id. A cache alone does not know: there every clip counts as a text of its own.
+/// The texts of a corpus by utterance id. A cache holds no texts: there every clip counts as a text of its own.
 fn texts(dir: &Path, plan: &myxtts_run::plan::DataPlan) -> anyhow::Result<HashMap<String, String>> {
     if is_cache(dir) {
         errln!(
-            "note: a cache does not hold texts, so that the split may differ from training's where texts occur twice; name \
-             the corpus instead"
+            "note: a cache holds no texts, so that the split differs from that of training if texts occur twice; name the \
+             corpus instead"
         );
         return Ok(HashMap::new());
     }
@@ -105,13 +105,13 @@ fn texts(dir: &Path, plan: &myxtts_run::plan::DataPlan) -> anyhow::Result<HashMa
     Ok(corpus.utterances.into_iter().map(|utterance| (utterance.id, utterance.text)).collect())
 }
 
-/// The records of a corpus that a new run would learn from and those it would hold out.
+/// The training and validation records that a new run would have.
 fn sides(
     source: &dyn RecordSource,
     texts: &HashMap<String, String>,
     plan: &myxtts_run::plan::Plan,
 ) -> (Vec<u32>, Vec<u32>) {
-    // A corpus of its own for validation leaves this one whole.
+    // With a separate validation corpus, all clips of this one are trained on.
     let fraction = if plan.data.val_data.is_some() { 0.0 } else { plan.data.val_fraction };
     let ids: Vec<String> = (0..source.len()).map(|record| source.id(record)).collect();
     let clip = |(record, id)| {
@@ -124,22 +124,22 @@ fn sides(
     (records(&split.train), records(&split.validation))
 }
 
-/// Takes the step of a stage's own plan, collates it, and says what is in it.
-fn look(
+/// Collates the batch of a step, as the stage would, and describes it.
+fn inspect(
     source: Arc<dyn RecordSource>,
     sides: (&[u32], &[u32]),
     plan: &myxtts_run::plan::Plan,
     args: &Args,
 ) -> anyhow::Result<(Report, Vec<u8>)> {
-    // What a batch holds depends on no device; only how it is shared does.
+    // The content of a batch does not depend on the device, only its split over replicas does.
     let preview = Preview::new(args.stage, plan, (Machine::CPU, 1), source, sides)?;
     let Preview { source, train, validation, of_step } = preview;
     let (batches, of_step) = match args.validation {
         false => (train, of_step),
-        true => (validation.context("nothing is held out: there is no validation to look at")?, 1),
+        true => (validation.context("the validation set is empty: there is no validation batch")?, 1),
     };
     let collated = |number: u64| -> anyhow::Result<(Report, Vec<u8>)> {
-        let batches = Arc::new(shown(&*source, &batches, number)?);
+        let batches = Arc::new(with_mels(&*source, &batches, number)?);
         let collator = Collator::new(source.clone(), batches.clone(), 0, 1)?;
         let mut slab = vec![0; collator.slab_bytes()];
         let info = collator.collate(number, &mut slab)?;
@@ -153,12 +153,12 @@ fn look(
     Ok((Report { step: args.step, further, ..report }, slab))
 }
 
-/// Mel frames that a code stands for.
-const FRAMES_OF_CODE: u32 = 4;
+/// Number of mel frames per audio code.
+const FRAMES_PER_CODE: u32 = 4;
 
-/// The same batches, with mels to look at in the place of codes: as many frames as batch `number` has codes for.
-fn shown(source: &dyn RecordSource, batches: &Plan, number: u64) -> anyhow::Result<Plan> {
-    let frames = FRAMES_OF_CODE * batches.buckets()[batches.step(number).bucket].rung.frames;
+/// The same batches with mels in place of codes: as many frames as batch `number` has codes for.
+fn with_mels(source: &dyn RecordSource, batches: &Plan, number: u64) -> anyhow::Result<Plan> {
+    let frames = FRAMES_PER_CODE * batches.buckets()[batches.step(number).bucket].rung.frames;
     let mut parts = batches.settings().parts.clone();
     for part in parts.iter_mut().filter(|part| part.column == CODES) {
         *part = Part::window(DVAE_MEL, frames);
@@ -166,11 +166,11 @@ fn shown(source: &dyn RecordSource, batches: &Plan, number: u64) -> anyhow::Resu
     Ok(batches.with_parts(source, parts)?)
 }
 
-/// What is in a batch.
+/// The content of a batch.
 #[derive(Serialize)]
 struct Report {
     step: u64,
-    /// `None` for the worst batches, which come before all epochs.
+    /// `None` for the worst-case batches, which come before all epochs.
     epoch: Option<u64>,
     position: u64,
     bucket: usize,
@@ -182,7 +182,7 @@ struct Report {
     rows: Vec<Row>,
     replaced: Vec<String>,
     plan: Planned,
-    /// The other batches of a step of several.
+    /// Further batches of the step, with gradient accumulation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     further: Vec<Report>,
 }
@@ -238,8 +238,8 @@ impl Report {
         let (frames, tokens) = (numbers("dvae_mel_rows"), numbers("tokens_rows"));
         let name = |names: &[String], number: u32| names.get(number as usize).cloned().unwrap_or_default();
         let rung = info.layout.rung();
-        // Codes and windows say how many frames there is room for in their own ways.
-        let unit = if plan.settings().length == CODES { FRAMES_OF_CODE } else { 1 };
+        // Batches of codes and of windows count frames in different units.
+        let unit = if plan.settings().length == CODES { FRAMES_PER_CODE } else { 1 };
         let room = info.layout.field(DVAE_MEL.name).map_or(1, |field| field.shape[1] as u32);
         let rows = (0..info.rows_valid as usize)
             .map(|row| {
@@ -299,7 +299,7 @@ impl Report {
         }
     }
 
-    /// The mels, one below the other.
+    /// A picture of the mels, one below the other.
     fn picture(&self, slab: &[u8]) -> anyhow::Result<Vec<u8>> {
         let field = self.fields.iter().find(|field| field.name == DVAE_MEL.name);
         let field = field.context("the batch has no mel to draw")?;
@@ -325,12 +325,12 @@ impl Report {
             Some(epoch) => {
                 format!("epoch {epoch}, batch {} of {}", self.position, self.plan.batches_per_epoch)
             }
-            None => "worst batches, before all epochs".to_owned(),
+            None => "worst-case batches, before all epochs".to_owned(),
         };
         writeln!(out, "step {}: {when}", self.step)?;
         self.write_rows(out)?;
         for report in &self.further {
-            writeln!(out, "\nand of the same step:")?;
+            writeln!(out, "\nfurther batch of the same step:")?;
             report.write_rows(out)?;
         }
         writeln!(out)?;
@@ -348,7 +348,7 @@ impl Report {
             )?;
         }
         if self.plan.left_out > 0 {
-            writeln!(out, "{} records are left out by the limits", self.plan.left_out)?;
+            writeln!(out, "{} records exceed the length limits and are left out", self.plan.left_out)?;
         }
         Ok(())
     }
@@ -450,7 +450,7 @@ mod tests {
         let plan = args.settings.plan().unwrap();
         let ten = Arc::new(Ten { names: vec!["ann".into(), "bob".into()] });
         let (train, validation) = sides(&*ten, &HashMap::new(), &plan);
-        look(ten, (&train, &validation), &plan, &args).unwrap()
+        inspect(ten, (&train, &validation), &plan, &args).unwrap()
     }
 
     #[test]
@@ -482,7 +482,7 @@ mod tests {
         let (report, _) = report(line);
         assert_eq!((report.epoch, report.further.len()), (None, 1));
         assert_eq!(report.further[0].epoch, Some(0), "one bucket has one worst batch");
-        assert!(report.table().contains("and of the same step"), "{}", report.table());
+        assert!(report.table().contains("further batch of the same step"), "{}", report.table());
     }
 
     #[test]

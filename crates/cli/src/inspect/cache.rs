@@ -1,20 +1,20 @@
-//! `myxtts inspect cache`: what a cache holds, as a table; or one utterance, as numbers.
+//! `myxtts inspect cache`: the content of a cache as a table, or the arrays of one utterance.
 
 use std::path::PathBuf;
 
 use myxtts_data::cache::Store;
 use myxtts_data::record::{Dtype, RecordSource};
 use myxtts_run::exit::Exit;
+use myxtts_train::corpus::read::cache_in;
 use serde::Serialize;
 
-use crate::corpus::cache_in;
 use crate::output::{errln, print, print_json, size};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder of the cache, or of the corpus it belongs to
+    /// Cache folder, or the corpus folder it belongs to
     dir: PathBuf,
-    /// Utterance to look at
+    /// Id of an utterance to show
     utterance: Option<String>,
     /// Print as JSON
     #[arg(long)]
@@ -220,7 +220,7 @@ impl RecordView {
     }
 }
 
-/// Smallest, largest and mean; zeros where there is nothing.
+/// Minimum, maximum and mean; zeros for an empty array.
 fn statistics(dtype: Dtype, bytes: &[u8]) -> [f64; 3] {
     let values: Vec<f64> = match dtype {
         Dtype::I16 => bytes.as_chunks().0.iter().map(|b| f64::from(i16::from_le_bytes(*b))).collect(),

@@ -1,4 +1,4 @@
-//! `myxtts inspect mel`: one sound file through one front-end, as an array and as a picture.
+//! `myxtts inspect mel`: the mel spectrogram of an audio file, as an array and as a picture.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize, picture};
 use myxtts_data::{audio, npy};
-use myxtts_run::destination::Destination;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
@@ -14,21 +14,21 @@ use crate::output::{print, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The sound file (WAV, FLAC, MP3, OGG, M4A)
+    /// Audio file (WAV, FLAC, MP3, OGG, M4A)
     file: PathBuf,
-    /// Which of the three front-ends of XTTS
+    /// Mel front-end of XTTS
     #[arg(long, value_enum, default_value = "dvae")]
     front_end: Choice,
-    /// Write the array here as .npy: [channels, frames], float32
+    /// Write the array to a .npy file: [channels, frames], float32
     #[arg(short, long, value_name = "OUT.npy")]
     output: Option<PathBuf>,
-    /// Write a picture here
+    /// Write a picture to a .png file
     #[arg(long, value_name = "OUT.png")]
     png: Option<PathBuf>,
-    /// Divide by these per-channel values (80 numbers, float32 .npy), as XTTS does with its mel_stats
+    /// Divide each channel by a value of this file (80 values, float32 .npy), as XTTS does with its mel_stats
     #[arg(long, value_name = "STATS.npy")]
     mel_stats: Option<PathBuf>,
-    /// Speaker front-end: normalise each channel over time, as the speaker encoder does on entry
+    /// Normalise each channel over time, as the speaker encoder does with its input
     #[arg(long)]
     instance_norm: bool,
     /// Print the summary as JSON
@@ -50,7 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         Choice::Speaker => FrontEnd::Speaker,
     };
     let decoded = audio::decode(&args.file)?;
-    let samples = listen(&decoded.clip, front_end);
+    let samples = resampled(&decoded.clip, front_end);
     let mut mel = Vec::new();
     let frames = MelExtractor::new(front_end).compute(&samples, &mut mel);
     let channels = front_end.channels();
@@ -63,14 +63,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
 
     if let Some(path) = &args.output {
         let output =
-            Destination::of("-o", path)?.unlike("-o", [(args.file.as_path(), "the sound that is read")])?;
+            OutputPath::check("-o", path)?.reject_inputs("-o", [(args.file.as_path(), "the audio file that is read")])?;
         output
             .write(&npy::write_f32(&[channels, frames], &transposed(&mel, channels)))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     if let Some(path) = &args.png {
-        let output = Destination::of("--png", path)?
-            .unlike("--png", [(args.file.as_path(), "the sound that is read")])?;
+        let output = OutputPath::check("--png", path)?
+            .reject_inputs("--png", [(args.file.as_path(), "the audio file that is read")])?;
         output
             .write(&picture::mel_png(frames, channels, &mel))
             .with_context(|| format!("writing {}", path.display()))?;
@@ -88,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     } else {
         print(&format!(
             "{}: {seconds:.2} s at {} Hz\n{channels} channels x {frames} frames at {} Hz, hop {}\n\
-             least {least:.3}, mean {mean:.3}, most {most:.3}\n",
+             min {least:.3}, mean {mean:.3}, max {most:.3}\n",
             args.file.display(),
             decoded.clip.sample_rate,
             front_end.sample_rate(),
@@ -98,8 +98,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The clip at the front-end's rate. XTTS hears everything at 22,050 Hz first, the speaker encoder too.
-fn listen(clip: &audio::Clip, front_end: FrontEnd) -> Vec<f32> {
+/// The clip at the sample rate of the front-end. XTTS resamples everything to 22,050 Hz first, also for the speaker encoder.
+fn resampled(clip: &audio::Clip, front_end: FrontEnd) -> Vec<f32> {
     let mut samples = clip.samples.clone();
     let mut rate = clip.sample_rate;
     for to in [myxtts_data::features::LISTENING_RATE, front_end.sample_rate()] {
@@ -124,7 +124,7 @@ fn divide(mel: &mut [f32], channels: usize, path: &std::path::Path) -> anyhow::R
     Ok(())
 }
 
-/// [frames, channels] to [channels, frames]: the way round that Python code of XTTS has it.
+/// Transposes [frames, channels] to [channels, frames], the layout of the Python code of XTTS.
 fn transposed(mel: &[f32], channels: usize) -> Vec<f32> {
     (0..channels).flat_map(|channel| mel.iter().skip(channel).step_by(channels).copied()).collect()
 }

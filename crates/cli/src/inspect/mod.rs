@@ -1,4 +1,4 @@
-//! `myxtts inspect`: what the model will see, as numbers for tools and as a picture for people.
+//! `myxtts inspect`: the inputs of the model, as numbers and as pictures.
 
 mod batch;
 mod cache;
@@ -11,26 +11,26 @@ use myxtts_run::exit::Exit;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// A sound file through one of the three mel front-ends
+enum Command {
+    /// Compute the mel spectrogram of an audio file
     Mel(mel::Args),
-    /// A text as it is cleaned, cut into pieces and numbered
+    /// Show the cleaned text, pieces and ids of a text
     Tokens(tokens::Args),
-    /// A cache as a whole, or one utterance's arrays in it
+    /// Show the content of a cache, or the arrays of one utterance
     Cache(cache::Args),
-    /// The batch of a step: its rows, its shape, its padding
+    /// Show the batch of a step: rows, shape and padding
     Batch(batch::Args),
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    match args.what {
-        What::Mel(args) => mel::run(args),
-        What::Tokens(args) => tokens::run(args),
-        What::Cache(args) => cache::run(args),
-        What::Batch(args) => batch::run(args),
+    match args.command {
+        Command::Mel(args) => mel::run(args),
+        Command::Tokens(args) => tokens::run(args),
+        Command::Cache(args) => cache::run(args),
+        Command::Batch(args) => batch::run(args),
     }
 }

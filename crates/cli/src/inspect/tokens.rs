@@ -1,4 +1,4 @@
-//! `myxtts inspect tokens`: what a text becomes before the model reads it.
+//! `myxtts inspect tokens`: the cleaned text, pieces and ids of a text.
 
 use std::path::PathBuf;
 
@@ -11,16 +11,16 @@ use crate::tokenizer::{cleaner_for, print_encoded, visible};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The text, as a transcript has it
+    /// The text, as in a transcript
     text: String,
-    /// Its language: en, fa, zh-cn
+    /// Language of the text, such as en, fa or zh-cn
     #[arg(long)]
     language: String,
-    /// The vocabulary; without one only the cleaned text is shown
+    /// Vocabulary file; without one only the cleaned text is shown
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
-    /// default, coqui for what the released models were trained with, or phonemes for English as it sounds; by itself what the
-    /// vocabulary was made with
+    /// Text cleaner: default, coqui (that of the released models) or phonemes (English as it is pronounced) [default: the one
+    /// the vocabulary was trained with]
     #[arg(long)]
     cleaner: Option<Cleaner>,
     /// Print as JSON
@@ -47,7 +47,7 @@ fn with_vocabulary(args: &Args, tokenizer: &Tokenizer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cleaned text, and what in it the language does not usually write.
+/// Prints the cleaned text, and its characters outside the alphabet of the language.
 fn without_vocabulary(args: &Args) -> anyhow::Result<()> {
     let cleaner = args.cleaner.unwrap_or_default();
     let cleaned = clean(&args.text, &args.language, cleaner)?;

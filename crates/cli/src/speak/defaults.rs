@@ -1,4 +1,4 @@
-//! What speaks where nobody says: which model, and in which voice.
+//! The model and voice that are used where none is named.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,26 +9,26 @@ use myxtts_model::weights::folder::MANIFEST;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::progress::Silent;
 use myxtts_speak::voices::{Voices, all_names};
+use myxtts_train::corpus::read::{DEMO_FOLDER, DEMO_VOICE_FOLDER, read_from};
 use myxtts_train::pipeline::MODEL_FOLDER;
 
-use crate::corpus::{self, DEMO_FOLDER, DEMO_VOICE_FOLDER};
 use crate::failure::UsageError;
 
-/// Model folders that come with the program, beside it or in the working directory.
+/// Folder of models that come with the program, next to it or in the working directory.
 const MODELS_FOLDER: &str = "models";
 
-/// Recordings of a run's speaker that are heard together.
+/// Number of recordings of a run's speaker that form a voice.
 const REFERENCES: usize = 3;
 
-/// A model that was found.
+/// A model folder.
 pub struct Found {
     pub model: PathBuf,
-    /// The run it is of.
+    /// The run that trained it; `None` if it is not in a run folder.
     pub run: Option<RunFolder>,
 }
 
-/// The model that is named: a folder, a run's folder, or a run's name; or where none is, `model`, that of the newest run, or the
-/// first that came with the program.
+/// Finds the model that is named: a folder, a run folder, or the name of a run. Without a name: `./model`, that of the newest
+/// run, or the first that came with the program.
 pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
     let Some(named) = named else { return unnamed(runs) };
     if named.join(MANIFEST).is_file() {
@@ -45,7 +45,7 @@ pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
         Some(run) => Ok(Found { model: run.path().join(MODEL_FOLDER), run: Some(run) }),
         None if named.exists() => Ok(Found { model: named.to_owned(), run: None }),
         None => Err(UsageError(format!(
-            "there is no model folder {}: name one with --model; `myxtts import` makes one of a release",
+            "there is no model folder {}: name one with --model; `myxtts import` converts a release to one",
             named.display()
         ))
         .into()),
@@ -79,25 +79,24 @@ fn unnamed(runs: &Path) -> anyhow::Result<Found> {
         }
     }
     Err(UsageError(format!(
-        "there is no model: neither ./{MODEL_FOLDER}, nor a run in {} that has one, nor one in {MODELS_FOLDER}/. `myxtts train` \
-         trains one, `myxtts import` makes one of a release, --model names one that is elsewhere",
+        "there is no model in ./{MODEL_FOLDER}, in the runs of {}, or in {MODELS_FOLDER}/. `myxtts train` trains one, \
+         `myxtts import` converts a release, --model names one in another folder",
         runs.display()
     ))
     .into())
 }
 
-/// The run whose model this is.
+/// The run that a model folder belongs to.
 fn run_of(model: &Path) -> Option<RunFolder> {
     let run = model.canonicalize().ok()?.parent()?.to_owned();
     RunFolder::view(run.parent()?, run.file_name()?.to_str()?).ok()
 }
 
-/// A voice where none is named: the first that is kept beside the model or came with it, else recordings of a speaker that its
-/// run has learnt from.
+/// The default voice: the first saved voice or voice of the model, else recordings of a speaker that its run was trained on.
 pub fn voice(folder: &ModelFolder, run: Option<&RunFolder>, language: &str) -> anyhow::Result<Vec<PathBuf>> {
-    let voices = Voices::of(folder);
+    let voices = Voices::from_folder(folder);
     for name in all_names(folder)? {
-        // Those of other models are passed over.
+        // Voices encoded by other models are skipped.
         if folder.voice(&name).is_some() || matches!(voices.own(&name), Ok(Some(_))) {
             return Ok(vec![PathBuf::from(name)]);
         }
@@ -105,7 +104,7 @@ pub fn voice(folder: &ModelFolder, run: Option<&RunFolder>, language: &str) -> a
     let references = run.map(|run| references(run, language)).unwrap_or_default();
     if references.is_empty() {
         return Err(UsageError(format!(
-            "{} has no voice: give a recording of one with --voice FILE, or keep one with `myxtts voice add`",
+            "{} has no voice: give a recording with --voice FILE, or save a voice with `myxtts voice add`",
             folder.path().display()
         ))
         .into());
@@ -113,7 +112,7 @@ pub fn voice(folder: &ModelFolder, run: Option<&RunFolder>, language: &str) -> a
     Ok(references)
 }
 
-/// Recordings of the first speaker of the corpora a run has learnt from, of one who speaks the language where there is one.
+/// Recordings of the first speaker in the corpora of a run, of one who speaks the language if there is one.
 fn references(run: &RunFolder, language: &str) -> Vec<PathBuf> {
     let Ok(plan) = run.plan() else { return Vec::new() };
     let roots = match &plan.data.train_data[..] {
@@ -121,7 +120,7 @@ fn references(run: &RunFolder, language: &str) -> Vec<PathBuf> {
         named => named.to_vec(),
     };
     for root in roots.iter().filter(|root| root.exists()) {
-        let Ok(corpus) = corpus::read_from(root, &plan.data, &Silent) else { continue };
+        let Ok(corpus) = read_from(root, &plan.data, &Silent) else { continue };
         let there: Vec<&Utterance> = corpus.utterances.iter().filter(|one| one.audio.is_file()).collect();
         let first = there.iter().find(|one| one.language == language).or(there.first());
         let Some(first) = first else { continue };

@@ -1,4 +1,4 @@
-//! A text on its way to sound: into a file that can be resumed, or to wherever it is heard at once.
+//! Speaks a text to its output: a file that can be resumed, or a stream or player.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use myxtts_run::destination::{Destination, DestinationWriter};
+use myxtts_run::output_path::{OutputPath, OutputWriter};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Progress;
 use myxtts_speak::SpeakError;
@@ -14,7 +14,7 @@ use myxtts_speak::long_text::{LongTextError, Pause, Piece, Pieces};
 use myxtts_speak::narration::{
     Book, Done, NarrationError, NarrationSettings, Outcome, Speaker, Timings, narrate,
 };
-use myxtts_speak::sound_file::{Format, Sink, SoundFileError, SoundWriter, Stream};
+use myxtts_speak::audio_file::{Format, Sink, AudioFileError, AudioWriter, Stream};
 
 use super::player::Player;
 use super::speaker::ModelSpeaker;
@@ -23,40 +23,40 @@ use crate::output::errln;
 use crate::progress::Terminal;
 use crate::signal;
 
-/// Where the sound goes.
+/// Where the audio goes.
 pub enum Output {
-    /// A file, whole at the end, or what is no file.
-    Whole(Destination),
-    /// A file or a device, written while it is spoken.
-    Streamed(Destination),
+    /// A file that appears whole at the end, or a device.
+    Whole(OutputPath),
+    /// A file or a device, written while the text is spoken.
+    Streamed(OutputPath),
     Stdout,
-    /// It is only played.
+    /// Nowhere: the audio is only played.
     Nowhere,
 }
 
-/// A text on its way to sound.
+/// A text to speak, with its output.
 pub struct Job {
     pub output: Output,
     pub format: Format,
     pub settings: NarrationSettings,
     pub resume: bool,
     pub play: bool,
-    /// Of the text, where that is known.
+    /// Size of the text; `None` if unknown.
     pub bytes: Option<u64>,
     /// Hash of model, voice, language and sampling.
     pub identity: String,
 }
 
-/// What was spoken.
+/// A text that was spoken.
 pub struct SpokenText {
     pub timings: Timings,
-    /// Pieces that were spoken before this book was resumed, and their samples.
+    /// Number of pieces spoken before this text was resumed, and of their samples.
     pub resumed: u64,
     pub resumed_samples: u64,
 }
 
 impl Job {
-    /// Speaks everything; none where it was stopped and can be resumed.
+    /// Speaks the text. Returns `None` if it was stopped and can be resumed.
     pub fn speak(
         &self,
         mut pieces: Pieces<'_, impl Read>,
@@ -100,14 +100,14 @@ impl Job {
         let journal = Book::journal_of(output);
         if journal.exists() && !self.resume {
             return Err(UsageError(format!(
-                "{} was begun and not finished: --resume goes on with it; to begin anew remove {}",
+                "{} is unfinished: --resume continues it; to start over, remove {}",
                 output.display(),
                 journal.display()
             ))
             .into());
         }
         if self.resume && !journal.exists() {
-            errln!("note: there is nothing to resume for {}: it is begun anew", output.display());
+            errln!("note: there is nothing to resume for {}: starting from the beginning", output.display());
         }
         let rate = speaker.rate();
         let book = Book::open(output, self.format, rate, self.settings, &self.identity, self.resume)?;
@@ -117,14 +117,14 @@ impl Job {
             if done.was_resumed {
                 (resumed, resumed_samples) = (resumed + 1, done.samples);
             }
-            watch(done, progress, &stop)
+            report_piece(done, progress, &stop)
         });
         match outcome.map_err(failure)? {
             Outcome::Finished(timings) => Ok(Some(SpokenText { timings, resumed, resumed_samples })),
             Outcome::Stopped { pieces, samples } => {
                 progress.finish();
                 errln!(
-                    "stopped after {pieces} pieces, {:.1} s of sound: the same command with --resume goes on",
+                    "stopped after {pieces} pieces, {:.1} s of audio: the same command with --resume continues",
                     samples as f64 / f64::from(rate)
                 );
                 Ok(None)
@@ -132,7 +132,7 @@ impl Job {
         }
     }
 
-    /// Speaks a text to wherever it goes, in one go.
+    /// Speaks a text to its output without a journal.
     fn narrate(
         &self,
         pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
@@ -143,9 +143,9 @@ impl Job {
         let mut player = if self.play { Some(Player::start(rate)?) } else { None };
         let never = AtomicBool::new(false);
         let mut is_closed = false;
-        // Opened with the first sound: where nothing can be said, nothing is written.
+        // Opened with the first audio: if nothing can be spoken, no file is written.
         let writer: RefCell<Option<Writing>> = RefCell::new(None);
-        let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+        let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
             if let Some(player) = &mut player
                 && !is_closed
             {
@@ -161,7 +161,7 @@ impl Job {
             }
         };
         let timings =
-            narrate(pieces, speaker, self.settings, &mut write, &mut |done| watch(done, progress, &never));
+            narrate(pieces, speaker, self.settings, &mut write, &mut |done| report_piece(done, progress, &never));
         let timings = timings.map_err(failure)?;
         if timings.pieces.is_empty() {
             return Ok(timings);
@@ -176,22 +176,22 @@ impl Job {
     }
 }
 
-/// A sound that is being written.
+/// Audio that is being written.
 enum Writing {
-    Whole(Box<SoundWriter<DestinationWriter>>),
-    Streamed(Box<SoundWriter<std::fs::File>>),
-    Stdout(Box<SoundWriter<Stream<io::Stdout>>>),
+    Whole(Box<AudioWriter<OutputWriter>>),
+    Streamed(Box<AudioWriter<std::fs::File>>),
+    Stdout(Box<AudioWriter<Stream<io::Stdout>>>),
     Nothing,
 }
 
 impl Writing {
-    fn begin(output: &Output, format: Format, rate: u32) -> Result<Writing, SoundFileError> {
-        fn on<S: Sink>(sink: S, format: Format, rate: u32) -> Result<Box<SoundWriter<S>>, SoundFileError> {
-            SoundWriter::begin(sink, format, rate).map(Box::new)
+    fn begin(output: &Output, format: Format, rate: u32) -> Result<Writing, AudioFileError> {
+        fn on<S: Sink>(sink: S, format: Format, rate: u32) -> Result<Box<AudioWriter<S>>, AudioFileError> {
+            AudioWriter::begin(sink, format, rate).map(Box::new)
         }
         Ok(match output {
             Output::Whole(destination) => {
-                let sink = destination.begin().map_err(|error| io::Error::new(error.source.kind(), error))?;
+                let sink = destination.create().map_err(|error| io::Error::new(error.source.kind(), error))?;
                 Writing::Whole(on(sink, format, rate)?)
             }
             Output::Streamed(destination) => {
@@ -204,13 +204,13 @@ impl Writing {
         })
     }
 
-    fn write(&mut self, samples: &[f32]) -> Result<(), SoundFileError> {
+    fn write(&mut self, samples: &[f32]) -> Result<(), AudioFileError> {
         match self {
             Writing::Whole(writer) => writer.write(samples),
             Writing::Streamed(writer) => writer.write(samples),
             Writing::Stdout(writer) => match writer.write(samples) {
-                // Whoever reads has heard enough.
-                Err(SoundFileError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                // The reader has closed the pipe.
+                Err(AudioFileError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     std::process::exit(Exit::Done.code().into())
                 }
                 written => written,
@@ -222,7 +222,7 @@ impl Writing {
     fn finish(self) -> anyhow::Result<()> {
         match self {
             Writing::Whole(writer) => writer.finish()?.finish()?,
-            Writing::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the sound")?,
+            Writing::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the audio file")?,
             Writing::Stdout(writer) => {
                 writer.finish()?;
             }
@@ -233,7 +233,7 @@ impl Writing {
 }
 
 impl Output {
-    /// The file that is named.
+    /// The output file; `-` for standard output.
     pub fn path(&self) -> Option<PathBuf> {
         match self {
             Output::Whole(destination) | Output::Streamed(destination) => Some(destination.path().to_owned()),
@@ -243,10 +243,10 @@ impl Output {
     }
 }
 
-/// Tells of a piece; says whether to go on.
-fn watch(done: &Done, progress: &Terminal, stop: &AtomicBool) -> bool {
+/// Reports a finished piece. Returns whether to continue.
+fn report_piece(done: &Done, progress: &Terminal, stop: &AtomicBool) -> bool {
     progress.advance(done.piece.text.len() as u64 + 1);
-    // That of an only piece is in the report.
+    // The note of a single piece is in the report.
     let is_only = done.number == 0 && done.piece.pause == Pause::End;
     if let Some(note) = done.note.as_ref().filter(|_| !is_only) {
         let beginning: String = done.piece.text.chars().take(40).collect();
@@ -255,7 +255,7 @@ fn watch(done: &Done, progress: &Terminal, stop: &AtomicBool) -> bool {
     done.was_resumed || !stop.load(Ordering::Relaxed)
 }
 
-/// An error with the type that decides about its exit code.
+/// Unwraps an error to the type that determines its exit code.
 fn failure(error: NarrationError<SpeakError>) -> anyhow::Error {
     match error {
         NarrationError::Speaker(error) => error.into(),

@@ -1,54 +1,54 @@
-//! A player of the system that is given sound while it is spoken.
+//! An audio player of the system that receives audio while it is generated.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::Context;
-use myxtts_speak::sound_file::{Depth, Format, SoundFileError, SoundWriter, Stream};
+use myxtts_speak::audio_file::{Depth, Format, AudioFileError, AudioWriter, Stream};
 
 use crate::failure::UsageError;
 
-/// Players that are looked for, in this order, with what makes them read a WAV stream from standard input.
+/// Players in order of preference, with the arguments that make them read a WAV stream from standard input.
 const PLAYERS: [(&str, &[&str]); 3] = [
     ("ffplay", &["-nodisp", "-autoexit", "-loglevel", "error", "-i", "-"]),
     ("aplay", &["-q", "-"]),
     ("paplay", &["--raw", "--format=s16le", "--channels=1"]),
 ];
 
-/// Plays files alone.
-const OF_FILES: &str = "afplay";
+/// A player that only plays files.
+const FILE_PLAYER: &str = "afplay";
 
-enum Way {
-    /// Its standard input.
-    Piped(Option<SoundWriter<Stream<ChildStdin>>>, Child),
-    /// Everything is collected and played from a file.
+enum Input {
+    /// Audio goes to the player's standard input.
+    Piped(Option<AudioWriter<Stream<ChildStdin>>>, Child),
+    /// Audio is collected, and played from a file at the end.
     Collected(PathBuf, Vec<f32>),
 }
 
-/// A player at work.
+/// A running player.
 pub struct Player {
-    way: Way,
+    input: Input,
     rate: u32,
     name: &'static str,
 }
 
 impl Player {
-    /// Whether there is one, asked before any work.
+    /// Checks that there is a player.
     pub fn find() -> anyhow::Result<()> {
-        let names = PLAYERS.iter().map(|(name, _)| *name).chain([OF_FILES]);
+        let names = PLAYERS.iter().map(|(name, _)| *name).chain([FILE_PLAYER]);
         if names.clone().any(|name| on_path(name).is_some()) {
             return Ok(());
         }
         let names: Vec<&str> = names.collect();
         Err(UsageError(format!(
-            "--play needs one of {} on the PATH and finds none: install one, or write a file with -o and play that",
+            "--play needs one of {} on the PATH: install one, or write a file with -o and play that",
             names.join(", ")
         ))
         .into())
     }
 
-    /// Starts the first one there is.
+    /// Starts the first player that is found.
     pub fn start(rate: u32) -> anyhow::Result<Player> {
         for (name, arguments) in PLAYERS {
             let Some(path) = on_path(name) else { continue };
@@ -62,23 +62,23 @@ impl Player {
                 _ => Format::Wav(Depth::Int16),
             };
             let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-            let input = child.stdin.take().with_context(|| format!("{name} takes no input"))?;
-            let writer = SoundWriter::begin(Stream(input), format, rate)?;
-            return Ok(Player { way: Way::Piped(Some(writer), child), rate, name });
+            let input = child.stdin.take().with_context(|| format!("{name} has no standard input"))?;
+            let writer = AudioWriter::begin(Stream(input), format, rate)?;
+            return Ok(Player { input: Input::Piped(Some(writer), child), rate, name });
         }
         Player::find()?;
         let path = std::env::temp_dir().join(format!("myxtts-{}.wav", std::process::id()));
-        Ok(Player { way: Way::Collected(path, Vec::new()), rate, name: OF_FILES })
+        Ok(Player { input: Input::Collected(path, Vec::new()), rate, name: FILE_PLAYER })
     }
 
-    /// Plays samples. A player that was closed hears no more; says whether it still listens.
-    pub fn write(&mut self, samples: &[f32]) -> Result<bool, SoundFileError> {
-        match &mut self.way {
-            Way::Collected(_, all) => all.extend_from_slice(samples),
-            Way::Piped(None, _) => return Ok(false),
-            Way::Piped(Some(writer), _) => match writer.write(samples) {
-                Err(SoundFileError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                    self.way_closed();
+    /// Plays samples. Returns `false` once the player was closed.
+    pub fn write(&mut self, samples: &[f32]) -> Result<bool, AudioFileError> {
+        match &mut self.input {
+            Input::Collected(_, all) => all.extend_from_slice(samples),
+            Input::Piped(None, _) => return Ok(false),
+            Input::Piped(Some(writer), _) => match writer.write(samples) {
+                Err(AudioFileError::Io(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                    self.close();
                     return Ok(false);
                 }
                 written => written?,
@@ -87,24 +87,24 @@ impl Player {
         Ok(true)
     }
 
-    fn way_closed(&mut self) {
-        if let Way::Piped(writer, _) = &mut self.way {
+    fn close(&mut self) {
+        if let Input::Piped(writer, _) = &mut self.input {
             *writer = None;
         }
     }
 
-    /// Waits until everything was heard.
+    /// Waits until everything was played.
     pub fn finish(self) -> anyhow::Result<()> {
-        match self.way {
-            Way::Piped(writer, mut child) => {
+        match self.input {
+            Input::Piped(writer, mut child) => {
                 if let Some(writer) = writer {
-                    // Its input is closed here: that is the end of the sound.
+                    // Closes the input of the player, which ends the audio.
                     let mut end = writer.finish()?.0;
                     let _ = end.flush();
                 }
                 child.wait().with_context(|| format!("waiting for {}", self.name))?;
             }
-            Way::Collected(path, samples) => {
+            Input::Collected(path, samples) => {
                 let written =
                     std::fs::write(&path, myxtts_data::audio::wav::encode_pcm16(&samples, self.rate));
                 written.with_context(|| format!("cannot write {}", path.display()))?;
@@ -118,7 +118,7 @@ impl Player {
     }
 }
 
-/// A program of the PATH.
+/// Path of a program on the PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let name = if cfg!(windows) { format!("{name}.exe") } else { name.to_owned() };

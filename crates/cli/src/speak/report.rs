@@ -1,4 +1,4 @@
-//! What was done, for people and for programs.
+//! The report of `myxtts speak`, as text and as JSON.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use myxtts_speak::narration::Timings;
 use myxtts_speak::{Attempt, Flaw};
 use serde::Serialize;
 
-/// What was done, as `--json` prints it.
+/// The report, as `--json` prints it.
 #[derive(Serialize)]
 pub struct Report {
-    /// None where it was only played.
+    /// `None` if the audio was only played.
     pub output: Option<PathBuf>,
     pub format: String,
     pub model: PathBuf,
@@ -19,42 +19,42 @@ pub struct Report {
     pub device: String,
     /// `decoded` or `early`.
     pub quality: &'static str,
-    /// The text as it was read. Of a book that was resumed: what was spoken since.
+    /// The cleaned text; after `--resume` only that of this call.
     pub text: String,
     pub tokens: usize,
     pub unknown: Vec<char>,
     pub codes: usize,
     pub ended: Option<Ended>,
-    /// What is wrong with it still.
+    /// A flaw that retries did not remove.
     pub flaw: Option<Flaw>,
-    /// All tries in their order.
+    /// All attempts in their order.
     pub attempts: Vec<Attempt>,
     pub seconds: f64,
     pub sample_rate: u32,
-    /// Seconds it took to open the model, to hear the voice, to the first sound, and to speak.
+    /// Seconds to open the model, to encode the voice, to the first audio, and to speak.
     pub opening: f64,
     pub hearing: f64,
     pub first_sound: Option<f64>,
     pub speaking: f64,
-    /// Seconds of speaking for a second of sound that was spoken now.
+    /// Seconds of computation per second of audio, without resumed pieces.
     pub real_time_factor: f64,
-    /// Pieces of a book that were spoken before.
+    /// Number of pieces that were spoken before a resume.
     pub resumed: u64,
-    /// When each piece is heard.
+    /// Start and end of each piece.
     pub pieces: serde_json::Value,
 }
 
 impl Report {
-    /// The pieces of some timings, as they are printed.
+    /// The pieces of timings, as they are printed.
     pub fn pieces_of(timings: &Timings) -> serde_json::Value {
         timings.json()["pieces"].take()
     }
 
-    /// Lines for people.
+    /// The report as lines of text.
     pub fn text(&self) -> String {
         let row = |name: &str, text: String| format!("{name:<12} {text}\n");
         let how = match self.quality {
-            "early" => "early sound, by the DVAE: rough until there is a decoder",
+            "early" => "early quality from the DVAE: rough, because the model has no decoder yet",
             _ => "the decoder",
         };
         let names: Vec<String> = self.voice.iter().map(|path| path.display().to_string()).collect();
@@ -63,29 +63,29 @@ impl Report {
         let pieces = self.pieces.as_array().map_or(0, Vec::len);
         if pieces > 1 {
             let before =
-                if self.resumed > 0 { format!(", {} of them before", self.resumed) } else { String::new() };
+                if self.resumed > 0 { format!(", {} of them spoken before", self.resumed) } else { String::new() };
             text += &row("pieces", format!("{pieces}{before}"));
         } else {
-            text += &row("read as", self.text.clone());
+            text += &row("text", self.text.clone());
         }
         if !self.unknown.is_empty() {
             let list: String = self.unknown.iter().map(|c| format!(" {c:?}")).collect();
             text +=
-                &row("not said", format!("{} characters the vocabulary lacks:{list}", self.unknown.len()));
+                &row("skipped", format!("{} characters that the vocabulary lacks:{list}", self.unknown.len()));
         }
-        text += &row("codes", format!("{} of {} tokens", self.codes, self.tokens));
+        text += &row("codes", format!("{} from {} tokens", self.codes, self.tokens));
         if let Some(flaw) = self.flaw.filter(|_| pieces <= 1) {
             text += &row("note", flaw.to_string());
         }
         if pieces <= 1 && self.attempts.len() > 1 {
             let list: Vec<String> = self.attempts.iter().map(Attempt::to_string).collect();
-            text += &row("tries", list.join("; "));
+            text += &row("attempts", list.join("; "));
         }
-        text += &row("sound", format!("{:.2} s at {} Hz, from {how}", self.seconds, self.sample_rate));
+        text += &row("audio", format!("{:.2} s at {} Hz, from {how}", self.seconds, self.sample_rate));
         text += &row(
             "time",
             format!(
-                "{:.2} s to open, {:.2} s to hear, {:.2} s to speak: {:.2} s for a second of sound",
+                "{:.2} s to open, {:.2} s to encode the voice, {:.2} s to speak: {:.2} s per second of audio",
                 self.opening, self.hearing, self.speaking, self.real_time_factor
             ),
         );

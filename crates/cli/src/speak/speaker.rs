@@ -1,4 +1,4 @@
-//! The opened model as the one who says the pieces of a text, and what is known of all it said.
+//! The opened model as the speaker of the pieces of a text, with totals over all pieces.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,37 +7,37 @@ use myxtts_model::{Ended, SamplingOptions};
 use myxtts_speak::narration::{Speaker, Spoken};
 use myxtts_speak::{Attempt, Flaw, SpeakError, SpeakOptions, Synthesizer, Voice, Waveform};
 
-/// Pieces for each that is spoken at a time.
+/// Number of pieces submitted per decoding slot.
 const GROUP: usize = 2;
 
-/// Says pieces, and adds up what came of them.
+/// Speaks pieces, and adds up their results.
 pub struct ModelSpeaker<'m> {
     pub synthesizer: &'m mut Synthesizer,
     pub voice: Voice,
     pub language: String,
     pub options: SpeakOptions,
-    /// Sound is wanted while codes still come.
+    /// Whether audio is passed on while codes are still generated.
     pub is_streamed: bool,
     pub totals: Totals,
 }
 
-/// What all pieces came to.
+/// Totals over all pieces.
 #[derive(Default)]
 pub struct Totals {
-    /// The text as it was read.
+    /// The cleaned text.
     pub cleaned: String,
     pub tokens: usize,
     pub codes: usize,
     pub unknown: BTreeSet<char>,
-    /// The first end that was not the model's own, or how the last piece ended.
+    /// How the first piece without a regular end ended, or how the last piece ended.
     pub ended: Option<Ended>,
-    /// The first thing that is wrong still.
+    /// The first flaw that retries did not remove.
     pub flaw: Option<Flaw>,
-    /// All tries in their order.
+    /// All attempts in their order.
     pub attempts: Vec<Attempt>,
-    /// Why a piece could not be said.
+    /// Why the first refused piece could not be spoken.
     pub refused: Option<SpeakError>,
-    /// When the first sound was there.
+    /// Time of the first audio.
     pub first_sound: Option<Instant>,
 }
 
@@ -62,56 +62,55 @@ impl Speaker for ModelSpeaker<'_> {
             first_sound.get_or_insert_with(Instant::now);
             out(samples)
         };
-        let said = if self.is_streamed {
+        let spoken = if self.is_streamed {
             self.synthesizer.speak_streamed(text, language, voice, &options, &mut sink)
         } else {
-            let said = self.synthesizer.speak_with(text, language, voice, &options);
-            said.inspect(|said| {
-                sink(&said.samples);
+            let spoken = self.synthesizer.speak_with(text, language, voice, &options);
+            spoken.inspect(|spoken| {
+                sink(&spoken.samples);
             })
         };
-        let (_, spoken) = self.totals.add(said)?;
-        Ok(spoken)
+        Ok(self.totals.add(spoken)?.1)
     }
 
     fn at_once(&self) -> usize {
-        match (self.is_streamed, self.synthesizer.at_once()) {
+        match (self.is_streamed, self.synthesizer.slots()) {
             (true, _) | (_, 1) => 1,
-            // So many that a slot which is done has something to go on with.
+            // Enough that a slot which is free has a next piece.
             (false, slots) => GROUP * slots,
         }
     }
 
     fn speak_many(&mut self, texts: &[(&str, u64)]) -> Result<Vec<(Vec<f32>, Spoken)>, SpeakError> {
-        let said = self.synthesizer.speak_many(texts, &self.language, &self.voice, &self.options)?;
+        let spoken = self.synthesizer.speak_many(texts, &self.language, &self.voice, &self.options)?;
         self.totals.first_sound.get_or_insert_with(Instant::now);
-        said.into_iter().map(|said| self.totals.add(said)).collect()
+        spoken.into_iter().map(|spoken| self.totals.add(spoken)).collect()
     }
 }
 
 impl Totals {
-    /// Adds what came of a piece; gives its sound.
-    fn add(&mut self, said: Result<Waveform, SpeakError>) -> Result<(Vec<f32>, Spoken), SpeakError> {
-        let said = match said {
+    /// Adds the result of a piece, and returns its audio.
+    fn add(&mut self, spoken: Result<Waveform, SpeakError>) -> Result<(Vec<f32>, Spoken), SpeakError> {
+        let spoken = match spoken {
             Err(error @ (SpeakError::NothingToSay { .. } | SpeakError::UnknownLetters { .. })) => {
                 let reason = error.to_string();
                 self.refused.get_or_insert(error);
                 return Ok((Vec::new(), Spoken::Nothing(reason)));
             }
-            said => said?,
+            spoken => spoken?,
         };
         if !self.cleaned.is_empty() {
             self.cleaned.push(' ');
         }
-        self.cleaned += &said.cleaned;
-        self.tokens += said.tokens;
-        self.codes += said.codes;
-        self.unknown.extend(said.unknown);
+        self.cleaned += &spoken.cleaned;
+        self.tokens += spoken.tokens;
+        self.codes += spoken.codes;
+        self.unknown.extend(spoken.unknown);
         if matches!(self.ended, None | Some(Ended::Stop)) {
-            self.ended = Some(said.ended);
+            self.ended = Some(spoken.ended);
         }
-        self.attempts.extend(said.attempts);
-        self.flaw = self.flaw.or(said.flaw);
-        Ok((said.samples, Spoken::Said(said.flaw.map(|flaw| flaw.to_string()))))
+        self.attempts.extend(spoken.attempts);
+        self.flaw = self.flaw.or(spoken.flaw);
+        Ok((spoken.samples, Spoken::Said(spoken.flaw.map(|flaw| flaw.to_string()))))
     }
 }

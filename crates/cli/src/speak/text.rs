@@ -1,4 +1,4 @@
-//! Where the text comes from, and which language it is in.
+//! The text to speak: from the argument, a file or standard input.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -8,25 +8,25 @@ use anyhow::Context;
 
 use crate::failure::UsageError;
 
-/// A text to be read, and how many bytes it has where that is known.
+/// A text with its size in bytes; `None` if that is unknown.
 pub struct Text {
     pub reader: Box<dyn Read>,
     pub bytes: Option<u64>,
-    /// How it begins, to guess its language.
+    /// Its beginning, for guessing its language.
     pub beginning: String,
 }
 
-/// Bytes that a language is guessed by.
-const GUESSED_BY: usize = 4096;
+/// Number of bytes used for guessing the language.
+const GUESS_BYTES: usize = 4096;
 
 impl Text {
-    /// The text of the argument, of a file, or of standard input, whichever is given.
+    /// Opens the argument, the file or standard input, whichever is given.
     pub fn find(argument: Option<String>, file: Option<&Path>) -> anyhow::Result<Text> {
         match (argument, file) {
             (Some(text), None) if text == "-" => Text::stdin(),
             (Some(text), None) => {
                 let bytes = Some(text.len() as u64);
-                let beginning = text.chars().take(GUESSED_BY / 4).collect();
+                let beginning = text.chars().take(GUESS_BYTES / 4).collect();
                 Ok(Text { reader: Box::new(std::io::Cursor::new(text.into_bytes())), bytes, beginning })
             }
             (None, Some(path)) if path == Path::new("-") => Text::stdin(),
@@ -41,11 +41,11 @@ impl Text {
                     ))
                     .into());
                 }
-                Text::begun(Box::new(file), found.is_file().then_some(found.len()))
+                Text::with_beginning(Box::new(file), found.is_file().then_some(found.len()))
             }
             (None, None) if !std::io::stdin().is_terminal() => Text::stdin(),
             (None, None) => Err(UsageError(
-                "there is no text: write it behind `speak`, name a file with --file, or pipe it in"
+                "no text: give it after `speak`, name a file with --file, or pipe it to standard input"
                     .to_owned(),
             )
             .into()),
@@ -54,13 +54,13 @@ impl Text {
     }
 
     fn stdin() -> anyhow::Result<Text> {
-        Text::begun(Box::new(std::io::stdin()), None)
+        Text::with_beginning(Box::new(std::io::stdin()), None)
     }
 
-    /// Reads the beginning, and puts it in front again.
-    fn begun(mut reader: Box<dyn Read>, bytes: Option<u64>) -> anyhow::Result<Text> {
-        // What there is: whoever writes a text slowly is not waited for.
-        let mut first = vec![0; GUESSED_BY];
+    /// Reads the beginning of a text, which `reader` then yields again.
+    fn with_beginning(mut reader: Box<dyn Read>, bytes: Option<u64>) -> anyhow::Result<Text> {
+        // One read: a slow writer is not waited for.
+        let mut first = vec![0; GUESS_BYTES];
         let read = reader.read(&mut first).context("cannot read the text")?;
         first.truncate(read);
         let beginning = String::from_utf8_lossy(&first).into_owned();
@@ -68,7 +68,7 @@ impl Text {
     }
 }
 
-/// The first name that is free: `speech.wav`, `speech-2.wav`, ...
+/// The first name that does not exist yet: `speech.wav`, `speech-2.wav`, ...
 pub fn free_name(stem: &str, extension: &str) -> PathBuf {
     let name = |number: u64| match number {
         1 => PathBuf::from(format!("{stem}.{extension}")),

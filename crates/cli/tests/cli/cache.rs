@@ -105,7 +105,7 @@ fn a_full_disk_is_exit_74_a_message_and_no_damage() {
             .env("MYXTTS_FAIL_WRITE_EVERY", every)
             .assert()
             .code(74)
-            .stderr(contains("no space is left").and(contains("No space left on device")));
+            .stderr(contains("no space left").and(contains("No space left on device")));
     }
     myxtts(&["prepare"], &corpus).args(on_cache).assert().success();
     let undisturbed = root.path().join("undisturbed");

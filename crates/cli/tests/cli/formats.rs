@@ -21,7 +21,8 @@ use crate::tiny;
 const MADE: [&str; 1] = ["v1"];
 
 const WORDS: [&str; 4] = ["one word", "a voice", "two words", "the end"];
-const RUN: &str = "left";
+/// The run in every set of files.
+pub const RUN: &str = "left";
 
 fn formats() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/formats")
@@ -36,6 +37,13 @@ fn copy(from: &Path, to: &Path) {
             false => drop(fs::copy(entry.path(), target).unwrap()),
         }
     }
+}
+
+/// A copy of the first set of files, with the run [`RUN`] that was left at step 2 of 4.
+pub fn first_set() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&formats().join(MADE[0]), folder.path());
+    folder
 }
 
 /// Every set of files, each in a folder of its own that may be written to.

@@ -43,7 +43,7 @@ fn fails(
         return (true, None);
     }
     assert_eq!(output.status.code(), Some(74), "every {every}, {name}: {words}");
-    assert!(words.contains("no space is left"), "every {every}, {name}: {words}");
+    assert!(words.contains("no space left"), "every {every}, {name}: {words}");
     let checkpoints = Checkpoints::at(&folder.join("runs").join(name).join("checkpoints"));
     let listing = checkpoints.list().unwrap();
     assert!(listing.damaged.is_empty(), "every {every}: {:?}", listing.damaged);

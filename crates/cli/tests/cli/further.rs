@@ -54,7 +54,7 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     // The first stage by itself, and then found by the others.
     let (said, _) = train(folder, &["en", "--stage", "tokenizer"]);
     assert!(said.starts_with("tokenizer "), "{said}");
-    assert!(said.contains(" pieces, kept in en/.myxtts-cache/tokenizer.json"), "{said}");
+    assert!(said.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{said}");
     let (_, words) = train(folder, &["en", "--name", "first"]);
     assert!(words.contains(said.trim()), "{words}");
     let (first, english) = model(folder, "first");
@@ -64,7 +64,7 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     train(folder, &["fa", "--stage", "tokenizer"]);
     let from = ["--from", "runs/first/model"];
     let (said, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
-    assert!(said.contains("beyond the model's, kept in fa/.myxtts-cache/from-"), "{said}");
+    assert!(said.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{said}");
     // The first block frozen, and the tables with it: what is in them is what they grew to.
     let more = ["--name", "second", "--set", "training.freeze_layers=1"];
     let (_, words) = train(folder, &[&["fa"], &from[..], &more[..]].concat());
@@ -72,7 +72,7 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     let (before, after) = (english.vocabulary_size(), both.vocabulary_size());
     assert!(after > before + 20 && both.extends(&english).is_ok(), "{before} {after}");
     let added = both.pieces() - english.pieces();
-    assert!(words.contains(&format!("{added} of them beyond the model's")), "{words}");
+    assert!(words.contains(&format!("{added} of them added to the model's")), "{words}");
     assert!(words.contains(&format!("grow from {before} rows to {after}")), "{words}");
     let numbers = |model: &ModelFolder, name: &str| model.numbers(name).unwrap();
     for name in ["gpt.text_embedding.weight", "gpt.text_head.weight", "gpt.text_head.bias"] {

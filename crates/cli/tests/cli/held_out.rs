@@ -67,7 +67,7 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
     let words = done(&mut train(folder, "cached", &["--train-data", "a", "--val-data", "b"]));
     assert_says(
         &words,
-        &["8 clips to learn from, 5 held out", "all 5 usable clips of b", "codes", "best so far"],
+        &["8 training clips, 5 validation clips", "all 5 usable clips of b", "codes", "best so far"],
     );
     let (list, ids) = held_out(folder, "cached");
     assert_eq!(list["corpus"], "b");
@@ -83,10 +83,10 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
 
     let computed = ["--train-data", "a", "--val-data", "b", "--disable-native-loading", "--stage", "dvae"];
     let words = done(&mut train(folder, "computed", &computed));
-    assert_says(&words, &["8 clips to learn from, 5 held out"]);
+    assert_says(&words, &["8 training clips, 5 validation clips"]);
     // A run that goes on finds the same split, and says that all is done.
     let words = done(&mut resume(folder, "cached"));
-    assert_says(&words, &["8 clips to learn from, 5 held out"]);
+    assert_says(&words, &["8 training clips, 5 validation clips"]);
     // What is held out is not what is learnt from.
     let twice = train(folder, "same", &["--train-data", "a", "--val-data", "./a"]).output().unwrap();
     assert_eq!(twice.status.code(), Some(2));
@@ -110,7 +110,7 @@ fn sentences_read_twice_fell_on_both_sides_of_the_split() {
         fs::copy(entry.path(), root.join("wavs").join(name)).unwrap();
     }
     let words = done(&mut train(folder, "run", &["a", "--stage", "dvae", "--val-fraction", "0.3"]));
-    assert_says(&words, &["texts that are not learnt from"]);
+    assert_says(&words, &["texts that are not trained on"]);
     let (_, ids) = held_out(folder, "run");
     let once: BTreeSet<&str> =
         ids.iter().filter(|id| !id.starts_with("again-")).map(String::as_str).collect();
@@ -126,7 +126,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     corpus(folder, "b", "5", "2");
     as_folder(folder, "b");
     let words = done(&mut train(folder, "both", &["a", "b", "--stage", "dvae", "--val-fraction", "0"]));
-    assert_says(&words, &["11 clips to learn from", "a: 6 clips of a", "b: 5 clips of b"]);
+    assert_says(&words, &["11 training clips", "a: 6 clips of a", "b: 5 clips of b"]);
     let inside = |name: &str| -> Vec<String> {
         let cache = folder.join(name).join(".myxtts-cache");
         let entries = fs::read_dir(cache).into_iter().flatten().map(Result::unwrap);
@@ -141,7 +141,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     fs::write(folder.join("run.yaml"), "data:\n  train_data: [b, a]\n").unwrap();
     let more = ["--config", "run.yaml", "--stage", "dvae", "--val-fraction", "0"];
     let words = done(&mut train(folder, "again", &more));
-    assert_says(&words, &["11 clips to learn from"]);
+    assert_says(&words, &["11 training clips"]);
     assert_eq!((own("a").len(), own("b").len()), (1, 1));
     // The same name in two corpora is said, and kept apart.
     let speaker = |name: &str, more: &[&str]| {

@@ -123,7 +123,7 @@ fn speak_replaced_devices_links_and_its_own_reference() {
     assert!(fs::read(at.path().join("ref.wav")).unwrap() == wav);
     let output = speak("missing/out.wav");
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
-    assert!(words(&output).contains("there is no folder missing"), "{}", words(&output));
+    assert!(words(&output).contains("the folder missing does not exist"), "{}", words(&output));
     // A link stays a link, and the file it leads to is written.
     fs::write(at.path().join("real.wav"), "old").unwrap();
     symlink("real.wav", at.path().join("link.wav")).unwrap();
@@ -186,7 +186,7 @@ fn a_run_without_its_request_was_a_dead_end() {
         }
         let output = resume(folder, "lost").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-        assert!(words(&output).contains("taken from its log"), "{}", words(&output));
+        assert!(words(&output).contains("taken from the event log"), "{}", words(&output));
         // It was the one stage alone, and still is.
         assert!(!run.join("model/decoder.safetensors").exists());
         assert!(fs::read_to_string(run.join("request.json")).unwrap().contains("dvae"));
@@ -214,7 +214,7 @@ fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
         let mut command = small(folder, "full", &settings);
         let output = command.env("MYXTTS_FAIL_WRITE_EVERY", every.to_string()).output().unwrap();
         assert_eq!(output.status.code(), Some(74), "every {every}: {}", words(&output));
-        assert!(words(&output).contains("no space is left"), "{}", words(&output));
+        assert!(words(&output).contains("no space left"), "{}", words(&output));
         assert!(!words(&output).contains("run the same command again"), "{}", words(&output));
         let is_run = folder.join("runs/full/plan.json").exists();
         assert_eq!(is_run, words(&output).contains("--resume full"), "every {every}: {}", words(&output));

@@ -42,10 +42,10 @@ fn nothing_held_out_is_said_before_training() {
     let folder = corpus(6);
     let (code, words) = trained(folder.path(), "none", "dvae", &["data.val_fraction=0"]);
     assert_eq!(code, Some(0), "{words}");
-    assert_says(&words, &["6 clips to learn from, 0 held out", "nothing is held out", "data.val_fraction"]);
+    assert_says(&words, &["6 training clips, 0 validation clips", "the validation set is empty", "data.val_fraction"]);
     let (code, words) = trained(folder.path(), "some", "dvae", &["data.val_fraction=0.2"]);
     assert_eq!(code, Some(0), "{words}");
-    assert!(!words.contains("nothing is held out"), "{words}");
+    assert!(!words.contains("the validation set is empty"), "{words}");
 }
 
 /// All three stages: each has batches to fill, a voice to hear and codes to hold back.
@@ -56,7 +56,7 @@ fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
     assert_eq!(code, Some(0), "{words}");
     assert_says(
         &words,
-        &["1 clips to learn from, 0 held out", "there is one clip", "a second clip", "one clip alone: mina"],
+        &["1 training clips, 0 validation clips", "there is one clip", "a second clip", "speakers with one clip: mina"],
     );
     assert!(folder.path().join("runs/one/model/decoder.safetensors").is_file(), "{words}");
 }
@@ -98,9 +98,9 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
     assert_eq!(code, Some(65), "{words}");
     assert_says(
         &words,
-        &["mel frames", "is the most", "6 of 6 clips cannot be used", "no clip is left to learn from"],
+        &["mel frames", "is the most", "6 of 6 clips cannot be used", "no clip is left to train on"],
     );
-    assert_says(&words, &["no stage was begun", "the name all is free"]);
+    assert_says(&words, &["no stage was started", "the name all is free"]);
     assert!(!folder.path().join("runs/all").exists(), "{words}");
     let seconds = longest(&folder.path().join("corpus/wavs"));
     let limit = format!("data.max_seconds={:.2}", seconds - 0.3);

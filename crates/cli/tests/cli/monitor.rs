@@ -87,7 +87,7 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
     }
     assert_eq!(first["limits"], serde_json::json!(["power-cap", "thermal"]));
     // This library has no function for it.
-    assert_eq!(first["sm_clock_most"], Value::Null);
+    assert_eq!(first["sm_clock_max"], Value::Null);
     let processes = first["processes"].as_array().unwrap();
     assert_eq!((processes.len(), &processes[0]["pid"]), (100, &4_000_000.into()));
     assert_eq!((processes[0]["memory"].as_u64(), &processes[1]["memory"]), (Some(5 << 30), &Value::Null));
@@ -103,7 +103,7 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
         contains(
             "97 % busy, memory 21.5 GB of 85.9 GB, 612 W of 700 W, 64 °C, SM 1755 MHz of -, memory 2619 MHz",
         )
-        .and(contains("limited by power cap, heat"))
+        .and(contains("limited by power cap, temperature"))
         .and(contains("process 4000000 - 5368.7 MB"))
         .and(contains("and 92 processes more"))
         .and(contains("GPU 0: oscillation 0: 97 to 97 % busy"))
@@ -114,7 +114,7 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
         .envs([("MYXTTS_CUDA_PATH", folder.as_os_str()), ("FAKE_NVML", "broken".as_ref())])
         .assert()
         .success()
-        .stderr(contains("NVML does not start: Driver Not Loaded (code 9)"));
+        .stderr(contains("NVML does not initialise: Driver Not Loaded (code 9)"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn what_cannot_be_is_said() {
     for (arguments, words) in [
         (&["--interval", "0"][..], "write seconds, from 0.05"),
         (&["--duration", "NaN"], "write seconds, from 0.05"),
-        (&["--log-file", "log.txt"], "neither .csv nor .jsonl"),
+        (&["--log-file", "log.txt"], "must end in .csv or .jsonl"),
         (&["nobody"], "is not a run"),
         (&["runs/nobody"], "is not a run"),
     ] {

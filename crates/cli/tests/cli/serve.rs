@@ -4,10 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use myxtts_data::audio::wav;
 use myxtts_demo as demo;
 use myxtts_model::weights::Part;
+use serde_json::Value as Json;
 
 use crate::tiny;
 
@@ -157,4 +159,101 @@ fn a_server_starts_without_a_model_and_speaks_with_several() {
     assert!(listed.contains("\"id\":\"model\"") && listed.contains("\"id\":\"other\""), "{listed}");
     let twice = serve(at.path(), &["--model", "model", "--model", "./model"]).output().unwrap();
     assert_eq!(twice.status.code(), Some(2), "{}", String::from_utf8_lossy(&twice.stderr));
+}
+
+/// Status and body of an answer that is not chunked.
+fn exchange(address: &str, method: &str, path: &str, kind: &str, body: &[u8]) -> (u16, Vec<u8>) {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n"
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let status = String::from_utf8_lossy(&answer[..end]).split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer[end..].to_vec())
+}
+
+fn json(address: &str, method: &str, path: &str, body: &Json) -> Json {
+    let (status, answer) = exchange(address, method, path, "application/json", body.to_string().as_bytes());
+    assert!((200..300).contains(&status), "{method} {path}: {status} {}", String::from_utf8_lossy(&answer));
+    serde_json::from_slice(&answer).unwrap()
+}
+
+/// What a server tells of its voices, its history and one run.
+fn stored(address: &str, run: &str, entry: &str) -> (Json, Json, Vec<u8>, Json) {
+    let get = |path: &str| json(address, "GET", path, &Json::Null);
+    let (status, wav) = exchange(address, "GET", &format!("/studio/history/{entry}/sound"), "", b"");
+    assert_eq!(status, 200);
+    (get("/studio/voices"), get("/studio/history"), wav, get(&format!("/studio/runs/{run}")))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn voices_history_and_runs_survive_a_killed_server() {
+    let at = model();
+    let made = Command::new(env!("CARGO_BIN_EXE_myxtts"))
+        .current_dir(at.path())
+        .args(["demo-corpus", "data/small", "--utterances", "16"])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let arguments = ["--model", "model", "--data-root", "data"];
+    let (mut server, address) = ready(at.path(), &arguments);
+
+    let recording = std::fs::read(at.path().join("ref.wav")).unwrap();
+    let part = |name: &str, more: &str| {
+        format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n").into_bytes()
+    };
+    let file = part("audio_sample", "; filename=\"ref.wav\"\r\nContent-Type: audio/wav");
+    let form =
+        [part("name", ""), b"mina\r\n".to_vec(), file, recording.clone(), b"\r\n--x--\r\n".to_vec()].concat();
+    let (status, answer) =
+        exchange(&address, "POST", "/v1/audio/voices", "multipart/form-data; boundary=x", &form);
+    assert_eq!(status, 200, "{}", String::from_utf8_lossy(&answer));
+
+    let said = serde_json::json!({ "text": "hello world", "voice": "mina", "speed": 1 });
+    let entry = serde_json::json!({ "said": said, "seconds": 1.0, "first_ms": 20.0, "rtf": 0.5 });
+    let entry = json(&address, "POST", "/studio/history", &entry)["id"].as_str().unwrap().to_owned();
+    let sound = format!("/studio/history/{entry}/sound");
+    assert_eq!(exchange(&address, "PUT", &sound, "audio/wav", &recording).0, 200);
+
+    let settings = serde_json::json!({
+        "model.preset": "tiny", "training.dvae_steps": 4, "training.validate_every": 0, "data.num_workers": 1,
+    });
+    let run = serde_json::json!({
+        "name": "small", "corpus": { "root": 0, "path": "small" }, "stage": "dvae", "settings": settings,
+    });
+    assert_eq!(json(&address, "POST", "/studio/runs", &run)["name"], "small");
+    let is_finished = || json(&address, "GET", "/studio/runs/small", &Json::Null)["state"] == "finished";
+    let late = Instant::now() + Duration::from_secs(120);
+    while !is_finished() {
+        assert!(Instant::now() < late, "{}", json(&address, "GET", "/studio/runs/small/log", &Json::Null));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = stored(&address, "small", &entry);
+    assert_eq!(before.1["items"][0]["said"]["text"], "hello world");
+    assert_eq!((before.2 == recording, &before.3["step"]), (true, &4.into()), "{}", before.3);
+
+    // SIGKILL: the server gets no chance to write anything.
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    let (_server, address) = ready(at.path(), &arguments);
+    let after = stored(&address, "small", &entry);
+    assert_eq!(after.0, before.0, "the voices");
+    assert!(
+        before.0["voices"].as_array().unwrap().iter().any(|voice| voice["name"] == "mina"),
+        "{}",
+        before.0
+    );
+    assert_eq!(after.1, before.1, "the history");
+    assert!(after.2 == before.2, "the sound of the history");
+    assert_eq!(after.3, before.3, "the run");
+    let body =
+        serde_json::json!({ "model": "tts-1", "input": "hello", "voice": "mina", "response_format": "wav" });
+    let body = body.to_string().into_bytes();
+    assert_eq!(exchange(&address, "POST", "/v1/audio/speech", "application/json", &body).0, 200);
 }

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::train::{corpus, done, myxtts};
+use super::formats::{RUN, first_set};
+use super::train::{corpus, done, myxtts, resume};
 
 /// As little of a run as has checkpoints.
 fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
@@ -46,7 +47,7 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
     }
     assert_eq!(plan(), begun, "what is refused changes nothing");
     let over = ended(&mut resume(&["--dvae-steps", "5"]), 2);
-    assert!(over.contains("the stage `dvae` of this run is over"), "{over}");
+    assert!(over.contains("the stage `dvae` of this run is finished"), "{over}");
     fs::write(
         folder.join("c.yaml"),
         "training:\n  learning_rate: 0.001\n  keep_checkpoints: 2\n  fused_kernels: true\n",
@@ -57,12 +58,31 @@ fn a_run_that_goes_on_takes_what_may_change_and_refuses_the_rest_by_name() {
         "training.learning_rate: null -> 0.001",
         "training.keep_checkpoints: 3 -> 2",
         "c.yaml:4",
-        "no longer means",
+        "no longer has any effect",
     ] {
         assert!(taken.contains(said), "{taken}");
     }
     assert!(plan().contains("\"learning_rate\": 0.001"));
     assert!(!done(&mut resume(&["--config", "c.yaml"])).contains("changed "), "it holds since the last time");
+}
+
+#[test]
+fn a_resumed_stage_trains_with_the_changed_rate_and_steps() {
+    let resumed = |more: &[&str]| {
+        let folder = first_set();
+        let printed = done(resume(folder.path(), RUN).args(more));
+        let run = folder.path().join("runs").join(RUN);
+        let weights = fs::read(run.join("model/dvae.safetensors")).unwrap();
+        (printed, weights, fs::read_to_string(run.join("events.jsonl")).unwrap())
+    };
+    let (printed, unchanged, _) = resumed(&[]);
+    assert!(printed.contains("dvae 4/4"), "{printed}");
+    let (_, weights, events) = resumed(&["--learning-rate", "1e-6"]);
+    assert_ne!(weights, unchanged, "the steps after the checkpoint were taken at the old rate");
+    assert!(events.contains("1e-6") || events.contains("0.000001"), "{events}");
+    let (printed, weights, _) = resumed(&["--dvae-steps", "6"]);
+    assert!(printed.contains("dvae 6/6"), "{printed}");
+    assert_ne!(weights, unchanged);
 }
 
 #[test]
@@ -74,11 +94,11 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
         &["--set", "data.keep_on_device=true", "--lora-rank", "2", "--max-text-tokens", "4000"],
     ));
     for note in
-        ["no effect on a CPU", "data.keep_on_device", "act in the stage `gpt` alone: training.lora_rank"]
+        ["no effect on a CPU", "data.keep_on_device", "act only in the stage `gpt`: training.lora_rank"]
     {
         assert!(said.contains(note), "{said}");
     }
-    assert!(said.contains("clips of more than 402 tokens are left out"), "{said}");
+    assert!(said.contains("leaves out clips of more than 402 tokens"), "{said}");
 }
 
 #[test]
@@ -95,7 +115,7 @@ fn a_model_is_read_to_as_it_was_trained() {
     // Training its DVAE further leaves the GPT with codes that mean something else.
     let from = ["--from", "runs/a/model", "--cleaner", "default"];
     let said = done(&mut train(folder.path(), "b", &from));
-    assert!(said.contains("gives its codes another meaning"), "{said}");
+    assert!(said.contains("changes the meaning of its codes"), "{said}");
     assert!(said.contains("the model was trained with data.cleaner coqui"), "{said}");
 }
 
@@ -106,8 +126,8 @@ fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
     let closed = "/sys/myxtts-cache";
     if cfg!(target_os = "linux") && Path::new("/sys").is_dir() {
         let said = done(&mut train(folder.path(), "a", &["--cache-dir", closed]));
-        assert!(said.contains("name a folder for it with --cache-dir"), "{said}");
-        assert!(said.contains("stay in memory once they are computed"), "{said}");
+        assert!(said.contains("give another folder with --cache-dir"), "{said}");
+        assert!(said.contains("stay in memory once computed"), "{said}");
         let strict = ["--cache-dir", closed, "--preprocessing-mode", "precompute"];
         let refused = ended(&mut train(folder.path(), "b", &strict), 74);
         assert!(refused.contains(closed), "{refused}");

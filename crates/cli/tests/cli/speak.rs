@@ -201,6 +201,67 @@ fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
 }
 
 #[test]
+fn length_penalty_without_candidates_is_noted_and_changes_nothing() {
+    let at = folder();
+    let speak = |arguments: &[&str], output: &str| {
+        let common = ["speak", "Hello world", "--voice", "ref.wav", "--device", "cpu", "-o", output];
+        let shown = myxtts(at.path(), &common).args(arguments).assert().success();
+        String::from_utf8(shown.get_output().stderr.clone()).unwrap()
+    };
+    let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
+    assert!(!speak(&[], "plain.wav").contains("--length-penalty"));
+    // A model without a proofreader, one candidate, greedy and streamed speech: each has its reason.
+    let shown = speak(&["--length-penalty", "1"], "penalised.wav");
+    assert!(shown.contains("--length-penalty has no effect: this model cannot check its codes"), "{shown}");
+    assert!(bytes("plain.wav") == bytes("penalised.wav"));
+    for (arguments, reason) in [
+        (&["--model", "early", "--length-penalty", "-1"][..], "--takes N generates more"),
+        (&["--model", "early", "--takes", "3", "--greedy", "--length-penalty", "1"], "--greedy has one"),
+        (&["--model", "early", "--takes", "3", "--stream", "--length-penalty", "1"], "streamed and played"),
+    ] {
+        let shown = speak(arguments, "other.wav");
+        assert!(shown.contains(reason), "{arguments:?}: {shown}");
+    }
+    let ranked = ["--model", "early", "--takes", "3", "--length-penalty", "1"];
+    assert!(!speak(&ranked, "ranked.wav").contains("--length-penalty"));
+    let common = ["speak", "Hello", "--voice", "ref.wav", "--length-penalty"];
+    for wrong in ["11", "nan", "x"] {
+        myxtts(at.path(), &common).arg(wrong).assert().code(2).stderr(contains("from -10 to 10"));
+    }
+}
+
+/// Threads of a process that has begun to speak and waits for its output to be read.
+#[cfg(target_os = "linux")]
+fn threads_while_speaking(at: &Path, limit: &str) -> usize {
+    use std::io::Read;
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_myxtts"))
+        .current_dir(at)
+        .args(["speak", LONG, "--voice", "ref.wav", "--device", "cpu", "--format", "pcm", "-o", "-"])
+        .args(["--threads", limit])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 2]).unwrap();
+    let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().count();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    threads
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_are_bounded_on_request() {
+    let at = folder();
+    let one = threads_while_speaking(at.path(), "1");
+    // The main thread and one that waits for signals are not among those that compute.
+    assert!(one <= 3, "{one} threads");
+    assert_eq!(threads_while_speaking(at.path(), "4"), one + 3);
+    let wrong = ["speak", "Hello", "--threads", "0"];
+    myxtts(at.path(), &wrong).assert().code(2).stderr(contains("above 0"));
+}
+
+#[test]
 fn defaults_find_a_model_a_voice_a_language_and_a_name() {
     let at = folder();
     let add = ["voice", "add", "anna", "ref.wav", "--device", "cpu"];

@@ -262,7 +262,7 @@ fn mistakes_are_named() {
             "GPU 5, and there are 0 (simulated), 1 (simulated)",
         ),
         (vec!["--visible-gpus", "0,0", "--simulate-gpus", "2"], "0 twice"),
-        (vec!["--visible-gpus", "0;1", "--simulate-gpus", "2"], "distinct numbers of GPUs"),
+        (vec!["--visible-gpus", "0;1", "--simulate-gpus", "2"], "distinct GPU indices"),
         (vec!["--model-gpu", "3", "--simulate-gpus", "2"], "data.model_gpu names GPU 3"),
         (vec!["--data-gpu", "3", "--simulate-gpus", "2"], "data.data_gpu names GPU 3"),
         (vec!["--multi-gpu", "--device", "cpu"], "--device cpu and training.multi_gpu"),
