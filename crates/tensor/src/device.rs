@@ -1,4 +1,4 @@
-//! Where arithmetic can be done on this machine: the CPU always, GPUs where driver and libraries allow it.
+//! Compute devices of this machine: the CPU, and GPUs where the driver and the libraries allow it.
 
 mod cpu;
 mod gpu;
@@ -12,18 +12,18 @@ use crate::cuda::library::{Libraries, Library, Status};
 pub use cpu::Cpu;
 pub use gpu::{Capability, Gpu};
 
-/// The oldest GPUs the kernels are compiled and tested for.
+/// Oldest compute capability the kernels are compiled and tested for.
 pub const OLDEST_CAPABILITY: Capability = Capability { major: 7, minor: 5 };
 
-/// What a GPU cannot be used without. The rest has its own use: several GPUs, monitoring, times of kernels.
+/// Libraries without which a GPU cannot be used. The others serve multi-GPU training, monitoring and kernel timing.
 const NEEDED: [Library; 3] = [Library::Driver, Library::Nvrtc, Library::CublasLt];
 
-/// Where tensors live and operations run.
+/// Where tensors are stored and operations run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// The GPU of this number, as the driver counts: `CUDA_VISIBLE_DEVICES` hides and reorders.
+    /// The GPU with this index in the driver's order, after `CUDA_VISIBLE_DEVICES`.
     Cuda(usize),
 }
 
@@ -42,7 +42,7 @@ impl Serialize for Device {
     }
 }
 
-/// Text that is no device.
+/// A text that names no device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a device: write cpu, cuda, or cuda:1 for the second GPU")]
 pub struct BadDevice(String);
@@ -63,34 +63,34 @@ impl FromStr for Device {
     }
 }
 
-/// Everything there is to compute with.
+/// All compute devices of this machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Inventory {
-    /// The processor and its memory.
+    /// The CPU and its memory.
     pub cpu: Cpu,
-    /// The GPUs the driver shows, in its order.
+    /// GPUs in the driver's order.
     pub gpus: Vec<Gpu>,
-    /// Why there are no GPUs, in a sentence.
+    /// Why there are no GPUs; `None` where there are some.
     pub no_gpus: Option<String>,
-    /// The driver's release, such as 570.86.15; NVML tells it.
+    /// Driver release as NVML reports it, such as 570.86.15.
     pub driver_release: Option<String>,
-    /// What was found of CUDA.
+    /// Search result for each CUDA library.
     pub libraries: Libraries,
-    /// What training would run on if nothing else is asked for.
-    pub default: Choice,
+    /// Device used for training unless another one is requested.
+    pub default: DeviceChoice,
 }
 
-/// A device, and why it is this one.
+/// A device with the reason it was chosen.
 #[derive(Debug, Clone, Serialize)]
-pub struct Choice {
-    /// The device.
+pub struct DeviceChoice {
+    /// The chosen device.
     pub device: Device,
-    /// In a sentence.
+    /// One explain, for people.
     pub reason: String,
 }
 
-/// Looks at this machine. Libraries that are found stay loaded; no context is made on any GPU, so none of their memory
-/// is used.
+/// Detects the devices of this machine. Libraries that are found stay loaded. No CUDA context is created, so no GPU
+/// memory is used.
 pub fn devices() -> Inventory {
     let libraries = Libraries::find();
     let (gpus, no_gpus) = match gpu::list() {
@@ -102,11 +102,11 @@ pub fn devices() -> Inventory {
         Status::Missing(_) => None,
     };
     let default = choose(&gpus, no_gpus.as_deref(), &libraries);
-    Inventory { cpu: Cpu::of_this_machine(), gpus, no_gpus, driver_release, libraries, default }
+    Inventory { cpu: Cpu::detect(), gpus, no_gpus, driver_release, libraries, default }
 }
 
-fn choose(gpus: &[Gpu], no_gpus: Option<&str>, libraries: &Libraries) -> Choice {
-    let cpu = |reason: String| Choice { device: Device::Cpu, reason };
+fn choose(gpus: &[Gpu], no_gpus: Option<&str>, libraries: &Libraries) -> DeviceChoice {
+    let cpu = |reason: String| DeviceChoice { device: Device::Cpu, reason };
     let Some(first) = gpus.first() else {
         return cpu(no_gpus.unwrap_or("the driver shows no GPU").to_owned());
     };
@@ -116,10 +116,10 @@ fn choose(gpus: &[Gpu], no_gpus: Option<&str>, libraries: &Libraries) -> Choice 
         .map(|library| library.to_string())
         .collect();
     if !missing.is_empty() {
-        return cpu(format!("{} missing for the GPU", are(&missing)));
+        return cpu(format!("{} missing for the GPU", subject_and_verb(&missing)));
     }
     match gpus.iter().find(|gpu| gpu.capability >= OLDEST_CAPABILITY) {
-        Some(gpu) => Choice { device: Device::Cuda(gpu.index), reason: gpu.name.clone() },
+        Some(gpu) => DeviceChoice { device: Device::Cuda(gpu.index), reason: gpu.name.clone() },
         None => cpu(format!(
             "{} has compute capability {}, and {OLDEST_CAPABILITY} or newer is needed",
             first.name, first.capability
@@ -127,8 +127,8 @@ fn choose(gpus: &[Gpu], no_gpus: Option<&str>, libraries: &Libraries) -> Choice 
     }
 }
 
-/// `NVRTC and cuBLASLt are`
-fn are(names: &[String]) -> String {
+/// For example `NVRTC and cuBLASLt are`.
+fn subject_and_verb(names: &[String]) -> String {
     format!("{} {}", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
 }
 
@@ -138,7 +138,7 @@ mod tests {
     use crate::cuda::library::MissingLibrary;
 
     #[test]
-    fn devices_are_read_and_written() {
+    fn devices_parse_and_print() {
         for (text, device) in
             [("cpu", Device::Cpu), ("cuda:0", Device::Cuda(0)), ("cuda:12", Device::Cuda(12))]
         {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn training_runs_on_the_first_gpu_that_can() {
+    fn training_runs_on_the_first_capable_gpu() {
         let gpu = |index, major| Gpu {
             index,
             name: format!("GPU {index}"),

@@ -1,4 +1,4 @@
-//! What can go wrong in the engine, in words a user can act on.
+//! Errors of the engine, with messages a user can act on.
 
 use crate::memory::MemoryNeed;
 use thiserror::Error;
@@ -9,43 +9,43 @@ pub enum Error {
     /// The device has less memory than the plan needs.
     #[error("out of memory on {device}: {free} MiB are free, and this needs\n{need}\nuse a smaller batch, shorter clips, recomputation, or a smaller model", free = free / (1 << 20))]
     OutOfMemory {
-        /// Which device.
+        /// The device, such as `cuda:0`.
         device: String,
-        /// What the plan needs, by purpose.
+        /// Memory the plan needs, by purpose.
         need: Box<MemoryNeed>,
-        /// What was free, in bytes.
+        /// Free memory in bytes.
         free: usize,
     },
-    /// A call to the driver failed.
-    #[error("the CUDA driver refused to {doing}: {reason}")]
+    /// A call to the CUDA driver failed.
+    #[error("the CUDA driver failed to {doing}: {reason}")]
     Driver {
-        /// What was tried.
+        /// The attempted action, as an infinitive phrase: "copy memory".
         doing: String,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// A library is not on this machine.
+    /// A shared library was not found.
     #[error(transparent)]
     Missing(#[from] crate::cuda::library::MissingLibrary),
     /// A kernel did not compile.
     #[error(transparent)]
     Compile(#[from] crate::cuda::compile::CompileError),
-    /// cuBLASLt refused.
+    /// A cuBLASLt call failed.
     #[error(transparent)]
     Gemm(#[from] crate::cuda::gemm::GemmError),
-    /// Replicas could not meet.
+    /// A collective operation failed.
     #[error(transparent)]
     Collective(#[from] crate::collective::CollectiveError),
-    /// NCCL refused.
+    /// An NCCL call failed.
     #[error(transparent)]
     Nccl(#[from] crate::cuda::nccl::NcclError),
-    /// What was asked is not possible on this device.
+    /// The request is not possible on this device.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl Error {
-    /// A driver call that failed while `doing` something.
+    /// Wraps a failed driver call; `doing` is an infinitive phrase.
     pub fn driver(doing: impl Into<String>, error: cudarc::driver::DriverError) -> Error {
         let reason =
             error.error_string().map_or_else(|_| format!("{error:?}"), |s| s.to_string_lossy().into_owned());

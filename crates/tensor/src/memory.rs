@@ -1,25 +1,25 @@
-//! The memory plan of a tape: which values may share a place, and so the peak, before anything is allocated.
+//! The memory plan of a tape: which values may share memory, and therefore the peak, before anything is allocated.
 
 use crate::schedule::{Schedule, root};
 use crate::shape::Shape;
 use crate::tape::{Storage, Tape, Value};
 use std::fmt;
 
-/// Every value starts at a multiple of this many bytes.
-pub const ALIGN: usize = 256;
+/// Alignment of every value, in bytes.
+pub(crate) const ALIGN: usize = 256;
 
-/// Where each value of a tape lies.
+/// Byte offsets of all values of a tape.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
     /// Byte offset of each scratch value in the shared scratch buffer.
     pub(crate) scratch: Vec<Option<usize>>,
     /// Byte offset of each input in the program's own buffer.
     pub(crate) inputs: Vec<Option<usize>>,
-    /// Bytes the scratch buffer needs.
+    /// Size of the scratch buffer in bytes.
     pub scratch_bytes: usize,
-    /// Bytes of the inputs.
+    /// Size of the inputs in bytes.
     pub input_bytes: usize,
-    /// The most bytes that are alive at once: what no plan can go below.
+    /// The most bytes that are alive at once: a lower bound for any plan.
     pub alive_bytes: usize,
 }
 
@@ -32,11 +32,12 @@ struct Block {
 
 impl MemoryPlan {
     /// Plans a tape whose operations run one after another.
-    pub fn of(tape: &Tape) -> MemoryPlan {
+    pub fn new(tape: &Tape) -> MemoryPlan {
         MemoryPlan::scheduled(tape, &Schedule::serial(tape))
     }
 
-    /// Plans a tape that runs on two streams: what the second reads stays until the first has waited for it.
+    /// Plans a tape that runs on two streams: what the side stream reads stays in place until the main stream has
+    /// waited for it.
     pub(crate) fn scheduled(tape: &Tape, schedule: &Schedule) -> MemoryPlan {
         let count = tape.values.len();
         let root = |v: Value| root(tape, v).0 as usize;
@@ -48,7 +49,7 @@ impl MemoryPlan {
         let mut last = vec![0; count];
         for (n, node) in tape.nodes.iter().enumerate() {
             let read = node.inputs.iter().chain(node.bases.iter().flatten()).chain(&node.outputs);
-            let until = schedule.aside[n].map_or(n, |i| schedule.free[i]);
+            let until = schedule.side_index[n].map_or(n, |i| schedule.freed_at[i]);
             for &value in read {
                 let last = &mut last[root(value)];
                 *last = until.max(*last);
@@ -65,7 +66,7 @@ impl MemoryPlan {
                 if !scratch(out) || block_of[out].is_some() {
                     continue;
                 }
-                // A sum may take the place of the part it starts from, if nobody reads that part later.
+                // A sum may overwrite its base if no later operation reads the base.
                 let reused = base.map(root).filter(|&b| {
                     let alone = node.inputs.iter().all(|&i| root(i) != b);
                     scratch(b) && last[b] == n && bytes_of(b) == bytes_of(out) && alone
@@ -95,7 +96,7 @@ impl MemoryPlan {
     }
 }
 
-/// Largest first, each at the lowest place that is free for the whole of its life.
+/// Places the largest blocks first, each at the lowest offset that is free for its whole lifetime.
 fn place(blocks: &mut [Block]) -> usize {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|&b| (std::cmp::Reverse(blocks[b].bytes), blocks[b].first));
@@ -137,34 +138,34 @@ fn most_alive(blocks: &[Block], nodes: usize) -> usize {
     alive.max().unwrap_or(0) as usize
 }
 
-/// What a run needs of a device, by purpose, in bytes.
+/// Device memory of a run in bytes, by purpose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryNeed {
     /// Master weights.
     pub weights: usize,
-    /// The bf16 copy.
+    /// The bf16 working copy of the weights.
     pub working_copy: usize,
     /// Gradients.
     pub gradients: usize,
-    /// Adam's moments.
+    /// Both of Adam's moments.
     pub moments: usize,
-    /// The moving average.
+    /// The moving average of the weights.
     pub average: usize,
-    /// Activations and work space of the largest program.
+    /// Activations and workspace of the largest program.
     pub scratch: usize,
     /// Inputs of all programs.
     pub inputs: usize,
-    /// What the libraries take.
+    /// Workspace of the CUDA libraries.
     pub libraries: usize,
 }
 
 impl MemoryNeed {
-    /// All of it.
+    /// Sum over all purposes.
     pub fn total(&self) -> usize {
         self.rows().iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Purpose and bytes.
+    /// Each purpose with its bytes, in display order.
     pub fn rows(&self) -> [(&'static str, usize); 8] {
         [
             ("weights (f32)", self.weights),
@@ -184,11 +185,11 @@ impl fmt::Display for MemoryNeed {
         for (purpose, bytes) in self.rows().into_iter().filter(|(_, bytes)| *bytes > 0) {
             writeln!(f, "  {purpose:<16} {:>10.1} MiB", bytes as f64 / (1 << 20) as f64)?;
         }
-        write!(f, "  {:<16} {:>10.1} MiB", "in all", self.total() as f64 / (1 << 20) as f64)
+        write!(f, "  {:<16} {:>10.1} MiB", "total", self.total() as f64 / (1 << 20) as f64)
     }
 }
 
-/// Elements of a value, for messages.
+/// Shape and element count of a value, for messages.
 pub(crate) fn describe(shape: Shape) -> String {
     format!("{shape}, {} elements", shape.len())
 }

@@ -1,52 +1,52 @@
-//! What a model's parameters are and where each lies in the flat arenas. No memory is held here: a `Layout` is a pure
-//! function of the declarations, so the cost of a model is known before a byte of it is allocated.
+//! Declarations of a model's parameters and their offsets in the flat arenas. A `Layout` holds no memory: it is a
+//! pure function of the declarations, so the memory a model needs is known before any of it is allocated.
 
 use crate::shape::Shape;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Every parameter starts at a multiple of this many elements, so that one chunk of an arena belongs to one parameter
-/// and a kernel over the flat buffer looks its group up once per chunk.
+/// Every parameter starts at a multiple of this many elements. A chunk of an arena therefore belongs to one
+/// parameter, and a kernel over the flat buffer looks up the optimiser group once per chunk.
 pub const CHUNK: usize = 1024;
 
-/// A parameter of a `Layout`.
+/// Index of a parameter in a `Layout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub(crate) u32);
 
-/// How a parameter is treated by the optimiser.
+/// Optimiser settings shared by a set of parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// For reports.
+    /// Name in reports.
     pub name: String,
-    /// Decoupled weight decay.
+    /// Decoupled weight decay, as in AdamW.
     pub weight_decay: f32,
-    /// Multiplies the learning rate.
+    /// Factor applied to the learning rate.
     pub rate: f32,
 }
 
-/// A group of a `Layout`.
+/// Index of a group in a `Layout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupId(pub(crate) u8);
 
-/// What may happen to a parameter.
+/// Whether and how a parameter changes during training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has a gradient, two moments, and belongs to a group.
+    /// Trained by gradient: has a gradient and two moments, and belongs to an optimiser group.
     Trained(GroupId),
-    /// It is read only: no gradient, no moments.
+    /// Read only: no gradient, no moments.
     Frozen,
-    /// State that a step replaces as a whole (running statistics, a codebook), never through a gradient.
+    /// State that a step replaces as a whole (running statistics, a codebook), never by gradient.
     State,
 }
 
-/// How a parameter begins, before weights are loaded.
+/// InitialWeights values of a parameter, before weights are loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// All zero.
     Zeros,
-    /// All the same.
+    /// All equal to this value.
     Constant(f32),
-    /// Normal with this standard deviation.
+    /// Normal with mean 0 and this standard deviation.
     Normal(f32),
     /// Uniform in `-bound .. bound`.
     Uniform(f32),
@@ -57,24 +57,25 @@ pub enum Init {
 pub struct Parameter {
     /// Unique within the layout.
     pub name: String,
-    /// Its shape.
+    /// Its shape; a scalar is `[1]`.
     pub shape: Shape,
-    /// What may happen to it.
+    /// Whether and how it changes during training.
     pub role: Role,
-    /// How it begins.
+    /// InitialWeights values.
     pub init: Init,
-    /// Where it starts in the arenas, in elements.
+    /// First element in the arenas.
     pub offset: usize,
 }
 
 impl Parameter {
-    /// Its elements in an arena.
+    /// Element range in an arena.
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.shape.len()
     }
 }
 
-/// All parameters of a model: the trained ones first, so that gradients and moments are a prefix of the weights.
+/// All parameters of a model. Trained parameters come first, so that gradients and moments are a prefix of the
+/// weights.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     parameters: Vec<Parameter>,
@@ -85,7 +86,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout with no parameter, for programs that have none.
+    /// A layout without parameters, for programs that need none.
     pub fn empty() -> Layout {
         Layout::default()
     }
@@ -95,12 +96,12 @@ impl Layout {
         self.parameters.iter().enumerate().map(|(i, p)| (ParameterId(i as u32), p))
     }
 
-    /// One parameter.
+    /// Returns a parameter by its id.
     pub fn get(&self, id: ParameterId) -> &Parameter {
         &self.parameters[id.0 as usize]
     }
 
-    /// The parameter of that name.
+    /// Looks up a parameter by name.
     pub fn find(&self, name: &str) -> Option<ParameterId> {
         self.names.get(name).copied()
     }
@@ -110,28 +111,28 @@ impl Layout {
         &self.groups
     }
 
-    /// Elements of the arenas that carry gradients and moments.
+    /// Number of elements in the arenas of gradients and moments, padding included.
     pub fn trained_len(&self) -> usize {
         self.trained
     }
 
-    /// Elements of the weight arenas.
+    /// Number of elements in the weight arenas, padding included.
     pub fn len(&self) -> usize {
         self.total
     }
 
-    /// Whether nothing was declared.
+    /// Whether no parameter was declared.
     pub fn is_empty(&self) -> bool {
         self.parameters.is_empty()
     }
 
-    /// How many numbers the trained parameters hold, without the padding between them.
+    /// Number of trained elements, without the padding between parameters.
     pub fn trained_count(&self) -> usize {
         let trained = self.parameters.iter().filter(|p| matches!(p.role, Role::Trained(_)));
         trained.map(|p| p.shape.len()).sum()
     }
 
-    /// The group of each chunk of the trained arena.
+    /// The optimiser group of each chunk of the trained arena.
     pub fn chunk_groups(&self) -> Vec<u8> {
         let mut groups = vec![0; self.trained / CHUNK];
         for parameter in &self.parameters {
@@ -144,7 +145,7 @@ impl Layout {
     }
 }
 
-/// Declares parameters; `finish` lays them out.
+/// Declares parameters; `finish` assigns their offsets.
 #[derive(Debug, Default)]
 pub struct LayoutBuilder {
     parameters: Vec<Parameter>,
@@ -153,19 +154,19 @@ pub struct LayoutBuilder {
 }
 
 impl LayoutBuilder {
-    /// Nothing declared yet.
+    /// A builder without declarations.
     pub fn new() -> LayoutBuilder {
         LayoutBuilder::default()
     }
 
-    /// Declares a group for the optimiser.
+    /// Declares an optimiser group; `rate` multiplies the learning rate.
     pub fn group(&mut self, name: &str, weight_decay: f32, rate: f32) -> GroupId {
         assert!(self.groups.len() < 64, "at most 64 parameter groups");
         self.groups.push(Group { name: name.to_owned(), weight_decay, rate });
         GroupId(self.groups.len() as u8 - 1)
     }
 
-    /// Declares a parameter.
+    /// Declares a parameter. Panics if the name is already in use.
     pub fn add(&mut self, name: &str, shape: impl Into<Shape>, role: Role, init: Init) -> ParameterId {
         let id = ParameterId(self.parameters.len() as u32);
         let shape = shape.into();
@@ -175,7 +176,7 @@ impl LayoutBuilder {
         id
     }
 
-    /// Gives every parameter its place.
+    /// Assigns an offset to every parameter.
     pub fn finish(mut self) -> Layout {
         let mut end = 0;
         let mut place = |parameter: &mut Parameter| {

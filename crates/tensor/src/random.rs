@@ -1,13 +1,13 @@
-//! The counter-based generator (Philox 4x32, ten rounds) behind dropout and initial weights: any number of any stream
-//! at once, the same on the CPU and in `kernels/dropout.cu`.
+//! Counter-based random numbers (Philox 4x32, ten rounds) for dropout and initial weights. Any element of any
+//! stream can be computed directly, with the same bits on the CPU and in `kernels/dropout.cu`.
 
 const M0: u32 = 0xD251_1F53;
 const M1: u32 = 0xCD9E_8D57;
 const W0: u32 = 0x9E37_79B9;
 const W1: u32 = 0xBB67_AE85;
 
-/// Four random words for a counter under a key.
-pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+/// Returns the four random words of a counter under a key.
+pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let ([mut a, mut b, mut c, mut d], [mut k0, mut k1]) = (counter, key);
     for _ in 0..10 {
         let p0 = u64::from(M0) * u64::from(a);
@@ -19,7 +19,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// A stream of numbers: the `n`-th word is word `n % 4` of block `n / 4`.
+/// A random stream: word `n` is word `n % 4` of Philox block `n / 4`.
 #[derive(Clone, Debug)]
 pub struct Stream {
     key: [u32; 2],
@@ -29,12 +29,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of a seed.
+    /// Starts the stream of a seed.
     pub fn new(seed: u64) -> Stream {
         Stream { key: [seed as u32, (seed >> 32) as u32], block: 0, words: [0; 4], used: 4 }
     }
 
-    /// The next word.
+    /// The next 32 random bits.
     pub fn word(&mut self) -> u32 {
         if self.used == 4 {
             self.words = philox([self.block as u32, (self.block >> 32) as u32, 0, 0], self.key);
@@ -45,23 +45,23 @@ impl Stream {
         self.words[self.used - 1]
     }
 
-    /// Uniform in `0.0 .. 1.0`.
+    /// A sample that is uniform in `0.0 .. 1.0`.
     pub fn uniform(&mut self) -> f32 {
         (self.word() >> 8) as f32 / (1 << 24) as f32
     }
 
-    /// Uniform in `0 .. n`; `n` is far below 2^32, so the bias is nothing.
+    /// A sample that is uniform in `0 .. n`. The bias is negligible because `n` is far below 2^32.
     pub fn below(&mut self, n: usize) -> usize {
         ((u64::from(self.word()) * n as u64) >> 32) as usize
     }
 
-    /// Standard normal.
+    /// A standard normal sample.
     pub fn normal(&mut self) -> f32 {
         let (u, v) = (1.0 - self.uniform(), self.uniform());
         (-2.0 * u.ln()).sqrt() * (std::f32::consts::TAU * v).cos()
     }
 
-    /// `n` standard normal numbers.
+    /// `n` standard normal samples.
     pub fn normals(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.normal()).collect()
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn philox_gives_the_published_vectors() {
+    fn philox_matches_the_published_vectors() {
         // The known answers of Random123 for philox4x32-10.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(

@@ -1,76 +1,80 @@
-//! What of a tape can run beside the rest. Gradients of weights are read by nobody until the update, so on CUDA they go
-//! on a second stream: where one product leaves multiprocessors idle at its end, or a small kernel fills only a few, the
-//! other stream's work takes them. The order within each stream is fixed, so results are the same bits. Every crossing
-//! costs a few microseconds, so only long operations cross: with the sums of biases on the second stream too, a GPT of
-//! 8 x 256 took 3.3 ms a step on an H200 instead of 2.4. What it buys there: the vocoder 21.2 ms instead of 22.2, that GPT
-//! 2.41 instead of 2.45; one of 30 x 1024, whose products fill the device, loses 1 %. Sums over replicas go there always:
-//! they wait for other devices, and the backward pass need not.
+//! Which operations of a tape can run on a second CUDA stream.
+//!
+//! Weight gradients are not read before the update, so they go on the side stream: where one product leaves
+//! multiprocessors idle at its end, or a small kernel fills only a few of them, work of the other stream fills the
+//! gap. The order within each stream is fixed, so results have the same bits.
+//!
+//! Every synchronisation between the streams costs a few microseconds, so only long operations move: with the bias
+//! sums on the side stream too, a GPT of 8 x 256 took 3.3 ms per step on an H200 instead of 2.4. The gain there:
+//! the vocoder takes 21.2 ms instead of 22.2 and that GPT 2.41 instead of 2.45; a GPT of 30 x 1024, whose products
+//! fill the device, loses 1 %. Sums over replicas always go on the side stream: they wait for other devices, and
+//! the backward pass need not.
 
 use crate::parameters::ParameterId;
-use crate::tape::{Flat, Node, Storage, Tape, Value};
+use crate::tape::{EngineBuffer, Node, Storage, Tape, Value};
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// How many operations the second stream may lag behind: what they read must stay where it is so long.
+/// How many operations the side stream may lag behind the main one. Memory they read stays reserved for that long.
 const LAG: usize = 8;
 
-/// Which operations run beside the others.
+/// Assignment of operations to streams.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
-    /// For each node: its number among those on the second stream, if it is one.
-    pub aside: Vec<Option<usize>>,
-    /// For each node: how many of the second stream's operations must be over before it starts.
-    pub after: Vec<usize>,
-    /// For each operation of the second stream: the node from which its inputs' memory may be used again.
-    pub free: Vec<usize>,
+    /// For each node: its index among the side stream's operations, or `None` if it runs on the main stream.
+    pub side_index: Vec<Option<usize>>,
+    /// For each node: how many side-stream operations must be finished before it starts.
+    pub waits_for: Vec<usize>,
+    /// For each side-stream operation: the node from which on the memory of its inputs may be reused.
+    pub freed_at: Vec<usize>,
 }
 
-/// What goes on the second stream.
+/// Operations that run on the side stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aside {
-    /// Sums over replicas alone.
+pub(crate) enum SideWork {
+    /// Only sums over replicas.
     Reductions,
-    /// Gradients of weights too.
-    Gradients,
+    /// Sums over replicas and weight gradients.
+    ReductionsAndGradients,
 }
 
 impl Schedule {
-    /// Everything on one stream.
+    /// All operations on one stream.
     pub fn serial(tape: &Tape) -> Schedule {
         let n = tape.nodes.len();
-        Schedule { aside: vec![None; n], after: vec![0; n], free: Vec::new() }
+        Schedule { side_index: vec![None; n], waits_for: vec![0; n], freed_at: Vec::new() }
     }
 
-    /// With a second stream.
-    pub fn of(tape: &Tape, what: Aside) -> Schedule {
+    /// Assigns operations to the main and the side stream.
+    pub fn with_side_stream(tape: &Tape, what: SideWork) -> Schedule {
         let mut schedule = Schedule::serial(tape);
-        let beside = match what {
-            Aside::Reductions => HashSet::new(),
-            Aside::Gradients => gradients_alone(tape),
+        let on_side = match what {
+            SideWork::Reductions => HashSet::new(),
+            SideWork::ReductionsAndGradients => weight_gradient_nodes(tape),
         };
-        let mut places: Vec<usize> = Vec::new();
+        let mut side_nodes: Vec<usize> = Vec::new();
         for (n, node) in tape.nodes.iter().enumerate() {
-            if beside.contains(&n) || node.op.is_reduction() {
-                schedule.aside[n] = Some(places.len());
-                places.push(n);
+            if on_side.contains(&n) || node.op.is_reduction() {
+                schedule.side_index[n] = Some(side_nodes.len());
+                side_nodes.push(n);
             } else {
-                // What the second stream wrote is read, or written again, when it is there.
-                let meets = |&place: &usize| {
-                    let theirs = tape.nodes[place].outputs.iter().filter_map(|&o| part(tape, o));
+                // A node that reads or overwrites a side-stream output waits for it.
+                let conflicts = |&side_node: &usize| {
+                    let theirs = tape.nodes[side_node].outputs.iter().filter_map(|&o| part(tape, o));
                     let mut ours = node.inputs.iter().chain(&node.outputs).filter_map(|&v| part(tape, v));
                     let theirs: Vec<_> = theirs.collect();
                     ours.any(|o| theirs.iter().any(|t| o.start < t.end && t.start < o.end))
                 };
-                schedule.after[n] = places.iter().rposition(meets).map_or(0, |i| i + 1);
+                schedule.waits_for[n] = side_nodes.iter().rposition(conflicts).map_or(0, |i| i + 1);
             }
-            schedule.after[n] = schedule.after[n].max(places.len().saturating_sub(LAG));
+            schedule.waits_for[n] = schedule.waits_for[n].max(side_nodes.len().saturating_sub(LAG));
         }
-        // Work on the first stream after operation `i + LAG` was queued waits for operation `i`.
-        schedule.free = (0..places.len())
+        // After operation `i + LAG` was queued, the main stream waits for operation `i`.
+        schedule.freed_at = (0..side_nodes.len())
             .map(|i| {
                 (0..tape.nodes.len())
-                    .skip(places[i])
-                    .find(|&n| schedule.after[n] > i)
+                    .skip(side_nodes[i])
+                    .find(|&n| schedule.waits_for[n] > i)
                     .unwrap_or(tape.nodes.len())
             })
             .collect();
@@ -78,8 +82,8 @@ impl Schedule {
     }
 }
 
-/// Long operations that make nothing but gradients of weights, and all writers of each of these.
-fn gradients_alone(tape: &Tape) -> HashSet<usize> {
+/// Long operations that produce only weight gradients, together with all other writers of those gradients.
+fn weight_gradient_nodes(tape: &Tape) -> HashSet<usize> {
     let gradient = |value: Value| match tape.info(root(tape, value)).storage {
         Storage::Gradient(id) => Some(id),
         _ => None,
@@ -91,7 +95,7 @@ fn gradients_alone(tape: &Tape) -> HashSet<usize> {
             && outputs.iter().any(|&o| gradient(o).is_some())
             && outputs.iter().all(|&o| gradient(o).is_some() || !read.contains(&root(tape, o)))
     };
-    // A gradient that both streams would write stays on the first.
+    // A gradient that both streams would write stays on the main stream.
     let mut shared: HashSet<ParameterId> = HashSet::new();
     for (n, node) in tape.nodes.iter().enumerate() {
         if !alone(n) {
@@ -104,7 +108,7 @@ fn gradients_alone(tape: &Tape) -> HashSet<usize> {
     (0..tape.nodes.len()).filter(fits).collect()
 }
 
-/// The values that are read by an operation or kept, as the owners of their memory. Work space is not among them.
+/// Values that an operation reads or that are kept, as the owners of their memory. Workspace is not among them.
 pub(crate) fn read_values(tape: &Tape) -> HashSet<Value> {
     tape.nodes
         .iter()
@@ -114,12 +118,12 @@ pub(crate) fn read_values(tape: &Tape) -> HashSet<Value> {
         .collect()
 }
 
-/// What of the gradients' arena a value is.
+/// The range of the gradient arena that a value occupies.
 fn part(tape: &Tape, value: Value) -> Option<Range<usize>> {
     let info = tape.info(value);
     match info.storage {
         Storage::Gradient(id) => Some(tape.layout.get(id).range()),
-        Storage::Flat(Flat::Gradients) => Some(0..info.shape.len()),
+        Storage::EngineBuffer(EngineBuffer::Gradients) => Some(0..info.shape.len()),
         Storage::View { of, start } => {
             let whole = part(tape, of)?;
             Some(whole.start + start..whole.start + start + info.shape.len())
@@ -180,51 +184,51 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_weights_go_beside_and_the_update_waits_for_all() {
+    fn weight_gradients_run_on_the_side_stream_and_the_update_waits_for_all() {
         let tape = tape();
-        let schedule = Schedule::of(&tape, Aside::Gradients);
-        let count = schedule.free.len();
-        assert_eq!(count, 12, "a product per layer, and no small sums");
+        let schedule = Schedule::with_side_stream(&tape, SideWork::ReductionsAndGradients);
+        let count = schedule.freed_at.len();
+        assert_eq!(count, 12, "one product per layer, and no small sums");
         for (n, node) in tape.nodes.iter().enumerate() {
-            assert_eq!(schedule.aside[n].is_some(), node.op.name() == "linear'w");
+            assert_eq!(schedule.side_index[n].is_some(), node.op.name() == "linear'w");
             if ["guard", "adamw"].contains(&node.op.name()) {
-                assert_eq!(schedule.after[n], count);
+                assert_eq!(schedule.waits_for[n], count);
             }
         }
     }
 
     #[test]
     fn the_backward_pass_does_not_wait_for_sums_over_replicas() {
-        // Biases are summed together some layers later, and their bucket waits for them.
+        // Bias gradients are summed together some layers later, and their bucket waits for them.
         let mut tape = layers(200);
         tape.reduce_gradients(16 << 10, false);
         let loss = tape.input([1], DType::F32);
         tape.update(loss, AdamW::default());
-        let schedule = Schedule::of(&tape, Aside::Reductions);
-        let count = schedule.free.len();
+        let schedule = Schedule::with_side_stream(&tape, SideWork::Reductions);
+        let count = schedule.freed_at.len();
         assert!((100..300).contains(&count), "{count} buckets");
         let mut queued: usize = 0;
         for (n, node) in tape.nodes.iter().enumerate() {
-            assert_eq!(schedule.aside[n].is_some(), node.op.is_reduction());
+            assert_eq!(schedule.side_index[n].is_some(), node.op.is_reduction());
             queued += usize::from(node.op.is_reduction());
             match node.op.name() {
-                "guard" | "adamw" | "clock_end" => assert_eq!(schedule.after[n], count),
-                name => assert_eq!(schedule.after[n], queued.saturating_sub(LAG), "{name} waits"),
+                "guard" | "adamw" | "clock_end" => assert_eq!(schedule.waits_for[n], count),
+                name => assert_eq!(schedule.waits_for[n], queued.saturating_sub(LAG), "{name} waits"),
             }
         }
-        let first = schedule.aside.iter().position(Option::is_some);
+        let first = schedule.side_index.iter().position(Option::is_some);
         let between =
             tape.nodes.iter().skip(first.unwrap_or(usize::MAX)).take_while(|n| n.op.name() != "guard");
         assert!(between.filter(|n| n.op.name().starts_with("linear'")).count() > 200, "sums start early");
     }
 
-    /// Nothing that the second stream reads or writes is written by the first before it has waited for it.
+    /// The main stream must not write what the side stream reads or writes before it has waited for it.
     #[test]
-    fn memory_is_not_used_again_while_the_second_stream_may_read_it() {
+    fn memory_is_not_reused_while_the_side_stream_may_read_it() {
         let tape = tape();
-        let schedule = Schedule::of(&tape, Aside::Gradients);
+        let schedule = Schedule::with_side_stream(&tape, SideWork::ReductionsAndGradients);
         let plan = MemoryPlan::scheduled(&tape, &schedule);
-        let place = |value: Value| {
+        let side_node = |value: Value| {
             let value = root(&tape, value);
             let info = tape.info(value);
             let start = plan.scratch[value.0 as usize]?;
@@ -232,18 +236,19 @@ mod tests {
         };
         let mut checked = 0;
         for (n, node) in tape.nodes.iter().enumerate() {
-            let Some(i) = schedule.aside[n] else { continue };
-            let used: Vec<_> = node.inputs.iter().chain(&node.outputs).filter_map(|&v| place(v)).collect();
-            let mut waited = schedule.after[n];
+            let Some(i) = schedule.side_index[n] else { continue };
+            let used: Vec<_> =
+                node.inputs.iter().chain(&node.outputs).filter_map(|&v| side_node(v)).collect();
+            let mut waited = schedule.waits_for[n];
             for (m, later) in tape.nodes.iter().enumerate().skip(n + 1) {
-                waited = waited.max(schedule.after[m]);
+                waited = waited.max(schedule.waits_for[m]);
                 if waited > i {
                     break;
                 }
-                if schedule.aside[m].is_some() {
+                if schedule.side_index[m].is_some() {
                     continue;
                 }
-                for (value, range) in later.outputs.iter().filter_map(|&v| place(v)) {
+                for (value, range) in later.outputs.iter().filter_map(|&v| side_node(v)) {
                     let clash = |(other, at): &&(Value, std::ops::Range<usize>)| {
                         *other != value && at.start < range.end && range.start < at.end
                     };
@@ -252,8 +257,8 @@ mod tests {
                 }
             }
         }
-        assert!(checked > 50, "only {checked} writes were looked at");
-        // The same tape planned for one stream would clash: the plan is what makes it safe.
-        assert!(MemoryPlan::of(&tape).scratch_bytes < plan.scratch_bytes);
+        assert!(checked > 50, "only {checked} writes were checked");
+        // The same tape planned for one stream would clash: only the schedule-aware plan is safe.
+        assert!(MemoryPlan::new(&tape).scratch_bytes < plan.scratch_bytes);
     }
 }

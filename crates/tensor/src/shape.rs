@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// What one element is.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     /// 32-bit float.
     F32,
-    /// The upper half of a 32-bit float; on CUDA only.
+    /// bfloat16: the upper half of a 32-bit float. CUDA only.
     Bf16,
-    /// 32-bit integer: ids, lengths, masks.
+    /// 32-bit integer, for ids, lengths and masks.
     I32,
 }
 
 impl DType {
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub fn size(self) -> usize {
         match self {
             DType::F32 | DType::I32 => 4,
@@ -22,7 +22,7 @@ impl DType {
         }
     }
 
-    /// The suffix kernels of this type carry in their names.
+    /// Suffix of the names of kernels for this type.
     pub fn suffix(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -32,7 +32,7 @@ impl DType {
     }
 }
 
-/// Up to four sizes. A scalar is `[1]`.
+/// Sizes of up to four dimensions. A scalar is `[1]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     sizes: [usize; 4],
@@ -45,27 +45,27 @@ impl Shape {
         &self.sizes[..self.rank]
     }
 
-    /// How many dimensions there are.
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Elements in all.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.dims().iter().product()
     }
 
-    /// Whether there is no element.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The innermost size: channels.
+    /// Size of the innermost dimension: channels.
     pub fn last(&self) -> usize {
         self.sizes[self.rank - 1]
     }
 
-    /// Elements over the innermost size: rows of channels.
+    /// Product of all dimensions but the innermost: rows of channels.
     pub fn rows(&self) -> usize {
         self.dims()[..self.rank - 1].iter().product()
     }
@@ -76,7 +76,7 @@ impl Shape {
     }
 
     /// The same shape with another innermost size.
-    pub fn with_last(&self, channels: usize) -> Shape {
+    pub(crate) fn with_last(&self, channels: usize) -> Shape {
         let mut other = *self;
         other.sizes[self.rank - 1] = channels;
         other

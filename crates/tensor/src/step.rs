@@ -1,21 +1,21 @@
-//! What the host and a step say to each other: small buffers of f32 that are copied through pinned rings, so that
-//! neither waits for the other.
+//! Scalars exchanged between the host and a step: small f32 buffers copied through pinned ring buffers, so that
+//! neither side waits for the other.
 
-/// Size of each of the buffers, in f32.
+/// Size of each buffer, in f32 elements.
 pub const SLOTS: usize = 32;
 
-/// What the host says about a step.
+/// Scalars the host passes to a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Control {
     /// Learning rate.
     pub rate: f32,
-    /// The gradient of the loss with respect to itself: 1, or 1 / n when n steps are accumulated.
+    /// Gradient of the loss with respect to itself: 1, or 1 / n when n steps are accumulated.
     pub weight: f32,
-    /// The global gradient norm is cut to this; 0 leaves it as it is.
+    /// Upper limit for the global gradient norm; 0 disables clipping.
     pub clip: f32,
-    /// How much of the moving average is kept each step.
+    /// Decay of the moving average per step.
     pub average: f32,
-    /// The key of every random number in this step.
+    /// Key of all random numbers in this step.
     pub seed: u64,
 }
 
@@ -25,7 +25,7 @@ impl Default for Control {
     }
 }
 
-/// Places in the control buffer.
+/// Indices into the control buffer.
 pub(crate) mod control {
     pub const RATE: usize = 0;
     pub const WEIGHT: usize = 1;
@@ -34,24 +34,24 @@ pub(crate) mod control {
     pub const SEED: usize = 4;
 }
 
-/// Places in the report buffer.
+/// Indices into the report buffer.
 pub(crate) mod report {
     pub const LOSS: usize = 0;
     pub const NORM: usize = 1;
     pub const GOOD: usize = 2;
     pub const STEPS: usize = 3;
-    /// What gradients are multiplied with: clipping; 0 where they exploded.
+    /// Factor applied to the gradients for clipping; 0 where they exploded.
     pub const SCALE: usize = 4;
-    /// Adam's two corrections for this step.
+    /// Adam's two bias corrections for this step.
     pub const CORRECTIONS: usize = 5;
-    /// Milliseconds that the step stood still for sums over replicas.
+    /// Milliseconds the step waited for sums over replicas.
     pub const SUMS: usize = 7;
     pub const NOTES: usize = 8;
 }
 
-/// Places in the counters, which outlive a step.
+/// Indices into the counters, which persist across steps.
 pub(crate) mod counter {
-    /// Good steps so far: Adam's t.
+    /// Number of good steps so far: Adam's t.
     pub const STEPS: usize = 0;
 }
 
@@ -68,20 +68,20 @@ impl Control {
     }
 }
 
-/// What a step says to the host.
+/// Scalars a step returns to the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// The loss.
+    /// The loss; NaN or Inf if the step was not good.
     pub loss: f32,
     /// The global gradient norm before clipping.
     pub norm: f32,
-    /// Whether loss and gradients were finite, so that the step was taken.
+    /// Whether loss and gradients were finite, so that the update was applied.
     pub good: bool,
-    /// Good steps so far.
+    /// Number of good steps so far.
     pub steps: u64,
-    /// Milliseconds that the step stood still for sums over replicas, after its own work was done; 0 on the processor.
+    /// Milliseconds the step waited for sums over replicas after its own work was done; 0 on the CPU.
     pub sums: f32,
-    /// What `Tape::note` reported.
+    /// Values recorded with `Tape::note`.
     pub notes: [f32; SLOTS - report::NOTES],
 }
 

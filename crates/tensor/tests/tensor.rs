@@ -1,6 +1,6 @@
-//! The engine from outside, one module per part.
+//! Integration tests of the engine, one module per part.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Helpers are tests too, but clippy only exempts functions marked as tests.
 #![allow(clippy::unwrap_used)]
 
 #[path = "tensor/collective.rs"]

@@ -1,5 +1,5 @@
-//! One training step of a GPT, again and again: how long it takes, how busy the device is, how much memory it needs.
-//! The same network and sizes as the PyTorch peers under `bench/engine/`.
+//! Benchmarks one training step of a GPT: time, device utilisation and memory. The same network and sizes as the
+//! PyTorch peers under `bench/engine/`.
 
 mod network;
 
@@ -8,7 +8,7 @@ use myxtts_tensor::cuda::cupti::{KernelTimes, busy, by_name};
 use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::{
-    Control, Device, Engine, EngineOptions, Initial, Mode, Precision, Program, Recompute, Training,
+    Control, Device, Engine, EngineOptions, InitialWeights, Mode, Precision, Program, Recompute, Training,
 };
 use network::{Build, Gpt, Sizes, Step};
 use std::collections::{BTreeMap, VecDeque};
@@ -88,7 +88,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                 o.precision = Some(match value()?.as_str() {
                     "bf16" => Precision::Bf16,
                     "f32" => Precision::F32,
-                    other => return Err(format!("no precision {other}\n{USAGE}").into()),
+                    other => return Err(format!("unknown precision {other}\n{USAGE}").into()),
                 });
             }
             "--tf32" => o.tf32 = true,
@@ -101,7 +101,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                     "none" => Recompute::Marked,
                     "norms" => Recompute::Norms,
                     "all" => Recompute::Cheap,
-                    other => return Err(format!("what is {other}?\n{USAGE}").into()),
+                    other => return Err(format!("unknown option {other}\n{USAGE}").into()),
                 };
             }
             "--two-streams" => o.streams = Streams::Two,
@@ -129,7 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
-        initial: Initial::Drawn,
+        initial: InitialWeights::Sampled,
         cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let free = |engine: &Engine| engine.cuda().and_then(|c| c.memory().ok()).map_or(0, |(free, _)| free);
@@ -179,7 +179,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             need.total(),
             share.map_or("null".into(), |(s, _)| format!("{s:.5}")),
             share.map_or("null".into(), |(_, k)| format!("{:.4}", k * 1e3)),
-            program.recorded().map_or("null".into(), |n| n.to_string()),
+            program.captured_nodes().map_or("null".into(), |n| n.to_string()),
             ready.as_secs_f64(),
             first.loss,
             last.loss,
@@ -202,14 +202,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
         if let Some((share, kernels)) = share {
             println!(
-                "kernels run {:.2} % of the time while CUPTI looks on; {:.3} ms of them a step, {:.2} % of the median",
+                "kernels run {:.2} % of the time while CUPTI records; {:.3} ms per step, {:.2} % of the median",
                 share * 100.0,
                 kernels * 1e3,
                 kernels / times.median * 100.0
             );
         }
-        if let Some(kernels) = program.recorded() {
-            println!("{kernels} kernels and copies in the recorded step");
+        if let Some(kernels) = program.captured_nodes() {
+            println!("{kernels} kernels and copies in the captured step");
         }
         println!("loss {:.4} -> {:.4}", first.loss, last.loss);
     }
@@ -247,14 +247,15 @@ struct Times {
     host: f64,
 }
 
-/// Steps with a few in flight, as training runs them: a step's time is from the end of the one before to its own.
+/// Times steps with a few in flight, as in training: a step's time is from the end of the previous one to its own
+/// end.
 fn timed(
     engine: &mut Engine,
     program: &mut Program,
     control: &Control,
     steps: usize,
 ) -> Result<Times, Box<dyn Error>> {
-    // The CPU has finished a step when it is submitted: to wait for it later would make the last ones look free.
+    // On the CPU a step is finished when it is submitted: waiting for it later would make the last ones look free.
     let ahead = if engine.cuda().is_some() { 3 } else { 0 };
     let mut flying = VecDeque::new();
     let mut host = Vec::with_capacity(steps);
@@ -287,7 +288,7 @@ fn timed(
     })
 }
 
-/// Kernel time over wall time while CUPTI looks on, which itself widens the gaps, and the kernel time of one step.
+/// Kernel time over wall time while CUPTI records, which itself widens the gaps, and the kernel time of one step.
 fn busy_share(
     engine: &mut Engine,
     program: &mut Program,
@@ -328,7 +329,7 @@ fn profile(times: Vec<OpTime>) {
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
     let total: Duration = times.iter().map(|t| t.time).sum();
-    println!("{:<20} {:<24} {:>5} {:>10} {:>9}", "operation", "result", "times", "ms in all", "us each");
+    println!("{:<20} {:<24} {:>5} {:>10} {:>9}", "operation", "result", "times", "ms total", "us each");
     for ((op, shape), (time, count)) in rows {
         println!(
             "{op:<20} {shape:<24} {count:>5} {:>10.3} {:>9.1}",
@@ -336,5 +337,5 @@ fn profile(times: Vec<OpTime>) {
             time.as_secs_f64() * 1e6 / count as f64
         );
     }
-    println!("{:.3} ms in all", total.as_secs_f64() * 1e3);
+    println!("{:.3} ms total", total.as_secs_f64() * 1e3);
 }

@@ -1,4 +1,4 @@
-//! A GPT as the benchmark's peers have it: embeddings, pre-norm blocks with GELU, a head with a bias, cross-entropy.
+//! The GPT of the benchmark's peers: embeddings, pre-norm blocks with GELU, a head with a bias, cross-entropy.
 
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::attention::{Mask, Order};
@@ -8,7 +8,7 @@ use myxtts_tensor::{
 };
 use std::sync::Arc;
 
-/// Its sizes.
+/// Sizes of the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub layers: usize,
@@ -34,7 +34,7 @@ struct Block {
     down: Affine,
 }
 
-/// Its parameters.
+/// Parameters of the network.
 pub struct Gpt {
     pub sizes: Sizes,
     pub layout: Arc<Layout>,
@@ -45,25 +45,25 @@ pub struct Gpt {
     head: Affine,
 }
 
-/// What a step is fed and what it makes.
+/// Inputs and outputs of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub ids: Value,
     pub targets: Value,
 }
 
-/// What is done to every larger value of the network while it is built: nothing, or a fault planted by a test.
+/// Applied to every larger value of the network while it is built: the identity, or a fault injected by a test.
 pub type Each<'a> = &'a mut dyn FnMut(&mut Tape, Value) -> Value;
 
-/// How a step is built.
+/// Options for building a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Build {
     pub recompute: Recompute,
-    /// Blocks are computed again in the backward pass.
+    /// Recompute blocks in the backward pass.
     pub checkpoint: bool,
-    /// Gradients are summed over replicas, in buckets of this many bytes.
+    /// Sum gradients over replicas, in buckets of this many bytes.
     pub reduce: Option<usize>,
-    /// Add to the gradients of the step before.
+    /// Add to the gradients of the previous step.
     pub accumulate: bool,
     /// End without an update.
     pub no_update: bool,
@@ -103,12 +103,12 @@ impl Gpt {
         Gpt { sizes, layout: Arc::new(builder.finish()), tokens, positions, blocks, norm, head }
     }
 
-    /// A training step on a fresh tape.
+    /// A training step on a new tape.
     pub fn step(&self, precision: Precision, build: Build) -> (Tape, Step) {
         self.step_with(precision, build, &mut |_, value| value)
     }
 
-    /// The same with every larger value passed through `each`.
+    /// As `step`, with every larger value passed through `each`.
     pub fn step_with(&self, precision: Precision, build: Build, each: Each<'_>) -> (Tape, Step) {
         let Sizes { batch, time, .. } = self.sizes;
         let mut tape = Tape::new(Arc::clone(&self.layout), precision);
@@ -120,7 +120,7 @@ impl Gpt {
             tape.reduce_gradients(bytes, false);
         }
         if build.no_update {
-            tape.tell(loss)
+            tape.report_loss(loss)
         } else {
             tape.update(loss, build.adam)
         }

@@ -1,12 +1,14 @@
-//! XTTS's vocoder again and again: forward and backward, forward alone, and forward for one voice: how long each takes.
-//! The same network and sizes as the PyTorch peers under `bench/engine/`.
+//! Benchmarks XTTS's vocoder: forward and backward, forward only, and forward for one utterance. The same network
+//! and sizes as the PyTorch peers under `bench/engine/`.
 
 mod network;
 
 use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::engine::{OpTime, Streams};
 use myxtts_tensor::random::Stream;
-use myxtts_tensor::{Control, Device, Engine, EngineOptions, Initial, Mode, Precision, Program, Training};
+use myxtts_tensor::{
+    Control, Device, Engine, EngineOptions, InitialWeights, Mode, Precision, Program, Training,
+};
 use network::{Generator, Ports, stretched};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -72,7 +74,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
                 o.precision = Some(match value()?.as_str() {
                     "bf16" => Precision::Bf16,
                     "f32" => Precision::F32,
-                    other => return Err(format!("no precision {other}\n{USAGE}").into()),
+                    other => return Err(format!("unknown precision {other}\n{USAGE}").into()),
                 });
             }
             "--tf32" => o.tf32 = true,
@@ -92,16 +94,16 @@ fn options() -> Result<Options, Box<dyn Error>> {
     Ok(o)
 }
 
-/// One of the three programs, and what was measured of it.
+/// One of the three programs with its measurements.
 struct Measured {
     name: &'static str,
     batch: usize,
     program: Program,
-    /// From the end of one run to the end of the next, with a few under way.
+    /// From the end of one run to the end of the next, with a few in flight.
     median: f64,
-    /// All runs queued and waited for once, over their number.
+    /// All runs queued and waited for once, divided by their number.
     mean: f64,
-    /// The host's part of a run.
+    /// Host time of a run.
     host: f64,
     power: f64,
 }
@@ -118,11 +120,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         mode: o.mode,
         streams: o.streams,
         seed: 1,
-        initial: Initial::Drawn,
+        initial: InitialWeights::Sampled,
         cuda: CudaOptions { tf32: o.tf32, late_launch: o.late_launch, ..CudaOptions::default() },
     };
     let mut engine = Engine::new(o.device, Arc::clone(&generator.layout), precision, settings)?;
-    // The largest first: memory that grows later would be taken anew, and what was recorded on it recorded again.
+    // Largest first: scratch memory that grows later would move, and graphs captured before would be captured
+    // again.
     let work =
         [("forward + backward", o.batch, true), ("forward", o.batch, false), ("forward, batch 1", 1, false)];
     let mut measured = Vec::new();
@@ -158,11 +161,11 @@ fn measure(
         engine.write(&program, value, &data)?;
     }
     let control = Control::default();
-    // The first run measures products, the second records.
+    // The first run times products, the second captures.
     for _ in 0..o.warm.max(2) {
         engine.run(&mut program, &control)?;
     }
-    // The CPU has finished a run when it returns.
+    // On the CPU a run is finished when it returns.
     let ahead = if o.device == Device::Cpu { 0 } else { 3 };
     let (mut flying, mut host, mut ends) = (VecDeque::new(), Duration::ZERO, Vec::new());
     for _ in 0..o.steps + 1 {
@@ -198,7 +201,7 @@ fn measure(
     Ok(Measured { name, batch, program, median, mean, host, power })
 }
 
-/// Seconds of sound in so many latents.
+/// Seconds of audio in the given number of latents.
 fn sound(frames: usize) -> f64 {
     (stretched(frames) * 256) as f64 / 24_000.0
 }
@@ -215,7 +218,7 @@ fn json(o: &Options, precision: Precision, engine: &Engine, measured: &[Measured
                 m.median * 1e3,
                 m.mean * 1e3,
                 m.host * 1e3,
-                m.program.recorded().map_or("null".into(), |n| n.to_string()),
+                m.program.captured_nodes().map_or("null".into(), |n| n.to_string()),
                 m.program.tape().nodes().len(),
                 m.program.plan().scratch_bytes,
                 m.power
@@ -246,7 +249,7 @@ fn report(o: &Options, precision: Precision, engine: &Engine, generator: &Genera
             m.host * 1e3,
             m.batch as f64 * sound(o.frames) / m.median,
             m.program.tape().nodes().len(),
-            m.program.recorded().map_or("no".into(), |n| n.to_string()),
+            m.program.captured_nodes().map_or("no".into(), |n| n.to_string()),
             m.program.plan().scratch_bytes as f64 / f64::from(1 << 20),
             m.power
         );
@@ -262,7 +265,7 @@ fn profile(times: Vec<OpTime>) {
     }
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
-    println!("{:<20} {:<24} {:>5} {:>10} {:>9}", "operation", "result", "times", "ms in all", "us each");
+    println!("{:<20} {:<24} {:>5} {:>10} {:>9}", "operation", "result", "times", "ms total", "us each");
     let mut by_name: BTreeMap<&str, Duration> = BTreeMap::new();
     for ((op, shape), (time, count)) in rows {
         *by_name.entry(op).or_default() += time;
@@ -274,5 +277,5 @@ fn profile(times: Vec<OpTime>) {
     for (op, time) in by_name {
         println!("{op:<20} {:.3} ms", time.as_secs_f64() * 1e3);
     }
-    println!("{:.3} ms in all", times.iter().map(|t| t.time).sum::<Duration>().as_secs_f64() * 1e3);
+    println!("{:.3} ms total", times.iter().map(|t| t.time).sum::<Duration>().as_secs_f64() * 1e3);
 }

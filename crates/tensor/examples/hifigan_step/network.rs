@@ -1,4 +1,4 @@
-//! The HiFi-GAN generator of XTTS as the benchmark's peer has it: latents and a speaker's vector in, a waveform out.
+//! The HiFi-GAN generator of XTTS, as in the benchmark's peer: latents and a speaker vector in, a waveform out.
 
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
@@ -7,8 +7,8 @@ use myxtts_tensor::{
 };
 use std::sync::Arc;
 
-/// Channels of latents and speaker, and after each growth; stride and taps of each growth; taps and dilations of the
-/// residual blocks.
+/// Channels of latents and speaker, and after each upsampling stage; stride and taps of each stage; taps and
+/// dilations of the residual blocks.
 const LATENT: usize = 1024;
 const SPEAKER: usize = 512;
 const CHANNELS: [usize; 5] = [512, 256, 128, 64, 32];
@@ -28,7 +28,7 @@ struct Convolution {
 
 struct Block {
     taps: usize,
-    /// A dilated convolution and one that is not, three times.
+    /// A dilated and an undilated convolution, three times.
     pairs: Vec<[Convolution; 2]>,
 }
 
@@ -40,7 +40,7 @@ struct Stage {
     blocks: Vec<Block>,
 }
 
-/// Its parameters.
+/// Parameters of the network.
 pub struct Generator {
     pub layout: Arc<Layout>,
     first: Convolution,
@@ -49,7 +49,7 @@ pub struct Generator {
     last: ParameterId,
 }
 
-/// What a program is fed and what it makes.
+/// Inputs and output of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     pub latents: Value,
@@ -57,7 +57,8 @@ pub struct Ports {
     pub wave: Value,
 }
 
-/// Times the generator is given for so many latents: they are stretched from 22.05 to 24 kHz, four times as many.
+/// Time steps of the generator's input for the given number of latents: interpolated from 22.05 to 24 kHz, four
+/// times as many.
 pub fn stretched(frames: usize) -> usize {
     frames * 4 * 24_000 / 22_050
 }
@@ -66,7 +67,7 @@ impl Generator {
     pub fn new() -> Generator {
         let mut builder = LayoutBuilder::new();
         let group = builder.group("weights", 0.0, 1.0);
-        // As PyTorch begins: uniform, by how many numbers go into a result.
+        // PyTorch's default initialisation: uniform, scaled by the fan-in.
         fn add(
             b: &mut LayoutBuilder,
             name: &str,
@@ -109,7 +110,7 @@ impl Generator {
         Generator { layout: Arc::new(builder.finish()), first, speaker, stages, last }
     }
 
-    /// The generator on a fresh tape; with the gradients of the mean square of what it makes, if they are asked for.
+    /// The generator on a new tape; with gradients of the output's mean square if requested.
     pub fn tape(&self, precision: Precision, batch: usize, frames: usize, gradients: bool) -> (Tape, Ports) {
         let mut tape = Tape::new(Arc::clone(&self.layout), precision);
         let dtype = tape.dtype();
@@ -120,7 +121,7 @@ impl Generator {
         if gradients {
             let loss = tape.mse_to_constant(wave, 0.0);
             tape.backward(loss, Backward::default());
-            tape.tell(loss);
+            tape.report_loss(loss);
         }
         (tape, Ports { latents, speaker, wave })
     }
@@ -128,7 +129,7 @@ impl Generator {
     fn wave(&self, tape: &mut Tape, latents: Value, speaker: Value) -> Value {
         let fused = Fused { per_item: Some(linear(tape, speaker, self.speaker)), ..Fused::default() };
         let mut x = conv(tape, latents, self.first, fused, Conv1d::same(7, 1));
-        // The mean over blocks is their sum, and its factor is left to whoever reads it.
+        // The mean over blocks is computed as a sum; its factor is applied by the reader.
         let mut share = 1.0;
         for (i, stage) in self.stages.iter().enumerate() {
             x = tape.scope(&format!("stage.{i}"), |tape| stage.grow(tape, x, speaker, share));
@@ -142,7 +143,7 @@ impl Generator {
 }
 
 impl Stage {
-    /// A longer signal of fewer channels, and the sum of what the blocks make of it.
+    /// Upsamples to a longer signal with fewer channels, and sums the outputs of the residual blocks.
     fn grow(&self, tape: &mut Tape, x: Value, speaker: Value, share: f32) -> Value {
         let fused = Fused {
             bias: Some(tape.master(self.grow.bias)),
@@ -163,7 +164,7 @@ impl Stage {
 }
 
 impl Block {
-    /// `sum` and what the block makes of `x`.
+    /// Adds the block's output for `x` to `sum`.
     fn add(&self, tape: &mut Tape, mut x: Value, sum: Option<Value>) -> Value {
         for (i, (pair, dilation)) in self.pairs.iter().zip(DILATIONS).enumerate() {
             let open = Fused { input_slope: Some(SLOPE), ..Fused::default() };

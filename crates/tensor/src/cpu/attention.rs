@@ -1,30 +1,31 @@
-//! Attention of one head, a stretch of queries at a time: no more scores in memory than a stretch has, and of causal
-//! attention little more than the half that counts.
+//! Attention of one head, for a block of queries at a time. Only one block's scores are in memory, and causal
+//! attention computes little more than the visible half.
 
 use super::matrix::{Matrix, Threads, product};
 use super::vector;
 use std::ops::Range;
 
-/// Queries of a stretch: enough for a fast product, few enough that causal attention skips most of what is hidden.
-pub const STRETCH: usize = 64;
+/// Queries per block: enough for a fast product, few enough that causal attention skips most hidden keys.
+pub const QUERY_BLOCK: usize = 64;
 
-/// Which keys the queries of one item see.
+/// Which keys the queries of one item can see.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
-    /// How many queries there are.
+pub struct KeyMask<'a> {
+    /// Number of queries.
     pub queries: usize,
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: usize,
-    /// A query sees the keys up to its own place; with fewer queries than keys, the last places are theirs.
+    /// A query sees the keys up to its own position; with fewer queries than keys, the queries are the last
+    /// positions.
     pub causal: bool,
-    /// Keys from this place on are hidden; at most `keys`.
+    /// Keys from this index on are hidden; at most `keys`.
     pub length: usize,
     /// Keys with a 0 are hidden.
-    pub holes: Option<&'a [i32]>,
+    pub visible: Option<&'a [i32]>,
 }
 
-impl Sight<'_> {
-    /// Keys from this place on are hidden from a query.
+impl KeyMask<'_> {
+    /// First key index that is hidden from a query.
     fn end(&self, query: usize) -> usize {
         match self.causal {
             true => self.length.min((query + 1 + self.keys).saturating_sub(self.queries)),
@@ -32,13 +33,13 @@ impl Sight<'_> {
         }
     }
 
-    /// Gives minus infinity to the scores of a query that are hidden, and returns the rest.
+    /// Sets a query's hidden scores to minus infinity, and returns the scores up to its last visible key.
     #[inline(always)]
     fn hide<'r>(&self, row: &'r mut [f32], query: usize) -> &'r mut [f32] {
         let (seen, hidden) = row.split_at_mut(self.end(query));
         hidden.fill(f32::NEG_INFINITY);
-        if let Some(holes) = self.holes {
-            for (score, &hole) in seen.iter_mut().zip(holes) {
+        if let Some(visible) = self.visible {
+            for (score, &hole) in seen.iter_mut().zip(visible) {
                 *score = if hole == 0 { f32::NEG_INFINITY } else { *score };
             }
         }
@@ -46,7 +47,7 @@ impl Sight<'_> {
     }
 }
 
-/// Queries, keys and values of one head of one item; rows are times.
+/// Queries, keys and values of one head of one item; rows are time steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// `[queries, size]`.
@@ -55,20 +56,20 @@ pub struct Head<'a> {
     pub k: Matrix<'a>,
     /// `[keys, size]`.
     pub v: Matrix<'a>,
-    /// Channels.
+    /// Channels per head.
     pub size: usize,
-    /// What scores are multiplied by.
+    /// Factor applied to the scores.
     pub scale: f32,
 }
 
-/// What a pass works in; kept from head to head.
+/// Reusable buffers of a pass.
 #[derive(Debug, Default)]
-pub struct Space {
+pub struct Workspace {
     scores: Vec<f32>,
     slopes: Vec<f32>,
 }
 
-/// The first `n` of a vector that may have to grow; what they hold is left over.
+/// The first `n` elements of a vector, grown if necessary; their contents are unspecified.
 fn room(space: &mut Vec<f32>, n: usize) -> &mut [f32] {
     if space.len() < n {
         space.resize(n, 0.0);
@@ -77,7 +78,7 @@ fn room(space: &mut Vec<f32>, n: usize) -> &mut [f32] {
 }
 
 impl Head<'_> {
-    /// Scores of a stretch of queries for the keys that any of them sees; rows of as many as that.
+    /// Scores of a block of queries for the keys any of them sees; the row stride is the number of those keys.
     fn scores<'s>(&self, keys: usize, queries: &Range<usize>, space: &'s mut Vec<f32>) -> &'s mut [f32] {
         let scores = room(space, queries.len() * keys);
         let (q, k) = (self.q.skip(queries.start), self.k.transposed());
@@ -85,17 +86,17 @@ impl Head<'_> {
         scores
     }
 
-    /// The results of a stretch of queries, in rows of `out` that are `stride` apart, and the logarithm of the sum of
-    /// each query's exponentials: infinity, with a result of zero, for one that sees nothing.
+    /// Writes the outputs of a block of queries to rows of `out` that are `stride` apart, and the log-sum-exp of
+    /// each query's scores. A query that sees no key gets output zero and log-sum-exp infinity.
     pub fn forward(
         &self,
-        sight: &Sight<'_>,
+        key_mask: &KeyMask<'_>,
         queries: Range<usize>,
-        space: &mut Space,
+        space: &mut Workspace,
         (out, stride): (&mut [f32], usize),
         lse: &mut [f32],
     ) {
-        let keys = queries.end.checked_sub(1).map_or(0, |last| sight.end(last));
+        let keys = queries.end.checked_sub(1).map_or(0, |last| key_mask.end(last));
         let scores = self.scores(keys, &queries, &mut space.scores);
         let inverses = room(&mut space.slopes, queries.len());
         vector::wide(
@@ -103,8 +104,8 @@ impl Head<'_> {
             || {
                 for (i, (lse, inverse)) in lse.iter_mut().zip(inverses.iter_mut()).enumerate() {
                     let row = &mut scores[i * keys..][..keys];
-                    let top = vector::greatest(sight.hide(row, queries.start + i));
-                    // Nothing is left of a row of minus infinities whatever is taken from it.
+                    let top = vector::max(key_mask.hide(row, queries.start + i));
+                    // A row of minus infinities gives zeros whatever is subtracted.
                     let from = if top == f32::NEG_INFINITY { 0.0 } else { top };
                     row.iter_mut().for_each(|s| *s = vector::exp_or_zero(*s - from));
                     let sum = vector::sum(row, |s| s);
@@ -129,19 +130,20 @@ impl Head<'_> {
         }
     }
 
-    /// Gradients of query, key and value, each `[times, size]`, from the result, its gradient and its logarithms.
+    /// Gradients of query, key and value, each `[times, size]`, from the output, its gradient and the log-sum-exps.
     pub fn backward(
         &self,
-        sight: &Sight<'_>,
-        space: &mut Space,
+        key_mask: &KeyMask<'_>,
+        space: &mut Workspace,
         (o, dout): (Matrix<'_>, Matrix<'_>),
         lse: &[f32],
     ) -> [Vec<f32>; 3] {
         let d = self.size;
-        let [mut dq, mut dk, mut dv] = [sight.queries, sight.keys, sight.keys].map(|n| vec![0f32; n * d]);
-        for start in (0..sight.queries).step_by(STRETCH) {
-            let queries = start..sight.queries.min(start + STRETCH);
-            let (rows, keys) = (queries.len(), sight.end(queries.end - 1));
+        let [mut dq, mut dk, mut dv] =
+            [key_mask.queries, key_mask.keys, key_mask.keys].map(|n| vec![0f32; n * d]);
+        for start in (0..key_mask.queries).step_by(QUERY_BLOCK) {
+            let queries = start..key_mask.queries.min(start + QUERY_BLOCK);
+            let (rows, keys) = (queries.len(), key_mask.end(queries.end - 1));
             let (q, o, dout) = (self.q.skip(start), o.skip(start), dout.skip(start));
             let p = self.scores(keys, &queries, &mut space.scores);
             let ds = room(&mut space.slopes, rows * keys);
@@ -151,7 +153,7 @@ impl Head<'_> {
                 || {
                     for i in 0..rows {
                         let (p, ds) = (&mut p[i * keys..][..keys], &mut ds[i * keys..][..keys]);
-                        sight.hide(p, start + i);
+                        key_mask.hide(p, start + i);
                         let lse = lse[start + i];
                         let delta = vector::sum2(o.row(i, d), dout.row(i, d), |o, g| o * g);
                         for (p, ds) in p.iter_mut().zip(ds) {

@@ -1,38 +1,40 @@
-//! The three passes of a convolution on the CPU, each by products of columns with the weights.
+//! The three passes of a convolution on the CPU, as products of im2col columns with the weights.
 //!
-//! Along one dimension the columns need not be laid out: a place reads `taps * channels` neighbours of a padded copy,
-//! and the next place the same a stride further on, so the padded copy *is* the matrix, with rows that overlap
-//! (`Line`). In two dimensions, and with groups, columns are laid out.
+//! In one dimension the columns need not be materialised: an output position reads `taps * channels` neighbours of
+//! a padded copy, and the next position reads the same one stride further on. The padded copy is therefore the
+//! matrix, with overlapping rows (`Line`). In two dimensions, and with groups, columns are materialised.
 //!
-//! Work is cut at fixed places and partial sums are added in order: any number of threads gives the same bits.
+//! Work is split at fixed positions and partial sums are added in order, so the number of threads does not change
+//! the bits.
 
 use super::matrix::{Matrix, Threads, product};
 use crate::ops::geometry::{Geometry, Piece};
 use rayon::prelude::*;
 use std::cell::Cell;
 
-/// Elements of columns a core works on at a time: they should stay in its cache.
+/// Elements of columns a core processes at a time, chosen to stay in its cache.
 const PIECE: usize = 1 << 18;
 
-/// Rows below which a product would mostly move the weights.
-const LEAST_ROWS: usize = 256;
+/// With fewer rows, a product would mostly move the weights.
+const MIN_ROWS: usize = 256;
 
-/// From so many pieces on each is the work of one thread; fewer are done one by one, each by all threads.
-const MANY: usize = 8;
+/// From this many pieces on, each piece is processed by one thread; fewer are processed one by one, each by all
+/// threads.
+const PARALLEL_PIECES: usize = 8;
 
-/// Stretches of pieces a weight gradient is first summed over.
-const STRETCHES: usize = 16;
+/// Number of partial sums of a weight gradient.
+const PARTIAL_SUMS: usize = 16;
 
-/// Weights beyond which the sums of the stretches would cost more than they bring.
-const LARGE: usize = 1 << 18;
+/// With more weights than this, partial sums would cost more than they gain.
+const MAX_SPLIT_WEIGHTS: usize = 1 << 18;
 
 thread_local! {
     static SPACE: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// Memory of this thread that is kept from call to call; what it holds at first is anything.
-fn with_space<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
-    // Taken, not borrowed: a thread that waits inside `work` may begin another piece, which then finds none.
+/// Thread-local memory that is reused from call to call; its initial contents are unspecified.
+fn with_buffer<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
+    // Taken, not borrowed: a thread that waits inside `work` may start another piece, which then allocates its own.
     let mut space = SPACE.take();
     if space.len() < len {
         space.resize(len, 0.0);
@@ -42,7 +44,7 @@ fn with_space<R>(len: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     result
 }
 
-/// `out (+)= scale * conv(x)`: from the input's side to the output's.
+/// `out (+)= scale * conv(x)`: from the geometry's input to its output.
 pub(crate) fn down(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
     if g.direct() {
         return from_columns(g, x, w, out, add, scale, Threads::All);
@@ -50,40 +52,40 @@ pub(crate) fn down(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], add: boo
     if g.one_dimensional() {
         return Line::of(g).apply(x, w, out, add, scale);
     }
-    let pieces = g.output_pieces(PIECE, LEAST_ROWS);
+    let pieces = g.output_pieces(PIECE, MIN_ROWS);
     let pieces = pieces.into_iter().map(|p| (p.count() * g.output[1] * g.filters, p)).collect();
     each_piece(out, pieces, |piece, out, threads| {
-        with_space(piece.count() * g.output[1] * g.row(), |columns| {
+        with_buffer(piece.count() * g.output[1] * g.row(), |columns| {
             fill(g, x, piece, columns);
             from_columns(g, columns, w, out, add, scale, threads);
         });
     });
 }
 
-/// `out (+)= scale * convᵀ(y)`: from the output's side to the input's.
+/// `out (+)= scale * convᵀ(y)`: from the geometry's output to its input.
 pub(crate) fn up(g: &Geometry, y: &[f32], w: &[f32], out: &mut [f32], add: bool, scale: f32) {
     if g.direct() {
         return to_columns(g, y, w, out, add, scale, Threads::All);
     }
     if g.one_dimensional() && g.stride[0] == 1 {
-        return Line::of(g).turned().apply(y, &flipped(g, w), out, add, scale);
+        return Line::of(g).transposed().apply(y, &flipped(g, w), out, add, scale);
     }
     let read = g.output[1] * g.filters;
-    let pieces = g.input_pieces(PIECE, LEAST_ROWS);
+    let pieces = g.input_pieces(PIECE, MIN_ROWS);
     let pieces = pieces.into_iter().map(|p| (p.0.count() * g.input[1] * g.channels, p)).collect();
     each_piece(out, pieces, |(to, from), out, threads| {
         let y = &y[from.start(g.output[0]) * read..][..from.count() * read];
-        with_space(from.count() * g.output[1] * g.row(), |columns| {
+        with_buffer(from.count() * g.output[1] * g.row(), |columns| {
             to_columns(g, y, w, columns, false, scale, threads);
             gather(g, columns, from, to, out, add);
         });
     });
 }
 
-/// `out (+)= scale * Σ yᵀ columns(x)`: the gradient of the weights.
+/// `out (+)= scale * Σ yᵀ columns(x)`: the weight gradient.
 pub(crate) fn weights(g: &Geometry, y: &[f32], x: &[f32], out: &mut [f32], add: bool, scale: f32) {
     if g.direct() {
-        return of_weights(g, y, x, out, add, scale, Threads::All);
+        return weight_product(g, y, x, out, add, scale, Threads::All);
     }
     if g.one_dimensional() {
         let line = Line::of(g);
@@ -92,16 +94,16 @@ pub(crate) fn weights(g: &Geometry, y: &[f32], x: &[f32], out: &mut [f32], add: 
         });
     }
     let width = g.output[1] * g.filters;
-    sum_over(g.output_pieces(PIECE, LEAST_ROWS), out, add, |piece, out, add, threads| {
+    sum_over(g.output_pieces(PIECE, MIN_ROWS), out, add, |piece, out, add, threads| {
         let y = &y[piece.start(g.output[0]) * width..][..piece.count() * width];
-        with_space(piece.count() * g.output[1] * g.row(), |columns| {
+        with_buffer(piece.count() * g.output[1] * g.row(), |columns| {
             fill(g, x, piece, columns);
-            of_weights(g, y, columns, out, add, scale, threads);
+            weight_product(g, y, columns, out, add, scale, threads);
         });
     });
 }
 
-/// Works on stretches of `out` one after another, their lengths given.
+/// Processes consecutive ranges of `out`, whose lengths are given.
 fn each_piece<P: Send + Sync>(
     mut out: &mut [f32],
     pieces: Vec<(usize, P)>,
@@ -113,28 +115,28 @@ fn each_piece<P: Send + Sync>(
         parts.push((piece, part));
         out = rest;
     }
-    if parts.len() < MANY {
+    if parts.len() < PARALLEL_PIECES {
         parts.into_iter().for_each(|(piece, part)| work(&piece, part, Threads::All));
     } else {
         parts.into_par_iter().for_each(|(piece, part)| work(&piece, part, Threads::One));
     }
 }
 
-/// Sums what `work` makes of the pieces: `work(piece, out, add, threads)` writes `out`, or adds to it.
+/// Sums over pieces: `work(piece, out, add, threads)` writes `out`, or adds to it.
 fn sum_over<P: Sync>(
     pieces: Vec<P>,
     out: &mut [f32],
     add: bool,
     work: impl Fn(&P, &mut [f32], bool, Threads) + Sync,
 ) {
-    if pieces.len() < MANY || out.len() > LARGE {
+    if pieces.len() < PARALLEL_PIECES || out.len() > MAX_SPLIT_WEIGHTS {
         for (i, piece) in pieces.iter().enumerate() {
             work(piece, out, add || i > 0, Threads::All);
         }
         return;
     }
     let stretches: Vec<Vec<f32>> = pieces
-        .par_chunks(pieces.len().div_ceil(STRETCHES))
+        .par_chunks(pieces.len().div_ceil(PARTIAL_SUMS))
         .map(|stretch| {
             let mut sum = vec![0f32; out.len()];
             for (i, piece) in stretch.iter().enumerate() {
@@ -190,7 +192,7 @@ fn to_columns(
 }
 
 /// `w (+)= yᵀ columns`, group by group.
-fn of_weights(
+fn weight_product(
     g: &Geometry,
     y: &[f32],
     columns: &[f32],
@@ -208,13 +210,13 @@ fn of_weights(
     }
 }
 
-/// Where tap `tap` of place `place` reads, if that is inside.
-fn reads(g: &Geometry, axis: usize, place: usize, tap: usize) -> Option<usize> {
+/// Input index that tap `tap` of output position `place` reads; `None` in the padding.
+fn input_index(g: &Geometry, axis: usize, place: usize, tap: usize) -> Option<usize> {
     let at = place * g.stride[axis] + tap * g.dilation[axis];
     at.checked_sub(g.padding[axis]).filter(|&at| at < g.input[axis])
 }
 
-/// Lays the columns of a piece out.
+/// Materialises the columns of a piece.
 fn fill(g: &Geometry, x: &[f32], piece: &Piece, columns: &mut [f32]) {
     let (each, lines) = (g.channels / g.groups, piece.lines.len());
     columns.par_chunks_mut(g.output[1] * g.row()).enumerate().for_each(|(i, line)| {
@@ -222,7 +224,8 @@ fn fill(g: &Geometry, x: &[f32], piece: &Piece, columns: &mut [f32]) {
         for (left, row) in line.chunks_exact_mut(g.row()).enumerate() {
             for (i, to) in row.chunks_exact_mut(each).enumerate() {
                 let (group, tap) = (i / g.taps(), i % g.taps());
-                let at = reads(g, 0, top, tap / g.kernel[1]).zip(reads(g, 1, left, tap % g.kernel[1]));
+                let at =
+                    input_index(g, 0, top, tap / g.kernel[1]).zip(input_index(g, 1, left, tap % g.kernel[1]));
                 match at {
                     Some((h, w)) => {
                         let from = ((item * g.input[0] + h) * g.input[1] + w) * g.channels + group * each;
@@ -235,14 +238,14 @@ fn fill(g: &Geometry, x: &[f32], piece: &Piece, columns: &mut [f32]) {
     });
 }
 
-/// The place whose tap `tap` reads `at`, if there is one.
-fn reader(g: &Geometry, axis: usize, at: usize, tap: usize) -> Option<usize> {
+/// Output position whose tap `tap` reads input `at`, if there is one.
+fn output_index(g: &Geometry, axis: usize, at: usize, tap: usize) -> Option<usize> {
     let shifted = (at + g.padding[axis]).checked_sub(tap * g.dilation[axis])?;
     let place = shifted / g.stride[axis];
     (shifted % g.stride[axis] == 0 && place < g.output[axis]).then_some(place)
 }
 
-/// Sums into every input of `to` what the columns of `from` hold for it.
+/// Sums into every input of `to` the elements the columns of `from` hold for it (col2im).
 fn gather(g: &Geometry, columns: &[f32], from: &Piece, to: &Piece, out: &mut [f32], add: bool) {
     let (each, lines) = (g.channels / g.groups, to.lines.len());
     let work = |(i, line): (usize, &mut [f32])| {
@@ -251,10 +254,10 @@ fn gather(g: &Geometry, columns: &[f32], from: &Piece, to: &Piece, out: &mut [f3
         }
         let (item, h) = (i / lines, to.lines.start + i % lines);
         for tap in 0..g.taps() {
-            let Some(top) = reader(g, 0, h, tap / g.kernel[1]) else { continue };
+            let Some(top) = output_index(g, 0, h, tap / g.kernel[1]) else { continue };
             let top = item * from.lines.len() + top - from.lines.start;
             for (w, row) in line.chunks_exact_mut(g.channels).enumerate() {
-                let Some(left) = reader(g, 1, w, tap % g.kernel[1]) else { continue };
+                let Some(left) = output_index(g, 1, w, tap % g.kernel[1]) else { continue };
                 let columns = &columns[(top * g.output[1] + left) * g.row()..][..g.row()];
                 for (group, to) in row.chunks_exact_mut(each).enumerate() {
                     let columns = &columns[(group * g.taps() + tap) * each..][..each];
@@ -266,7 +269,8 @@ fn gather(g: &Geometry, columns: &[f32], from: &Piece, to: &Piece, out: &mut [f3
     out.par_chunks_mut(g.input[1] * g.channels).enumerate().with_min_len(8).for_each(work);
 }
 
-/// The weights of the convolution that a stride of 1 has for its transpose: `[channels, taps, filters]`, last tap first.
+/// Weights of the convolution that is the transpose of one with stride 1: `[channels, taps, filters]`, last tap
+/// first.
 fn flipped(g: &Geometry, w: &[f32]) -> Vec<f32> {
     let (taps, c, f) = (g.taps(), g.channels, g.filters);
     let mut flipped = vec![0f32; w.len()];
@@ -279,10 +283,11 @@ fn flipped(g: &Geometry, w: &[f32]) -> Vec<f32> {
     flipped
 }
 
-/// A convolution along one dimension. Place `o` reads `o * stride + offset + tap * dilation`.
+/// A convolution in one dimension. Output position `o` reads input `o * stride + offset + tap * dilation`.
 ///
-/// Every `dilation`-th place reads neighbours of a copy that holds every `dilation`-th input, so there are as many such
-/// copies, and each is a matrix with overlapping rows: one copy of the input, where columns are `taps`.
+/// Every `dilation`-th position reads neighbours in a copy that holds every `dilation`-th input. There are
+/// `dilation` such copies, each a matrix with overlapping rows: together one copy of the input, where columns would
+/// be `taps` copies.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     batch: usize,
@@ -296,8 +301,8 @@ struct Line {
     offset: isize,
 }
 
-/// Places of one item.
-struct Places {
+/// A range of output positions of one item.
+struct Span {
     item: usize,
     from: usize,
     count: usize,
@@ -318,8 +323,8 @@ impl Line {
         }
     }
 
-    /// The way back, for a stride of 1.
-    fn turned(self) -> Line {
+    /// The transposed convolution, for a stride of 1.
+    fn transposed(self) -> Line {
         let span = (self.dilation * (self.taps - 1)) as isize;
         Line {
             input: self.output,
@@ -331,18 +336,18 @@ impl Line {
         }
     }
 
-    fn pieces(&self) -> Vec<Places> {
-        // Enough of them for every thread, also where a batch has few items.
-        let each = self.output.div_ceil((2 * MANY).div_ceil(self.batch.max(1)));
-        let count = (PIECE / (self.stride * self.channels)).min(each).max(LEAST_ROWS);
+    fn pieces(&self) -> Vec<Span> {
+        // Enough pieces for every thread, also when the batch has few items.
+        let each = self.output.div_ceil((2 * PARALLEL_PIECES).div_ceil(self.batch.max(1)));
+        let count = (PIECE / (self.stride * self.channels)).min(each).max(MIN_ROWS);
         let starts = |item| (0..self.output).step_by(count).map(move |from| (item, from));
         let pieces = (0..self.batch).flat_map(starts);
-        pieces.map(|(item, from)| Places { item, from, count: count.min(self.output - from) }).collect()
+        pieces.map(|(item, from)| Span { item, from, count: count.min(self.output - from) }).collect()
     }
 
-    /// Calls `work(first, rows, columns)` for each of the matrices of a piece: row `i` belongs to place
+    /// Calls `work(first, rows, columns)` for each matrix of a piece: row `i` belongs to output position
     /// `piece.from + first + i * dilation`.
-    fn each_matrix(&self, piece: &Places, x: &[f32], mut work: impl FnMut(usize, usize, Matrix<'_>)) {
+    fn each_matrix(&self, piece: &Span, x: &[f32], mut work: impl FnMut(usize, usize, Matrix<'_>)) {
         let (c, step) = (self.channels, self.stride * self.channels);
         let x = &x[piece.item * self.input * c..][..self.input * c];
         for first in 0..self.dilation.min(piece.count) {
@@ -353,7 +358,7 @@ impl Line {
                 work(first, rows, Matrix::strided(&x[start as usize * c..], step));
                 continue;
             }
-            with_space(len * c, |copy| {
+            with_buffer(len * c, |copy| {
                 for (i, row) in copy.chunks_exact_mut(c).enumerate() {
                     let at = start + (i * self.dilation) as isize;
                     match usize::try_from(at).ok().filter(|&at| at < self.input) {
@@ -381,7 +386,7 @@ impl Line {
     #[expect(clippy::too_many_arguments, reason = "the shape of a matrix product")]
     fn weights(
         &self,
-        piece: &Places,
+        piece: &Span,
         x: &[f32],
         y: &[f32],
         out: &mut [f32],

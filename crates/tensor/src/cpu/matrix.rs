@@ -2,7 +2,7 @@
 
 use gemm::Parallelism;
 
-/// A matrix in memory: its first element, and the steps from row to row and from column to column.
+/// A matrix view: its data, row stride and column stride.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     data: &'a [f32],
@@ -11,7 +11,7 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Rows of `columns` elements, one after another.
+    /// Contiguous rows of `columns` elements.
     pub fn rows(data: &'a [f32], columns: usize) -> Matrix<'a> {
         Matrix { data, row: columns, column: 1 }
     }
@@ -21,20 +21,20 @@ impl<'a> Matrix<'a> {
         Matrix { data, row: stride, column: 1 }
     }
 
-    /// The same with rows and columns exchanged.
+    /// The transposed view.
     pub fn transposed(self) -> Matrix<'a> {
         Matrix { row: self.column, column: self.row, ..self }
     }
 
-    /// The same without its first rows.
+    /// The view without its first rows.
     pub fn skip(self, rows: usize) -> Matrix<'a> {
         Matrix { data: &self.data[rows * self.row..], ..self }
     }
 
-    /// One row, of a matrix that is not transposed.
+    /// One row of a matrix that is not transposed.
     #[inline(always)]
     pub fn row(&self, row: usize, columns: usize) -> &'a [f32] {
-        debug_assert_eq!(self.column, 1, "a row of a transposed matrix is not one piece");
+        debug_assert_eq!(self.column, 1, "a row of a transposed matrix is not contiguous");
         &self.data[row * self.row..][..columns]
     }
 
@@ -46,16 +46,16 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// Who works on a product.
+/// Threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The calling thread: for products inside a parallel loop.
+    /// The calling thread only, for products inside a parallel loop.
     One,
-    /// All of the pool, where the product is large enough to pay.
+    /// The whole pool, where the product is large enough to pay.
     All,
 }
 
-/// `out[m, n] = scale * a[m, k] b[k, n]`, or added to what is there. Rows of `out` are `stride` apart.
+/// `out[m, n] = scale * a[m, k] b[k, n]`, or added to `out` if `add`. Rows of `out` are `stride` apart.
 #[expect(clippy::too_many_arguments, reason = "the shape of a matrix product")]
 pub fn product(
     (m, n, k): (usize, usize, usize),
@@ -77,7 +77,7 @@ pub fn product(
         Threads::One => Parallelism::None,
         Threads::All => Parallelism::Rayon(0),
     };
-    // SAFETY: the three checks above hold every access inside its slice, and `out` is borrowed mutably.
+    // SAFETY: the three checks above keep every access inside its slice, and `out` is borrowed mutably.
     unsafe {
         gemm::gemm(
             m,

@@ -1,4 +1,4 @@
-//! What CPU code of operations stands on: matrix products and vector arithmetic on all cores.
+//! Building blocks of the operations' CPU code: matrix products and vector arithmetic on all cores.
 
 pub mod attention;
 pub(crate) mod columns;

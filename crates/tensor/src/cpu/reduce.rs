@@ -1,5 +1,5 @@
-//! Sums and maxima of slices in sixteen lanes, which compilers turn into vector code: a plain sum of floats has one
-//! order, and with it one addition at a time. The lanes are joined in one order too.
+//! Sums and maxima of slices in sixteen lanes, which compilers vectorise: a plain sum of floats has a fixed order,
+//! which forces one addition at a time. The lanes are combined in a fixed order too.
 
 const LANES: usize = 16;
 
@@ -16,10 +16,10 @@ pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     join(lanes) + rest.iter().map(|&x| f(x)).sum::<f32>()
 }
 
-/// `Σ f(a, b, c)` of three slices of one length.
+/// `Σ f(a, b, c)` over three slices of equal length.
 #[inline(always)]
 pub fn sum3(a: &[f32], b: &[f32], c: &[f32], f: impl Fn(f32, f32, f32) -> f32) -> f32 {
-    assert!(a.len() == b.len() && a.len() == c.len(), "triples are taken from slices of one length");
+    assert!(a.len() == b.len() && a.len() == c.len(), "slices must have equal length");
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let (c, rest_c) = c.as_chunks::<LANES>();
     let mut lanes = [0f32; LANES];
@@ -31,10 +31,10 @@ pub fn sum3(a: &[f32], b: &[f32], c: &[f32], f: impl Fn(f32, f32, f32) -> f32) -
     join(lanes) + rest_a.iter().zip(rest_b).zip(rest_c).map(|((&a, &b), &c)| f(a, b, c)).sum::<f32>()
 }
 
-/// `Σ f(a, b)` of two slices of one length.
+/// `Σ f(a, b)` over two slices of equal length.
 #[inline(always)]
 pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    assert_eq!(a.len(), b.len(), "pairs are taken from slices of one length");
+    assert_eq!(a.len(), b.len(), "slices must have equal length");
     let ((a, rest_a), (b, rest_b)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [0f32; LANES];
     for (a, b) in a.iter().zip(b) {
@@ -45,7 +45,7 @@ pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     join(lanes) + rest_a.iter().zip(rest_b).map(|(&a, &b)| f(a, b)).sum::<f32>()
 }
 
-/// The largest number; minus infinity of none.
+/// The largest element; minus infinity for an empty slice.
 #[inline(always)]
 pub fn max(x: &[f32]) -> f32 {
     let (whole, rest) = x.as_chunks::<LANES>();
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_left_out() {
+    fn every_element_is_included() {
         for n in [0, 1, 15, 16, 17, 100] {
             let x: Vec<f32> = (1..=n).map(|i| i as f32).collect();
             let truth = (n * (n + 1) / 2) as f32;

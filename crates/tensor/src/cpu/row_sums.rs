@@ -1,13 +1,13 @@
-//! Sums down the rows of a matrix. Rows are cut at fixed places and the parts joined in order, so that any number of
-//! threads gives the same bits.
+//! Column sums of a matrix. Rows are split at fixed positions and the parts combined in order, so the number of
+//! threads does not change the bits.
 
 use super::vector::wide;
 use rayon::prelude::*;
 
-/// Numbers one part goes over; also few enough that f32 holds their sum well.
+/// Elements per part; few enough that f32 is precise enough for their sum.
 const PIECE: usize = 1 << 14;
 
-/// `add(row, sums)` for every row, `sums` of `width` starting at zero; the parts are joined in f64.
+/// Calls `add(row, sums)` for every row, with `sums` of length `width` starting at zero; parts are combined in f64.
 pub fn sums(rows: usize, width: usize, add: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f64> {
     let parts = folds(rows, width, 0.0, add);
     let mut sums = vec![0f64; width];
@@ -19,7 +19,8 @@ pub fn sums(rows: usize, width: usize, add: impl Fn(usize, &mut [f32]) + Sync) -
     sums
 }
 
-/// `fold(row, state)` for every row of each stretch, its `state` of `width` starting at `start`; the states in order.
+/// Calls `fold(row, state)` for every row of each part, with `state` of length `width` starting at `start`; returns
+/// the states in order.
 pub fn folds(
     rows: usize,
     width: usize,

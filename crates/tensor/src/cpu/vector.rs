@@ -1,8 +1,8 @@
-//! Arithmetic over long slices: split over the cores, in wide registers where the machine has them.
+//! Arithmetic over long slices: split over the cores, with wide registers where the CPU has them.
 
 use rayon::prelude::*;
 
-/// Elements one core takes at a time; shorter slices stay on the calling thread.
+/// Elements a core processes at a time; shorter slices stay on the calling thread.
 const PIECE: usize = 1 << 14;
 
 #[cfg(target_arch = "x86_64")]
@@ -11,7 +11,7 @@ fn with_avx2<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Runs `f` compiled for wide registers, if the machine has them. Loops inside `f` must be inlined into it.
+/// Runs `f` compiled for AVX2 and FMA if the CPU has them. Loops inside `f` must be inlined into it.
 #[inline(always)]
 pub fn wide<R>(f: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
@@ -94,7 +94,7 @@ pub fn map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32 + S
     a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).zip(y.par_chunks_mut(PIECE)).for_each(piece);
 }
 
-/// Calls `f(row number, row)` for every row of `columns`, rows split over the cores.
+/// Calls `f(row index, row)` for every row of `columns` elements, with rows split over the cores.
 pub fn each_row(y: &mut [f32], columns: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if y.is_empty() {
         return;
@@ -110,8 +110,8 @@ pub fn each_row(y: &mut [f32], columns: usize, f: impl Fn(usize, &mut [f32]) + S
     });
 }
 
-/// Adds the column sums of `x` (rows of `columns`) to `sums`. Rows are cut at fixed places and the parts added in
-/// order, so that any number of threads gives the same bits.
+/// Adds the column sums of `x` (rows of `columns`) to `sums`. Rows are split at fixed positions and parts added in
+/// order, so the number of threads does not change the bits.
 pub fn add_column_sums(x: &[f32], columns: usize, sums: &mut [f32]) {
     let rows = (4 * PIECE / columns.max(1)).max(1);
     let parts: Vec<Vec<f32>> = x
@@ -138,7 +138,7 @@ pub fn add_column_sums(x: &[f32], columns: usize, sums: &mut [f32]) {
     }
 }
 
-/// `Σ f(x)` in sixteen running sums, which is one order for every machine and one that wide registers can keep.
+/// `Σ f(x)` in sixteen running sums: a fixed order on every machine that still vectorises.
 #[inline(always)]
 pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let (pieces, rest) = x.as_chunks::<16>();
@@ -154,9 +154,9 @@ pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     sums.iter().sum()
 }
 
-/// The largest element; NaNs are passed over.
+/// The largest element; NaNs are ignored.
 #[inline(always)]
-pub fn greatest(x: &[f32]) -> f32 {
+pub fn max(x: &[f32]) -> f32 {
     let (pieces, rest) = x.as_chunks::<16>();
     let mut tops = [f32::NEG_INFINITY; 16];
     let larger = |top: &mut f32, x: f32| *top = if x > *top { x } else { *top };
@@ -222,23 +222,23 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     coefficients.into_iter().rev().fold(0.0, |sum, c| sum * x + c)
 }
 
-/// `e^x`, within 2 units in the last place, in a form compilers turn into vector code. It ends at 1.2e-38 below.
+/// `e^x`, within 2 ulp, in a form compilers vectorise. Results below 1.2e-38 are not produced.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
-    /// Added to a number below 2^22, it leaves the nearest integer in the low bits: a rounding and a conversion for
-    /// the price of a sum.
+    /// Added to a value below 2^22, it leaves the nearest integer in the low bits: rounding and conversion for the
+    /// price of an addition.
     const ROUND: f32 = 12_582_912.0;
-    // Not `max` and `min`: a NaN must stay one.
+    // Not `max` and `min`, which would drop a NaN.
     let x = x.clamp(-87.3, 88.7);
     let rounded = x * std::f32::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
-    // ln 2 in two parts: the first has few bits, so n times it is exact.
+    // ln 2 in two parts: the first has few bits, so its product with n is exact.
     let r = (x - n * 0.693_359_4) + n * 2.121_944_4e-4;
     let p = polynomial(r, [1.0, 1.0, 0.5, 0.166_666_55, 0.041_665_8, 0.008_369_9, 0.001_394_3]);
     p * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
-/// `e^x`, and nothing at all for minus infinity: what is masked must not count even a little.
+/// `e^x`, and exactly zero for minus infinity, so that masked elements contribute nothing.
 #[inline(always)]
 pub fn exp_or_zero(x: f32) -> f32 {
     if x == f32::NEG_INFINITY { 0.0 } else { exp(x) }
@@ -250,7 +250,8 @@ pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Hyperbolic tangent, within 2e-7 of the truth and 3e-7 of its size: by `exp`, or by a polynomial where that cancels.
+/// Hyperbolic tangent with absolute error below 2e-7 and relative error below 3e-7: by `exp`, or by a polynomial
+/// where that cancels.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {
     let near = polynomial(x * x, [-0.333_333, 0.133_319_59, -0.053_786_684, 0.020_805_383, -0.005_905_866]);
@@ -258,7 +259,7 @@ pub fn tanh(x: f32) -> f32 {
     if x.abs() < 0.6 { x + x * (x * x * near) } else { far }
 }
 
-/// Twice sqrt(2 / pi): the tanh form of GELU is `x sigmoid(2 z)`.
+/// 2 sqrt(2 / pi): the tanh form of GELU is `x sigmoid(2 z)`.
 const GELU: f32 = 1.595_769_2;
 
 /// GELU by its tanh approximation.
@@ -274,8 +275,9 @@ pub fn gelu_tanh_slope(x: f32) -> f32 {
     s + x * s * (1.0 - s) * GELU * (1.0 + 0.134_145 * x * x)
 }
 
-/// The error function, within 2e-7 of the truth: a polynomial near zero, further out `1 - e^p` with a polynomial for
-/// the logarithm of the complement. Both were fitted for this, each to well below the rounding of f32.
+/// The error function with absolute error below 2e-7: a polynomial near zero, further out `1 - e^p` with a
+/// polynomial for the logarithm of the complement. Both were fitted for this function, to well below the rounding
+/// of f32.
 #[inline(always)]
 pub fn erf(x: f32) -> f32 {
     const NEAR: [f32; 6] = [
@@ -297,7 +299,7 @@ pub fn erf(x: f32) -> f32 {
     ];
     let z = x.abs();
     let near = x * polynomial(x * x, NEAR);
-    // Beyond 4 it is 1 in f32, and the polynomial is not made for it.
+    // Beyond 4 it is 1 in f32, outside the range the polynomial was fitted for.
     let far = 1.0 - exp(polynomial(if z > 4.0 { 4.0 } else { z }, FAR));
     if z < 0.9 { near } else { far.copysign(x) }
 }
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_stays_so() {
+    fn nan_stays_nan() {
         let functions: [fn(f32) -> f32; 7] =
             [exp, exp_or_zero, sigmoid, tanh, erf, gelu_tanh, gelu_erf_slope];
         for (i, f) in functions.into_iter().enumerate() {
@@ -372,7 +374,7 @@ mod tests {
         for (x, y) in
             [(0.5, 0.520_499_877_8), (1.0, 0.842_700_792_9), (2.0, 0.995_322_265), (3.5, 0.999_999_257)]
         {
-            assert!((true_erf(x) - y).abs() < 1e-9, "the truth about {x} is not");
+            assert!((true_erf(x) - y).abs() < 1e-9, "the reference value at {x} is wrong");
         }
         for i in -6000..6001 {
             let x = i as f32 / 1000.0;
@@ -396,13 +398,13 @@ mod tests {
     }
 
     #[test]
-    fn sums_miss_nothing() {
+    fn sums_include_every_element() {
         for n in [0, 1, 15, 16, 17, 100] {
             let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
             let truth: f32 = x.iter().sum();
             assert_eq!((sum(&x, |x| x), sum2(&x, &x, |a, _| a)), (truth, truth));
             assert_eq!(f64::from(sum3(&x, &x, &x, |a, b, _| a * b)), sum_squares(&x));
-            assert_eq!(greatest(&x), if n > 0 { n as f32 - 1.0 } else { f32::NEG_INFINITY });
+            assert_eq!(max(&x), if n > 0 { n as f32 - 1.0 } else { f32::NEG_INFINITY });
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Compiled kernels, kept on disk: a second start compiles nothing.
+//! On-disk cache of compiled kernels.
 //!
-//! An entry's name says what it was made of (source, options, architecture, compiler), so an entry is right or absent,
-//! never stale. The file carries a checksum: a damaged one is compiled anew. Where nothing can be written, everything
-//! works without the cache, and a warning can be fetched once.
+//! The name of an entry is a hash of everything it was built from (source, options, architecture, compiler), so an
+//! entry is never stale. The file carries a checksum: a damaged entry is compiled again. If the folder cannot be
+//! written, everything works without the cache and a warning can be fetched once.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,29 +13,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::compile::{Arch, CompileError, compile, options, version};
 use crate::kernels;
 
-/// The folder everything is kept in that can be computed anew.
-pub const FOLDER: &str = "MYXTTS_CACHE";
+/// Environment variable with the folder for all data that can be recomputed.
+pub(crate) const CACHE_VARIABLE: &str = "MYXTTS_CACHE";
 
-/// Begins every entry; another layout gets another.
+/// First bytes of every entry; another file format gets another value.
 const MAGIC: &[u8; 8] = b"MYXKRN1\n";
 const CHECKSUM: usize = blake3::OUT_LEN;
 
-/// Code for a GPU, and where it came from.
+/// Machine code for a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
     /// The CUBIN, as the driver loads it.
     pub cubin: Vec<u8>,
-    /// Whether it was on disk already.
+    /// Whether it was read from the cache.
     pub from_cache: bool,
 }
 
-/// Compiled kernels are not kept, and why. Everything works, each start compiles again.
+/// Compiled kernels are not stored. Everything works, but each start compiles again.
 #[derive(Debug, thiserror::Error)]
-#[error("compiled kernels are not kept in {}: {reason}. Each start compiles them again; {FOLDER} names another folder", folder.display())]
+#[error("compiled kernels cannot be cached in {}: {reason}. Each start compiles them again; set {CACHE_VARIABLE} to another folder", folder.display())]
 pub struct CacheWarning {
-    /// The folder that was to hold them.
+    /// The folder that could not be used.
     pub folder: PathBuf,
-    /// What went wrong.
+    /// The cause.
     pub reason: String,
 }
 
@@ -48,25 +48,25 @@ pub struct KernelCache {
 }
 
 impl KernelCache {
-    /// The one of this user: `$MYXTTS_CACHE/kernels`, or `myxtts/kernels` in the platform's folder for caches.
-    pub fn of_user() -> KernelCache {
+    /// The cache of this user: `$MYXTTS_CACHE/kernels`, or `myxtts/kernels` in the platform's cache folder.
+    pub(crate) fn for_user() -> KernelCache {
         match cache_folder() {
-            Some(folder) => KernelCache::at(folder.join("kernels")),
+            Some(folder) => KernelCache::in_folder(folder.join("kernels")),
             None => {
-                let cache = KernelCache { folder: None, ..KernelCache::at("") };
+                let cache = KernelCache { folder: None, ..KernelCache::in_folder("") };
                 cache.warn(Path::new("~/.cache"), "neither XDG_CACHE_HOME nor HOME is set");
                 cache
             }
         }
     }
 
-    /// One in a folder of its own, which is made when the first entry is written.
-    pub fn at(folder: impl Into<PathBuf>) -> KernelCache {
+    /// A cache in the given folder, which is created when the first entry is written.
+    pub fn in_folder(folder: impl Into<PathBuf>) -> KernelCache {
         let (unwritable, warning) = (AtomicBool::new(false), Mutex::new(None));
         KernelCache { folder: Some(folder.into()), unwritable, warning }
     }
 
-    /// A kernel file's code, from disk or from the compiler.
+    /// Returns the machine code of a kernel file, from disk or from the compiler.
     pub fn compile(&self, source: &str, name: &str, arch: Arch) -> Result<Compiled, CompileError> {
         let entry = self.entry(source, name, arch)?;
         if let Some(cubin) = entry.as_deref().and_then(read) {
@@ -82,8 +82,8 @@ impl KernelCache {
         Ok(Compiled { cubin, from_cache: false })
     }
 
-    /// The code of many kernel files (name, text without the prelude), in their order, by as many threads as there are
-    /// cores. Of several errors the first in their order is returned.
+    /// Compiles many kernel files (name, text without the prelude) on all cores and returns them in order. Of
+    /// several errors, the first in that order is returned.
     pub fn compile_all(&self, kernels: &[(&str, &str)], arch: Arch) -> Result<Vec<Compiled>, CompileError> {
         let next = AtomicUsize::new(0);
         let done: Vec<Mutex<Option<Result<Compiled, CompileError>>>> =
@@ -107,17 +107,17 @@ impl KernelCache {
         done.iter().filter_map(|slot| lock(slot).take()).collect()
     }
 
-    /// Why nothing is kept, if so; once.
+    /// Returns the warning that nothing is stored, once.
     pub fn take_warning(&self) -> Option<CacheWarning> {
         lock(&self.warning).take()
     }
 
-    /// The file of an entry, whether it exists or not.
+    /// Path of an entry, whether it exists or not.
     pub fn entry(&self, source: &str, name: &str, arch: Arch) -> Result<Option<PathBuf>, CompileError> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let version = version()?;
         let mut key = blake3::Hasher::new();
-        // The length before each part: "ab" + "c" is not "a" + "bc".
+        // Each part is preceded by its length: "ab" + "c" must differ from "a" + "bc".
         for part in [source, &version].into_iter().chain(options(arch).iter().map(String::as_str)) {
             key.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
@@ -127,7 +127,7 @@ impl KernelCache {
     }
 
     fn warn(&self, folder: &Path, reason: &str) {
-        // The first failure tells; a folder that cannot be written is not tried again by this process.
+        // Only the first failure is reported; a folder that cannot be written is not tried again by this process.
         if !self.unwritable.swap(true, Ordering::Relaxed) {
             let warning = CacheWarning { folder: folder.to_owned(), reason: reason.to_owned() };
             *lock(&self.warning) = Some(warning);
@@ -135,14 +135,14 @@ impl KernelCache {
     }
 }
 
-/// The user's folder for what can be computed anew: `$MYXTTS_CACHE`, or `myxtts` in the platform's folder for caches.
-pub fn cache_folder() -> Option<PathBuf> {
+/// The user's folder for data that can be recomputed: `$MYXTTS_CACHE`, or `myxtts` in the platform's cache folder.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let platform = || {
         let base = folder("XDG_CACHE_HOME").filter(|path| path.is_absolute());
         Some(base.or_else(|| Some(folder("HOME")?.join(".cache")))?.join("myxtts"))
     };
-    folder(FOLDER).or_else(platform)
+    folder(CACHE_VARIABLE).or_else(platform)
 }
 
 fn read(entry: &Path) -> Option<Vec<u8>> {
@@ -152,8 +152,8 @@ fn read(entry: &Path) -> Option<Vec<u8>> {
     (blake3::hash(cubin).as_bytes() == checksum).then(|| cubin.to_vec())
 }
 
-/// Written beside and renamed: a reader sees the whole entry or none. Not synced, since a lost one is compiled again
-/// and a torn one is seen by its checksum.
+/// Written to a temporary file and renamed: a reader sees the whole entry or none. Not synced, because a lost entry
+/// is compiled again and a torn one fails its checksum.
 fn write(folder: &Path, entry: &Path, cubin: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     fs::create_dir_all(folder)?;
@@ -171,7 +171,7 @@ fn write(folder: &Path, entry: &Path, cubin: &[u8]) -> io::Result<()> {
     renamed
 }
 
-/// A thread that panicked while it held the lock left a whole value behind.
+/// A thread that panicked while holding the lock left a valid value behind.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

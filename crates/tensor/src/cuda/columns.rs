@@ -1,5 +1,5 @@
-//! The three passes of a convolution of any shape on CUDA: columns in work space, and one product of cuBLASLt for each
-//! piece of them, batched over the groups.
+//! The three passes of a convolution of any shape on CUDA: im2col columns in workspace, and one cuBLASLt product
+//! per piece, batched over the groups.
 
 use super::gemm::{Gemm, Matrix, Operands};
 use super::launch::{Arg, CudaIo, Launch};
@@ -9,10 +9,10 @@ use crate::ops::geometry::{Geometry, Piece};
 use crate::ops::linear::element;
 use crate::shape::DType;
 
-/// Bytes of columns in work space at a time, where a single line of the image is not more.
+/// Bytes of columns in workspace at a time, unless a single line of the image needs more.
 const SPACE: usize = 64 << 20;
 
-/// As `ColumnsShape` in `columns.cu`.
+/// Mirrors `ColumnsShape` in `columns.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Shape {
@@ -32,19 +32,19 @@ struct Shape {
     wide: i32,
 }
 
-/// What the passes share. Every address is of a whole tensor; a base of 0 is none.
+/// Arguments shared by the passes. Every address is that of a whole tensor; a base of 0 means none.
 pub(crate) struct Columns<'a> {
     pub io: &'a CudaIo<'a>,
     pub geometry: &'a Geometry,
-    /// Of the activations and the weights.
+    /// Element type of activations and weights.
     pub dtype: DType,
-    /// Work space of [`space`] elements.
+    /// Address of a workspace of [`space`] elements.
     pub space: u64,
     /// Factor of every product.
     pub scale: f32,
 }
 
-/// Elements of work space the passes need.
+/// Workspace the passes need, in elements.
 pub(crate) fn space(g: &Geometry, dtype: DType) -> usize {
     if g.direct() {
         return 0;
@@ -61,7 +61,7 @@ impl Columns<'_> {
         SPACE / self.dtype.size()
     }
 
-    /// The address of element `i` of a tensor of activations, if there is one.
+    /// Address of element `i` of an activation tensor; 0 if the tensor is absent.
     fn at(&self, address: u64, i: usize) -> u64 {
         if address == 0 { 0 } else { address + (i * self.dtype.size()) as u64 }
     }
@@ -99,10 +99,10 @@ impl Columns<'_> {
         let n = self.threads(piece.count() * g.output[1] * g.row(), &shape);
         let x = self.at(x, piece.items.start * g.input[0] * g.input[1] * g.channels);
         let name = format!("columns_fill_{}", self.dtype.suffix());
-        self.io.launch(&name, Launch::each(n), &args![self.space, x, n, Arg::of(&shape)])
+        self.io.launch(&name, Launch::each(n), &args![self.space, x, n, Arg::from_pod(&shape)])
     }
 
-    /// The three products differ in which of columns, weights and the output's side is the result.
+    /// The three products differ in which of columns, weights and output activations is the result.
     fn gemm(&self, (m, n, k): (usize, usize, usize), a: Matrix, b: Matrix) -> Gemm {
         let element = element(self.dtype);
         Gemm {
@@ -183,12 +183,12 @@ impl Columns<'_> {
             let n = self.threads(to.count() * width, &shape);
             let (x, base) = (self.at(x, start * width), self.at(base, start * width));
             let name = format!("columns_gather_{}", self.dtype.suffix());
-            self.io.launch(&name, Launch::each(n), &args![x, base, self.space, n, Arg::of(&shape)])?;
+            self.io.launch(&name, Launch::each(n), &args![x, base, self.space, n, Arg::from_pod(&shape)])?;
         }
         Ok(())
     }
 
-    /// `dw = base + scale * yᵀ columns(x)`, in f32: piece after piece is added.
+    /// `dw = base + scale * yᵀ columns(x)` in f32, accumulated piece by piece.
     pub fn weight_gradient(&self, y: u64, x: u64, dw: u64, base: u64) -> Result<(), Error> {
         let g = self.geometry;
         let product = |rows: usize, first: usize, columns: u64, base: u64| {

@@ -1,5 +1,5 @@
-//! Kernels from CUDA C to the GPU's own code, by NVRTC: no toolkit, no header, no intermediate form that the driver
-//! would compile again at every start.
+//! Compiles kernels from CUDA C to machine code with NVRTC. Needs no toolkit, no header, and no intermediate form
+//! that the driver would compile again at every start.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -10,29 +10,30 @@ use serde::Serialize;
 
 use super::library::{self, Library, MissingLibrary};
 
-/// The architecture that code is compiled for: `sm_90`, or `sm_90a` with the instructions of that one alone.
+/// Target architecture of compiled code: `sm_90`, or `sm_90a` with architecture-specific instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Arch {
-    /// 9 of `sm_90`.
+    /// The 9 of `sm_90`.
     pub major: u32,
-    /// 0 of `sm_90`.
+    /// The 0 of `sm_90`.
     pub minor: u32,
-    /// `sm_90a`: runs on no other architecture, later ones included.
+    /// `sm_90a`: runs on no other architecture, not even later ones.
     pub specific: bool,
 }
 
 impl Arch {
-    /// The plain architecture of this compute capability.
+    /// The plain architecture of a compute capability.
     pub const fn new(major: u32, minor: u32) -> Arch {
         Arch { major, minor, specific: false }
     }
 
-    /// The same with its own instructions: `sm_90a` of `sm_90`.
+    /// The architecture-specific variant: `sm_90a` of `sm_90`.
     pub const fn specific(self) -> Arch {
         Arch { specific: true, ..self }
     }
 
-    /// The best that this machine's NVRTC can do for a device: code runs on later minor versions of its major one.
+    /// The best architecture this machine's NVRTC supports for a device: code runs on later minor versions of its
+    /// major version.
     pub fn for_device(major: u32, minor: u32) -> Result<Arch, CompileError> {
         let supported = supported()?;
         let fitting = supported.iter().filter(|arch| arch.major == major && arch.minor <= minor);
@@ -55,7 +56,7 @@ impl Serialize for Arch {
     }
 }
 
-/// Text that is no architecture.
+/// A text that names no architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an architecture: write sm_80, or sm_90a")]
 pub struct BadArch(String);
@@ -75,48 +76,48 @@ impl FromStr for Arch {
     }
 }
 
-/// Why there is no code.
+/// Why compiling a kernel failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CompileError {
-    /// There is no compiler.
+    /// NVRTC was not found.
     #[error(transparent)]
     Missing(#[from] MissingLibrary),
-    /// The kernel is wrong. The log names file and line.
+    /// The kernel source is wrong. The log names file and line.
     #[error("kernel {file} does not compile for {arch}:\n{log}")]
     Source {
-        /// The kernel's file.
+        /// Name of the kernel file.
         file: String,
-        /// What it was compiled for.
+        /// Target architecture.
         arch: Arch,
-        /// The compiler's words.
+        /// The compiler's log.
         log: String,
     },
-    /// The compiler is too old, or too new, for the GPU.
+    /// NVRTC does not support the architecture.
     #[error(
         "NVRTC {version} does not compile for {arch}, only for {}: install another version of it",
         .supported.iter().map(Arch::to_string).collect::<Vec<_>>().join(", ")
     )]
     Arch {
-        /// What was asked for.
+        /// Requested architecture.
         arch: Arch,
-        /// The compiler's version.
+        /// Version of NVRTC.
         version: String,
-        /// What it can do.
+        /// Architectures it supports.
         supported: Vec<Arch>,
     },
-    /// Anything else the compiler may say.
+    /// Any other NVRTC failure.
     #[error("NVRTC failed on kernel {file} ({call}: {code})")]
     Nvrtc {
-        /// The kernel's file.
+        /// Name of the kernel file.
         file: String,
         /// The function that failed.
         call: &'static str,
-        /// Its answer.
+        /// The returned status.
         code: String,
     },
 }
 
-/// Compiles one kernel file (`source` is its whole text, `name` what the log calls it) to a CUBIN.
+/// Compiles one kernel file to a CUBIN; `source` is its whole text, `name` its file name in the log.
 pub fn compile(source: &str, name: &str, arch: Arch) -> Result<Vec<u8>, CompileError> {
     library::require(Library::Nvrtc)?;
     let failed = |call| {
@@ -130,20 +131,20 @@ pub fn compile(source: &str, name: &str, arch: Arch) -> Result<Vec<u8>, CompileE
         CString::new(text).map_err(|_| CompileError::Source {
             file: name.to_owned(),
             arch,
-            log: "a zero byte in the text".to_owned(),
+            log: "the source contains a NUL byte".to_owned(),
         })
     };
     let (source, file) = (text(source)?, text(name)?);
     let program = result::create_program(&source, Some(&file)).map_err(failed("nvrtcCreateProgram"))?;
     let program = Program(program);
-    // SAFETY: the program lives until the end of this function, and so do its texts.
+    // SAFETY: the program and its strings live until the end of this function.
     match unsafe { result::compile_program(program.0, &options(arch)) } {
         Ok(()) => {}
         Err(result::NvrtcError(sys::nvrtcResult::NVRTC_ERROR_COMPILATION)) => {
             return Err(CompileError::Source { file: name.to_owned(), arch, log: log(&program) });
         }
         Err(error) => {
-            // An architecture it does not know is one of several things that are INVALID_OPTION.
+            // An unknown architecture is one of several causes of INVALID_OPTION.
             let supported = supported()?;
             if !supported.contains(&Arch { specific: false, ..arch }) {
                 return Err(unknown(arch, &supported));
@@ -152,7 +153,7 @@ pub fn compile(source: &str, name: &str, arch: Arch) -> Result<Vec<u8>, CompileE
         }
     }
     let mut size = 0;
-    // SAFETY: as above; the buffer has the size that was asked for.
+    // SAFETY: as above; the buffer has the size that was queried.
     unsafe {
         sys::nvrtcGetCUBINSize(program.0, &mut size).result().map_err(failed("nvrtcGetCUBINSize"))?;
         let mut cubin = vec![0u8; size];
@@ -161,16 +162,16 @@ pub fn compile(source: &str, name: &str, arch: Arch) -> Result<Vec<u8>, CompileE
     }
 }
 
-/// What every kernel is compiled with. A name that is real (`sm_`, not `compute_`) asks for a CUBIN.
+/// Compiler options of every kernel. A real architecture (`sm_`, not `compute_`) makes NVRTC produce a CUBIN.
 pub(super) fn options(arch: Arch) -> [String; 3] {
     [format!("--gpu-architecture={arch}"), "-default-device".to_owned(), "--std=c++17".to_owned()]
 }
 
-/// The version of this machine's NVRTC.
+/// Version of this machine's NVRTC.
 pub(super) fn version() -> Result<String, MissingLibrary> {
     library::require(Library::Nvrtc)?;
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: two integers to write to. The search for the library has called it and seen it succeed.
+    // SAFETY: writes two integers. The library search has already called it successfully.
     unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
     Ok(format!("{major}.{minor}"))
 }
@@ -178,7 +179,7 @@ pub(super) fn version() -> Result<String, MissingLibrary> {
 fn supported() -> Result<Vec<Arch>, MissingLibrary> {
     library::require(Library::Nvrtc)?;
     let mut count = 0;
-    // SAFETY: the second call writes as many integers as the first has said.
+    // SAFETY: the second call writes as many integers as the first one reported.
     let numbers = unsafe {
         if sys::nvrtcGetNumSupportedArchs(&mut count).result().is_err() {
             return Ok(vec![]);
@@ -202,13 +203,13 @@ struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: made by create_program and destroyed once. A failure leaves nothing to do.
+        // SAFETY: created by create_program, destroyed once. A failure needs no handling.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }
 
 fn log(program: &Program) -> String {
-    // SAFETY: the program lives.
+    // SAFETY: the program is alive.
     let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
     let log: Vec<u8> = log.into_iter().map(|byte| byte as u8).collect();
     let text = CStr::from_bytes_until_nul(&log).map(CStr::to_bytes).unwrap_or(&log);
@@ -220,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn architectures_are_read_and_written() {
+    fn architectures_parse_and_print() {
         for text in ["sm_75", "sm_90a", "sm_120"] {
             assert_eq!(text.parse::<Arch>().unwrap().to_string(), text);
         }

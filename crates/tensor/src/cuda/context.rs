@@ -1,4 +1,4 @@
-//! One CUDA device as the engine uses it: its context, a compute stream, the compiled kernels and the matrix library.
+//! An open CUDA device: its context, streams, compiled kernels and matrix library.
 
 use super::cache::{KernelCache, cache_folder};
 use super::compile::Arch;
@@ -13,21 +13,22 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// What cuBLASLt may use for its own purposes, for each stream.
+/// Workspace of cuBLASLt for each stream, in bytes.
 const WORKSPACE: usize = 32 << 20;
-/// Bytes the libraries hold beside the plan, on every device.
-pub const LIBRARY_BYTES: usize = 2 * WORKSPACE;
+/// Bytes the libraries hold on every device in addition to the memory plan.
+pub(crate) const LIBRARY_BYTES: usize = 2 * WORKSPACE;
 
-/// Events of a kind; they are used in turn, and none is used again before what waits for it was queued.
-const MARKS: usize = 64;
+/// Number of events of each kind. They are used round-robin; none is reused before the work that waits for it was
+/// queued.
+const EVENTS: usize = 64;
 
-/// Which of the device's two streams.
+/// One of the device's two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The one everything is ordered by.
+pub(crate) enum StreamKind {
+    /// The stream that orders all work.
     Main,
-    /// The one for what can run beside it.
-    Beside,
+    /// The stream for work that can run concurrently.
+    Side,
 }
 
 /// An open device.
@@ -35,19 +36,19 @@ pub struct Cuda {
     ordinal: usize,
     name: String,
     capability: (u32, u32),
-    processors: u32,
+    multiprocessors: u32,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    beside: sys::CUstream,
-    /// Marks the main stream where the other one may start, and the other one after each of its operations.
-    marks: [Vec<sys::CUevent>; 2],
+    side_stream: sys::CUstream,
+    /// Events that mark where the side stream may start, and where each of its operations ends.
+    events: [Vec<sys::CUevent>; 2],
     modules: Vec<sys::CUmodule>,
     functions: Mutex<HashMap<String, sys::CUfunction>>,
     large: Mutex<HashMap<usize, u32>>,
     gemm: GemmEngine,
-    /// The same for the second stream: the library's workspace must not be shared by products that run together.
-    gemm_beside: GemmEngine,
-    /// Products whose fastest algorithm was looked for.
+    /// The engine of the side stream: concurrent products must not share the library's workspace.
+    side_gemm: GemmEngine,
+    /// Products whose fastest algorithm was already searched for.
     tuned: Mutex<std::collections::HashSet<Gemm>>,
     _workspaces: [DeviceMemory; 2],
     /// Whether f32 products may round their operands to TF32.
@@ -56,23 +57,25 @@ pub struct Cuda {
     warnings: Mutex<Vec<String>>,
 }
 
-// The handles are used by one thread at a time or are thread-safe by the driver's word; `bind` makes the context current.
+// SAFETY: the handles are used by one thread at a time or documented as thread-safe; `bind` makes the context
+// current.
 unsafe impl Send for Cuda {}
 unsafe impl Sync for Cuda {}
 
-/// How a device is opened.
+/// Options for opening a device.
 #[derive(Clone, Debug, Default)]
 pub struct CudaOptions {
-    /// Where compiled kernels and chosen algorithms are kept; the user's cache folder if not said.
+    /// Folder for compiled kernels and chosen algorithms; `None` means the user's cache folder.
     pub cache: Option<PathBuf>,
-    /// Round f32 products to TF32.
+    /// Round the operands of f32 products to TF32.
     pub tf32: bool,
-    /// Start a kernel only when the one before it is over, where the device could do it earlier (Hopper and later).
+    /// Start each kernel only after the previous one has finished, even where the device could launch it earlier
+    /// (Hopper and later).
     pub late_launch: bool,
 }
 
 impl Cuda {
-    /// Opens device `ordinal` of those the driver shows.
+    /// Opens device `ordinal` in the driver's order.
     pub fn open(ordinal: usize, options: &CudaOptions) -> Result<Cuda, Error> {
         for library in [Library::Driver, Library::Nvrtc, Library::CublasLt] {
             require(library)?;
@@ -83,14 +86,14 @@ impl Cuda {
         let name = result::device::get_name(device).map_err(|e| Error::driver("name the device", e))?;
         use sys::CUdevice_attribute as A;
         let attribute = |which| {
-            // SAFETY: `device` was given by the driver.
+            // SAFETY: `device` comes from the driver.
             unsafe { result::device::get_attribute(device, which) }
                 .map(|v| v as u32)
                 .map_err(|e| Error::driver("describe the device", e))
         };
         let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let multiprocessors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         // SAFETY: `device` is valid; the primary context is retained until `drop`.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|e| Error::driver(format!("open cuda:{ordinal}"), e))?;
@@ -98,42 +101,42 @@ impl Cuda {
         unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("use the device", e))?;
         let arch = Arch::for_device(major, minor)?;
         let cache = match &options.cache {
-            Some(folder) => KernelCache::at(folder.join("kernels")),
-            None => KernelCache::of_user(),
+            Some(folder) => KernelCache::in_folder(folder.join("kernels")),
+            None => KernelCache::for_user(),
         };
         let modules = load(&cache, arch)?;
         let workspaces = [DeviceMemory::new(WORKSPACE)?, DeviceMemory::new(WORKSPACE)?];
-        let lt = Arc::new(Lt::find()?);
+        let lt = Arc::new(Lt::load()?);
         let table = match options.cache.clone().or_else(cache_folder) {
             Some(folder) => GemmTable::open(&folder.join("gemm"), &name, lt.version()),
             None => GemmTable::in_memory(),
         };
         let table = Arc::new(table);
         // SAFETY: the workspaces live as long as the engines that use them.
-        let [gemm, gemm_beside] = [&workspaces[0], &workspaces[1]]
+        let [gemm, side_gemm] = [&workspaces[0], &workspaces[1]]
             .map(|w| unsafe { GemmEngine::new(Arc::clone(&lt), Arc::clone(&table), w.address(), WORKSPACE) });
-        let (gemm, gemm_beside) = (gemm?, gemm_beside?);
+        let (gemm, side_gemm) = (gemm?, side_gemm?);
         let stream = || {
             result::stream::create(result::stream::StreamKind::NonBlocking)
                 .map_err(|e| Error::driver("make a stream", e))
         };
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         let event = |_| result::event::create(flags).map_err(|e| Error::driver("make an event", e));
-        let events = || (0..MARKS).map(event).collect::<Result<Vec<_>, _>>();
+        let events = || (0..EVENTS).map(event).collect::<Result<Vec<_>, _>>();
         Ok(Cuda {
             ordinal,
             name,
             capability: (major, minor),
-            processors,
+            multiprocessors,
             context,
             stream: stream()?,
-            beside: stream()?,
-            marks: [events()?, events()?],
+            side_stream: stream()?,
+            events: [events()?, events()?],
             modules,
             functions: Mutex::new(HashMap::new()),
             large: Mutex::new(HashMap::new()),
             gemm,
-            gemm_beside,
+            side_gemm,
             tuned: Mutex::new(std::collections::HashSet::new()),
             _workspaces: workspaces,
             tf32: options.tf32,
@@ -144,7 +147,7 @@ impl Cuda {
         })
     }
 
-    /// Which of the driver's devices this is.
+    /// Index of the device in the driver's order.
     pub fn ordinal(&self) -> usize {
         self.ordinal
     }
@@ -154,82 +157,82 @@ impl Cuda {
         &self.name
     }
 
-    /// Compute capability.
+    /// Compute capability as (major, minor).
     pub fn capability(&self) -> (u32, u32) {
         self.capability
     }
 
-    /// Streaming multiprocessors.
-    pub fn processors(&self) -> u32 {
-        self.processors
+    /// Number of streaming multiprocessors.
+    pub fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
     }
 
-    /// Bytes the libraries hold beside the plan.
-    pub fn library_bytes(&self) -> usize {
+    /// Bytes the libraries hold in addition to the memory plan.
+    pub(crate) fn library_bytes(&self) -> usize {
         LIBRARY_BYTES
     }
 
-    /// Makes this device the one the calling thread speaks to.
+    /// Makes this device current on the calling thread.
     pub fn bind(&self) -> Result<(), Error> {
-        // SAFETY: the context is retained as long as `self` lives.
+        // SAFETY: the context is retained for the lifetime of `self`.
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("use the device", e))
     }
 
-    /// The driver's handle, for copies between devices.
+    /// The driver's context handle, for copies between devices.
     pub(crate) fn context(&self) -> sys::CUcontext {
         self.context
     }
 
-    /// The stream everything is ordered by.
+    /// The stream that orders all work.
     pub fn stream(&self) -> sys::CUstream {
         self.stream
     }
 
-    /// Whether kernels are launched before the one ahead of them is over.
+    /// Whether kernels are launched before the previous one has finished.
     pub(crate) fn launches_early(&self) -> bool {
         self.early
     }
 
-    pub(crate) fn stream_of(&self, side: Side) -> sys::CUstream {
-        match side {
-            Side::Main => self.stream,
-            Side::Beside => self.beside,
+    pub(crate) fn stream_of(&self, stream_kind: StreamKind) -> sys::CUstream {
+        match stream_kind {
+            StreamKind::Main => self.stream,
+            StreamKind::Side => self.side_stream,
         }
     }
 
-    /// The second stream may start its operation `i` when the first has come this far.
+    /// Lets the side stream start its operation `i` once the main stream has reached this point.
     pub(crate) fn start_side(&self, i: usize) -> Result<(), Error> {
-        self.order(self.marks[0][i % MARKS], self.stream, self.beside)
+        self.order(self.events[0][i % EVENTS], self.stream, self.side_stream)
     }
 
-    /// Marks the end of the second stream's operation `i`.
+    /// Marks the end of the side stream's operation `i`.
     pub(crate) fn end_side(&self, i: usize) -> Result<(), Error> {
-        // SAFETY: event and stream are ours.
-        unsafe { result::event::record(self.marks[1][i % MARKS], self.beside) }
+        // SAFETY: the event and the stream belong to this device.
+        unsafe { result::event::record(self.events[1][i % EVENTS], self.side_stream) }
             .map_err(|e| Error::driver("mark a stream", e))
     }
 
-    /// The first stream waits for the second's operation `i`.
+    /// Makes the main stream wait for the side stream's operation `i`.
     pub(crate) fn wait_for_side(&self, i: usize) -> Result<(), Error> {
-        self.wait(self.marks[1][i % MARKS], self.stream)
+        self.wait(self.events[1][i % EVENTS], self.stream)
     }
 
     fn order(&self, mark: sys::CUevent, first: sys::CUstream, then: sys::CUstream) -> Result<(), Error> {
-        // SAFETY: events and streams are ours.
+        // SAFETY: the event and the stream belong to this device.
         unsafe { result::event::record(mark, first) }.map_err(|e| Error::driver("mark a stream", e))?;
         self.wait(mark, then)
     }
 
     fn wait(&self, mark: sys::CUevent, stream: sys::CUstream) -> Result<(), Error> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: events and streams are ours.
+        // SAFETY: the event and the stream belong to this device.
         unsafe { result::stream::wait_event(stream, mark, flags) }
             .map_err(|e| Error::driver("order two streams", e))
     }
 
-    /// Waits until all that was queued is done.
+    /// Waits until all queued work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
-        // SAFETY: the stream is ours.
+        // SAFETY: the stream belongs to this device.
         unsafe { result::stream::synchronize(self.stream) }
             .map_err(|e| Error::driver("finish the queued work", e))
     }
@@ -237,7 +240,7 @@ impl Cuda {
     /// Free and total memory in bytes.
     pub fn memory(&self) -> Result<(usize, usize), Error> {
         self.bind()?;
-        result::mem_get_info().map_err(|e| Error::driver("say how much memory is free", e))
+        result::mem_get_info().map_err(|e| Error::driver("query free memory", e))
     }
 
     /// Whether f32 products may round their operands to TF32.
@@ -245,19 +248,24 @@ impl Cuda {
         self.tf32
     }
 
-    /// Queues a product. The first time one of its shape is seen its algorithms are timed, on the real operands and
-    /// into memory of its own.
-    pub(crate) fn gemm(&self, gemm: &Gemm, operands: &Operands, side: Side) -> Result<(), Error> {
+    /// Queues a product. For a new shape, the algorithms are timed first, on the real operands but with a separate
+    /// output buffer.
+    pub(crate) fn gemm(
+        &self,
+        gemm: &Gemm,
+        operands: &Operands,
+        stream_kind: StreamKind,
+    ) -> Result<(), Error> {
         let mut tuned = self.tuned.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if tuned.insert(*gemm) && !gemm.is_empty() && !self.capturing()? {
+        if tuned.insert(*gemm) && !gemm.is_empty() && !self.is_capturing()? {
             self.tune(gemm, operands)?;
         }
         drop(tuned);
-        // SAFETY: the addresses are those of the plan, and the sizes those of the values there.
+        // SAFETY: the addresses come from the plan and match the sizes of the values stored there.
         Ok(unsafe {
-            match side {
-                Side::Main => self.gemm.run(gemm, operands, self.stream),
-                Side::Beside => self.gemm_beside.run(gemm, operands, self.beside),
+            match stream_kind {
+                StreamKind::Main => self.gemm.run(gemm, operands, self.stream),
+                StreamKind::Side => self.side_gemm.run(gemm, operands, self.side_stream),
             }
         }?)
     }
@@ -275,23 +283,23 @@ impl Cuda {
         if gemm.epilogue.writes_bias() {
             scratch.bias = operands.bias.map(|_| bias.address());
         }
-        if super::gemm::Key::of(gemm, &scratch) == super::gemm::Key::of(gemm, operands) {
+        if super::gemm::Key::new(gemm, &scratch) == super::gemm::Key::new(gemm, operands) {
             // SAFETY: `d` and a written bias are memory of this function, which waits for the timed products.
             unsafe { self.gemm.prepare(gemm, &scratch, self.stream) }?;
         }
-        self.gemm_beside.make_ready(gemm, operands)?;
+        self.side_gemm.make_ready(gemm, operands)?;
         self.synchronize()
     }
 
-    /// Keeps the algorithms that were chosen, so that the next run takes the same and gives the same bits. A folder that
-    /// cannot be written is no reason to stop, but one to be told.
+    /// Saves the chosen algorithms, so that the next run uses the same ones and gives the same bits. A folder that
+    /// cannot be written gives a warning, not an error.
     pub(crate) fn save_choices(&self) {
         if let Err(error) = self.gemm.table().save() {
-            self.warn(format!("the chosen matrix algorithms could not be kept, so another run may round differently: {error}"));
+            self.warn(format!("the chosen matrix algorithms could not be saved, so another run may round differently: {error}"));
         }
     }
 
-    /// What went wrong without stopping anything, since it was last asked.
+    /// Returns and clears the warnings collected so far.
     pub fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -303,14 +311,14 @@ impl Cuda {
         }
     }
 
-    fn capturing(&self) -> Result<bool, Error> {
-        // SAFETY: a query on our stream.
+    fn is_capturing(&self) -> Result<bool, Error> {
+        // SAFETY: a query on a stream of this device.
         let status = unsafe { result::stream::is_capturing(self.stream) };
-        let status = status.map_err(|e| Error::driver("say whether a step is recorded", e))?;
+        let status = status.map_err(|e| Error::driver("query whether a stream is being captured", e))?;
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// The kernel of that name, in whichever file it is.
+    /// Looks up a kernel by name in all loaded modules.
     pub(crate) fn function(&self, name: &str) -> Result<sys::CUfunction, Error> {
         let mut functions = self.functions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(&function) = functions.get(name) {
@@ -327,8 +335,8 @@ impl Cuda {
         Ok(function)
     }
 
-    /// For kernels that live in shared memory. The cache gives way to it, so that as many blocks fit beside each other as
-    /// they were made for; and more than 48 KiB are given only after they were asked for, once.
+    /// Prepares a kernel that relies on shared memory: prefers shared memory over L1 cache, so that as many blocks
+    /// fit on a multiprocessor as intended, and raises the limit above 48 KiB once where needed.
     pub(crate) fn allow_shared(&self, function: sys::CUfunction, bytes: u32) -> Result<(), Error> {
         use sys::CUfunction_attribute as A;
         let mut large = self.large.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -358,24 +366,24 @@ impl std::fmt::Debug for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: streams and events are ours and nothing is queued on them after this. The context is the process's primary one
-        // and stays: memory that outlives this handle is still freed in it.
-        for stream in [self.stream, self.beside] {
+        // SAFETY: the streams and events belong to this device, and nothing is queued on them afterwards. The
+        // context is the process's primary one and stays: memory that outlives this handle is still freed in it.
+        for stream in [self.stream, self.side_stream] {
             let _ = unsafe { result::stream::synchronize(stream) };
             let _ = unsafe { result::stream::destroy(stream) };
         }
-        for &event in self.marks.iter().flatten() {
+        for &event in self.events.iter().flatten() {
             let _ = unsafe { result::event::destroy(event) };
         }
     }
 }
 
-/// Compiles what is not in the cache, and loads every file of kernels.
+/// Compiles kernel files that are not in the cache, and loads all of them.
 fn load(cache: &KernelCache, arch: Arch) -> Result<Vec<sys::CUmodule>, Error> {
     let compiled = cache.compile_all(kernels::SOURCES, arch)?;
     let mut modules = Vec::with_capacity(compiled.len());
     for ((name, _), image) in kernels::SOURCES.iter().zip(compiled) {
-        // SAFETY: the image is a cubin that NVRTC made for this architecture, and it outlives the call.
+        // SAFETY: the image is a CUBIN that NVRTC built for this architecture, and it outlives the call.
         let module = unsafe { result::module::load_data(image.cubin.as_ptr().cast()) }
             .map_err(|e| Error::driver(format!("load the kernels of {name}"), e))?;
         modules.push(module);

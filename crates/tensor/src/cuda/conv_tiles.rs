@@ -1,5 +1,6 @@
-//! Convolutions over time on tensor cores, in bf16: which tile a shape takes, and how `conv1d.cu`, `conv1d_weight.cu` and
-//! `conv1d_single.cu` are launched. The tables of tiles are those of the kernel files, which also say how they work.
+//! Convolutions over time on tensor cores, in bf16: selects a tile for each shape and launches `conv1d.cu`,
+//! `conv1d_weight.cu` and `conv1d_single.cu`. The tile tables match those in the kernel files, which document the
+//! algorithms.
 
 use super::launch::{Arg, CudaIo, Launch};
 use crate::args;
@@ -7,14 +8,14 @@ use crate::error::Error;
 use crate::ops::geometry::Geometry;
 use bytemuck::{Pod, Zeroable};
 
-/// Shared memory a block may have: Hopper and Blackwell, the A100, and what every other GPU with bf16 has.
+/// Shared memory per block in bytes: Hopper and Blackwell, the A100, and every other GPU with bf16.
 const SHARED: [usize; 3] = [232_448, 166_912, 101_376];
 
-/// The sums of a weight gradient are cut as for a device of this size whatever the device, so that its size does not
-/// change a bit of them, and the work space is known before there is a device.
-const PROCESSORS: usize = 132;
+/// The sums of a weight gradient are split as for a device of this size on every device. The bits then do not
+/// depend on the device, and the workspace is known before a device is opened.
+const MULTIPROCESSORS: usize = 132;
 
-/// As `ConvShape` in `conv1d.cu`.
+/// Mirrors `ConvShape` in `conv1d.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct ConvShape {
@@ -41,7 +42,7 @@ struct ConvShape {
     residual_scale: f32,
 }
 
-/// As `WeightGradShape` in `conv1d_weight.cu`.
+/// Mirrors `WeightGradShape` in `conv1d_weight.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct WeightShape {
@@ -60,7 +61,7 @@ struct WeightShape {
     slope_x: f32,
 }
 
-/// As `SingleShape` in `conv1d_single.cu`.
+/// Mirrors `SingleShape` in `conv1d_single.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 struct SingleShape {
@@ -117,7 +118,7 @@ const BROAD: &[Tile] = &[
     tile([64, 64, 64], 4, 1, 4, 3),
     tile([64, 32, 64], 8, 1, 4, 2),
 ];
-/// Takes what fits nowhere else: long halos.
+/// For shapes that fit no other tile: long halos.
 const SMALL: Tile = tile([32, 32, 64], 4, 1, 4, 4);
 
 impl Tile {
@@ -138,8 +139,8 @@ impl Tile {
         ((p.n as usize).div_ceil(self.columns), (p.rows as usize).div_ceil(self.rows))
     }
 
-    /// The largest that still gives every multiprocessor its blocks.
-    fn pick(p: &ConvShape, batch: usize, shared: usize, processors: usize) -> &'static Tile {
+    /// Picks the largest tile that still gives every multiprocessor its blocks.
+    fn pick(p: &ConvShape, batch: usize, shared: usize, multiprocessors: usize) -> &'static Tile {
         let tiles = match (p.n, p.channels) {
             (..=8, _) => WAVE,
             (..=32, ..=32) => NARROW,
@@ -151,7 +152,7 @@ impl Tile {
         let enough = |t: &&Tile| {
             let (x, y) = t.grid(p);
             let blocks = batch * x * y;
-            4 * blocks >= 3 * processors * t.blocks || (t.blocks <= 2 && blocks >= processors)
+            4 * blocks >= 3 * multiprocessors * t.blocks || (t.blocks <= 2 && blocks >= multiprocessors)
         };
         fitting().find(enough).or_else(|| fitting().next_back()).unwrap_or(&SMALL)
     }
@@ -199,7 +200,7 @@ impl WeightTile {
         self.stages * (self.rows * self.m + x) * 2
     }
 
-    /// Blocks that a share of the rows takes.
+    /// Blocks per split of the rows.
     fn columns(&self, p: &WeightShape) -> usize {
         let channels = (p.channels as usize).div_ceil(self.channels);
         (p.taps as usize).div_ceil(self.taps) * channels * (p.m as usize).div_ceil(self.m)
@@ -220,9 +221,10 @@ impl WeightTile {
         if first.shared(p) <= shared { first } else { &WEIGHT_64X64X4 }
     }
 
-    /// Shares of the rows: one full round of blocks, or two where one would leave more than 15 % of the device idle.
+    /// Number of splits of the rows: one full wave of blocks, or two where one would leave more than 15 % of the
+    /// device idle.
     fn splits(&self, p: &WeightShape) -> usize {
-        let (slots, columns) = (PROCESSORS * self.blocks, self.columns(p));
+        let (slots, columns) = (MULTIPROCESSORS * self.blocks, self.columns(p));
         let chunks = p.batch as usize * (p.rows as usize).div_ceil(self.rows);
         let (one, two) = ((slots / columns).max(1), (2 * slots / columns).max(1));
         let idle = 100 * columns * one < 85 * slots;
@@ -235,7 +237,7 @@ fn int(value: usize) -> i32 {
     i32::try_from(value).unwrap_or_else(|_| panic!("a size of {value} does not fit a kernel's int"))
 }
 
-/// From `[length, channels]` to `[rows, n]`, place `s` reading from `s * stride + offset` on.
+/// From `[length, channels]` to `[rows, n]`, where row `s` reads from `s * stride + offset` on.
 fn view(
     g: &Geometry,
     [length, channels]: [usize; 2],
@@ -269,7 +271,7 @@ fn view(
         residual_scale: 1.0,
     };
     if stride > 1 {
-        // Neighbouring taps are neighbours in memory: one tap of all their channels.
+        // Neighbouring taps are adjacent in memory: treat them as one tap with all their channels.
         (p.channels, p.taps) = (int(taps) * channels, 1);
     }
     p
@@ -322,7 +324,7 @@ fn weight_view(g: &Geometry) -> WeightShape {
     p
 }
 
-/// Whether there are kernels for a convolution, forward and backward. `single` where one filter is enough.
+/// Whether there are kernels for a convolution, forward and backward. `single` allows a single filter.
 pub(crate) fn fits(g: &Geometry, single: bool) -> bool {
     let bytes = SHARED[2];
     let sizes = [g.input[0] * g.channels, g.output[0] * g.filters, g.filters * g.row() * 2];
@@ -331,19 +333,19 @@ pub(crate) fn fits(g: &Geometry, single: bool) -> bool {
         && g.channels.is_multiple_of(8)
         && (g.filters.is_multiple_of(8) || wave)
         && (g.stride[0] == 1 || g.dilation[0] == 1)
-        // Positions are 32-bit numbers in the kernels, and run over the ends by a tile.
+        // The kernels use 32-bit positions, which may exceed the ends by a tile.
         && sizes.iter().all(|&size| size < 1 << 30)
         && SMALL.shared(&down_view(g)) <= bytes
         && SMALL.shared(&up_view(g)) <= bytes
         && WEIGHT_64X64X4.shared(&weight_view(g)) <= bytes
 }
 
-/// Elements of work space `Tiles::up` needs, of bf16: the weights as it reads them.
+/// Workspace of `Tiles::up` in bf16 elements: the re-laid weights.
 pub(crate) fn up_space(g: &Geometry) -> usize {
     g.filters * g.channels * g.taps().next_multiple_of(g.stride[0])
 }
 
-/// Elements of work space `Tiles::weights` needs, of f32.
+/// Workspace of `Tiles::weights` in f32 elements.
 pub(crate) fn weight_space(g: &Geometry) -> usize {
     let p = weight_view(g);
     if p.m == 1 {
@@ -353,26 +355,26 @@ pub(crate) fn weight_space(g: &Geometry) -> usize {
     splits.unwrap_or(1) * (g.filters * g.row() + g.filters)
 }
 
-/// Shares of the rows where there is one filter.
-const SINGLE_SPLITS: usize = 4 * PROCESSORS;
+/// Number of splits of the rows for a single filter.
+const SINGLE_SPLITS: usize = 4 * MULTIPROCESSORS;
 
-/// What else goes into a result; addresses, 0 for none. `residual` and `base` are both added.
+/// Addends and mask of an output, as addresses; 0 means none. `residual` and `base` are both added.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Added {
     pub bias: u64,
     pub per_item: u64,
     pub residual: u64,
     pub base: u64,
-    /// Where this is negative the result is multiplied by `mask_slope`.
+    /// Where this is negative, the output is multiplied by `mask_slope`.
     pub mask: u64,
 }
 
-/// What the passes share.
+/// Arguments shared by the passes.
 pub(crate) struct Tiles<'a> {
     pub io: &'a CudaIo<'a>,
     pub geometry: &'a Geometry,
     pub scale: f32,
-    /// Of leaky ReLU on what is read.
+    /// Slope of the leaky ReLU applied to the input.
     pub slope: f32,
     pub mask_slope: f32,
     pub space: u64,
@@ -388,13 +390,13 @@ impl Tiles<'_> {
     }
 
     fn run(&self, p: ConvShape, x: u64, w: u64, y: u64, added: Added) -> Result<(), Error> {
-        let (batch, processors) = (self.geometry.batch, self.io.processors());
+        let (batch, multiprocessors) = (self.geometry.batch, self.io.multiprocessors());
         let p = ConvShape { scale: self.scale, slope_in: self.slope, slope_mask: self.mask_slope, ..p };
-        let tile = Tile::pick(&p, batch, self.shared(), processors);
+        let tile = Tile::pick(&p, batch, self.shared(), multiprocessors);
         let (columns, rows) = tile.grid(&p);
         let launch = Launch::grid(columns, rows, batch, 32 * tile.warps as u32).shared(tile.shared(&p));
         let Added { bias, per_item, residual, base, mask } = added;
-        let args = args![x, w, bias, per_item, residual, mask, base, y, Arg::of(&p)];
+        let args = args![x, w, bias, per_item, residual, mask, base, y, Arg::from_pod(&p)];
         self.io.launch(&tile.name(), launch, &args)
     }
 
@@ -434,12 +436,12 @@ impl Tiles<'_> {
         let rows = 4 * (256 / (g.channels / 8));
         let launch = Launch::grid(g.input[0].div_ceil(rows), g.batch, 1, 256).shared(4 * g.row());
         let Added { bias, residual, base, mask, .. } = added;
-        let args = args![y, self.space, bias, residual, mask, base, x, Arg::of(&p)];
+        let args = args![y, self.space, bias, residual, mask, base, x, Arg::from_pod(&p)];
         self.io.launch("conv1d_single_forward_bf16", launch, &args)
     }
 
-    /// `dw = base + scale * Σ yᵀ columns(x)`, and the sums of `y` where they are wanted (`bias`: result and base).
-    /// Leaky ReLU is on what is convolved: on `x`, or on `y` of a transposed convolution.
+    /// `dw = base + scale * Σ yᵀ columns(x)`, and the sums of `y` if requested (`bias`: output and base). The leaky
+    /// ReLU applies to the convolved side: to `x`, or to `y` for a transposed convolution.
     pub fn weights(
         &self,
         [y, x]: [u64; 2],
@@ -467,7 +469,7 @@ impl Tiles<'_> {
                 residual_scale: 1.0,
             };
             let launch = Launch::grid(g.channels.div_ceil(256), SINGLE_SPLITS, g.taps().div_ceil(8), 256);
-            let args = args![x, y, self.space, g.batch, g.channels, 1, Arg::of(&p)];
+            let args = args![x, y, self.space, g.batch, g.channels, 1, Arg::from_pod(&p)];
             self.io.launch("conv1d_single_weight_grad_bf16", launch, &args)?;
             return self.sum([dw, base], [0, 0], n, 0, n, SINGLE_SPLITS);
         }
@@ -478,7 +480,7 @@ impl Tiles<'_> {
             (int(splits), i32::from(bias.is_some()), slope_dy, slope_x);
         let launch =
             Launch::grid(tile.columns(&p), splits, 1, 32 * tile.warps as u32).shared(tile.shared(&p));
-        self.io.launch(&tile.name(), launch, &args![y, x, self.space, Arg::of(&p)])?;
+        self.io.launch(&tile.name(), launch, &args![y, x, self.space, Arg::from_pod(&p)])?;
         let sums = if bias.is_some() { g.filters } else { 0 };
         self.sum([dw, base], bias.unwrap_or_default(), n, sums, n + g.filters, splits)
     }

@@ -1,7 +1,7 @@
-//! When each kernel ran, told by the GPU itself through CUPTI's activity records.
+//! Kernel timing with CUPTI's activity records.
 //!
-//! The share of time a GPU is busy is [`busy`]: the union of the kernels' intervals over the wall time. The span
-//! between two events would count the gaps between kernels as work.
+//! The fraction of time a GPU is busy is [`busy`]: the union of the kernels' intervals over the wall time. The span
+//! between two CUDA events would count the gaps between kernels as work.
 
 mod record;
 
@@ -23,36 +23,36 @@ const ENABLED: [u32; 4] = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_BETWEEN_DEV
 
 const FLUSH_FORCED: u32 = 1;
 
-/// About 5,000 records; CUPTI asks for as many as it needs.
+/// About 5,000 records; CUPTI requests as many buffers as it needs.
 const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Ok(layout) => layout,
     Err(_) => panic!("a layout of one MiB"),
 };
 
-/// Why kernels could not be timed.
+/// Why kernel timing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CuptiError {
-    /// The library is not there, or is not what it should be.
+    /// The library was not found or is not usable.
     #[error(
         "CUPTI: {0}\n  Timing single kernels needs it: pip install nvidia-cuda-cupti-cu12 (or the CUDA toolkit)"
     )]
     Library(String),
-    /// A call of the library failed.
-    #[error("CUPTI: {call} failed: {words} (status {status})")]
+    /// A CUPTI call failed.
+    #[error("CUPTI: {call} failed: {message} (status {status})")]
     Status {
-        /// The function.
+        /// Name of the function.
         call: &'static str,
-        /// Its status.
+        /// The returned status.
         status: i32,
-        /// CUPTI's words for it.
-        words: String,
+        /// CUPTI's message for it.
+        message: String,
     },
-    /// Records are collected for the whole process, once.
-    #[error("CUPTI: kernels are being timed already")]
+    /// Recording is already active. Records are collected per process, by one consumer at a time.
+    #[error("CUPTI: kernel timing is already active")]
     Running,
 }
 
-/// The calls of CUPTI that are used.
+/// The CUPTI functions in use.
 struct Cupti {
     register: unsafe extern "C" fn(Requested, Completed) -> Status,
     enable: unsafe extern "C" fn(u32) -> Status,
@@ -74,11 +74,11 @@ struct Collected {
     registered: bool,
     records: Vec<KernelRecord>,
     dropped: usize,
-    /// Names by their address in CUPTI's memory, which lasts while the kernel's module is loaded.
+    /// Names by their address in CUPTI's memory, which is valid while the kernel's module is loaded.
     names: HashMap<u64, Arc<str>>,
 }
 
-// CUPTI's callbacks carry nothing of ours, and it serves one process-wide consumer: hence statics.
+// Statics, because CUPTI's callbacks carry no user data and serve one process-wide consumer.
 static CUPTI: OnceLock<Cupti> = OnceLock::new();
 static COLLECTED: Mutex<Option<Collected>> = Mutex::new(None);
 
@@ -92,24 +92,24 @@ impl Cupti {
             return Ok(cupti);
         }
         let names: &[&str] = &["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
-        // What was loaded by its path is then found by its name.
+        // A library loaded by path is afterwards found by name.
         let known = library::require(library::Library::Cupti);
-        let library = shared_library::first_of(names).map_err(|reason| {
+        let library = shared_library::load_first(names).map_err(|reason| {
             CuptiError::Library(known.err().map_or(reason, |missing| missing.to_string()))
         })?;
         Cupti::install(library)
     }
 
     fn install(library: Library) -> Result<&'static Cupti, CuptiError> {
-        // SAFETY: the signatures are those of cupti_activity.h, the same from 12.0 to 13.x.
+        // SAFETY: the signatures are those of cupti_activity.h, unchanged from 12.0 to 13.x.
         let bound = unsafe { Cupti::bind(library) }.map_err(CuptiError::Library)?;
         Ok(CUPTI.get_or_init(|| bound))
     }
 
     /// # Safety
-    /// The library is CUPTI.
+    /// The library must be CUPTI.
     unsafe fn bind(library: Library) -> Result<Cupti, String> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Ok(Cupti {
                 register: symbol(&library, "cuptiActivityRegisterCallbacks")?,
@@ -125,26 +125,27 @@ impl Cupti {
         }
     }
 
-    fn passed(&self, call: &'static str, status: Status) -> Result<(), CuptiError> {
+    fn check_status(&self, call: &'static str, status: Status) -> Result<(), CuptiError> {
         if status == 0 {
             return Ok(());
         }
-        let mut words = std::ptr::null();
-        // SAFETY: writes one pointer to a static string.
-        let known = unsafe { (self.result_string)(status, &mut words) } == 0 && !words.is_null();
-        let words = if known {
-            // SAFETY: not null, and ends in a zero.
-            unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+        let mut message = std::ptr::null();
+        // SAFETY: writes a pointer to a static string.
+        let known = unsafe { (self.result_string)(status, &mut message) } == 0 && !message.is_null();
+        let message = if known {
+            // SAFETY: not null, and NUL-terminated.
+            unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
         } else {
             "unknown".into()
         };
-        Err(CuptiError::Status { call, status, words })
+        Err(CuptiError::Status { call, status, message })
     }
 }
 
-/// CUPTI wants a buffer.
+/// Called when CUPTI needs a buffer.
 extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
-    // SAFETY: the size is not zero; CUPTI gives three places to write to. It drops records where there is no memory.
+    // SAFETY: the layout's size is not zero; CUPTI passes three valid out pointers. It drops records if there is no
+    // memory.
     unsafe {
         let memory = std::alloc::alloc(BUFFER);
         *buffer = memory;
@@ -153,14 +154,14 @@ extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *m
     }
 }
 
-/// CUPTI has filled a buffer.
+/// Called when CUPTI has filled a buffer.
 extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;
     }
     if let (Some(cupti), Some(collected)) = (CUPTI.get(), collected().as_mut()) {
         let mut record = std::ptr::null_mut();
-        // SAFETY: CUPTI's own walk over its own buffer.
+        // SAFETY: CUPTI iterates over its own buffer.
         while valid > 0 && unsafe { (cupti.next)(buffer, valid, &mut record) } == 0 {
             let offset = (record as usize).wrapping_sub(buffer as usize);
             if offset >= valid {
@@ -171,17 +172,17 @@ extern "C" fn completed(context: *mut c_void, stream: u32, buffer: *mut u8, _siz
             let names = &mut collected.names;
             match parse(bytes, |address| name(names, address)) {
                 Some(record) => collected.records.push(record),
-                // CUPTI gives zeros for times once it runs out of device buffers.
+                // CUPTI reports zero times once it runs out of device buffers.
                 None => collected.dropped += 1,
             }
         }
         let mut dropped = 0;
-        // SAFETY: writes one number.
+        // SAFETY: writes one integer.
         if unsafe { (cupti.dropped)(context, stream, &mut dropped) } == 0 {
             collected.dropped += dropped;
         }
     }
-    // SAFETY: from `requested`, with the same layout.
+    // SAFETY: allocated in `requested` with the same layout.
     unsafe { std::alloc::dealloc(buffer, BUFFER) };
 }
 
@@ -192,36 +193,36 @@ fn name(names: &mut HashMap<u64, Arc<str>>, address: u64) -> Arc<str> {
     names
         .entry(address)
         .or_insert_with(|| {
-            // SAFETY: the name in a record of CUPTI's is a string of its own.
+            // SAFETY: the name in a CUPTI record is a valid C string.
             unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy().into()
         })
         .clone()
 }
 
-/// Kernels being timed, from [`KernelTimes::start`] on.
+/// An active recording of kernel times, from [`KernelTimes::start`] on.
 ///
-/// Timing costs a few microseconds a kernel: a run that is timed so is not a run whose speed is reported. Start it
-/// before the steps that shall be seen are captured as graphs; CUPTI need not see the kernels of an older graph.
+/// Recording costs a few microseconds per kernel, so do not report the speed of a recorded run. Start it before the
+/// steps of interest are captured as graphs: CUPTI may not see kernels of an older graph.
 pub struct KernelTimes {
     cupti: &'static Cupti,
 }
 
-/// What was recorded.
+/// The records of a finished recording.
 #[derive(Debug, Clone, Default)]
-pub struct Recorded {
-    /// In order of their start.
+pub struct Recording {
+    /// Records in order of start time.
     pub records: Vec<KernelRecord>,
-    /// Records that CUPTI lost, or gave without times, for want of memory: if any, the sums are too low.
+    /// Records CUPTI lost, or delivered without times, for lack of memory. If not 0, sums are too low.
     pub dropped: usize,
 }
 
 impl KernelTimes {
-    /// Has CUPTI taken from a library found elsewhere; once, before `start`.
+    /// Uses a CUPTI library loaded elsewhere. Call it once, before `start`.
     pub fn install(library: Library) -> Result<(), CuptiError> {
         Cupti::install(library).map(|_| ())
     }
 
-    /// Begins to record.
+    /// Starts recording.
     pub fn start() -> Result<KernelTimes, CuptiError> {
         let cupti = Cupti::load()?;
         let mut guard = collected();
@@ -232,50 +233,51 @@ impl KernelTimes {
         if !state.registered {
             // SAFETY: the callbacks are functions of this program.
             let status = unsafe { (cupti.register)(requested, completed) };
-            cupti.passed("cuptiActivityRegisterCallbacks", status)?;
+            cupti.check_status("cuptiActivityRegisterCallbacks", status)?;
             state.registered = true;
         }
         state.running = true;
         state.records.clear();
         state.dropped = 0;
-        // CUPTI may call back while it enables, and the callback needs the lock.
+        // CUPTI may call back while it enables an activity, and the callback takes the lock.
         drop(guard);
-        // From here on dropping it puts everything back.
+        // From here on, dropping it stops the recording.
         let times = KernelTimes { cupti };
         for kind in ENABLED {
-            // SAFETY: a kind of cupti_activity.h.
-            times.cupti.passed("cuptiActivityEnable", unsafe { (cupti.enable)(kind) })?;
+            // SAFETY: an activity kind of cupti_activity.h.
+            times.cupti.check_status("cuptiActivityEnable", unsafe { (cupti.enable)(kind) })?;
         }
         Ok(times)
     }
 
-    /// The time on the clock of the records.
+    /// Current time on the clock of the records, in nanoseconds.
     pub fn now(&self) -> Result<u64, CuptiError> {
         let mut now = 0;
-        // SAFETY: writes one number.
-        self.cupti.passed("cuptiGetTimestamp", unsafe { (self.cupti.timestamp)(&mut now) })?;
+        // SAFETY: writes one integer.
+        self.cupti.check_status("cuptiGetTimestamp", unsafe { (self.cupti.timestamp)(&mut now) })?;
         Ok(now)
     }
 
-    /// What was recorded until now. Synchronise the device first: what still runs is not in it.
-    pub fn stop(self) -> Result<Recorded, CuptiError> {
+    /// Stops and returns what was recorded. Synchronise the device first: unfinished work is not included.
+    pub fn stop(self) -> Result<Recording, CuptiError> {
         // SAFETY: takes a flag.
         let status = unsafe { (self.cupti.flush)(FLUSH_FORCED) };
-        self.cupti.passed("cuptiActivityFlushAll", status)?;
+        self.cupti.check_status("cuptiActivityFlushAll", status)?;
         let mut guard = collected();
         let state = guard.get_or_insert_default();
         let mut records = std::mem::take(&mut state.records);
         let dropped = std::mem::take(&mut state.dropped);
         drop(guard);
         records.sort_by_key(|record| (record.start_ns, record.end_ns));
-        Ok(Recorded { records, dropped })
+        Ok(Recording { records, dropped })
     }
 }
 
 impl Drop for KernelTimes {
     fn drop(&mut self) {
         for kind in ENABLED {
-            // SAFETY: a kind of cupti_activity.h. One that was not enabled gives an error, which is of no interest.
+            // SAFETY: an activity kind of cupti_activity.h. Disabling one that was not enabled gives an error,
+            // which is ignored.
             unsafe { (self.cupti.disable)(kind) };
         }
         if let Some(state) = collected().as_mut() {
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_gpu_it_is_an_error_that_says_so() {
+    fn without_a_gpu_starting_is_an_error() {
         match KernelTimes::start() {
             Ok(times) => {
                 assert!(matches!(KernelTimes::start(), Err(CuptiError::Running)));

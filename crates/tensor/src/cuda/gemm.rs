@@ -1,8 +1,8 @@
-//! Matrix products on the GPU, by cuBLASLt.
+//! Matrix products on the GPU with cuBLASLt.
 //!
-//! A [`Gemm`] describes one product of row-major matrices and is the key of everything kept about it; [`GemmEngine`]
-//! runs it; [`GemmTable`] remembers on disk which of the library's algorithms was the fastest, so that the choice, and
-//! with it every bit of the result, is the same in the next run.
+//! A [`Gemm`] describes one product of row-major matrices and is the key of everything stored about it;
+//! [`GemmEngine`] runs it; [`GemmTable`] stores on disk which of the library's algorithms was the fastest, so that
+//! the choice, and with it every bit of the result, is the same in the next run.
 
 mod engine;
 mod lt;
@@ -12,12 +12,12 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
-pub use engine::{Choice, DEFAULT_WORKSPACE, GemmEngine};
+pub use engine::{AlgorithmChoice, DEFAULT_WORKSPACE, GemmEngine};
 pub use lt::Lt;
 pub use operands::{Alignment, Key, Operands};
 pub use table::{Entry, GemmTable};
 
-/// What a matrix is made of.
+/// Element type of a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Element {
@@ -28,7 +28,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub fn size(self) -> usize {
         match self {
             Element::F32 => 4,
@@ -37,42 +37,42 @@ impl Element {
     }
 }
 
-/// How an input lies in memory.
+/// Memory layout of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Matrix {
-    /// The product takes the transpose of what is stored.
+    /// Whether the product uses the transpose of the stored matrix.
     pub transposed: bool,
-    /// Elements from one stored row to the next.
+    /// Elements between consecutive stored rows.
     pub ld: usize,
-    /// Elements from one matrix of the batch to the next; 0 when all share one.
+    /// Elements between consecutive matrices of the batch; 0 if all share one.
     pub batch_stride: i64,
 }
 
 impl Matrix {
-    /// A packed `[rows, columns]` matrix, taken as it is stored.
+    /// A packed `[rows, columns]` matrix, not transposed.
     pub fn packed(columns: usize) -> Matrix {
         Matrix { transposed: false, ld: columns, batch_stride: 0 }
     }
 
-    /// The same storage, its transpose taken.
+    /// The same storage, transposed.
     pub fn transpose(self) -> Matrix {
         Matrix { transposed: !self.transposed, ..self }
     }
 
-    /// The same storage, one matrix every `stride` elements.
+    /// The same storage, with one matrix every `stride` elements.
     pub fn every(self, stride: i64) -> Matrix {
         Matrix { batch_stride: stride, ..self }
     }
 }
 
-/// What is done to the product before it is stored.
+/// Operation applied to the product before it is stored.
 ///
-/// `bias` and `aux` are of the output's element type; `aux` has the layout of the output, and its rows must be a
-/// multiple of 8 elements apart. GELU is the tanh form.
+/// `bias` and `aux` have the output's element type; `aux` has the layout of the output, with a row stride that is a
+/// multiple of 8 elements. GELU is the tanh form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Epilogue {
-    /// Nothing.
+    /// No epilogue.
     None,
     /// `d = x + bias[n]`.
     Bias,
@@ -84,28 +84,28 @@ pub enum Epilogue {
     GeluAuxBias,
     /// `d = x * gelu'(aux)`.
     DGelu,
-    /// As `DGelu`, and `bias[n]` is written: the sum of `d` over its rows.
+    /// As `DGelu`; also writes `bias[n]`, the sum of `d` over its rows.
     DGeluBiasGrad,
-    /// `d = x`, and `bias[m]` is written: the sum of `op(a)` over k. The bias gradient beside
-    /// `dW[out, in] = dY^T X`. Never accumulated, even where `d` is.
+    /// `d = x`; also writes `bias[m]`, the sum of `op(a)` over k: the bias gradient along with `dW[out, in] = dY^T
+    /// X`. Never accumulated, even where `d` is.
     BiasGradA,
-    /// `d = x`, and `bias[n]` is written: the sum of `op(b)` over k. The bias gradient beside
-    /// `dW[in, out] = X^T dY`. Never accumulated, even where `d` is.
+    /// `d = x`; also writes `bias[n]`, the sum of `op(b)` over k: the bias gradient along with `dW[in, out] = X^T
+    /// dY`. Never accumulated, even where `d` is.
     BiasGradB,
 }
 
 impl Epilogue {
-    /// A bias (or bias gradient) pointer is needed.
+    /// Whether it needs a bias (or bias gradient) pointer.
     pub fn has_bias(self) -> bool {
         !matches!(self, Epilogue::None | Epilogue::GeluAux | Epilogue::DGelu)
     }
 
-    /// The bias is written, not read.
-    pub fn writes_bias(self) -> bool {
+    /// Whether the bias is written rather than read.
+    pub(crate) fn writes_bias(self) -> bool {
         matches!(self, Epilogue::DGeluBiasGrad | Epilogue::BiasGradA | Epilogue::BiasGradB)
     }
 
-    /// A pointer to the input of GELU is needed.
+    /// Whether it needs a pointer to the input of GELU.
     pub fn has_aux(self) -> bool {
         matches!(self, Epilogue::GeluAux | Epilogue::GeluAuxBias | Epilogue::DGelu | Epilogue::DGeluBiasGrad)
     }
@@ -118,32 +118,33 @@ pub struct Gemm {
     pub m: usize,
     /// Columns of the output.
     pub n: usize,
-    /// What is summed over.
+    /// Length of the summed dimension.
     pub k: usize,
-    /// Number of products.
+    /// Number of products in the batch.
     pub batch: usize,
-    /// Stored `[m, k]`, or `[k, m]` when transposed.
+    /// Left matrix, stored `[m, k]`, or `[k, m]` if transposed.
     pub a: Matrix,
-    /// Stored `[k, n]`, or `[n, k]` when transposed.
+    /// Right matrix, stored `[k, n]`, or `[n, k]` if transposed.
     pub b: Matrix,
-    /// Elements from one row of the output (and of what is added to it) to the next.
+    /// Elements between consecutive rows of the output and of `c`.
     pub c_ld: usize,
-    /// Elements from one output of the batch to the next.
+    /// Elements between consecutive outputs of the batch.
     pub c_batch_stride: i64,
-    /// Of `a` and `b`.
+    /// Element type of `a` and `b`.
     pub input: Element,
-    /// Of `c`, `d`, bias and aux. bf16 inputs may give f32 (weight gradients), f32 inputs give f32 only.
+    /// Element type of `c`, `d`, bias and aux. bf16 inputs may give f32 (weight gradients), f32 inputs give f32
+    /// only.
     pub output: Element,
     /// Add `c`, which may be `d` itself.
     pub accumulate: bool,
-    /// f32 inputs may be rounded to TF32 (10 bits of mantissa) for the tensor cores.
+    /// Allow rounding f32 inputs to TF32 (10 bits of mantissa) for the tensor cores.
     pub tf32: bool,
-    /// Done before the result is stored.
+    /// Operation applied before the output is stored.
     pub epilogue: Epilogue,
 }
 
 impl Gemm {
-    /// A single product of packed matrices without an epilogue; the output is of the input's type.
+    /// A single product of packed matrices without an epilogue; the output has the input's type.
     pub fn packed(m: usize, n: usize, k: usize, element: Element) -> Gemm {
         Gemm {
             m,
@@ -162,17 +163,17 @@ impl Gemm {
         }
     }
 
-    /// Nothing to compute: the output has no elements.
+    /// Whether the output has no elements.
     pub fn is_empty(&self) -> bool {
         self.m == 0 || self.n == 0 || self.batch == 0
     }
 
-    /// Multiplications and additions, two per term.
+    /// Floating-point operations: two per term.
     pub fn flops(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
     }
 
-    /// Refuses what the library would refuse with a bare status, in words.
+    /// Rejects with a message what the library would reject with a bare status.
     pub fn validate(&self) -> Result<(), GemmError> {
         let wrong = |what: String| Err(GemmError::Shape { what, gemm: Box::new(*self) });
         if self.is_empty() {
@@ -190,7 +191,7 @@ impl Gemm {
                 return wrong(format!("rows of {name} are {columns} long but only {ld} apart"));
             }
         }
-        // Dimensions are unsigned 64-bit in the interface, but its kernels index rows with 32 bits.
+        // Dimensions are unsigned 64-bit in the API, but its kernels index rows with 32 bits.
         if self.m.max(self.n).max(self.k).max(self.batch) > i32::MAX as usize {
             return wrong("a dimension is past 2^31".into());
         }
@@ -198,7 +199,7 @@ impl Gemm {
             return wrong("f32 inputs give an f32 output".into());
         }
         if self.batch > 1 && self.c_batch_stride == 0 {
-            return wrong("the products of a batch would all be written to one place".into());
+            return wrong("all products of the batch would be written to one place".into());
         }
         if self.epilogue.has_aux() && (!self.c_ld.is_multiple_of(8) || self.c_batch_stride % 8 != 0) {
             return wrong("GELU with its input kept needs rows a multiple of 8 elements apart".into());
@@ -211,13 +212,13 @@ impl Gemm {
         Ok(())
     }
 
-    /// The same product as the library sees it. Row-major `D` is column-major `D^T = op(B)^T op(A)^T`, so the operands
-    /// change places; what was stored row-major reads as its transpose, so the transpose flags stay as they are.
+    /// The same product in the library's terms. Row-major `D` is column-major `D^T = op(B)^T op(A)^T`, so the
+    /// operands swap places. Row-major storage reads as its transpose, so the transpose flags stay the same.
     pub(crate) fn column_major(&self) -> ColumnMajor {
         let (m, n, k) = (self.m as u64, self.n as u64, self.k as u64);
         let side = |matrix: &Matrix, rows: u64, columns: u64| {
             let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
-            Side {
+            StoredMatrix {
                 transposed: matrix.transposed,
                 rows,
                 columns,
@@ -228,7 +229,7 @@ impl Gemm {
         ColumnMajor {
             first: side(&self.b, n, k),
             second: side(&self.a, k, m),
-            out: Side {
+            out: StoredMatrix {
                 transposed: false,
                 rows: n,
                 columns: m,
@@ -239,9 +240,9 @@ impl Gemm {
     }
 }
 
-/// A column-major matrix as stored.
+/// A stored column-major matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Side {
+pub(crate) struct StoredMatrix {
     pub transposed: bool,
     pub rows: u64,
     pub columns: u64,
@@ -252,58 +253,58 @@ pub(crate) struct Side {
 /// A product in the library's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ColumnMajor {
-    pub first: Side,
-    pub second: Side,
-    pub out: Side,
+    pub first: StoredMatrix,
+    pub second: StoredMatrix,
+    pub out: StoredMatrix,
 }
 
 /// Why a product could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum GemmError {
-    /// The library is not there, or is not what it should be.
+    /// The library was not found or is not usable.
     #[error("cuBLASLt: {0}\n  Install it with: pip install nvidia-cublas-cu12 (or the CUDA toolkit)")]
     Library(String),
-    /// The description contradicts itself.
+    /// The description is inconsistent.
     #[error("matrix product: {what}: {gemm:?}")]
     Shape {
-        /// What is wrong.
+        /// What is wrong with it.
         what: String,
-        /// The description.
+        /// The product.
         gemm: Box<Gemm>,
     },
-    /// An epilogue without its pointer.
+    /// The epilogue needs a pointer that was not given.
     #[error("matrix product: no {name} was given: {gemm:?}")]
     Operand {
-        /// Which.
+        /// Name of the missing operand.
         name: &'static str,
-        /// The description.
+        /// The product.
         gemm: Box<Gemm>,
     },
-    /// The library has no kernel for it.
+    /// The library has no algorithm for it.
     #[error("matrix product: cuBLASLt has no algorithm for {0:?}")]
     Unsupported(Box<Key>),
-    /// A step is being captured and this product was never run before.
-    #[error("matrix product: first met while a step is being captured; run the step once before: {0:?}")]
+    /// A step is being captured, and this product has not been run before.
+    #[error("matrix product: new product during graph capture; run the step once before capturing it: {0:?}")]
     Capturing(Box<Key>),
-    /// A call of the library failed.
+    /// A call to the library failed.
     #[error("cuBLASLt: {call} failed with status {status} ({name})")]
     Status {
-        /// The function.
+        /// Name of the function.
         call: &'static str,
-        /// Its status.
+        /// The returned status.
         status: i32,
-        /// The status in words.
+        /// Name of the status.
         name: &'static str,
     },
-    /// A call of the driver failed.
+    /// A call to the driver failed.
     #[error("CUDA, while choosing a matrix product's algorithm: {0}")]
     Driver(#[from] cudarc::driver::DriverError),
     /// The table could not be written.
     #[error("table of matrix products {path}: {source}")]
     Table {
-        /// Where.
+        /// Path of the table.
         path: std::path::PathBuf,
-        /// Why.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
 }
@@ -313,9 +314,9 @@ mod tests {
     use super::*;
 
     /// The column-major product of `first` and `second`, by the library's rules, over row-major memory.
-    fn by_the_librarys_rules(gemm: &Gemm, a: &[f32], b: &[f32], out: &mut [f32]) {
+    fn column_major_product(gemm: &Gemm, a: &[f32], b: &[f32], out: &mut [f32]) {
         let c = gemm.column_major();
-        let at = |side: &Side, row: u64, column: u64| {
+        let at = |side: &StoredMatrix, row: u64, column: u64| {
             let (row, column) = if side.transposed { (column, row) } else { (row, column) };
             assert!(row < side.rows && column < side.columns && side.ld as u64 >= side.rows);
             row as usize + column as usize * side.ld as usize
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mapping_to_column_major_gives_the_row_major_product() {
+    fn column_major_mapping_gives_the_row_major_product() {
         let (m, n, k) = (3, 5, 4);
         for transposes in 0..4 {
             for padding in [0, 2] {
@@ -349,7 +350,7 @@ mod tests {
                 let a: Vec<f32> = (0..ra * (ca + padding)).map(|i| (i % 7) as f32 - 3.0).collect();
                 let b: Vec<f32> = (0..rb * (cb + padding)).map(|i| (i % 5) as f32 - 2.0).collect();
                 let mut out = vec![0.0; m * (n + padding)];
-                by_the_librarys_rules(&gemm, &a, &b, &mut out);
+                column_major_product(&gemm, &a, &b, &mut out);
                 for i in 0..m {
                     for j in 0..n {
                         let expected: f32 = (0..k)
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_library_would_refuse_is_refused_in_words() {
+    fn products_the_library_would_reject_give_a_message() {
         let good = Gemm::packed(8, 16, 4, Element::Bf16);
         good.validate().unwrap();
         let cases: [(Gemm, &str); 7] = [

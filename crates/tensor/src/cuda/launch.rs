@@ -1,13 +1,13 @@
 //! How an operation queues its kernels.
 
-use super::context::{Cuda, Side};
+use super::context::{Cuda, StreamKind};
 use super::gemm::{Gemm, Operands};
 use crate::error::Error;
 use crate::shape::{DType, Shape};
 use cudarc::driver::{result, sys};
 use std::ffi::c_void;
 
-/// One tensor as a kernel sees it.
+/// A tensor as seen by a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tensor {
     pub address: u64,
@@ -15,54 +15,54 @@ pub(crate) struct Tensor {
     pub dtype: DType,
 }
 
-/// What an operation reads and writes on the device.
+/// Inputs and outputs of an operation on the device.
 pub struct CudaIo<'a> {
     pub(crate) cuda: &'a Cuda,
-    pub(crate) side: Side,
+    pub(crate) stream_kind: StreamKind,
     pub(crate) inputs: Vec<Tensor>,
     pub(crate) outputs: Vec<Tensor>,
     pub(crate) bases: Vec<u64>,
     pub(crate) collective: Option<&'a super::nccl::Communicator>,
 }
 
-/// Blocks, threads and shared memory of a launch.
+/// Grid, block and shared memory of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// Blocks.
+    /// Blocks per dimension.
     pub grid: (u32, u32, u32),
-    /// Threads of a block.
+    /// Threads per block and dimension.
     pub block: (u32, u32, u32),
     /// Dynamic shared memory in bytes.
     pub shared: u32,
 }
 
 impl Launch {
-    /// A line of blocks of `threads`.
+    /// A one-dimensional grid of blocks with the given number of threads.
     pub fn line(blocks: usize, threads: u32) -> Launch {
         Launch { grid: (blocks.max(1) as u32, 1, 1), block: (threads, 1, 1), shared: 0 }
     }
 
-    /// One thread for each of `n` pieces of work, 256 to a block.
+    /// One thread for each of `n` work items, 256 per block.
     pub fn each(n: usize) -> Launch {
         Launch::line(n.div_ceil(256), 256)
     }
 
-    /// A grid of blocks.
+    /// A three-dimensional grid of one-dimensional blocks.
     pub fn grid(x: usize, y: usize, z: usize, threads: u32) -> Launch {
         Launch { grid: (x as u32, y as u32, z as u32), block: (threads, 1, 1), shared: 0 }
     }
 
-    /// With dynamic shared memory.
+    /// Sets the dynamic shared memory in bytes.
     pub fn shared(self, bytes: usize) -> Launch {
         Launch { shared: bytes as u32, ..self }
     }
 }
 
-/// One argument of a kernel, passed by the address of its bytes: a number, an address, or a small struct of words.
+/// One kernel argument, passed by the address of its bytes: a number, an address, or a small struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg([u64; ARG_WORDS]);
 
-/// Words of the largest argument there is.
+/// Size of the largest argument in 64-bit words.
 const ARG_WORDS: usize = 11;
 
 impl Arg {
@@ -70,17 +70,17 @@ impl Arg {
         Arg::words(&[word])
     }
 
-    /// A struct by value, as the kernel lays it out.
-    pub fn words(given: &[u64]) -> Arg {
+    /// A struct passed by value, as 64-bit words in the kernel's layout.
+    pub fn words(value: &[u64]) -> Arg {
         let mut words = [0; ARG_WORDS];
-        words[..given.len()].copy_from_slice(given);
+        words[..value.len()].copy_from_slice(value);
         Arg(words)
     }
 
-    /// A struct by value, whose layout (`repr(C)`) is the kernel's.
-    pub fn of<S: bytemuck::Pod>(given: &S) -> Arg {
+    /// A struct passed by value; its layout (`repr(C)`) must be the kernel's.
+    pub fn from_pod<S: bytemuck::Pod>(value: &S) -> Arg {
         let mut words = [0; ARG_WORDS];
-        bytemuck::cast_slice_mut(&mut words)[..size_of::<S>()].copy_from_slice(bytemuck::bytes_of(given));
+        bytemuck::cast_slice_mut(&mut words)[..size_of::<S>()].copy_from_slice(bytemuck::bytes_of(value));
         Arg(words)
     }
 }
@@ -136,22 +136,22 @@ impl CudaIo<'_> {
         self.inputs[i].address
     }
 
-    /// The address of the `j`-th result.
+    /// The address of the `j`-th output.
     pub fn output(&self, j: usize) -> u64 {
         self.outputs[j].address
     }
 
-    /// The address of what is added to the `j`-th result; 0 if nothing is.
+    /// The address of the `j`-th output's base; 0 if there is none.
     pub fn base(&self, j: usize) -> u64 {
         self.bases[j]
     }
 
-    /// How many results there are.
+    /// Number of outputs.
     pub fn outputs(&self) -> usize {
         self.outputs.len()
     }
 
-    /// How many inputs there are.
+    /// Number of inputs.
     pub fn inputs(&self) -> usize {
         self.inputs.len()
     }
@@ -161,7 +161,7 @@ impl CudaIo<'_> {
         self.inputs[i].shape
     }
 
-    /// The shape of the `j`-th result.
+    /// The shape of the `j`-th output.
     pub fn output_shape(&self, j: usize) -> Shape {
         self.outputs[j].shape
     }
@@ -171,19 +171,19 @@ impl CudaIo<'_> {
         self.inputs[i].dtype
     }
 
-    /// The element type of the `j`-th result.
+    /// The element type of the `j`-th output.
     pub fn output_dtype(&self, j: usize) -> DType {
         self.outputs[j].dtype
     }
 
-    /// The device's streaming multiprocessors.
-    pub fn processors(&self) -> usize {
-        self.cuda.processors() as usize
+    /// Number of streaming multiprocessors of the device.
+    pub fn multiprocessors(&self) -> usize {
+        self.cuda.multiprocessors() as usize
     }
 
-    /// The stream, for libraries.
+    /// The stream, for library calls.
     pub fn stream(&self) -> sys::CUstream {
-        self.cuda.stream_of(self.side)
+        self.cuda.stream_of(self.stream_kind)
     }
 
     /// Queues a kernel.
@@ -191,7 +191,7 @@ impl CudaIo<'_> {
         self.launch_with(kernel, launch, args, &[])
     }
 
-    /// Queues a kernel whose last argument is a table, by value.
+    /// Queues a kernel whose last argument is a table passed by value.
     pub fn launch_with(
         &self,
         kernel: &str,
@@ -208,14 +208,14 @@ impl CudaIo<'_> {
         if !table.is_empty() {
             pointers.push(table.as_ptr().cast_mut().cast());
         }
-        // SAFETY: the arguments live through the call, which copies them; that they are what the kernel takes is the
-        // caller's contract, checked by the suite that runs every operation on every shape class.
+        // SAFETY: the arguments live through the call, which copies them. That they match the kernel's signature is
+        // the caller's responsibility, checked by the suite that runs every operation on every shape class.
         unsafe { self.launch_raw(function, launch, &mut pointers) }
             .map_err(|e| Error::driver(format!("launch {kernel} with {launch:?}"), e))
     }
 
     /// # Safety
-    /// The pointers are to what the kernel takes.
+    /// The pointers must match the kernel's parameters.
     unsafe fn launch_raw(
         &self,
         function: sys::CUfunction,
@@ -238,19 +238,19 @@ impl CudaIo<'_> {
             attrs: &mut early,
             numAttrs: attributes,
         };
-        // SAFETY: the caller's; configuration and attribute live through the call.
+        // SAFETY: guaranteed by the caller; configuration and attribute live through the call.
         unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) }
             .result()
     }
 
-    /// Queues a matrix product; see [`Gemm`]. An unseen shape is timed first, unless a step is being recorded.
+    /// Queues a matrix product; see [`Gemm`]. A new shape is timed first, unless a step is being captured.
     pub fn gemm(&self, gemm: &Gemm, operands: &Operands) -> Result<(), Error> {
-        self.cuda.gemm(gemm, operands, self.side)
+        self.cuda.gemm(gemm, operands, self.stream_kind)
     }
 }
 
-/// Lets a kernel start while the one before it ends: its blocks take their places and wait, all in `enter` of the
-/// kernels' prelude. About a microsecond is saved between two kernels.
+/// Programmatic dependent launch: a kernel starts while the previous one finishes; its blocks become resident and
+/// wait in `enter` of the kernel prelude. Saves about a microsecond between two kernels.
 fn early_launch() -> sys::CUlaunchAttribute {
     sys::CUlaunchAttribute {
         id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,

@@ -1,12 +1,12 @@
-//! CUDA's shared libraries, found at run time: the build needs none of them, and a machine without them gets a
-//! sentence that says what is missing and how to install it.
+//! CUDA's shared libraries, loaded at run time: the build needs none of them, and a machine without them gets a
+//! message that says what is missing and how to install it.
 //!
-//! [`require`] before the first call into cudarc: cudarc looks for libraries by itself and panics where there are none.
-//! After `require` it works with the file that was chosen here.
+//! Call [`require`] before the first call into cudarc: cudarc searches for libraries itself and panics if there are
+//! none. After `require` it uses the file that was chosen here.
 
 mod alias;
 mod install;
-mod places;
+mod search_path;
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::fmt;
@@ -17,38 +17,39 @@ use std::sync::OnceLock;
 use libloading::os::unix::{Library as Opened, RTLD_GLOBAL, RTLD_NOW};
 use serde::Serialize;
 
-pub use places::OVERRIDE;
-use places::Place;
+use search_path::Location;
+pub use search_path::OVERRIDE;
 
-/// The oldest CUDA that is served, by the driver and by the libraries.
+/// Oldest supported CUDA version, for the driver and the libraries.
 const OLDEST_MAJOR: u32 = 12;
-/// The newest CUDA there was when this was written: what is looked for where no driver says otherwise.
+/// Newest CUDA version known to this program, searched for when no driver reports a version.
 const NEWEST_MAJOR: u32 = 13;
 
-/// A library of CUDA's.
+/// A shared library of CUDA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Library {
-    /// The driver: everything on the GPU goes through it.
+    /// The driver.
     Driver,
-    /// The compiler of kernels.
+    /// The run-time compiler for kernels.
     Nvrtc,
     /// Matrix products.
     CublasLt,
-    /// Sums across GPUs.
+    /// Collectives across GPUs.
     Nccl,
     /// Utilisation, temperature, free memory.
     Nvml,
-    /// Times of kernels.
+    /// Kernel timing.
     Cupti,
 }
 
 impl Library {
-    /// All of them, in the order they are needed. The driver comes first: its version decides which of the others fit.
+    /// All libraries in the order they are needed. The driver comes first: its version decides which of the others
+    /// fit.
     pub const ALL: [Library; 6] =
         [Library::Driver, Library::Nvrtc, Library::CublasLt, Library::Nccl, Library::Nvml, Library::Cupti];
 
-    /// `cublasLt` of `libcublasLt.so.13`.
+    /// The `cublasLt` of `libcublasLt.so.13`.
     fn stem(self) -> &'static str {
         match self {
             Library::Driver => "cuda",
@@ -60,7 +61,7 @@ impl Library {
         }
     }
 
-    /// A function that no other library has, and that is asked for the version where it can tell one.
+    /// A function that only this library has; it also returns the version where the library has one.
     fn symbol(self) -> &'static str {
         match self {
             Library::Driver => "cuDriverGetVersion",
@@ -72,7 +73,7 @@ impl Library {
         }
     }
 
-    /// File names that fit a driver of this CUDA, best first; then those that are too new for it.
+    /// File names that fit a driver of this CUDA version, best first; then those that are too new for it.
     fn file_names(self, driver: Option<u32>) -> (Vec<String>, Vec<String>) {
         let name = |number: u32| format!("lib{}.so.{number}", self.stem());
         match self {
@@ -100,23 +101,23 @@ impl fmt::Display for Library {
     }
 }
 
-/// A library that is not on this machine, or not in a version that works.
+/// A library that is not on this machine, or not in a usable version.
 #[derive(Debug, Clone, Serialize, thiserror::Error)]
 pub struct MissingLibrary {
-    /// Which one.
+    /// The missing library.
     pub library: Library,
-    /// The file names that would have done.
+    /// File names that would have been accepted.
     pub looked_for: Vec<String>,
-    /// Where they were looked for, in order.
+    /// Locations that were searched, in order.
     pub looked_in: Vec<String>,
-    /// Files that were found and could not be used, each with the reason.
+    /// Files that were found but could not be used, each with the reason.
     pub refused: Vec<String>,
-    /// The command, or the sentence where there is no single command, that installs it.
+    /// The command that installs it, or a sentence where there is no single command.
     pub install: String,
 }
 
 impl MissingLibrary {
-    /// What is wrong, without where it was looked for.
+    /// The problem in one sentence, without the searched locations.
     pub fn summary(&self) -> String {
         match &self.refused[..] {
             [] => format!("{} was not found", self.library),
@@ -139,29 +140,29 @@ impl fmt::Display for MissingLibrary {
     }
 }
 
-/// What became of the search for one library.
+/// Result of the search for one library.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case", tag = "status")]
 pub enum Status {
-    /// It is loaded.
+    /// The library is loaded.
     Found {
-        /// The file, with links followed.
+        /// Path of the file, with links resolved.
         path: PathBuf,
-        /// As the library itself says; NVML and CUPTI say nothing where the driver does not work.
+        /// Version as the library reports it; NVML and CUPTI report none if the driver does not work.
         version: Option<String>,
     },
-    /// It is not there.
+    /// The library is missing or unusable.
     Missing(MissingLibrary),
 }
 
 impl Status {
     /// Whether it can be used.
-    pub fn is_found(&self) -> bool {
+    pub(crate) fn is_found(&self) -> bool {
         matches!(self, Status::Found { .. })
     }
 }
 
-/// What became of the search for every library.
+/// Results of the search for every library.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct Libraries {
@@ -174,7 +175,7 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Looks for all of them; what was found stays loaded.
+    /// Searches for all libraries; those found stay loaded.
     pub fn find() -> Libraries {
         let status = |library| match found(library) {
             Ok(found) => Status::Found { path: found.path.clone(), version: found.version.clone() },
@@ -190,12 +191,12 @@ impl Libraries {
         }
     }
 
-    /// Every library with what became of it, in the order they are needed.
+    /// Every library with its search result, in the order they are needed.
     pub fn iter(&self) -> impl Iterator<Item = (Library, &Status)> {
         Library::ALL.into_iter().map(|library| (library, self.get(library)))
     }
 
-    /// One of them.
+    /// The search result for one library.
     pub fn get(&self, library: Library) -> &Status {
         match library {
             Library::Driver => &self.driver,
@@ -208,12 +209,12 @@ impl Libraries {
     }
 }
 
-/// Finds and loads a library, once per process. After this cudarc's functions of that library may be called.
+/// Finds and loads a library, once per process. Afterwards cudarc's functions of that library may be called.
 pub fn require(library: Library) -> Result<(), MissingLibrary> {
     handle(library).map(|_| ())
 }
 
-/// The loaded library itself, for what cudarc has no bindings for.
+/// The loaded library itself, for functions cudarc has no bindings for.
 pub fn handle(library: Library) -> Result<&'static libloading::Library, MissingLibrary> {
     match found(library) {
         Ok(found) => Ok(&found.handle),
@@ -221,20 +222,20 @@ pub fn handle(library: Library) -> Result<&'static libloading::Library, MissingL
     }
 }
 
-/// The newest CUDA that the driver serves: (12, 4).
-pub fn driver_version() -> Result<(u32, u32), MissingLibrary> {
+/// Newest CUDA version the driver supports, such as (12, 4).
+pub(crate) fn driver_version() -> Result<(u32, u32), MissingLibrary> {
     match found(Library::Driver) {
         Ok(found) => Ok((found.number / 1000, found.number % 1000 / 10)),
         Err(missing) => Err(missing.clone()),
     }
 }
 
-/// A library in memory, for as long as the process lives.
+/// A library that stays loaded for the life of the process.
 struct Found {
     handle: libloading::Library,
     path: PathBuf,
     version: Option<String>,
-    /// The version as the library counts it.
+    /// Version number in the library's own encoding.
     number: u32,
 }
 
@@ -244,44 +245,45 @@ fn found(library: Library) -> &'static Result<Found, MissingLibrary> {
     FOUND[library as usize].get_or_init(|| {
         let variable = |name: &str| std::env::var_os(name);
         let driver = if library == Library::Driver { None } else { driver_version().ok() };
-        search(library, driver.map(|version| version.0), &places::places(Path::new("/"), &variable))
+        search(library, driver.map(|version| version.0), &search_path::locations(Path::new("/"), &variable))
     })
 }
 
-fn search(library: Library, driver: Option<u32>, places: &[Place]) -> Result<Found, MissingLibrary> {
+fn search(library: Library, driver: Option<u32>, locations: &[Location]) -> Result<Found, MissingLibrary> {
     let (fitting, too_new) = library.file_names(driver);
     let mut refused = Vec::new();
-    // Folders the user chose may also hold what is too new, where they hold nothing that fits.
-    let chosen = || places.iter().filter(|place| matches!(place, Place::Chosen(_)));
-    let others = places.iter().filter(|place| !matches!(place, Place::Chosen(_)));
-    let tries = chosen().map(|place| (place, &fitting)).chain(chosen().map(|place| (place, &too_new)));
-    for (place, names) in tries.chain(others.map(|place| (place, &fitting))) {
+    // Folders chosen by the user may also provide a version that is too new, if they hold none that fits.
+    let chosen = || locations.iter().filter(|location| matches!(location, Location::Chosen(_)));
+    let others = locations.iter().filter(|location| !matches!(location, Location::Chosen(_)));
+    let tries =
+        chosen().map(|location| (location, &fitting)).chain(chosen().map(|location| (location, &too_new)));
+    for (location, names) in tries.chain(others.map(|location| (location, &fitting))) {
         for name in names {
-            let file = match place {
-                Place::Chosen(folder) | Place::Folder(folder) => folder.join(name),
-                Place::Linker => PathBuf::from(name),
+            let file = match location {
+                Location::Chosen(folder) | Location::Folder(folder) => folder.join(name),
+                Location::Linker => PathBuf::from(name),
             };
-            let by_name = *place == Place::Linker;
+            let by_name = *location == Location::Linker;
             if !by_name && !file.is_file() {
                 continue;
             }
             match load(library, &file) {
                 Ok(found) => return Ok(found),
-                // The linker not knowing a name is no finding.
+                // A name the dynamic linker does not know is not worth reporting.
                 Err(reason) if by_name && reason.starts_with(&format!("{name}: cannot open")) => {}
                 Err(reason) => refused.push(format!("{}: {reason}", file.display())),
             }
         }
-        let Place::Folder(folder) = place else { continue };
+        let Location::Folder(folder) = location else { continue };
         for file in too_new.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {
             let (file, driver) = (file.display(), driver.unwrap_or(NEWEST_MAJOR));
-            refused.push(format!("{file} needs a newer driver, this one serves CUDA {driver}"));
+            refused.push(format!("{file} needs a newer driver, this one supports CUDA {driver}"));
         }
     }
-    let looked_in = places.iter().map(|place| match place {
-        Place::Linker => "the dynamic linker's path".to_owned(),
-        Place::Chosen(folder) if !folder.is_dir() => format!("{} (no such folder)", folder.display()),
-        Place::Chosen(folder) | Place::Folder(folder) => folder.display().to_string(),
+    let looked_in = locations.iter().map(|location| match location {
+        Location::Linker => "the dynamic linker's path".to_owned(),
+        Location::Chosen(folder) if !folder.is_dir() => format!("{} (no such folder)", folder.display()),
+        Location::Chosen(folder) | Location::Folder(folder) => folder.display().to_string(),
     });
     Err(MissingLibrary {
         library,
@@ -292,10 +294,10 @@ fn search(library: Library, driver: Option<u32>, places: &[Place]) -> Result<Fou
     })
 }
 
-/// Loads a file (or what the linker has under a name), asks it for its version, and makes it cudarc's.
+/// Loads a file (or the linker's match for a name), queries its version, and makes cudarc use it.
 fn load(library: Library, file: &Path) -> Result<Found, String> {
-    // SAFETY: loading runs the library's initialisers. The file has the name of NVIDIA's library and lies where such
-    // libraries lie, or where the user said.
+    // SAFETY: loading runs the library's initialisers. The file has the name of an NVIDIA library and is in a
+    // standard location or one chosen by the user.
     let opened = unsafe { Opened::open(Some(file), RTLD_NOW | RTLD_GLOBAL) };
     let opened = opened.map_err(|error| source_of(&error))?;
     // SAFETY: only the address is used here.
@@ -306,15 +308,15 @@ fn load(library: Library, file: &Path) -> Result<Found, String> {
     if library == Library::Driver && number < OLDEST_MAJOR * 1000 {
         let version = version.unwrap_or_default();
         return Err(format!(
-            "it serves {version}, and CUDA {OLDEST_MAJOR} or newer is needed: update the driver"
+            "it supports {version}, but CUDA {OLDEST_MAJOR} or newer is required: update the driver"
         ));
     }
     if library != Library::Nvml {
         let published = alias::publish(&format!("lib{}.so", library.stem()), &path);
-        // cudarc's own search, so that its panic is never met. It may succeed without the alias too.
+        // Repeats cudarc's own search, so that its panic is never reached. It may succeed without the alias too.
         if symbol_as_cudarc_finds_it(library) != Some(symbol) {
             let reason = published.err().map(|error| format!(" ({error})")).unwrap_or_default();
-            return Err(format!("another library answers to its name{reason}"));
+            return Err(format!("another library is loaded under its name{reason}"));
         }
     }
     let path = path.canonicalize().unwrap_or(path);
@@ -323,7 +325,7 @@ fn load(library: Library, file: &Path) -> Result<Found, String> {
 
 fn symbol_as_cudarc_finds_it(library: Library) -> Option<*mut c_void> {
     let names = cudarc::get_lib_name_candidates(library.stem());
-    // SAFETY: the same names in the same order as cudarc opens them itself a moment later.
+    // SAFETY: the same names in the same order that cudarc opens a moment later.
     let first = names.iter().find_map(|name| unsafe { libloading::Library::new(name).ok() })?;
     let first = Opened::from(first);
     // SAFETY: only the address is used.
@@ -332,11 +334,11 @@ fn symbol_as_cudarc_finds_it(library: Library) -> Option<*mut c_void> {
     Some(symbol)
 }
 
-/// The library's version as it counts it, and as people write it.
+/// The library's version in its own encoding, and as displayed.
 fn version(library: Library, opened: &Opened) -> Result<(u32, Option<String>), String> {
     let failed = |code: c_int| format!("{} fails with code {code}", library.symbol());
-    // Codes are read as integers: an enum with a value it does not know would be undefined behaviour.
-    // SAFETY: the signatures are those of NVIDIA's headers, the same in all versions served.
+    // Codes are read as integers: an unknown value in an enum would be undefined behaviour.
+    // SAFETY: the signatures are those of NVIDIA's headers, the same in all supported versions.
     unsafe {
         match library {
             Library::Driver => {
@@ -365,20 +367,21 @@ fn version(library: Library, opened: &Opened) -> Result<(u32, Option<String>), S
             Library::CublasLt => {
                 let get = function::<unsafe extern "C" fn() -> usize>(opened, library.symbol())?;
                 let number = u32::try_from(get()).unwrap_or(0);
-                Ok((number, Some(three_parts(number))))
+                Ok((number, Some(format_version(number))))
             }
             Library::Nccl | Library::Cupti => {
                 let get = function::<unsafe extern "C" fn(*mut c_int) -> c_int>(opened, library.symbol())?;
                 let mut number = 0;
                 match get(&mut number) {
                     0 => {}
-                    // CUPTI starts the driver for this, which may not want to: that is no fault of CUPTI's.
+                    // CUPTI initialises the driver for this, which may fail: that is not CUPTI's fault.
                     _ if library == Library::Cupti => return Ok((0, None)),
                     code => return Err(failed(code)),
                 }
                 let number = u32::try_from(number).unwrap_or(0);
-                // CUPTI counted its interface (24) before it took CUDA's numbers (130000).
-                let text = if number < 10_000 { format!("interface {number}") } else { three_parts(number) };
+                // CUPTI numbered its API version (24) before it adopted CUDA's numbers (130000).
+                let text =
+                    if number < 10_000 { format!("interface {number}") } else { format_version(number) };
                 Ok((number, Some(text)))
             }
             Library::Nvml => {
@@ -398,23 +401,23 @@ fn version(library: Library, opened: &Opened) -> Result<(u32, Option<String>), S
 }
 
 /// # Safety
-/// `F` must be the type of the function of that name.
+/// `F` must be the type of the named function.
 unsafe fn function<F: Copy>(opened: &Opened, name: &str) -> Result<F, String> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { opened.get::<F>(name) }.map(|symbol| *symbol).map_err(|_| format!("it has no {name}"))
 }
 
-/// 120402 is 12.4.2.
-fn three_parts(number: u32) -> String {
+/// For example 120402 is 12.4.2.
+fn format_version(number: u32) -> String {
     format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)
 }
 
-/// The linker's own words; libloading's are around them.
+/// The dynamic linker's message, which libloading wraps.
 fn source_of(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), |source| source.to_string())
 }
 
-/// The file that holds an address, as the dynamic linker knows it.
+/// The file that contains an address, according to the dynamic linker.
 fn path_of(address: *mut c_void) -> Option<PathBuf> {
     #[repr(C)]
     struct Info {
@@ -428,7 +431,7 @@ fn path_of(address: *mut c_void) -> Option<PathBuf> {
     }
     let null: *mut c_void = std::ptr::null_mut();
     let mut info = Info { file: null.cast(), file_at: null, name: null.cast(), name_at: null };
-    // SAFETY: any address may be asked for; the name belongs to the linker and lives as long as the library.
+    // SAFETY: any address may be queried; the name belongs to the linker and lives as long as the library.
     unsafe {
         if dladdr(address, &mut info) == 0 || info.file.is_null() {
             return None;
@@ -441,46 +444,47 @@ fn path_of(address: *mut c_void) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Folders with files of these names that are no libraries, so that all of them are tried.
-    fn refused(driver: Option<u32>, place: fn(PathBuf) -> Place, names: &[&str]) -> Vec<String> {
+    /// Writes invalid files under these names, so that all of them are tried.
+    fn refused(driver: Option<u32>, location: fn(PathBuf) -> Location, names: &[&str]) -> Vec<String> {
         let root = tempfile::tempdir().unwrap();
-        let places: Vec<Place> = names
+        let locations: Vec<Location> = names
             .iter()
             .map(|name| {
                 let file = root.path().join(name);
                 std::fs::create_dir_all(file.parent().unwrap()).unwrap();
                 std::fs::write(&file, "no library").unwrap();
-                place(file.parent().unwrap().to_owned())
+                location(file.parent().unwrap().to_owned())
             })
             .collect();
-        let missing = search(Library::CublasLt, driver, &places).err().unwrap();
+        let missing = search(Library::CublasLt, driver, &locations).err().unwrap();
         let prefix = format!("{}/", root.path().display());
         missing.refused.iter().map(|reason| reason.strip_prefix(&prefix).unwrap().to_owned()).collect()
     }
 
     #[test]
-    fn what_the_driver_serves_is_preferred() {
+    fn versions_the_driver_supports_are_preferred() {
         let names =
             ["a/libcublasLt.so.13", "b/libcublasLt.so.12", "c/libcublasLt.so.11", "d/libcublas.so.12"];
-        let tried = |driver, place| -> Vec<String> {
-            let refused = refused(driver, place, &names);
+        let tried = |driver, location| -> Vec<String> {
+            let refused = refused(driver, location, &names);
             refused.iter().map(|reason| reason.split([':', ' ']).next().unwrap().to_owned()).collect()
         };
-        assert_eq!(tried(None, Place::Folder), names[..2]);
-        assert_eq!(tried(Some(13), Place::Folder), names[..2]);
-        // The user's own folders: what fits first, then what does not.
-        assert_eq!(tried(Some(12), Place::Chosen), [names[1], names[0]]);
-        let others = refused(Some(12), Place::Folder, &names);
-        assert_eq!(others[0], "a/libcublasLt.so.13 needs a newer driver, this one serves CUDA 12");
+        assert_eq!(tried(None, Location::Folder), names[..2]);
+        assert_eq!(tried(Some(13), Location::Folder), names[..2]);
+        // Folders chosen by the user: versions that fit first, then the others.
+        assert_eq!(tried(Some(12), Location::Chosen), [names[1], names[0]]);
+        let others = refused(Some(12), Location::Folder, &names);
+        assert_eq!(others[0], "a/libcublasLt.so.13 needs a newer driver, this one supports CUDA 12");
         assert!(others[1].starts_with("b/libcublasLt.so.12: "), "{others:?}");
         assert_eq!(others.len(), 2);
     }
 
     #[test]
-    fn a_missing_library_says_where_it_was_looked_for_and_what_to_do() {
+    fn a_missing_library_names_the_search_path_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
-        let places = [Place::Chosen(folder.path().join("gone")), Place::Folder(folder.path().to_owned())];
-        let missing = search(Library::CublasLt, Some(12), &places).err().unwrap().to_string();
+        let locations =
+            [Location::Chosen(folder.path().join("gone")), Location::Folder(folder.path().to_owned())];
+        let missing = search(Library::CublasLt, Some(12), &locations).err().unwrap().to_string();
         let folder = folder.path().display();
         assert_eq!(
             missing,

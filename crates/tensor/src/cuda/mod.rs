@@ -1,4 +1,4 @@
-//! CUDA, reached at run time: the libraries are looked for, never linked.
+//! CUDA support. The libraries are loaded at run time and never linked.
 
 pub mod cache;
 pub(crate) mod columns;
@@ -7,11 +7,11 @@ pub mod context;
 pub(crate) mod conv_tiles;
 pub mod cupti;
 pub mod gemm;
-pub mod graph;
-pub mod launch;
+pub(crate) mod graph;
+pub(crate) mod launch;
 pub mod library;
 pub mod memory;
 pub mod nccl;
-pub mod shared_library;
+pub(crate) mod shared_library;
 
 pub use context::Cuda;

@@ -1,8 +1,9 @@
-//! Sums over GPUs by NCCL: one communicator for each GPU of this process, or one for the GPU of each of several processes,
-//! on one machine or on many.
+//! Collectives over GPUs with NCCL: one communicator for each GPU of this process, or one for the GPU of each of
+//! several processes, on one machine or on many.
 //!
-//! NCCL adds in an order of its own, which depends on the number and the wiring of the GPUs and on the length: the same
-//! machine gives the same bits every time, and every GPU the same bits as the others, but not those of another machine.
+//! NCCL chooses its own order of addition, which depends on the number and topology of the GPUs and on the length.
+//! The same machine gives the same bits every time, and every GPU the same bits as the others, but another machine
+//! may differ.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -22,22 +23,22 @@ const FLOAT32: i32 = 7;
 const BFLOAT16: i32 = 9;
 const SUM: i32 = 0;
 
-/// The status of a call that goes on in the background.
+/// Status of a call that continues in the background.
 const IN_PROGRESS: Status = 7;
-/// How often a call that goes on in the background is looked at.
-const LOOK_EVERY: Duration = Duration::from_micros(50);
-/// How long a call may go on in the background before it counts as one that never ends: the first connects.
-const LONGEST_CALL: Duration = Duration::from_secs(120);
+/// Polling interval for calls that continue in the background.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Time after which a call that continues in the background is considered hung; the first call also connects.
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Bytes of what processes find each other by.
+/// Size of the group id in bytes.
 pub const ID_BYTES: usize = 128;
 
-/// What processes find each other by, made by one of them.
+/// The group id, created by one process and shared by all.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct UniqueId([u8; ID_BYTES]);
 
-/// The beginning of NCCL's own structure, as it was in version 2.14: later ones take what is missing from their defaults.
+/// The beginning of NCCL's own structure, as of version 2.14: later versions use defaults for the missing fields.
 #[repr(C)]
 struct Config {
     size: usize,
@@ -59,42 +60,42 @@ impl Config {
 
 type InitRank = unsafe extern "C" fn(*mut Raw, i32, UniqueId, i32, *mut Config) -> Status;
 
-/// Why GPUs could not be joined.
+/// Why GPUs could not be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum NcclError {
-    /// The library is not there, or is not what it should be.
+    /// The library was not found or is not usable.
     #[error(
         "NCCL: {0}\n  Training on several GPUs needs it: pip install nvidia-nccl-cu12 (or the package libnccl2)"
     )]
     Library(String),
-    /// A call of the library failed.
-    #[error("NCCL: {call} failed: {words} (status {status})")]
+    /// An NCCL call failed.
+    #[error("NCCL: {call} failed: {message} (status {status})")]
     Status {
-        /// The function.
+        /// Name of the function.
         call: &'static str,
-        /// Its status.
+        /// The returned status.
         status: i32,
-        /// NCCL's words for it.
-        words: String,
+        /// NCCL's message for it.
+        message: String,
     },
-    /// Processes did not find each other.
+    /// The processes did not connect in time.
     #[error(
         "NCCL: the GPUs of {world} ranks did not connect within {seconds} s, as seen from rank {rank}: do the machines reach \
          each other on all ports, and by the network that NCCL takes (NCCL_SOCKET_IFNAME names one)? NCCL_DEBUG=INFO tells \
          what it tries"
     )]
     TimedOut {
-        /// Who waited.
+        /// Rank that waited.
         rank: usize,
-        /// Of how many.
+        /// Number of ranks.
         world: usize,
-        /// How long.
+        /// Waiting time in seconds.
         seconds: u64,
     },
-    /// The communicator was given up after a failure elsewhere.
+    /// The communicator was aborted after a failure elsewhere.
     #[error("NCCL: the communicator of replica {rank} was aborted")]
     Aborted {
-        /// Whose.
+        /// Rank of the communicator.
         rank: usize,
     },
 }
@@ -104,7 +105,7 @@ pub struct Nccl {
     version: unsafe extern "C" fn(*mut i32) -> Status,
     init_all: unsafe extern "C" fn(*mut Raw, i32, *const i32) -> Status,
     unique_id: unsafe extern "C" fn(*mut UniqueId) -> Status,
-    /// Since 2.14.
+    /// Available since 2.14.
     init_rank: Option<InitRank>,
     destroy: unsafe extern "C" fn(Raw) -> Status,
     abort: unsafe extern "C" fn(Raw) -> Status,
@@ -114,23 +115,23 @@ pub struct Nccl {
     group_end: unsafe extern "C" fn() -> Status,
     all_reduce: unsafe extern "C" fn(u64, u64, usize, i32, i32, Raw, CUstream) -> Status,
     broadcast: unsafe extern "C" fn(u64, u64, usize, i32, i32, Raw, CUstream) -> Status,
-    // After the functions that live in it.
+    // Declared after the functions that point into it.
     _library: Library,
 }
 
 impl Nccl {
-    /// Loads it from where `myxtts devices` says it is, or by its usual names.
-    pub fn find() -> Result<Arc<Nccl>, NcclError> {
-        // What was loaded by its path is then found by its name.
+    /// Loads it from where `myxtts devices` reports it, or by its usual names.
+    pub fn load() -> Result<Arc<Nccl>, NcclError> {
+        // A library loaded by path is afterwards found by name.
         let known = library::require(library::Library::Nccl);
-        let loaded = shared_library::first_of(&["libnccl.so.2", "libnccl.so"]);
+        let loaded = shared_library::load_first(&["libnccl.so.2", "libnccl.so"]);
         let library = loaded.map_err(|reason| {
             NcclError::Library(known.err().map_or(reason, |missing| missing.to_string()))
         })?;
         Nccl::from_library(library)
     }
 
-    /// Binds the calls of a library found elsewhere.
+    /// Uses a library loaded elsewhere.
     pub fn from_library(library: Library) -> Result<Arc<Nccl>, NcclError> {
         // SAFETY: the signatures are those of nccl.h, the same in all of version 2.
         let bound = unsafe { Nccl::bind(library) };
@@ -138,9 +139,9 @@ impl Nccl {
     }
 
     /// # Safety
-    /// The library is NCCL.
+    /// The library must be NCCL.
     unsafe fn bind(library: Library) -> Result<Nccl, String> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Ok(Nccl {
                 version: symbol(&library, "ncclGetVersion")?,
@@ -160,36 +161,36 @@ impl Nccl {
         }
     }
 
-    fn passed(&self, call: &'static str, status: Status) -> Result<(), NcclError> {
+    fn check_status(&self, call: &'static str, status: Status) -> Result<(), NcclError> {
         if status == 0 {
             return Ok(());
         }
-        // SAFETY: NCCL answers any number with a static string.
-        let words = unsafe { (self.error_string)(status) };
-        let words = if words.is_null() {
+        // SAFETY: NCCL returns a static string for any status.
+        let message = unsafe { (self.error_string)(status) };
+        let message = if message.is_null() {
             "unknown".into()
         } else {
-            // SAFETY: not null, and ends in a zero.
-            unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+            // SAFETY: not null, and NUL-terminated.
+            unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()
         };
-        Err(NcclError::Status { call, status, words })
+        Err(NcclError::Status { call, status, message })
     }
 
-    /// For example 22005 for 2.20.5.
+    /// Library version, for example 22005 for 2.20.5.
     pub fn version(&self) -> Result<i32, NcclError> {
         let mut version = 0;
-        // SAFETY: writes one number.
-        self.passed("ncclGetVersion", unsafe { (self.version)(&mut version) })?;
+        // SAFETY: writes one integer.
+        self.check_status("ncclGetVersion", unsafe { (self.version)(&mut version) })?;
         Ok(version)
     }
 
-    /// One communicator for each of these devices, in this order. Changes the calling thread's current device.
+    /// Creates one communicator per device, in this order. Changes the calling thread's current device.
     pub fn communicators(self: &Arc<Self>, devices: &[i32]) -> Result<Vec<Communicator>, NcclError> {
         let mut raw = vec![std::ptr::null_mut(); devices.len()];
         let count = devices.len() as i32;
-        // SAFETY: room for as many as there are devices.
+        // SAFETY: there is room for one communicator per device.
         let status = unsafe { (self.init_all)(raw.as_mut_ptr(), count, devices.as_ptr()) };
-        self.passed("ncclCommInitAll", status)?;
+        self.check_status("ncclCommInitAll", status)?;
         let communicators = raw.into_iter().enumerate().map(|(rank, raw)| Communicator {
             nccl: self.clone(),
             raw: AtomicPtr::new(raw),
@@ -200,16 +201,17 @@ impl Nccl {
         Ok(communicators.collect())
     }
 
-    /// What the processes of a group find each other by: one makes it, all join with it.
+    /// Creates a group id: one process creates it, all join with it.
     pub fn new_id(&self) -> Result<Vec<u8>, NcclError> {
         let mut id = UniqueId([0; ID_BYTES]);
         // SAFETY: writes one id.
-        self.passed("ncclGetUniqueId", unsafe { (self.unique_id)(&mut id) })?;
+        self.check_status("ncclGetUniqueId", unsafe { (self.unique_id)(&mut id) })?;
         Ok(id.0.to_vec())
     }
 
-    /// Joins a group of processes as `rank` of `world`, with the GPU that is current on the calling thread. Returns when all
-    /// have joined. Unless `blocking`, calls of the communicator go on in the background and can be given up at any time.
+    /// Joins a group of processes as `rank` of `world`, with the GPU that is current on the calling thread. Returns
+    /// when all have joined. Unless `blocking`, calls on the communicator continue in the background and can be
+    /// aborted at any time.
     pub fn join(
         self: &Arc<Self>,
         id: &[u8],
@@ -220,18 +222,18 @@ impl Nccl {
         let init = self.init_rank.ok_or_else(|| {
             NcclError::Library("ranks in several processes need version 2.14 or later".to_owned())
         })?;
-        let bytes: [u8; ID_BYTES] = id
-            .try_into()
-            .map_err(|_| NcclError::Library(format!("an id of {} bytes, {ID_BYTES} are due", id.len())))?;
+        let bytes: [u8; ID_BYTES] = id.try_into().map_err(|_| {
+            NcclError::Library(format!("the group id has {} bytes, {ID_BYTES} are required", id.len()))
+        })?;
         let (mut raw, mut config) = (std::ptr::null_mut(), Config::new(blocking));
-        // SAFETY: writes one pointer; the configuration says how long it is.
+        // SAFETY: writes one pointer; the configuration contains its own size.
         let status = unsafe { init(&mut raw, world as i32, UniqueId(bytes), rank as i32, &mut config) };
         if status != IN_PROGRESS {
-            self.passed("ncclCommInitRankConfig", status)?;
+            self.check_status("ncclCommInitRankConfig", status)?;
         }
         let nccl = self.clone();
         let joined = Communicator { nccl, raw: AtomicPtr::new(raw), rank, world, calling: Mutex::default() };
-        match joined.settle("ncclCommInitRankConfig", status, limit) {
+        match joined.wait_until_settled("ncclCommInitRankConfig", status, limit) {
             Err(NcclError::TimedOut { .. }) => {
                 joined.abort();
                 Err(NcclError::TimedOut { rank, world, seconds: limit.as_secs() })
@@ -240,37 +242,37 @@ impl Nccl {
         }
     }
 
-    /// Calls made inside are started together. Needed where one thread drives several GPUs: without it the first
-    /// call would wait for a second that comes after it.
-    pub fn together<T>(&self, calls: impl FnOnce() -> Result<T, NcclError>) -> Result<T, NcclError> {
-        // SAFETY: takes nothing.
-        self.passed("ncclGroupStart", unsafe { (self.group_start)() })?;
+    /// Groups the calls made inside, so that they start together. Needed where one thread drives several GPUs:
+    /// otherwise the first call would wait for a second one that comes after it.
+    pub fn grouped<T>(&self, calls: impl FnOnce() -> Result<T, NcclError>) -> Result<T, NcclError> {
+        // SAFETY: takes no arguments.
+        self.check_status("ncclGroupStart", unsafe { (self.group_start)() })?;
         let result = calls();
-        // SAFETY: a group was started; it is ended even after an error, or the thread would stay inside it.
-        let ended = self.passed("ncclGroupEnd", unsafe { (self.group_end)() });
+        // SAFETY: a group was started; it is ended even after an error, otherwise the thread would stay inside it.
+        let ended = self.check_status("ncclGroupEnd", unsafe { (self.group_end)() });
         let value = result?;
         ended.map(|()| value)
     }
 }
 
-/// One GPU's part in a group of GPUs.
+/// One GPU's member of a group of GPUs.
 pub struct Communicator {
     nccl: Arc<Nccl>,
-    /// Null once aborted.
+    /// Null after an abort.
     raw: AtomicPtr<c_void>,
     rank: usize,
     world: usize,
-    /// NCCL takes one call at a time for a communicator; aborting is the exception.
+    /// NCCL accepts one call at a time per communicator, except for an abort.
     calling: Mutex<()>,
 }
 
 impl Communicator {
-    /// Which one this is, from 0.
+    /// Rank of this GPU, counted from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many there are.
+    /// Number of GPUs in the group.
     pub fn world(&self) -> usize {
         self.world
     }
@@ -280,23 +282,23 @@ impl Communicator {
         if raw.is_null() { Err(NcclError::Aborted { rank: self.rank }) } else { Ok(raw) }
     }
 
-    /// Puts on the stream: `len` f32 at the address become their sum over the GPUs. May be captured. Every replica
-    /// makes the same calls in the same order, from a thread of its own or inside [`Nccl::together`].
+    /// Queues a sum over the GPUs of the `len` f32 at the address, in place. May be captured. Every replica makes
+    /// the same calls in the same order, from its own thread or inside [`Nccl::grouped`].
     ///
     /// # Safety
-    /// The address holds `len` f32 on this communicator's device until the stream has passed the sum.
+    /// The address must hold `len` f32 on this communicator's device until the stream has executed the sum.
     pub unsafe fn all_reduce_sum(&self, address: u64, len: usize, stream: CUstream) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
         let raw = self.raw()?;
-        // SAFETY: the caller's promise; in place is where both addresses are the same.
+        // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, FLOAT32, SUM, raw, stream) };
-        self.settle("ncclAllReduce", status, LONGEST_CALL)
+        self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
-    /// As [`Communicator::all_reduce_sum`], of bf16: half the bytes, and sums that are rounded on the way.
+    /// As [`Communicator::all_reduce_sum`], in bf16: half the bytes, with rounded sums.
     ///
     /// # Safety
-    /// The address holds `len` bf16 on this communicator's device until the stream has passed the sum.
+    /// The address must hold `len` bf16 on this communicator's device until the stream has executed the sum.
     pub unsafe fn all_reduce_sum_bf16(
         &self,
         address: u64,
@@ -305,34 +307,39 @@ impl Communicator {
     ) -> Result<(), NcclError> {
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
         let raw = self.raw()?;
-        // SAFETY: the caller's promise; in place is where both addresses are the same.
+        // SAFETY: guaranteed by the caller; equal addresses mean in place.
         let status = unsafe { (self.nccl.all_reduce)(address, address, len, BFLOAT16, SUM, raw, stream) };
-        self.settle("ncclAllReduce", status, LONGEST_CALL)
+        self.wait_until_settled("ncclAllReduce", status, CALL_TIMEOUT)
     }
 
-    /// Waits until a call that goes on in the background has done what it does on the host.
-    fn settle(&self, call: &'static str, status: Status, limit: Duration) -> Result<(), NcclError> {
+    /// Waits until the host part of a background call is finished.
+    fn wait_until_settled(
+        &self,
+        call: &'static str,
+        status: Status,
+        limit: Duration,
+    ) -> Result<(), NcclError> {
         if status != IN_PROGRESS {
-            return self.nccl.passed(call, status);
+            return self.nccl.check_status(call, status);
         }
         let began = Instant::now();
         loop {
             let mut state = 0;
-            // SAFETY: a communicator that was not given up; writes one status.
+            // SAFETY: a live communicator; writes one status.
             let status = unsafe { (self.nccl.async_error)(self.raw()?, &mut state) };
-            self.nccl.passed("ncclCommGetAsyncError", status)?;
+            self.nccl.check_status("ncclCommGetAsyncError", status)?;
             if state != IN_PROGRESS {
-                return self.nccl.passed(call, state);
+                return self.nccl.check_status(call, state);
             }
             if began.elapsed() > limit {
                 let (rank, world) = (self.rank, self.world);
                 return Err(NcclError::TimedOut { rank, world, seconds: limit.as_secs() });
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Puts on the stream: `len` f32 at the address become those of `root`. Otherwise as `all_reduce_sum`.
+    /// Queues a broadcast of `root`'s `len` f32 to all GPUs, in place. Otherwise as `all_reduce_sum`.
     ///
     /// # Safety
     /// As for [`Communicator::all_reduce_sum`].
@@ -346,28 +353,28 @@ impl Communicator {
         assert!(root < self.world, "replica {root} of {}", self.world);
         let _one = self.calling.lock().unwrap_or_else(PoisonError::into_inner);
         let raw = self.raw()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let status =
             unsafe { (self.nccl.broadcast)(address, address, len, FLOAT32, root as i32, raw, stream) };
-        self.settle("ncclBroadcast", status, LONGEST_CALL)
+        self.wait_until_settled("ncclBroadcast", status, CALL_TIMEOUT)
     }
 
-    /// A failure since the last call, of the link or of another GPU.
+    /// Returns a failure of the link or of another GPU since the last call.
     pub fn check(&self) -> Result<(), NcclError> {
         let raw = self.raw()?;
         let mut state = 0;
         // SAFETY: a live communicator; writes one status.
         let status = unsafe { (self.nccl.async_error)(raw, &mut state) };
-        self.nccl.passed("ncclCommGetAsyncError", status)?;
-        if state == IN_PROGRESS { Ok(()) } else { self.nccl.passed("the communicator", state) }
+        self.nccl.check_status("ncclCommGetAsyncError", status)?;
+        if state == IN_PROGRESS { Ok(()) } else { self.nccl.check_status("the communicator", state) }
     }
 
-    /// Gives up: kernels that wait for the other GPUs end, and later calls fail. From any thread, for when a replica
-    /// has died and the streams of the others would wait for it for ever.
+    /// Aborts the communicator: kernels that wait for other GPUs end, and later calls fail. May be called from any
+    /// thread, for when a replica has died and the streams of the others would wait for it forever.
     pub fn abort(&self) {
         let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !raw.is_null() {
-            // SAFETY: live until now, and taken by this call alone.
+            // SAFETY: alive until now, and taken by this call alone.
             unsafe { (self.nccl.abort)(raw) };
         }
     }
@@ -377,7 +384,7 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         let raw = *self.raw.get_mut();
         if !raw.is_null() {
-            // SAFETY: live, and used no more.
+            // SAFETY: alive, and not used again.
             unsafe { (self.nccl.destroy)(raw) };
         }
     }
@@ -388,11 +395,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_binds_or_says_how_to_get_it() {
-        match Nccl::find() {
+    fn the_library_loads_or_the_error_says_how_to_install_it() {
+        match Nccl::load() {
             Ok(nccl) => {
                 println!("NCCL {}", nccl.version().unwrap());
-                let error = nccl.passed("ncclAllReduce", 4).unwrap_err().to_string();
+                let error = nccl.check_status("ncclAllReduce", 4).unwrap_err().to_string();
                 assert!(error.contains("invalid argument"), "{error}");
             }
             Err(error) => assert!(error.to_string().contains("pip install nvidia-nccl"), "{error}"),

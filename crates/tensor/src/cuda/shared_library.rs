@@ -1,30 +1,30 @@
-//! Loading NVIDIA's libraries and their functions by name.
+//! Loads NVIDIA's libraries and their functions by name.
 
 use libloading::Library;
 
-/// The first that loads, or why none did.
-pub(crate) fn first_of(names: &[&str]) -> Result<Library, String> {
+/// Loads the first library that can be loaded, or says why none could.
+pub(crate) fn load_first(names: &[&str]) -> Result<Library, String> {
     let mut reasons = Vec::new();
     for name in names {
-        // SAFETY: the library's initialisers are NVIDIA's.
+        // SAFETY: runs the initialisers of an NVIDIA library.
         match unsafe { Library::new(*name) } {
             Ok(library) => return Ok(library),
-            Err(error) => reasons.push(words(&error)),
+            Err(error) => reasons.push(message(&error)),
         }
     }
     Err(format!("not found: {}", reasons.join("; ")))
 }
 
-/// The system's words, which libloading keeps one level down.
-fn words(error: &libloading::Error) -> String {
+/// The system's message, which libloading wraps.
+fn message(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// # Safety
-/// `T` is the function pointer type of the named symbol.
+/// `T` must be the function pointer type of the named symbol.
 pub(crate) unsafe fn symbol<T: Copy>(library: &Library, name: &'static str) -> Result<T, String> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { library.get::<T>(name) }
         .map(|symbol| *symbol)
-        .map_err(|error| format!("{name}: {}", words(&error)))
+        .map_err(|error| format!("{name}: {}", message(&error)))
 }

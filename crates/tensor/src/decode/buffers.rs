@@ -1,7 +1,7 @@
-//! The memory of a decoder on the device, and the copies to it and from it.
+//! Device memory of a decoder, and the copies to and from it.
 
-use super::sizes::{DecodeSizes, MOST_ROWS, Places, Product, stride};
-use super::{Advanced, MOST_STEPS, Row, SlotSampling};
+use super::sizes::{DecodeSizes, MAX_ROWS, Product, WeightOffsets, stride};
+use super::{MAX_STEPS, Row, SlotSampling, StepOutputs};
 use crate::cuda::Cuda;
 use crate::cuda::memory::{DeviceMemory, PinnedMemory};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use cudarc::driver::result;
 use half::bf16;
 use rayon::prelude::*;
 
-/// What the kernel that draws is told about a slot.
+/// Sampling parameters of a slot, as the sampling kernel reads them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Sampling {
@@ -40,7 +40,7 @@ pub(super) struct Buffers {
     pub inner: DeviceMemory,
     pub parts: DeviceMemory,
     pub part_weights: DeviceMemory,
-    /// Sums of products that are cut along their inputs.
+    /// Partial sums of products that are split along k.
     pub sums: DeviceMemory,
     pub logits: DeviceMemory,
     pub samplings: DeviceMemory,
@@ -52,26 +52,26 @@ pub(super) struct Buffers {
     received: PinnedMemory,
 }
 
-/// Stretches that the sums of a product are cut into at most.
-const MOST_STRETCHES: usize = 16;
+/// Maximum number of splits along k.
+const MAX_STRETCHES: usize = 16;
 
 const ROW: usize = size_of::<Row>();
 
-/// Words of the set of codes that were said.
+/// Number of words in the bit set of emitted codes.
 pub(super) fn words(vocabulary: usize) -> usize {
     vocabulary.div_ceil(32)
 }
 
 impl Buffers {
-    pub fn new(cuda: &Cuda, sizes: &DecodeSizes, places: &Places) -> Result<Buffers, Error> {
+    pub fn new(cuda: &Cuda, sizes: &DecodeSizes, offsets: &WeightOffsets) -> Result<Buffers, Error> {
         let (width, heads, vocabulary) = (sizes.width, sizes.heads, sizes.vocabulary);
         let floats = |count: usize| DeviceMemory::new(4 * count);
         let rounded = |count: usize| DeviceMemory::new(2 * count);
-        let parts = MOST_ROWS * heads * sizes.stretches();
+        let parts = MAX_ROWS * heads * sizes.stretches();
         let cache = sizes.cache_bytes() / 2;
         let (free, _) = cuda.memory()?;
         let need = MemoryNeed {
-            weights: 2 * places.rounded + 4 * places.floats,
+            weights: 2 * offsets.rounded + 4 * offsets.floats,
             scratch: 2 * cache,
             ..MemoryNeed::default()
         };
@@ -79,30 +79,30 @@ impl Buffers {
             let device = format!("cuda:{} ({})", cuda.ordinal(), cuda.name());
             return Err(Error::OutOfMemory { device, need: Box::new(need), free });
         }
-        let back = ROW * MOST_ROWS + MOST_STEPS * MOST_ROWS * (4 + 4 * width);
+        let back = ROW * MAX_ROWS + MAX_STEPS * MAX_ROWS * (4 + 4 * width);
         Ok(Buffers {
-            rounded: rounded(places.rounded)?,
-            floats: floats(places.floats)?,
+            rounded: rounded(offsets.rounded)?,
+            floats: floats(offsets.floats)?,
             keys: DeviceMemory::new(cache)?,
             values: DeviceMemory::new(cache)?,
-            rows: DeviceMemory::new(ROW * MOST_ROWS)?,
-            prompt_rows: DeviceMemory::new(ROW * MOST_ROWS)?,
-            voice: floats(MOST_ROWS * width)?,
-            x: floats(MOST_ROWS * width)?,
-            queries: floats(MOST_ROWS * width)?,
-            normed: rounded(MOST_ROWS * stride(width))?,
-            attended: rounded(MOST_ROWS * stride(width))?,
-            inner: rounded(MOST_ROWS * stride(sizes.inner))?,
+            rows: DeviceMemory::new(ROW * MAX_ROWS)?,
+            prompt_rows: DeviceMemory::new(ROW * MAX_ROWS)?,
+            voice: floats(MAX_ROWS * width)?,
+            x: floats(MAX_ROWS * width)?,
+            queries: floats(MAX_ROWS * width)?,
+            normed: rounded(MAX_ROWS * stride(width))?,
+            attended: rounded(MAX_ROWS * stride(width))?,
+            inner: rounded(MAX_ROWS * stride(sizes.inner))?,
             parts: floats(parts * sizes.head_size())?,
             part_weights: floats(parts * 2)?,
-            sums: floats(MOST_STRETCHES * MOST_ROWS * width)?,
-            logits: floats(MOST_ROWS * vocabulary)?,
+            sums: floats(MAX_STRETCHES * MAX_ROWS * width)?,
+            logits: floats(MAX_ROWS * vocabulary)?,
             samplings: DeviceMemory::new(sizes.slots * size_of::<Sampling>())?,
-            uniforms: DeviceMemory::new(8 * sizes.slots * sizes.places)?,
+            uniforms: DeviceMemory::new(8 * sizes.slots * sizes.positions)?,
             seen: DeviceMemory::new(4 * sizes.slots * words(vocabulary))?,
-            codes: DeviceMemory::new(4 * MOST_STEPS * MOST_ROWS)?,
-            latents: floats(MOST_STEPS * MOST_ROWS * width)?,
-            sent: PinnedMemory::new(ROW * MOST_ROWS)?,
+            codes: DeviceMemory::new(4 * MAX_STEPS * MAX_ROWS)?,
+            latents: floats(MAX_STEPS * MAX_ROWS * width)?,
+            sent: PinnedMemory::new(ROW * MAX_ROWS)?,
             received: PinnedMemory::new(back)?,
         })
     }
@@ -145,17 +145,17 @@ impl Buffers {
         upload(cuda, &self.floats, 4 * at, bytemuck::cast_slice(data))
     }
 
-    /// Queues a copy of f32 numbers that are on the device.
+    /// Queues a copy of f32 values within the device.
     pub fn copy_floats(&self, cuda: &Cuda, at: usize, from: u64, count: usize) -> Result<(), Error> {
         assert!(4 * (at + count) <= self.floats.bytes(), "{count} numbers at {at}");
-        // SAFETY: both ranges are inside their allocations, the engine's and this one, on one device and stream.
+        // SAFETY: both ranges are inside their allocations (the engine's and this one), on one device and stream.
         unsafe {
             result::memcpy_dtod_async(self.floats.address() + 4 * at as u64, from, 4 * count, cuda.stream())
         }
         .map_err(|e| Error::driver("copy on the device", e))
     }
 
-    /// Rounds a matrix, its rows padded with zeros.
+    /// Writes a matrix in bf16, its rows padded with zeros.
     pub fn write_matrix(&self, cuda: &Cuda, product: &Product, weight: &[f32]) -> Result<(), Error> {
         let (inputs, stride) = (product.inputs, product.stride());
         let mut rounded = vec![bf16::ZERO; product.features * stride];
@@ -165,7 +165,7 @@ impl Buffers {
         upload(cuda, &self.rounded, 2 * product.matrix, bytemuck::cast_slice(&rounded))
     }
 
-    /// Rows of a prompt, and the vectors of those that are a voice's.
+    /// Writes the rows of a prompt and the voice vectors among them.
     pub fn write_prompt(&self, cuda: &Cuda, rows: &[Row], voice: &[f32]) -> Result<(), Error> {
         upload(cuda, &self.voice, 0, bytemuck::cast_slice(voice))?;
         upload(cuda, &self.prompt_rows, 0, bytemuck::cast_slice(rows))
@@ -178,7 +178,7 @@ impl Buffers {
         slot: usize,
         sampling: &SlotSampling,
     ) -> Result<(), Error> {
-        // Both are cut to what the tables of a model have, far below 2^31.
+        // Both are limited by the model's table sizes, far below 2^31.
         let [top_k, limit] = [sampling.top_k, sampling.limit].map(|n| n.min(1 << 30) as i32);
         let told = Sampling {
             temperature: sampling.temperature,
@@ -191,31 +191,31 @@ impl Buffers {
             unused: 0,
         };
         upload(cuda, &self.samplings, slot * size_of::<Sampling>(), bytemuck::bytes_of(&told))?;
-        let count = sampling.uniforms.len().min(sizes.places);
+        let count = sampling.uniforms.len().min(sizes.positions);
         upload(
             cuda,
             &self.uniforms,
-            8 * slot * sizes.places,
+            8 * slot * sizes.positions,
             bytemuck::cast_slice(&sampling.uniforms[..count]),
         )?;
         let mut said = vec![0u32; words(sizes.vocabulary)];
-        for &code in sampling.said.iter().filter(|code| **code < sizes.vocabulary) {
+        for &code in sampling.seen_codes.iter().filter(|code| **code < sizes.vocabulary) {
             said[code / 32] |= 1 << (code % 32);
         }
         upload(cuda, &self.seen, 4 * slot * said.len(), bytemuck::cast_slice(&said))
     }
 
-    /// Queues the upload of the rows of a step.
+    /// Queues the upload of a step's rows.
     pub fn send_rows(&mut self, cuda: &Cuda, rows: &[Row]) -> Result<(), Error> {
         let bytes: &[u8] = bytemuck::cast_slice(rows);
         let sent = &mut self.sent.as_mut_slice()[..bytes.len()];
         sent.copy_from_slice(bytes);
-        // SAFETY: page-locked memory that is not written before the stream was waited for.
+        // SAFETY: page-locked memory that is not written before the stream is synchronised.
         unsafe { result::memcpy_htod_async(self.rows.address(), sent, cuda.stream()) }
             .map_err(|e| Error::driver("copy to the device", e))
     }
 
-    /// Queues the download of what steps have made.
+    /// Queues the download of the outputs of steps.
     pub fn receive(&mut self, cuda: &Cuda, batch: usize, steps: usize, width: usize) -> Result<(), Error> {
         let sources = [&self.rows, &self.codes, &self.latents];
         let bytes = [ROW * batch, 4 * steps * batch, 4 * steps * batch * width];
@@ -223,20 +223,20 @@ impl Buffers {
         for (source, bytes) in sources.into_iter().zip(bytes) {
             let (to, more) = rest.split_at_mut(bytes);
             rest = more;
-            // SAFETY: page-locked memory that is not read before the stream was waited for.
+            // SAFETY: page-locked memory that is not read before the stream is synchronised.
             unsafe { result::memcpy_dtoh_async(to, source.address(), cuda.stream()) }
                 .map_err(|e| Error::driver("copy from the device", e))?;
         }
         Ok(())
     }
 
-    /// What was downloaded.
-    pub fn received(&self, batch: usize, steps: usize, width: usize) -> Advanced<'_> {
+    /// The downloaded outputs.
+    pub fn received(&self, batch: usize, steps: usize, width: usize) -> StepOutputs<'_> {
         let (rows, rest) = self.received.as_slice().split_at(ROW * batch);
         let (codes, rest) = rest.split_at(4 * steps * batch);
         let latents = &rest[..4 * steps * batch * width];
-        // Page-locked memory begins at a page, and all three are of whole words.
-        Advanced {
+        // Page-locked memory starts at a page, and all three sizes are whole words.
+        StepOutputs {
             rows: bytemuck::cast_slice(rows),
             codes: bytemuck::cast_slice(codes),
             latents: bytemuck::cast_slice(latents),
@@ -244,13 +244,13 @@ impl Buffers {
     }
 }
 
-/// Copies bytes to a place in device memory, after all that is queued, and waits for it.
+/// Copies bytes to an offset in device memory after all queued work, and waits for it.
 fn upload(cuda: &Cuda, to: &DeviceMemory, at: usize, bytes: &[u8]) -> Result<(), Error> {
     if bytes.is_empty() {
         return Ok(());
     }
     assert!(at + bytes.len() <= to.bytes(), "{} bytes at {at} of {}", bytes.len(), to.bytes());
-    // SAFETY: the range is inside the allocation; the copy is waited for before `bytes` ends.
+    // SAFETY: the range is inside the allocation; the copy is finished before `bytes` goes out of scope.
     unsafe { result::memcpy_htod_async(to.address() + at as u64, bytes, cuda.stream()) }
         .map_err(|e| Error::driver("copy to the device", e))?;
     cuda.synchronize()

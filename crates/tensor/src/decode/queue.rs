@@ -1,15 +1,15 @@
-//! The kernels of a step, in their order.
+//! Queues the kernels of a step, in order.
 
 use super::buffers::words;
 use super::sizes::{DecodeSizes, Product, stride};
-use super::{Decoder, MOST_STEPS, RECORDED_STEPS};
+use super::{CAPTURED_STEPS, Decoder, MAX_STEPS};
 use crate::args;
-use crate::cuda::context::Side;
+use crate::cuda::context::StreamKind;
 use crate::cuda::graph::Graph;
 use crate::cuda::launch::{Arg, CudaIo, Launch};
 use crate::error::Error;
 
-/// What becomes of the sums of a product, as `decode_linear.cu` has it.
+/// Destination of a product's sums; mirrors `decode_linear.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, bytemuck::Pod, bytemuck::Zeroable)]
 struct Target {
@@ -25,7 +25,7 @@ struct Target {
     unused: i32,
 }
 
-/// Parts of the attention, as `decode_linear.cu` has them.
+/// Partial results of the attention; mirrors `decode_linear.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 struct Parts {
@@ -37,60 +37,58 @@ struct Parts {
     stretches: i32,
 }
 
-/// What the rows of a product are.
+/// Input rows of a product.
 #[derive(Clone, Copy)]
 enum Source {
-    /// The residual stream after so many norms, which lie there.
+    /// The residual stream after a number of norms, whose parameters are at the given offset.
     Normed(usize, usize),
-    /// bf16 at an address.
-    Given(u64),
-    /// Parts of the attention.
+    /// bf16 rows at an address.
+    Address(u64),
+    /// Partial results of the attention, merged on the fly.
     Merged,
 }
 
-/// Up to so many rows, each block of a product computes the norms of all rows; more rows have kernels of their own.
+/// Up to this many rows, each block of a product computes the norms of all rows; more rows use separate norm
+/// kernels.
 const FUSED_ROWS: usize = 16;
-/// Up to so many rows of a network of XTTS-v2's sizes have kernels that were made for them.
+/// Up to this many rows, a network of XTTS-v2's sizes uses kernels specialised for it.
 const FEW_ROWS: usize = 2;
-/// From so many rows on a block attends to all stretches; where it has kernels in which warps go their own ways, from fewer.
+/// From this many rows on, one block attends to all stretches; fewer where a kernel with independent warps exists.
 const WHOLE_ROWS: usize = 16;
 const STREAMED_ROWS: usize = 8;
-/// Sizes of heads that have such kernels.
+/// Head sizes that have such kernels.
 const STREAMED_HEADS: [usize; 2] = [32, 64];
-/// Elements between rows in shared memory.
+/// Elements of padding between rows in shared memory.
 const PADDING: usize = 32;
-/// Features of a block of `decode_split`.
+/// Features per block of `decode_split`.
 const SPLIT_FEATURES: usize = 64;
 
-/// Candidates of the kernel that draws, each with a sum, a key and an id.
+/// Candidates of the sampling kernel, each with a sum, a key and an id.
 const CANDIDATES: usize = 2048;
 
 impl Decoder {
-    /// Runs `steps` steps of `batch` rows: the first of a batch kernel by kernel, later ones recorded.
+    /// Runs `steps` steps of `batch` rows: the first time kernel by kernel, later as captured graphs.
     pub(super) fn run_steps(&mut self, batch: usize, steps: usize) -> Result<(), Error> {
-        debug_assert!(steps <= MOST_STEPS);
+        debug_assert!(steps <= MAX_STEPS);
         self.launch(
             "decode_embed",
             Launch::line(batch, 256),
             &args![
                 self.buffers.rows.address(),
                 self.buffers.x.address(),
-                self.floats(self.places.audio_table),
-                self.floats(self.places.audio_positions),
+                self.floats(self.offsets.audio_table),
+                self.floats(self.offsets.audio_positions),
                 self.sizes.width
             ],
         )?;
         let mut left = steps;
-        if !self.recording {
-            return (0..steps).try_for_each(|_| self.queue_step(batch));
-        }
         if !self.warm.contains(&(batch, false)) {
             self.queue_step(batch)?;
             self.warm.push((batch, false));
             left -= 1;
         }
         while left > 0 {
-            let together = if left >= RECORDED_STEPS { RECORDED_STEPS } else { 1 };
+            let together = if left >= CAPTURED_STEPS { CAPTURED_STEPS } else { 1 };
             if !self.graphs.contains_key(&(batch, together)) {
                 let graph =
                     Graph::capture(&self.cuda, || (0..together).try_for_each(|_| self.queue_step(batch)))?;
@@ -112,13 +110,13 @@ impl Decoder {
                 self.buffers.x.address(),
                 self.buffers.voice.address(),
                 self.sizes.latents,
-                self.floats(self.places.text_table),
-                self.floats(self.places.text_positions),
+                self.floats(self.offsets.text_table),
+                self.floats(self.offsets.text_positions),
                 self.sizes.width
             ],
         )?;
         let rows = self.buffers.prompt_rows.address();
-        if !self.recording || !self.warm.contains(&(batch, true)) {
+        if !self.warm.contains(&(batch, true)) {
             self.warm.push((batch, true));
             return self.queue_blocks(rows, batch, false);
         }
@@ -129,7 +127,7 @@ impl Decoder {
         self.graphs[&(batch, 0)].launch(&self.cuda)
     }
 
-    /// Queues the rounding of f32 numbers on the device to bf16.
+    /// Queues the conversion of f32 values on the device to bf16.
     pub(super) fn round(&self, to: u64, from: u64, count: usize) -> Result<(), Error> {
         self.launch("cast_f32_bf16", Launch::each(count.div_ceil(4)), &args![to, 0u64, from, count as i64])
     }
@@ -139,10 +137,10 @@ impl Decoder {
     }
 
     fn launch(&self, kernel: &str, launch: Launch, args: &[Arg]) -> Result<(), Error> {
-        // All of them divide an SM's memory in the same way: between kernels that do not, an SM has to run empty.
+        // All kernels partition an SM's memory in the same way: between kernels that differ, an SM has to drain.
         self.cuda.allow_shared(self.cuda.function(kernel)?, launch.shared)?;
         let (inputs, outputs, bases) = (Vec::new(), Vec::new(), Vec::new());
-        CudaIo { cuda: &self.cuda, side: Side::Main, inputs, outputs, bases, collective: None }
+        CudaIo { cuda: &self.cuda, stream_kind: StreamKind::Main, inputs, outputs, bases, collective: None }
             .launch(kernel, launch, args)
     }
 
@@ -152,10 +150,10 @@ impl Decoder {
         self.queue_blocks(rows, batch, true)?;
         let to = Target { floats: buffers.logits.address(), ..Target::default() };
         let source = match batch > FUSED_ROWS {
-            true => Source::Given(buffers.normed.address()),
-            false => Source::Normed(self.places.last_norms, 2),
+            true => Source::Address(buffers.normed.address()),
+            false => Source::Normed(self.offsets.last_norms, 2),
         };
-        self.product("head", rows, batch, &self.places.head, source, to)?;
+        self.product("head", rows, batch, &self.offsets.head, source, to)?;
         let vocabulary = self.sizes.vocabulary;
         let shared = CANDIDATES * (8 + 8 + 4) + 256 * 4 + vocabulary * 4;
         self.launch(
@@ -169,19 +167,20 @@ impl Decoder {
                 self.sizes.stop,
                 buffers.samplings.address(),
                 buffers.uniforms.address(),
-                self.sizes.places,
+                self.sizes.positions,
                 buffers.seen.address(),
                 words(vocabulary),
                 buffers.codes.address(),
                 buffers.x.address(),
-                self.floats(self.places.audio_table),
-                self.floats(self.places.audio_positions),
+                self.floats(self.offsets.audio_table),
+                self.floats(self.offsets.audio_positions),
                 self.sizes.width
             ],
         )
     }
 
-    /// All blocks. In batches of many rows the norms behind them too, if asked for: `normed` is what the head takes.
+    /// Queues all blocks. For batches of many rows also the norms after them if `with_head`: `normed` is the input
+    /// of the head.
     fn queue_blocks(&self, rows: u64, batch: usize, with_head: bool) -> Result<(), Error> {
         let buffers = &self.buffers;
         let many = batch > FUSED_ROWS;
@@ -190,41 +189,41 @@ impl Decoder {
         let residual = Target { floats: buffers.x.address(), ..Target::default() };
         let up = Target { rounded: inner, stride: stride(self.sizes.inner) as i32, ..Target::default() };
         if many {
-            self.norm(rows, batch, self.places.blocks[0].norm1)?;
+            self.norm(rows, batch, self.offsets.blocks[0].norm1)?;
         }
-        for (layer, block) in self.places.blocks.iter().enumerate() {
-            let after = |norm: usize| if many { Source::Given(normed) } else { Source::Normed(norm, 1) };
+        for (layer, block) in self.offsets.blocks.iter().enumerate() {
+            let after = |norm: usize| if many { Source::Address(normed) } else { Source::Normed(norm, 1) };
             self.queue_attention(rows, batch, layer, after(block.norm1))?;
             if many {
                 self.split(rows, batch, &block.out, attended, (block.norm2, 1))?;
             } else if self.is_few(batch) {
                 self.product("out", rows, batch, &block.out, Source::Merged, residual)?;
             } else {
-                self.product("down", rows, batch, &block.out, Source::Given(attended), residual)?;
+                self.product("down", rows, batch, &block.out, Source::Address(attended), residual)?;
             }
             self.product("up", rows, batch, &block.up, after(block.norm2), up)?;
             if many {
-                let norms = match self.places.blocks.get(layer + 1) {
+                let norms = match self.offsets.blocks.get(layer + 1) {
                     Some(next) => (next.norm1, 1),
-                    None => (self.places.last_norms, if with_head { 2 } else { 0 }),
+                    None => (self.offsets.last_norms, if with_head { 2 } else { 0 }),
                 };
                 self.split(rows, batch, &block.down, inner, norms)?;
             } else {
-                self.product("down", rows, batch, &block.down, Source::Given(inner), residual)?;
+                self.product("down", rows, batch, &block.down, Source::Address(inner), residual)?;
             }
         }
         Ok(())
     }
 
-    /// Whether the kernels for few rows serve: their sizes are settled when they are compiled.
+    /// Whether the kernels for few rows apply: their sizes are fixed at compile time.
     fn is_few(&self, batch: usize) -> bool {
         let DecodeSizes { width, inner, .. } = self.sizes;
         batch <= FEW_ROWS && (width, inner, self.sizes.head_size()) == (1024, 4096, 64)
     }
 
-    /// Queries, keys and values, and what they see: as parts, or merged.
+    /// Queues queries, keys and values, and their attention: as partial results, or merged.
     fn queue_attention(&self, rows: u64, batch: usize, layer: usize, source: Source) -> Result<(), Error> {
-        let (buffers, sizes, block) = (&self.buffers, &self.sizes, &self.places.blocks[layer]);
+        let (buffers, sizes, block) = (&self.buffers, &self.sizes, &self.offsets.blocks[layer]);
         let (heads, size, room, stretches) =
             (sizes.heads, sizes.head_size(), sizes.room(), sizes.stretches());
         let cache = (sizes.slots * room * sizes.width * 2) as u64;
@@ -238,7 +237,7 @@ impl Decoder {
             heads: heads as i32,
             size: size as i32,
             room: room as i32,
-            // Scores are powers of two.
+            // Scores are exponents of two.
             scale: std::f32::consts::LOG2_E / (size as f32).sqrt(),
             ..Target::default()
         };
@@ -284,7 +283,7 @@ impl Decoder {
         )
     }
 
-    /// A product that is added to the residual stream, and the norms behind it (where they lie, and how many).
+    /// Queues a product that is added to the residual stream, and the norms after it (their offset and number).
     fn split(
         &self,
         rows: u64,
@@ -322,7 +321,7 @@ impl Decoder {
         )
     }
 
-    /// One of the kernels of `decode_linear.cu`, by its name without the number of rows.
+    /// Queues one of the kernels of `decode_linear.cu`, by its name without the number of rows.
     fn product(
         &self,
         kernel: &str,
@@ -335,11 +334,11 @@ impl Decoder {
         let (buffers, sizes) = (&self.buffers, &self.sizes);
         let (given, norm, norms) = match source {
             Source::Normed(norm, norms) => (0, self.floats(norm), norms),
-            Source::Given(given) => (given, 0, 0),
+            Source::Address(given) => (given, 0, 0),
             Source::Merged => (0, 0, 0),
         };
         let tile = if self.is_few(batch) { FEW_ROWS } else { batch.max(8) };
-        // Features of a block, in eights.
+        // Features per block, in units of eight.
         let columns = match kernel {
             "qkv" | "up" => {
                 if batch > FUSED_ROWS {
@@ -351,7 +350,7 @@ impl Decoder {
             _ => 1,
         };
         let warps = product.stretches();
-        // Rows that go through shared memory; norms beside them, unless threads hold theirs; sums.
+        // Shared memory for rows, for norms unless threads hold theirs in registers, and for sums.
         let is_shared = given == 0 || batch <= 8;
         let rows_there = if is_shared { batch * (product.stride() + PADDING) * 2 } else { 0 };
         let norms_there = if tile == FEW_ROWS { 0 } else { norms * 2 * sizes.width * 4 };
@@ -381,8 +380,8 @@ impl Decoder {
                 product.features,
                 sizes.width,
                 product.stride(),
-                Arg::of(&to),
-                Arg::of(&parts)
+                Arg::from_pod(&to),
+                Arg::from_pod(&parts)
             ],
         )
     }

@@ -1,54 +1,54 @@
-//! What is decoded, and where each of its weights lies on the device.
+//! Sizes of a decoded GPT, and the offset of each of its weights on the device.
 
 use crate::error::Error;
 
-/// The most rows a batch has.
-pub const MOST_ROWS: usize = 64;
-/// Rows of keys that one block of the attention has.
+/// Maximum number of rows in a batch.
+pub const MAX_ROWS: usize = 64;
+/// Keys per stretch of the attention.
 const STRETCH: usize = 128;
-/// Stretches that can be merged.
-const MOST_STRETCHES: usize = 32;
-/// The widest row that a warp can normalise.
+/// Maximum number of stretches that can be merged.
+const MAX_STRETCHES: usize = 32;
+/// Widest row that a warp can normalise.
 const WIDEST: usize = 1024;
-/// Products are padded to whole steps of this many inputs.
+/// Products are padded to a multiple of this many inputs.
 const INPUTS: usize = 32;
-/// And to whole blocks of this many features.
+/// Products are padded to a multiple of this many features.
 const FEATURES: usize = 32;
 
-/// The sizes of a GPT that is decoded.
+/// Sizes of a GPT to decode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeSizes {
-    /// Blocks.
+    /// Number of transformer blocks.
     pub layers: usize,
-    /// Channels.
+    /// Channels of the residual stream.
     pub width: usize,
-    /// Heads of each block.
+    /// Attention heads per block.
     pub heads: usize,
     /// Channels between the two products of a feed-forward layer.
     pub inner: usize,
-    /// Rows of the audio table.
+    /// Rows of the audio embedding table.
     pub vocabulary: usize,
-    /// Rows of the table of audio positions.
-    pub places: usize,
-    /// Rows of the text table.
+    /// Rows of the audio position table.
+    pub positions: usize,
+    /// Rows of the text embedding table.
     pub text_vocabulary: usize,
-    /// Rows of the table of text positions.
-    pub text_places: usize,
-    /// Vectors of a voice.
+    /// Rows of the text position table.
+    pub text_positions: usize,
+    /// Vectors per voice.
     pub latents: usize,
-    /// The code that ends a speech.
+    /// The code that ends a sequence.
     pub stop: i32,
-    /// Sequences that have keys and values at the same time.
+    /// Number of sequences whose keys and values are held at the same time.
     pub slots: usize,
 }
 
 impl DecodeSizes {
-    /// Rows that the keys and values of a slot have: whole stretches, of which the last may be longer than any sequence.
+    /// Cache rows per slot: whole stretches, of which the last may extend beyond the longest sequence.
     pub fn room(&self) -> usize {
-        (self.latents + self.text_places + self.places).next_multiple_of(STRETCH)
+        (self.latents + self.text_positions + self.positions).next_multiple_of(STRETCH)
     }
 
-    /// Channels of a head.
+    /// Channels per head.
     pub fn head_size(&self) -> usize {
         self.width / self.heads
     }
@@ -57,28 +57,31 @@ impl DecodeSizes {
         self.room() / STRETCH
     }
 
-    /// Bytes of keys and values of all slots.
-    pub fn cache_bytes(&self) -> usize {
+    /// Size of the keys and values of all slots in bytes.
+    pub(crate) fn cache_bytes(&self) -> usize {
         2 * self.layers * self.slots * self.room() * self.width * 2
     }
 
-    /// Why the kernels cannot decode it, if so.
+    /// Checks that the kernels support these sizes.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Unsupported(format!("decoding on CUDA in bf16: {what}")));
         if self.width > WIDEST || !self.width.is_multiple_of(8) {
-            return wrong(format!("{} channels: they are at most {WIDEST}, and whole eights", self.width));
+            return wrong(format!(
+                "{} channels: the kernels need a multiple of 8 up to {WIDEST}",
+                self.width
+            ));
         }
         if !self.width.is_multiple_of(self.heads) || ![8, 16, 32, 64, 128].contains(&self.head_size()) {
             return wrong(format!(
-                "{} heads of {} channels: a head has 8, 16, 32, 64 or 128",
+                "{} heads in {} channels: the kernels need 8, 16, 32, 64 or 128 per head",
                 self.heads, self.width
             ));
         }
-        if self.stretches() > MOST_STRETCHES {
+        if self.stretches() > MAX_STRETCHES {
             return wrong(format!(
-                "sequences of {} rows: they have at most {}",
+                "sequences of {} rows: the kernels take at most {}",
                 self.room(),
-                MOST_STRETCHES * STRETCH
+                MAX_STRETCHES * STRETCH
             ));
         }
         if self.slots == 0 {
@@ -88,38 +91,38 @@ impl DecodeSizes {
     }
 }
 
-/// One of the network's parameters with what belongs to it: a product and its bias, a norm's factors and what it adds.
+/// A parameter of the network and its bias: a product, or the scale and bias of a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The norm before a block's attention.
+    /// Norm before a block's attention.
     Norm1(usize),
     /// Queries, keys and values `[3 * width, width]`.
     Qkv(usize),
-    /// What ends the attention `[width, width]`.
+    /// Output projection of the attention, `[width, width]`.
     Out(usize),
-    /// The norm before a block's feed-forward layer.
+    /// Norm before a block's feed-forward layer.
     Norm2(usize),
-    /// `[inner, width]`.
+    /// First feed-forward matrix, `[inner, width]`.
     Up(usize),
-    /// `[width, inner]`.
+    /// Second feed-forward matrix, `[width, inner]`.
     Down(usize),
-    /// The norm behind the last block.
+    /// Norm after the last block.
     LastNorm,
-    /// The norm behind that.
+    /// Second norm after the last block.
     FinalNorm,
-    /// `[vocabulary, width]`.
+    /// Output head, `[vocabulary, width]`.
     Head,
-    /// `[vocabulary, width]`.
+    /// Audio embeddings, `[vocabulary, width]`.
     AudioTable,
-    /// `[places, width]`.
+    /// Audio positions, `[positions, width]`.
     AudioPositions,
-    /// `[text_vocabulary, width]`.
+    /// Text embeddings, `[text_vocabulary, width]`.
     TextTable,
-    /// `[text_places, width]`.
+    /// Text positions, `[text_positions, width]`.
     TextPositions,
 }
 
-/// A product's matrix in the buffer of bf16 and its bias in that of f32, both counted in elements.
+/// Offsets of a product's matrix in the bf16 buffer and of its bias in the f32 buffer, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Product {
     pub matrix: usize,
@@ -129,18 +132,19 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// Elements from one feature's weights to the next.
+    /// Elements between the weights of consecutive features.
     pub fn stride(&self) -> usize {
         stride(self.inputs)
     }
 
-    /// Stretches that its sums are cut into, which decides how they are rounded: by the matrix alone, not by the batch.
+    /// Number of splits of its sums, which decides how they are rounded: depends on the matrix alone, not on the
+    /// batch.
     pub fn stretches(&self) -> usize {
         if self.inputs > 2048 { 16 } else { 8 }
     }
 }
 
-/// Elements from one row of a product's input to the next.
+/// Elements between consecutive input rows of a product.
 pub(super) fn stride(inputs: usize) -> usize {
     inputs.next_multiple_of(INPUTS)
 }
@@ -155,39 +159,39 @@ pub(super) struct Block {
     pub down: Product,
 }
 
-/// Where everything is.
+/// Offsets of all parameters.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct WeightOffsets {
     width: usize,
     pub blocks: Vec<Block>,
-    /// Both norms behind the blocks, one after the other.
+    /// Both norms after the blocks, one after the other.
     pub last_norms: usize,
     pub head: Product,
     pub audio_table: usize,
     pub audio_positions: usize,
     pub text_table: usize,
     pub text_positions: usize,
-    /// Elements of the two buffers.
+    /// Sizes of the two buffers in elements.
     pub rounded: usize,
     pub floats: usize,
 }
 
-/// Where one parameter is.
+/// Location of one parameter.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum WeightLocation {
     Product(Product),
-    /// Factors, and behind them what is added.
+    /// Scale, followed by the bias.
     Norm(usize),
     Table(usize),
 }
 
 #[derive(Default)]
-struct Shelf {
+struct OffsetAllocator {
     rounded: usize,
     floats: usize,
 }
 
-impl Shelf {
+impl OffsetAllocator {
     fn floats(&mut self, count: usize) -> usize {
         let at = self.floats;
         self.floats += count.next_multiple_of(64);
@@ -201,44 +205,44 @@ impl Shelf {
     }
 }
 
-impl Places {
-    pub fn of(&self, which: Weight) -> Place {
+impl WeightOffsets {
+    pub fn locate(&self, which: Weight) -> WeightLocation {
         match which {
-            Weight::Norm1(layer) => Place::Norm(self.blocks[layer].norm1),
-            Weight::Qkv(layer) => Place::Product(self.blocks[layer].qkv),
-            Weight::Out(layer) => Place::Product(self.blocks[layer].out),
-            Weight::Norm2(layer) => Place::Norm(self.blocks[layer].norm2),
-            Weight::Up(layer) => Place::Product(self.blocks[layer].up),
-            Weight::Down(layer) => Place::Product(self.blocks[layer].down),
-            Weight::LastNorm => Place::Norm(self.last_norms),
-            Weight::FinalNorm => Place::Norm(self.last_norms + 2 * self.width),
-            Weight::Head => Place::Product(self.head),
-            Weight::AudioTable => Place::Table(self.audio_table),
-            Weight::AudioPositions => Place::Table(self.audio_positions),
-            Weight::TextTable => Place::Table(self.text_table),
-            Weight::TextPositions => Place::Table(self.text_positions),
+            Weight::Norm1(layer) => WeightLocation::Norm(self.blocks[layer].norm1),
+            Weight::Qkv(layer) => WeightLocation::Product(self.blocks[layer].qkv),
+            Weight::Out(layer) => WeightLocation::Product(self.blocks[layer].out),
+            Weight::Norm2(layer) => WeightLocation::Norm(self.blocks[layer].norm2),
+            Weight::Up(layer) => WeightLocation::Product(self.blocks[layer].up),
+            Weight::Down(layer) => WeightLocation::Product(self.blocks[layer].down),
+            Weight::LastNorm => WeightLocation::Norm(self.last_norms),
+            Weight::FinalNorm => WeightLocation::Norm(self.last_norms + 2 * self.width),
+            Weight::Head => WeightLocation::Product(self.head),
+            Weight::AudioTable => WeightLocation::Table(self.audio_table),
+            Weight::AudioPositions => WeightLocation::Table(self.audio_positions),
+            Weight::TextTable => WeightLocation::Table(self.text_table),
+            Weight::TextPositions => WeightLocation::Table(self.text_positions),
         }
     }
 
-    pub fn new(sizes: &DecodeSizes) -> Places {
+    pub fn new(sizes: &DecodeSizes) -> WeightOffsets {
         let (width, inner) = (sizes.width, sizes.inner);
-        let mut shelf = Shelf::default();
+        let mut allocator = OffsetAllocator::default();
         let blocks = (0..sizes.layers)
             .map(|_| Block {
-                norm1: shelf.floats(2 * width),
-                qkv: shelf.product(3 * width, width),
-                out: shelf.product(width, width),
-                norm2: shelf.floats(2 * width),
-                up: shelf.product(inner, width),
-                down: shelf.product(width, inner),
+                norm1: allocator.floats(2 * width),
+                qkv: allocator.product(3 * width, width),
+                out: allocator.product(width, width),
+                norm2: allocator.floats(2 * width),
+                up: allocator.product(inner, width),
+                down: allocator.product(width, inner),
             })
             .collect();
-        let last_norms = shelf.floats(4 * width);
-        let head = shelf.product(sizes.vocabulary, width);
+        let last_norms = allocator.floats(4 * width);
+        let head = allocator.product(sizes.vocabulary, width);
         let [audio_table, audio_positions, text_table, text_positions] =
-            [sizes.vocabulary, sizes.places, sizes.text_vocabulary, sizes.text_places]
-                .map(|rows| shelf.floats(rows * width));
-        Places {
+            [sizes.vocabulary, sizes.positions, sizes.text_vocabulary, sizes.text_positions]
+                .map(|rows| allocator.floats(rows * width));
+        WeightOffsets {
             width,
             blocks,
             last_norms,
@@ -247,8 +251,8 @@ impl Places {
             audio_positions,
             text_table,
             text_positions,
-            rounded: shelf.rounded,
-            floats: shelf.floats,
+            rounded: allocator.rounded,
+            floats: allocator.floats,
         }
     }
 }
@@ -264,9 +268,9 @@ mod tests {
             heads: 16,
             inner: 4096,
             vocabulary: 1026,
-            places: 608,
+            positions: 608,
             text_vocabulary: 6681,
-            text_places: 404,
+            text_positions: 404,
             latents: 32,
             stop: 1025,
             slots: 64,
@@ -274,13 +278,13 @@ mod tests {
     }
 
     #[test]
-    fn what_kernels_cannot_decode_is_refused() {
+    fn sizes_the_kernels_do_not_support_are_rejected() {
         v2().check().unwrap();
         let wrong = [
             DecodeSizes { width: 2048, heads: 16, ..v2() },
             DecodeSizes { heads: 5, ..v2() },
             DecodeSizes { heads: 256, ..v2() },
-            DecodeSizes { places: 8192, ..v2() },
+            DecodeSizes { positions: 8192, ..v2() },
             DecodeSizes { slots: 0, ..v2() },
         ];
         for sizes in wrong {
@@ -289,12 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_on_anything_else() {
-        let places = Places::new(&DecodeSizes { layers: 2, width: 24, heads: 3, inner: 96, ..v2() });
+    fn parameters_do_not_overlap() {
+        let offsets = WeightOffsets::new(&DecodeSizes { layers: 2, width: 24, heads: 3, inner: 96, ..v2() });
         // 72 features are padded to 96, 24 inputs to 32.
-        assert_eq!(places.blocks[0].out.matrix, 96 * 32);
-        assert_eq!(places.blocks[0].qkv.stride(), 32);
-        let last = places.text_positions + 404 * 24;
-        assert!(places.floats >= last && places.blocks[1].norm1 > places.blocks[0].down.bias);
+        assert_eq!(offsets.blocks[0].out.matrix, 96 * 32);
+        assert_eq!(offsets.blocks[0].qkv.stride(), 32);
+        let last = offsets.text_positions + 404 * 24;
+        assert!(offsets.floats >= last && offsets.blocks[1].norm1 > offsets.blocks[0].down.bias);
     }
 }

@@ -1,11 +1,11 @@
-//! The processor, as Linux describes it.
+//! The CPU, as Linux describes it.
 
 use std::collections::HashSet;
 use std::fs;
 
 use serde::Serialize;
 
-/// Extensions that change how fast arithmetic is, as /proc/cpuinfo spells them.
+/// Instruction set extensions that affect arithmetic speed, as spelled in /proc/cpuinfo.
 const VECTORS: [&str; 12] = [
     "sse4_2",
     "avx",
@@ -21,37 +21,37 @@ const VECTORS: [&str; 12] = [
     "sve2",
 ];
 
-/// The processor and its memory.
+/// The CPU and its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// As its maker calls it; the architecture where it has no name.
+    /// Model name; the architecture where there is none.
     pub name: String,
-    /// Cores, if they are told from threads.
+    /// Physical cores; `None` where they cannot be found from threads.
     pub physical_cores: Option<usize>,
     /// Hardware threads.
     pub logical_cores: usize,
-    /// Threads this process may use at once: affinity and quotas of containers are heeded.
+    /// Threads this process may run at once, after affinity and container quotas.
     pub usable_cores: usize,
-    /// Bytes, all of it.
+    /// Total memory in bytes.
     pub memory_total: Option<u64>,
-    /// Bytes that could be had without swapping.
+    /// Memory in bytes that is available without swapping.
     pub memory_available: Option<u64>,
-    /// Vector extensions that matter here.
+    /// Relevant vector extensions, oldest first.
     pub vectors: Vec<String>,
 }
 
 impl Cpu {
-    pub(super) fn of_this_machine() -> Cpu {
+    pub(super) fn detect() -> Cpu {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let usable = std::thread::available_parallelism().map_or(1, usize::from);
-        Cpu::described(&read("/proc/cpuinfo"), &read("/proc/meminfo"), usable)
+        Cpu::from_proc(&read("/proc/cpuinfo"), &read("/proc/meminfo"), usable)
     }
 
-    fn described(cpuinfo: &str, meminfo: &str, usable_cores: usize) -> Cpu {
+    fn from_proc(cpuinfo: &str, meminfo: &str, usable_cores: usize) -> Cpu {
         let pairs =
             || cpuinfo.lines().filter_map(|line| line.split_once(':')).map(|(k, v)| (k.trim(), v.trim()));
         let first = |key: &str| pairs().find(|(k, _)| *k == key).map(|(_, value)| value);
-        // A socket's number stands before each core's; cores of two sockets have the same numbers.
+        // The socket id precedes each core id; cores of different sockets have the same ids.
         let (mut cores, mut socket) = (HashSet::new(), "");
         for (key, value) in pairs() {
             match key {
@@ -96,7 +96,7 @@ mod tests {
         let cpuinfo: String = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 1, 1), (4, 0, 0), (5, 0, 1)]
             .map(|(processor, socket, core)| thread(processor, socket, core))
             .concat();
-        let cpu = Cpu::described(&cpuinfo, "MemTotal:       16 kB\nMemFree: 1 kB\nMemAvailable:   8 kB\n", 3);
+        let cpu = Cpu::from_proc(&cpuinfo, "MemTotal:       16 kB\nMemFree: 1 kB\nMemAvailable:   8 kB\n", 3);
         assert_eq!(cpu.name, "Some CPU @ 2.0GHz");
         assert_eq!((cpu.physical_cores, cpu.logical_cores, cpu.usable_cores), (Some(4), 6, 3));
         assert_eq!((cpu.memory_total, cpu.memory_available), (Some(16 * 1024), Some(8 * 1024)));
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_says_nothing_is_described_too() {
-        let cpu = Cpu::described("", "", 2);
+    fn missing_proc_files_still_give_a_description() {
+        let cpu = Cpu::from_proc("", "", 2);
         assert_eq!(
             (cpu.name.as_str(), cpu.physical_cores, cpu.logical_cores),
             (std::env::consts::ARCH, None, 1)

@@ -1,8 +1,8 @@
-//! The GPUs, as the driver describes them.
+//! GPUs, as the driver describes them.
 //!
-//! The driver is called through its own handle and its answers are read as integers: this code runs on machines where
-//! anything may be broken, and there cudarc would panic at a missing function and read an error it does not know as an
-//! enum without such a value.
+//! The driver is called through its own handle and its return codes are read as integers: this code runs on
+//! machines where anything may be broken. There cudarc would panic at a missing function, and would read an unknown
+//! error code into an enum that has no such value.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::fmt;
@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use crate::cuda::library::{self, Library};
 
-/// What a GPU can do, as NVIDIA numbers it: 9.0 is Hopper.
+/// CUDA compute capability: 9.0 is Hopper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capability {
-    /// 9 of 9.0.
+    /// The 9 of 9.0.
     pub major: u32,
-    /// 0 of 9.0.
+    /// The 0 of 9.0.
     pub minor: u32,
 }
 
@@ -33,55 +33,58 @@ impl Serialize for Capability {
     }
 }
 
-/// One GPU.
+/// A GPU the driver reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// As in `cuda:0`.
+    /// Index as in `cuda:0`.
     pub index: usize,
-    /// As its maker calls it.
+    /// Product name.
     pub name: String,
-    /// Bytes, all of it.
+    /// Total memory in bytes.
     pub memory_total: u64,
-    /// Bytes that nobody uses now; unknown where NVML does not tell.
+    /// Free memory in bytes; `None` where NVML does not report it.
     pub memory_free: Option<u64>,
-    /// What it can do.
+    /// Compute capability.
     pub capability: Capability,
-    /// Where it is plugged in, such as `0000:3b:00.0`.
+    /// PCI address, such as `0000:3b:00.0`.
     pub pci_bus_id: Option<String>,
-    /// Units that run blocks at the same time.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
 }
 
-/// All GPUs the driver shows, or a sentence on why there are none.
+/// All GPUs the driver reports, or a explain that says why there are none.
 pub(super) fn list() -> Result<Vec<Gpu>, String> {
     let handle = library::handle(Library::Driver).map_err(|missing| missing.summary())?;
     let driver = Driver(handle);
     let count = driver.count()?;
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 {
-        return Err(sentence(NO_DEVICE, ""));
+        return Err(explain(NO_DEVICE, ""));
     }
     (0..count).map(|index| driver.gpu(index)).collect()
 }
 
 const NO_DEVICE: c_int = 100;
 
-/// What an error of the driver's means for the person at this machine.
-fn sentence(code: c_int, words: &str) -> String {
+/// Explains a driver error to the user.
+fn explain(code: c_int, message: &str) -> String {
     match code {
         NO_DEVICE => match std::env::var("CUDA_VISIBLE_DEVICES") {
             Ok(hidden) => {
-                format!("the driver shows no GPU; CUDA_VISIBLE_DEVICES is {hidden:?}, which may hide them")
+                format!("the driver reports no GPU; CUDA_VISIBLE_DEVICES is {hidden:?}, which may hide them")
             }
-            Err(_) => "the driver shows no GPU: there is none, or its kernel module is not loaded".to_owned(),
+            Err(_) => {
+                "the driver reports no GPU: there is none, or the kernel module is not loaded".to_owned()
+            }
         },
-        34 => "what answers as the driver is the toolkit's stub: take its folder from LD_LIBRARY_PATH"
+        34 => "the driver library found is the toolkit's stub: remove its folder from LD_LIBRARY_PATH"
             .to_owned(),
-        802 => "the GPUs are not ready: where they are joined by NVSwitch, nvidia-fabricmanager must run"
+        802 => {
+            "the GPUs are not ready: machines with NVSwitch need a running nvidia-fabricmanager".to_owned()
+        }
+        803 => "the driver's libraries and its kernel module are different releases: restart the machine"
             .to_owned(),
-        803 => "the driver's libraries and its kernel module are of different releases: restart the machine"
-            .to_owned(),
-        _ => format!("the driver does not start ({words}, error {code}): `nvidia-smi` may say more"),
+        _ => format!("the driver failed to start ({message}, error {code}): `nvidia-smi` may say more"),
     }
 }
 
@@ -90,7 +93,7 @@ struct Driver(&'static libloading::Library);
 impl Driver {
     fn count(&self) -> Result<c_int, String> {
         let mut count = 0;
-        // SAFETY: signatures of the driver's interface, unchanged since CUDA 4.
+        // SAFETY: the signatures are those of the driver API, unchanged since CUDA 4.
         unsafe {
             let init: unsafe extern "C" fn(c_uint) -> c_int = self.function("cuInit")?;
             self.check(init(0))?;
@@ -106,7 +109,7 @@ impl Driver {
         let mut bus = [0 as c_char; 32];
         let mut memory = 0usize;
         let number = c_int::try_from(index).map_err(|_| format!("there is no GPU {index}"))?;
-        // SAFETY: as above; the texts end within their buffers, whose lengths are given less one.
+        // SAFETY: as above; the strings fit their buffers, whose lengths are passed less one.
         let has_bus = unsafe {
             let get: unsafe extern "C" fn(*mut c_int, c_int) -> c_int = self.function("cuDeviceGet")?;
             self.check(get(&mut device, number))?;
@@ -126,7 +129,7 @@ impl Driver {
             index,
             name: text(&name),
             memory_total,
-            // A part of a GPU (MIG) has the whole one's address: its free memory is not told this way.
+            // A MIG instance has the PCI address of the whole GPU, whose free memory NVML would report.
             memory_free: pci_bus_id.as_deref().and_then(free_memory).filter(|free| *free <= memory_total),
             capability: Capability {
                 major: self.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device)?,
@@ -152,29 +155,29 @@ impl Driver {
         if code == 0 {
             return Ok(());
         }
-        let mut words = std::ptr::null();
-        // SAFETY: as above; the text is the driver's and constant.
-        let words = unsafe {
+        let mut message = std::ptr::null();
+        // SAFETY: as above; the string is a constant of the driver.
+        let message = unsafe {
             let get: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int =
                 self.function("cuGetErrorString")?;
-            match get(code, &mut words) {
-                0 if !words.is_null() => CStr::from_ptr(words).to_string_lossy(),
-                _ => "an error without a name".into(),
+            match get(code, &mut message) {
+                0 if !message.is_null() => CStr::from_ptr(message).to_string_lossy(),
+                _ => "unknown error".into(),
             }
         };
-        Err(sentence(code, &words))
+        Err(explain(code, &message))
     }
 
     /// # Safety
-    /// `F` must be the type of the function of that name.
+    /// `F` must be the type of the named function.
     unsafe fn function<F: Copy>(&self, name: &str) -> Result<F, String> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let symbol = unsafe { self.0.get::<F>(name) };
-        symbol.map(|symbol| *symbol).map_err(|_| format!("the driver is broken: it has no {name}"))
+        symbol.map(|symbol| *symbol).map_err(|_| format!("the driver is broken: it has no function {name}"))
     }
 }
 
-/// By NVML, because the driver itself tells only with a context, which takes half a gigabyte and half a second.
+/// Free memory by NVML. The driver reports it only within a context, which costs half a gigabyte and half a second.
 fn free_memory(pci_bus_id: &str) -> Option<u64> {
     #[repr(C)]
     #[derive(Default)]
@@ -187,15 +190,15 @@ fn free_memory(pci_bus_id: &str) -> Option<u64> {
     let bus = CString::new(pci_bus_id).ok()?;
     let mut device: *mut c_void = std::ptr::null_mut();
     let mut memory = Memory::default();
-    // SAFETY: signatures of NVML's interface; the search for the library has started NVML.
+    // SAFETY: the signatures are those of the NVML API; loading the library has initialised NVML.
     unsafe {
         let find = nvml.get::<unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int>(
             "nvmlDeviceGetHandleByPciBusId_v2",
         );
         let get =
             nvml.get::<unsafe extern "C" fn(*mut c_void, *mut Memory) -> c_int>("nvmlDeviceGetMemoryInfo");
-        let told = find.ok()?(bus.as_ptr(), &mut device) == 0 && get.ok()?(device, &mut memory) == 0;
-        told.then_some(memory.free)
+        let found = find.ok()?(bus.as_ptr(), &mut device) == 0 && get.ok()?(device, &mut memory) == 0;
+        found.then_some(memory.free)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A piece of memory on either kind of device.
+//! A block of memory on the host or on a GPU.
 
 use super::Backend;
 use crate::cuda::Cuda;
@@ -10,23 +10,23 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Memory of the host, aligned as the plan expects.
+/// Host memory with the alignment the plan expects.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     start: *mut u8,
     layout: Layout,
 }
 
-// Plain memory: whoever holds the engine holds it.
+// SAFETY: plain memory; the engine that owns it controls all access.
 unsafe impl Send for HostMemory {}
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
     fn new(bytes: usize) -> HostMemory {
         let size = bytes.next_multiple_of(ALIGN).max(ALIGN);
-        let layout =
-            Layout::from_size_align(size, ALIGN).unwrap_or_else(|_| panic!("{bytes} bytes is too much"));
-        // SAFETY: the layout has a size.
+        let layout = Layout::from_size_align(size, ALIGN)
+            .unwrap_or_else(|_| panic!("{bytes} bytes is too large for an allocation"));
+        // SAFETY: the layout has a non-zero size.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
             handle_alloc_error(layout);
@@ -67,7 +67,7 @@ impl Buffer {
         }
     }
 
-    /// Where it starts, on its device.
+    /// Start address on its device.
     pub fn address(&self) -> u64 {
         match self {
             Buffer::Host(memory, _) => memory.start as u64,
@@ -75,11 +75,11 @@ impl Buffer {
         }
     }
 
-    /// Copies bytes in, after all that is queued.
+    /// Copies bytes into it, after all queued work.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), Error> {
         assert!(
             offset + data.len() <= self.bytes(),
-            "a write of {} bytes at {offset} is too long",
+            "a write of {} bytes at {offset} is out of bounds",
             data.len()
         );
         match self {
@@ -90,7 +90,7 @@ impl Buffer {
             Buffer::Device(memory, cuda) => {
                 cuda.bind()?;
                 let address = memory.address() + offset as u64;
-                // SAFETY: the range is inside the allocation; the copy is waited for before `data` ends.
+                // SAFETY: the range is inside the allocation; the copy is finished before `data` goes out of scope.
                 unsafe { result::memcpy_htod_async(address, data, cuda.stream()) }
                     .map_err(|e| Error::driver("copy to the device", e))?;
                 cuda.synchronize()?;
@@ -99,9 +99,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// Copies bytes out, after all that is queued.
+    /// Copies bytes out of it, after all queued work.
     pub fn read(&self, range: Range<usize>, data: &mut [u8]) -> Result<(), Error> {
-        assert!(range.end <= self.bytes() && range.len() == data.len(), "a read of {range:?} is too long");
+        assert!(
+            range.end <= self.bytes() && range.len() == data.len(),
+            "a read of {range:?} is out of bounds"
+        );
         match self {
             // SAFETY: the range is inside the allocation, and the engine that owns it is not running.
             Buffer::Host(memory, _) => unsafe {
@@ -110,7 +113,7 @@ impl Buffer {
             Buffer::Device(memory, cuda) => {
                 cuda.bind()?;
                 let address = memory.address() + range.start as u64;
-                // SAFETY: the range is inside the allocation; the copy is waited for before `data` is used.
+                // SAFETY: the range is inside the allocation; the copy is finished before `data` is used.
                 unsafe { result::memcpy_dtoh_async(data, address, cuda.stream()) }
                     .map_err(|e| Error::driver("copy from the device", e))?;
                 cuda.synchronize()?;
@@ -119,7 +122,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Sets every byte, after all that is queued and before all that will be.
+    /// Sets every byte, in stream order.
     pub fn fill(&self, byte: u8) -> Result<(), Error> {
         match self {
             // SAFETY: the allocation has that many bytes, and the engine that owns it is not running.
@@ -136,10 +139,11 @@ impl Buffer {
         Ok(())
     }
 
-    /// All of it as floats, where it is the host's; nothing elsewhere.
+    /// The whole buffer as floats if it is host memory; an empty slice otherwise.
     pub fn host_f32(&mut self) -> &mut [f32] {
         match self {
-            // SAFETY: the allocation is that long, aligned for more than floats and initialised, and borrowed mutably.
+            // SAFETY: the allocation has that length, is sufficiently aligned and initialised, and is borrowed
+            // mutably.
             Buffer::Host(memory, bytes) => unsafe {
                 std::slice::from_raw_parts_mut(memory.start.cast::<f32>(), *bytes / 4)
             },

@@ -1,6 +1,6 @@
-//! Running a program on the CPU: one operation after another, each on all cores where it pays.
+//! Runs a program on the CPU, one operation after another, each on all cores where that pays.
 
-use super::checked::Found;
+use super::checked::Findings;
 use super::{Engine, Mode, Program};
 use crate::collective::Collective;
 use crate::error::Error;
@@ -9,13 +9,13 @@ use crate::shape::DType;
 use crate::tape::{Node, Tape, Value};
 use std::time::{Duration, Instant};
 
-pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Found, Error> {
-    let mut found = Found::default();
+pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Findings, Error> {
+    let mut found = Findings::default();
     if engine.mode == Mode::Checked {
-        engine.forget_scratch()?;
+        engine.poison_scratch()?;
         for (n, node) in program.tape.nodes.iter().enumerate() {
             step(&program.tape, &program.addresses, engine.collective.as_deref(), node)?;
-            found.look(&engine.backend, program, n)?;
+            found.check_outputs(&engine.backend, program, n)?;
         }
         program.runs += 1;
         return Ok(found);
@@ -23,9 +23,10 @@ pub(super) fn run(engine: &Engine, program: &mut Program) -> Result<Found, Error
     let (tape, addresses, collective) = (&program.tape, &program.addresses[..], engine.collective.as_deref());
     let all = || tape.nodes.iter().try_for_each(|node| step(tape, addresses, collective, node));
     match collective {
-        // On a thread of the pool: what one of its own threads hands out costs no wake-up, and there are hundreds.
+        // On a pool thread: work that a pool thread hands out needs no wake-up, and a step hands out hundreds of
+        // pieces.
         None => rayon::scope(|_| all())?,
-        // Replicas wait for each other, and must not fill the pool that the others need to arrive.
+        // Replicas wait for each other and must not block the pool threads the others need to arrive.
         Some(_) => all()?,
     }
     program.runs += 1;
@@ -54,8 +55,8 @@ fn step(
     };
     let inputs = node.inputs.iter().map(|&value| {
         let (address, len, dtype) = at(value);
-        // SAFETY: the plan keeps a value's memory to itself from its first writer to its last reader, on buffers that
-        // live as long as the engine; a result never shares memory with an input (only with its base).
+        // SAFETY: the plan reserves a value's memory from its first writer to its last reader, in buffers that live
+        // as long as the engine; an output never shares memory with an input (only with its base).
         unsafe {
             match dtype {
                 DType::F32 => Slice::F32(std::slice::from_raw_parts(address as *const f32, len)),
@@ -68,7 +69,7 @@ fn step(
     let mut outputs = Vec::with_capacity(node.outputs.len());
     for (&value, base) in node.outputs.iter().zip(&node.bases) {
         let (address, len, dtype) = at(value);
-        // SAFETY: as above; the results of one operation are distinct.
+        // SAFETY: as above; the outputs of one operation are distinct.
         outputs.push(unsafe {
             match dtype {
                 DType::F32 => {
@@ -79,7 +80,7 @@ fn step(
                             data.copy_from_slice(std::slice::from_raw_parts(from as *const f32, len));
                         }
                     }
-                    SliceMut::F32 { data, based: base.is_some() }
+                    SliceMut::F32 { data, has_base: base.is_some() }
                 }
                 DType::I32 => SliceMut::I32(std::slice::from_raw_parts_mut(address as *mut i32, len)),
                 DType::Bf16 => panic!("the CPU computes in f32"),

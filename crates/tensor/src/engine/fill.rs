@@ -1,5 +1,5 @@
-//! Weights written on all cores: into the arena itself on the processor, on a GPU through page-locked memory that is copied
-//! while the next is written.
+//! Writes weights on all cores: directly into the arena on the CPU; for a GPU into page-locked memory, of which one
+//! half is copied while the other is written.
 
 use super::buffer::Buffer;
 use super::{Backend, Engine};
@@ -8,19 +8,20 @@ use crate::cuda::memory::PinnedMemory;
 use crate::error::Error;
 use crate::parameters::ParameterId;
 use crate::shape::DType;
-use crate::tape::Flat;
+use crate::tape::EngineBuffer;
 use cudarc::driver::result;
 use half::bf16;
 use rayon::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Floats that are written before they are copied to a GPU, where no parameter is larger.
+/// Floats written before they are copied to a GPU, unless a single parameter is larger.
 const PIECE: usize = 8 << 20;
 
 impl Engine {
-    /// Replaces the weights of parameters, each by what `fill` writes for the one of its number in `ids`: on many threads, in
-    /// any order. `ids` has none twice. Where `fill` fails, the weights are no longer what they were.
+    /// Replaces the weights of parameters. `fill` is called with each index into `ids` and the slice to write, on
+    /// many threads and in any order. `ids` must not contain duplicates. If `fill` fails, the weights are left
+    /// partly overwritten.
     pub fn fill_parameters<E: From<Error> + Send>(
         &mut self,
         ids: &[ParameterId],
@@ -29,11 +30,15 @@ impl Engine {
         let mut places: Vec<(usize, Range<usize>)> =
             ids.iter().map(|&id| self.layout.get(id).range()).enumerate().collect();
         places.sort_by_key(|(_, range)| range.start);
-        assert!(places.windows(2).all(|pair| pair[0].1.end <= pair[1].1.start), "a parameter is there twice");
+        assert!(
+            places.windows(2).all(|pair| pair[0].1.end <= pair[1].1.start),
+            "`ids` contains a parameter twice"
+        );
         match &self.backend {
             Backend::Cpu => {
                 let mut slices = Vec::with_capacity(places.len());
-                let mut rest = self.arenas.flat_mut(Flat::Master).map_or(&mut [][..], Buffer::host_f32);
+                let mut rest =
+                    self.arenas.buffer_mut(EngineBuffer::Master).map_or(&mut [][..], Buffer::host_f32);
                 let mut at = 0;
                 for (number, range) in places {
                     let (_, from) = rest.split_at_mut(range.start - at);
@@ -41,21 +46,21 @@ impl Engine {
                     slices.push((number, slice));
                     (rest, at) = (after, range.end);
                 }
-                // The largest first: otherwise one thread has it alone at the end.
+                // Largest first: otherwise a single thread would process the largest one at the end.
                 slices.sort_by_key(|(_, slice)| std::cmp::Reverse(slice.len()));
                 slices.into_par_iter().try_for_each(|(number, slice)| fill(number, slice))
             }
             Backend::Cuda(cuda) => {
                 let cuda = Arc::clone(cuda);
                 let rounded = self.precision.dtype() == DType::Bf16;
-                let master = self.arenas.flat(Flat::Master);
-                let work = rounded.then(|| self.arenas.flat(Flat::Work));
+                let master = self.arenas.buffer(EngineBuffer::Master);
+                let work = rounded.then(|| self.arenas.buffer(EngineBuffer::Work));
                 cuda.bind()?;
                 let largest = places.iter().map(|(_, range)| range.len()).max().unwrap_or(0);
                 let room = largest.max(PIECE);
                 let mut halves = [Half::new(room, rounded)?, Half::new(room, rounded)?];
                 let filled = through_pinned(&cuda, (master, work), (&mut halves, room), &places, &fill);
-                // Also where it failed: copies may be under way from memory that is given back now.
+                // Also after an error: copies may still be running from memory that is freed now.
                 cuda.synchronize()?;
                 filled
             }
@@ -63,7 +68,7 @@ impl Engine {
     }
 }
 
-/// Half of the page-locked memory: one is copied while the other is written.
+/// Half of the page-locked memory: one half is copied while the other is written.
 struct Half {
     floats: PinnedMemory,
     rounded: PinnedMemory,
@@ -95,7 +100,7 @@ fn through_pinned<E: From<Error> + Send>(
         }
         let group = &places[start..end];
         let half = &mut halves[turn];
-        // The copies of the other half may be under way; those of this one were waited for.
+        // The other half may still be copied; copies from this one are finished.
         let all: &mut [f32] = bytemuck::cast_slice_mut(half.floats.as_mut_slice());
         let mut slices = Vec::with_capacity(group.len());
         let mut rest = &mut all[..floats];
@@ -110,7 +115,7 @@ fn through_pinned<E: From<Error> + Send>(
             let to: &mut [bf16] = &mut bytemuck::cast_slice_mut(half.rounded.as_mut_slice())[..floats];
             to.par_iter_mut().zip(from).for_each(|(to, from)| *to = bf16::from_f32(*from));
         }
-        // What was copied of the other half is done: it is written next.
+        // The copy of the other half is finished: it is written next.
         cuda.synchronize()?;
         let mut at = 0;
         for (_, range) in group {
@@ -125,10 +130,11 @@ fn through_pinned<E: From<Error> + Send>(
     Ok(())
 }
 
-/// Queues a copy; whoever calls keeps the bytes until it was waited for.
+/// Queues a copy; the caller keeps the bytes alive until the stream is synchronised.
 fn send(cuda: &Cuda, to: &Buffer, offset: usize, bytes: &[u8]) -> Result<(), Error> {
     assert!(offset + bytes.len() <= to.bytes(), "a write of {} bytes at {offset} is too long", bytes.len());
-    // SAFETY: the range is inside the allocation; the caller waits before the bytes are written again or given back.
+    // SAFETY: the range is inside the allocation; the caller synchronises before the bytes are overwritten or
+    // freed.
     unsafe { result::memcpy_htod_async(to.address() + offset as u64, bytes, cuda.stream()) }
         .map_err(|error| Error::driver("copy weights to the device", error))
 }

@@ -1,4 +1,4 @@
-//! The memory an engine would take, known without one: no device is opened and nothing is allocated.
+//! The memory an engine would need, computed without opening a device or allocating anything.
 
 use super::program::schedule_on;
 use super::{EngineOptions, Streams, arena};
@@ -8,7 +8,7 @@ use crate::memory::{MemoryNeed, MemoryPlan};
 use crate::parameters::Layout;
 use crate::tape::{Precision, Tape};
 
-/// An engine as far as its memory goes.
+/// Memory of an engine that does not exist yet.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     memory: MemoryNeed,
@@ -17,7 +17,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Of an engine that would be made so.
+    /// Forecasts the memory of an engine with these options.
     pub fn new(device: Device, layout: &Layout, precision: Precision, options: &EngineOptions) -> Forecast {
         let gpu = matches!(device, Device::Cuda(_));
         let libraries = if gpu { LIBRARY_BYTES } else { 0 };
@@ -25,12 +25,12 @@ impl Forecast {
         Forecast { memory, gpu, streams: options.streams }
     }
 
-    /// What it would hold before its first program, as `Engine::memory`.
+    /// Memory held before the first program, as `Engine::memory`.
     pub fn memory(&self) -> &MemoryNeed {
         &self.memory
     }
 
-    /// The memory a tape would take there, as `Engine::plan_of`.
+    /// Memory a tape would need, as `Engine::plan_of`.
     pub fn plan_of(&self, tape: &Tape) -> MemoryPlan {
         MemoryPlan::scheduled(tape, &schedule_on(self.gpu, self.streams, tape))
     }

@@ -1,4 +1,4 @@
-//! The engine: the memory of a model on one device, and the programs that run on it.
+//! The engine: a model's memory on one device, and the programs that run on it.
 
 mod arena;
 mod buffer;
@@ -7,16 +7,16 @@ mod cpu;
 mod cuda;
 mod fill;
 mod forecast;
-mod image;
+mod input_layout;
 mod program;
 mod ring;
 mod staging;
 mod upload;
 
-pub use arena::{Arena, State};
-pub use checked::{Fault, Magnitude};
+pub use arena::{Arena, EngineState};
+pub use checked::{Magnitude, NonFinite};
 pub use forecast::Forecast;
-pub use image::Image;
+pub use input_layout::InputLayout;
 pub use program::{OpTime, Program};
 pub use ring::Ticket;
 pub use upload::{Slot, Upload, Uploader};
@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::memory::MemoryNeed;
 use crate::parameters::Layout;
 use crate::step::{Control, Report};
-use crate::tape::{Flat, Precision};
+use crate::tape::{EngineBuffer, Precision};
 use arena::Arenas;
 use buffer::Buffer;
 use ring::Rings;
@@ -38,76 +38,77 @@ use staging::Staging;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How programs are run on CUDA.
+/// How programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The first run of a program queues its kernels one by one, the second records them, later ones replay.
+    /// The first run of a program queues its kernels one by one, the second captures them in a CUDA graph, later
+    /// ones replay it.
     #[default]
     Captured,
-    /// Every run queues kernel by kernel: for debugging.
+    /// Every run queues kernel by kernel, for debugging.
     Eager,
-    /// One operation after another, on the processor too, and every result looked at: see [`Engine::take_fault`].
+    /// Runs one operation at a time and checks every output, also on the CPU: see [`Engine::take_first_nonfinite`].
     Checked,
 }
 
-/// How many streams a program uses on CUDA.
+/// Number of streams a program uses on CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Streams {
     /// One operation after another.
     #[default]
     One,
-    /// Gradients of weights run beside the rest: it pays where kernels are small or leave much of the device idle
-    /// (convolutions, narrow networks), and costs a little where every product fills the device.
+    /// Weight gradients run concurrently with the rest. This pays where kernels are small or leave much of the
+    /// device idle (convolutions, narrow networks), and costs a little where every product fills the device.
     Two,
 }
 
-/// What an engine keeps beside the weights.
+/// Optimiser state an engine holds in addition to the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Training {
-    /// Weights alone.
+    /// Inference only: no gradients and no moments.
     #[default]
     None,
-    /// Gradients and Adam's moments.
+    /// Gradients and Adam's two moments.
     Adam,
-    /// And a moving average of the weights.
+    /// Gradients, Adam's two moments and a moving average of the weights.
     AdamWithAverage,
 }
 
-/// What weights are before anybody writes them.
+/// Weights of a new engine before any are loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Initial {
-    /// Drawn, each parameter as it says.
+pub enum InitialWeights {
+    /// Sampled as each parameter's `Init` specifies.
     #[default]
-    Drawn,
-    /// Zeros: for whoever writes all of them anyway. Drawing a billion numbers takes longer than reading them.
+    Sampled,
+    /// Zeros, for callers that load all weights anyway: sampling a billion numbers takes longer than reading them.
     Zeros,
 }
 
-/// How an engine is made.
+/// Options for creating an engine.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOptions {
-    /// What is kept beside the weights.
+    /// Optimiser state to hold.
     pub training: Training,
     /// How programs run.
     pub mode: Mode,
-    /// On how many streams.
+    /// Number of CUDA streams.
     pub streams: Streams,
-    /// The seed of the initial weights.
+    /// Seed of the initial weights.
     pub seed: u64,
-    /// What the weights are before anybody writes them.
-    pub initial: Initial,
-    /// For CUDA devices.
+    /// Weights before any are loaded.
+    pub initial: InitialWeights,
+    /// Options for CUDA devices.
     pub cuda: CudaOptions,
 }
 
-/// Where an engine runs.
+/// The device an engine runs on.
 #[derive(Clone, Debug)]
 pub(crate) enum Backend {
     Cpu,
     Cuda(Arc<Cuda>),
 }
 
-/// A model's memory on one device, and what runs there.
+/// A model's memory on one device, and the programs that run there.
 pub struct Engine {
     backend: Backend,
     layout: Arc<Layout>,
@@ -116,21 +117,22 @@ pub struct Engine {
     streams: Streams,
     arenas: Arenas,
     scratch: Buffer,
-    /// Grows with every new scratch buffer: programs of an older one look their addresses up again.
+    /// Incremented whenever the scratch buffer is reallocated: programs of an older generation look up their
+    /// addresses again.
     generation: u64,
     inputs: usize,
     rings: Rings,
     staging: Staging,
     collective: Option<Arc<dyn Collective>>,
     nccl: Option<Arc<Communicator>>,
-    /// The first result that was not finite since somebody asked, where results are looked at.
-    fault: Option<Fault>,
-    /// How large the results of the last run were, where they are looked at.
+    /// The first NaN or Inf since it was last taken; set in [`Mode::Checked`] only.
+    first_nonfinite: Option<NonFinite>,
+    /// Magnitudes of the last run's outputs; set in [`Mode::Checked`] only.
     magnitudes: Vec<Magnitude>,
 }
 
 impl Engine {
-    /// Opens a device and takes memory for the parameters of `layout`, with their initial values.
+    /// Opens a device and allocates the parameters of `layout` with their initial values.
     pub fn new(
         device: Device,
         layout: Arc<Layout>,
@@ -144,7 +146,7 @@ impl Engine {
         Engine::on(backend, layout, precision, options)
     }
 
-    /// As `new`, on a device that is open already.
+    /// As `new`, on a device that is already open.
     pub fn on_cuda(
         cuda: Arc<Cuda>,
         layout: Arc<Layout>,
@@ -164,11 +166,11 @@ impl Engine {
         if precision == Precision::Bf16 {
             match &backend {
                 Backend::Cpu => {
-                    return Err(Error::Unsupported("the CPU computes in f32: ask for f32".into()));
+                    return Err(Error::Unsupported("the CPU computes in f32 only: use f32".into()));
                 }
                 Backend::Cuda(cuda) if cuda.capability().0 < 8 => {
                     return Err(Error::Unsupported(format!(
-                        "{} (compute capability {}.{}) has no bf16: ask for f32",
+                        "{} (compute capability {}.{}) does not support bf16: use f32",
                         cuda.name(),
                         cuda.capability().0,
                         cuda.capability().1
@@ -202,21 +204,21 @@ impl Engine {
             staging,
             collective: None,
             nccl: None,
-            fault: None,
+            first_nonfinite: None,
             magnitudes: Vec::new(),
         };
-        if options.initial == Initial::Drawn {
+        if options.initial == InitialWeights::Sampled {
             engine.initialise(options.seed)?;
         }
         Ok(engine)
     }
 
-    /// The parameters.
+    /// The parameter layout.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The open CUDA device, if it is one.
+    /// The open CUDA device; `None` on the CPU.
     pub fn cuda(&self) -> Option<&Arc<Cuda>> {
         match &self.backend {
             Backend::Cpu => None,
@@ -224,49 +226,50 @@ impl Engine {
         }
     }
 
-    /// The type activations have.
+    /// Element type of activations.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Joins replicas on the CPU: programs with `Tape::reduce_gradients` meet there.
+    /// Joins a group of CPU replicas, used by programs with `Tape::reduce_gradients`.
     pub fn join(&mut self, collective: Arc<dyn Collective>) {
         self.collective = Some(collective);
     }
 
-    /// Joins replicas on CUDA. Whoever keeps a handle as well can abort it when another replica has died.
+    /// Joins a group of CUDA replicas. A caller that keeps a clone of the handle can abort it when another replica
+    /// has died.
     pub fn join_nccl(&mut self, nccl: Arc<Communicator>) {
         self.nccl = Some(nccl);
     }
 
-    /// What went wrong without stopping anything, since it was last asked: a cache that cannot be written.
+    /// Warnings since the last call, such as a cache folder that cannot be written.
     pub fn take_warnings(&self) -> Vec<String> {
         self.cuda().map_or_else(Vec::new, |cuda| cuda.take_warnings())
     }
 
-    /// The first operation since this was last asked whose result was not finite. Only [`Mode::Checked`] looks.
-    pub fn take_fault(&mut self) -> Option<Fault> {
-        self.fault.take()
+    /// The first operation since the last call with a NaN or Inf output. Recorded in [`Mode::Checked`] only.
+    pub fn take_first_nonfinite(&mut self) -> Option<NonFinite> {
+        self.first_nonfinite.take()
     }
 
-    /// How large the results of every operation of the last run were, in order. Only [`Mode::Checked`] looks.
+    /// Magnitudes of all outputs of the last run, in order. Recorded in [`Mode::Checked`] only.
     pub fn take_magnitudes(&mut self) -> Vec<Magnitude> {
         std::mem::take(&mut self.magnitudes)
     }
 
-    fn found(&mut self, found: checked::Found) {
-        self.fault = self.fault.take().or(found.fault);
+    fn found(&mut self, found: checked::Findings) {
+        self.first_nonfinite = self.first_nonfinite.take().or(found.first_nonfinite);
         self.magnitudes = found.magnitudes;
     }
 
-    /// Makes everything that programs compute in no numbers. The next run must not mind: it writes what it reads. With
-    /// [`Mode::Checked`] this is done before every run, so that an operation that reads what nobody wrote is found.
-    pub fn forget_scratch(&self) -> Result<(), Error> {
+    /// Fills the scratch buffer with NaN. The next run must be unaffected, because it writes everything it reads.
+    /// [`Mode::Checked`] does this before every run, which exposes operations that read uninitialised memory.
+    pub fn poison_scratch(&self) -> Result<(), Error> {
         // NaN in f32 and in bf16.
         self.scratch.fill(0xff)
     }
 
-    /// How programs run.
+    /// The current mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -276,12 +279,12 @@ impl Engine {
         self.mode = mode;
     }
 
-    /// The memory that is held now, by purpose.
+    /// Memory currently held, by purpose.
     pub fn memory(&self) -> MemoryNeed {
         let arenas = self.arenas.need();
         MemoryNeed {
             scratch: self.scratch.bytes(),
-            // Beside those of programs, the few numbers every step is told and tells.
+            // Besides the inputs of programs, the control and report buffers.
             inputs: self.inputs + arenas.inputs,
             libraries: self.cuda().map_or(0, |c| c.library_bytes()),
             ..arenas
@@ -295,7 +298,7 @@ impl Engine {
         Ok((total - free).saturating_sub(self.memory().total()))
     }
 
-    /// Waits until everything queued is done.
+    /// Waits until all queued work is done.
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.backend {
             Backend::Cpu => Ok(()),
@@ -306,24 +309,25 @@ impl Engine {
         }
     }
 
-    /// Queues one run of a program; its report can be asked for later.
+    /// Queues one run of a program; its report can be requested later.
     pub fn submit(&mut self, program: &mut Program, control: &Control) -> Result<Ticket, Error> {
         let slots = control.encode();
         self.prepare(program)?;
         match self.backend.clone() {
             Backend::Cpu => {
-                self.arenas.flat(Flat::Control).write_f32(0, &slots)?;
+                self.arenas.buffer(EngineBuffer::Control).write_f32(0, &slots)?;
                 let found = cpu::run(self, program)?;
                 self.found(found);
-                let report = self.arenas.flat(Flat::Report).read_f32(0..slots.len())?;
+                let report = self.arenas.buffer(EngineBuffer::Report).read_f32(0..slots.len())?;
                 Ok(self.rings.keep(Report::decode(&report)))
             }
             Backend::Cuda(cuda) => {
                 cuda.bind()?;
-                let ticket = self.rings.send(&cuda, &slots, self.arenas.flat(Flat::Control).address())?;
+                let ticket =
+                    self.rings.send(&cuda, &slots, self.arenas.buffer(EngineBuffer::Control).address())?;
                 let found = cuda::run(self, program, &cuda)?;
                 self.found(found);
-                self.rings.receive(&cuda, ticket, self.arenas.flat(Flat::Report).address())?;
+                self.rings.receive(&cuda, ticket, self.arenas.buffer(EngineBuffer::Report).address())?;
                 Ok(ticket)
             }
         }
@@ -335,24 +339,24 @@ impl Engine {
         self.wait(ticket)
     }
 
-    /// How long the device was at runs that were reported on, each from its beginning to its end; none on the processor. Gaps
-    /// between kernels count, the copies of inputs before a run do not. Kernel times alone are CUPTI's to tell.
+    /// Device time of all runs reported so far, each from its start to its end; `None` on the CPU. Includes gaps
+    /// between kernels, excludes copies of inputs before a run. CUPTI gives pure kernel times.
     pub fn busy(&self) -> Option<Duration> {
         self.rings.busy()
     }
 
-    /// The report of a run, if it is done.
+    /// The report of a run, or `None` if it is not finished.
     pub fn report(&mut self, ticket: Ticket) -> Result<Option<Report>, Error> {
         self.rings.poll(ticket)
     }
 
-    /// The report of a run, as soon as it is done.
+    /// Waits for the report of a run.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Report, Error> {
         self.rings.wait(ticket)
     }
 }
 
-/// Whether `bytes` more fit the device.
+/// Checks that `bytes` more fit on the device.
 pub(crate) fn fits(backend: &Backend, need: &MemoryNeed, bytes: usize) -> Result<(), Error> {
     if let Backend::Cuda(cuda) = backend {
         let (free, _) = cuda.memory()?;

@@ -1,19 +1,19 @@
-//! A tape made ready to run on an engine.
+//! A tape prepared to run on an engine.
 
 use super::buffer::Buffer;
 use super::{Backend, Engine, Streams, fits};
 use crate::cuda::graph::Graph;
 use crate::error::Error;
 use crate::memory::{MemoryNeed, MemoryPlan};
-use crate::schedule::{Aside, Schedule};
+use crate::schedule::{Schedule, SideWork};
 use crate::shape::DType;
-use crate::tape::{Flat, Storage, Tape, Value};
+use crate::tape::{EngineBuffer, Storage, Tape, Value};
 use half::bf16;
 use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A tape with memory: it can be run again and again.
+/// A tape with its memory, which can be run repeatedly.
 #[derive(Debug)]
 pub struct Program {
     pub(super) tape: Tape,
@@ -21,45 +21,45 @@ pub struct Program {
     pub(super) plan: MemoryPlan,
     pub(super) inputs: Buffer,
     pub(super) addresses: Vec<u64>,
-    /// The engine's generation the addresses are of; none before the first run.
+    /// Engine generation the addresses belong to; `None` before the first run.
     generation: Option<u64>,
     pub(super) graph: Option<Graph>,
     pub(super) runs: u64,
-    /// Values that somebody reads; found out when every result is looked at.
+    /// Values that are read; computed on first use, in checked runs.
     pub(super) read: OnceLock<HashSet<Value>>,
 }
 
-/// The time of one operation in a profiled run.
+/// Time of one operation in a profiled run.
 #[derive(Clone, Debug)]
 pub struct OpTime {
-    /// The operation.
+    /// Name of the operation.
     pub op: &'static str,
-    /// Where in the model; a backward pass's scopes end in `'`.
+    /// Scope in the model; scopes of the backward pass end in `'`.
     pub scope: String,
-    /// The shape of its first result.
+    /// Shape of its first output.
     pub shape: String,
-    /// How long it took on the device.
+    /// Time on the device.
     pub time: Duration,
 }
 
 impl Program {
-    /// The tape it was made of.
+    /// The tape it was loaded from.
     pub fn tape(&self) -> &Tape {
         &self.tape
     }
 
-    /// How its memory is planned.
+    /// Its memory plan.
     pub fn plan(&self) -> &MemoryPlan {
         &self.plan
     }
 
-    /// How many kernels and copies its recorded form holds, once there is one.
-    pub fn recorded(&self) -> Option<usize> {
+    /// Number of kernels and copies in the captured graph; `None` before capture.
+    pub fn captured_nodes(&self) -> Option<usize> {
         self.graph.as_ref().map(Graph::nodes)
     }
 
-    /// The address of an input on its device, for whoever fills it there.
-    pub fn input_address(&self, value: Value) -> u64 {
+    /// Device address of an input.
+    fn input_address(&self, value: Value) -> u64 {
         match self.plan.inputs[value.0 as usize] {
             Some(offset) => self.inputs.address() + offset as u64,
             None => panic!("not an input"),
@@ -67,17 +67,17 @@ impl Program {
     }
 }
 
-/// The order a tape runs in on a GPU, or on the processor.
+/// Stream assignment of a tape on a GPU, or on the CPU.
 pub(super) fn schedule_on(gpu: bool, streams: Streams, tape: &Tape) -> Schedule {
     match (gpu, streams) {
-        (true, Streams::One) => Schedule::of(tape, Aside::Reductions),
-        (true, Streams::Two) => Schedule::of(tape, Aside::Gradients),
+        (true, Streams::One) => Schedule::with_side_stream(tape, SideWork::Reductions),
+        (true, Streams::Two) => Schedule::with_side_stream(tape, SideWork::ReductionsAndGradients),
         (false, _) => Schedule::serial(tape),
     }
 }
 
 impl Engine {
-    /// What the engine would hold with a program of this plan.
+    /// Memory the engine would hold with a program of this plan.
     pub fn need_with(&self, plan: &MemoryPlan) -> MemoryNeed {
         let now = self.memory();
         MemoryNeed {
@@ -87,9 +87,9 @@ impl Engine {
         }
     }
 
-    /// Makes a tape ready: memory for its inputs, and scratch for the largest program so far.
+    /// Prepares a tape: allocates its inputs, and scratch memory for the largest program so far.
     pub fn load(&mut self, tape: Tape) -> Result<Program, Error> {
-        assert_eq!(tape.precision, self.precision, "a tape runs on an engine of its own precision");
+        assert_eq!(tape.precision, self.precision, "tape and engine must have the same precision");
         let schedule = self.schedule_of(&tape);
         let plan = MemoryPlan::scheduled(&tape, &schedule);
         let need = self.need_with(&plan);
@@ -114,13 +114,13 @@ impl Engine {
         schedule_on(matches!(self.backend, Backend::Cuda(_)), self.streams, tape)
     }
 
-    /// The memory a tape will take here.
+    /// Memory plan of a tape on this engine.
     pub fn plan_of(&self, tape: &Tape) -> MemoryPlan {
         MemoryPlan::scheduled(tape, &self.schedule_of(tape))
     }
 
-    /// Takes scratch memory for the largest of several plans at once. Programs loaded later find it there; without it
-    /// every larger one would move the memory, and all that were recorded before would have to be recorded again.
+    /// Allocates scratch memory for the largest of several plans at once. Otherwise every larger program loaded
+    /// later would move the scratch memory, and all graphs captured before would have to be captured again.
     pub fn reserve<'a>(&mut self, plans: impl IntoIterator<Item = &'a MemoryPlan>) -> Result<(), Error> {
         let bytes = plans.into_iter().map(|plan| plan.scratch_bytes).max().unwrap_or(0);
         let now = self.memory();
@@ -130,7 +130,7 @@ impl Engine {
 
     fn grow(&mut self, need: &MemoryNeed, scratch: usize) -> Result<(), Error> {
         let grows = scratch > self.scratch.bytes();
-        // The old scratch is given back first: only the difference must be free.
+        // The old scratch memory is freed first: only the difference must be available.
         let freed = if grows { self.scratch.bytes() } else { 0 };
         fits(&self.backend, need, (need.total() - self.memory().total()).saturating_sub(freed))?;
         if grows {
@@ -142,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks addresses up, again where the scratch buffer has moved.
+    /// Looks up addresses, again after the scratch buffer has moved.
     pub(super) fn prepare(&self, program: &mut Program) -> Result<(), Error> {
         if program.generation == Some(self.generation) {
             return Ok(());
@@ -158,24 +158,24 @@ impl Engine {
     fn address(&self, program: &Program, value: Value) -> u64 {
         let info = program.tape.info(value);
         let v = value.0 as usize;
-        let at = |flat: Flat, element: usize, dtype: DType| {
-            self.arenas.flat(flat).address() + (element * dtype.size()) as u64
+        let at = |flat: EngineBuffer, element: usize, dtype: DType| {
+            self.arenas.buffer(flat).address() + (element * dtype.size()) as u64
         };
         match info.storage {
-            // A value nobody wrote or reads has no place.
+            // A value that is neither written nor read has no offset.
             Storage::Scratch => {
                 program.plan.scratch[v].map_or(0, |offset| self.scratch.address() + offset as u64)
             }
             Storage::Input => program.input_address(value),
             Storage::View { of, start } => self.address(program, of) + (start * info.dtype.size()) as u64,
-            Storage::Master(id) => at(Flat::Master, self.layout.get(id).offset, DType::F32),
-            Storage::Work(id) => at(Flat::Work, self.layout.get(id).offset, info.dtype),
-            Storage::Gradient(id) => at(Flat::Gradients, self.layout.get(id).offset, DType::F32),
-            Storage::Flat(flat) => at(flat, 0, info.dtype),
+            Storage::Master(id) => at(EngineBuffer::Master, self.layout.get(id).offset, DType::F32),
+            Storage::Work(id) => at(EngineBuffer::Work, self.layout.get(id).offset, info.dtype),
+            Storage::Gradient(id) => at(EngineBuffer::Gradients, self.layout.get(id).offset, DType::F32),
+            Storage::EngineBuffer(kind) => at(kind, 0, info.dtype),
         }
     }
 
-    /// Fills a float input, rounding to its type.
+    /// Fills a float input, converting to its element type.
     pub fn write(&self, program: &Program, value: Value, data: &[f32]) -> Result<(), Error> {
         let info = program.tape.info(value);
         assert_eq!(info.shape.len(), data.len(), "the input holds {}", crate::memory::describe(info.shape));
@@ -198,7 +198,7 @@ impl Engine {
         self.put(program, input_offset(program, value), bytemuck::cast_slice(data))
     }
 
-    /// On a GPU the bytes are on their way when this returns, and arrive between the runs before and after.
+    /// On a GPU the copy is asynchronous; it is ordered between the previous and the next run.
     fn put(&self, program: &Program, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         match self.staging.send(program.inputs.address() + offset as u64, bytes)? {
             true => Ok(()),
@@ -234,19 +234,19 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Reads a kept value as it lies there, into as many bytes as it has.
+    /// Reads the raw bytes of a kept value after a run; `into` must have exactly its size.
     pub(super) fn read_into(&self, program: &Program, value: Value, into: &mut [u8]) -> Result<(), Error> {
         let (buffer, range) = self.location(program, value);
         buffer.read(range, into)
     }
 
-    /// Where a kept value lies on the device after a run, and how many bytes it has.
+    /// Device address and size in bytes of a kept value after a run.
     pub(super) fn result_address(&self, program: &Program, value: Value) -> (u64, usize) {
         let (buffer, range) = self.location(program, value);
         (buffer.address() + range.start as u64, range.len())
     }
 
-    /// The memory a value has after a run.
+    /// Buffer and byte range of a value after a run.
     fn location<'a>(&'a self, program: &'a Program, value: Value) -> (&'a Buffer, std::ops::Range<usize>) {
         let info = program.tape.info(value);
         let (mut root, mut start) = (value, 0);
@@ -259,29 +259,31 @@ impl Engine {
             Storage::Input => (&program.inputs, input_offset(program, root)),
             Storage::Scratch => {
                 let kept = program.tape.kept.contains(&value) || program.tape.kept.contains(&root);
-                assert!(kept, "only values that were kept can be read after a run");
+                assert!(kept, "only kept values can be read after a run");
                 (&self.scratch, program.plan.scratch[root.0 as usize].unwrap_or(0))
             }
-            Storage::Master(id) => (self.arenas.flat(Flat::Master), self.layout.get(id).offset * 4),
+            Storage::Master(id) => (self.arenas.buffer(EngineBuffer::Master), self.layout.get(id).offset * 4),
             Storage::Work(id) => {
-                (self.arenas.flat(Flat::Work), self.layout.get(id).offset * info.dtype.size())
+                (self.arenas.buffer(EngineBuffer::Work), self.layout.get(id).offset * info.dtype.size())
             }
-            Storage::Gradient(id) => (self.arenas.flat(Flat::Gradients), self.layout.get(id).offset * 4),
-            Storage::Flat(flat) => (self.arenas.flat(flat), 0),
+            Storage::Gradient(id) => {
+                (self.arenas.buffer(EngineBuffer::Gradients), self.layout.get(id).offset * 4)
+            }
+            Storage::EngineBuffer(flat) => (self.arenas.buffer(flat), 0),
             Storage::View { .. } => panic!("a view's root is not a view"),
         };
         let start = offset + start;
         (buffer, start..start + info.shape.len() * info.dtype.size())
     }
 
-    /// Runs a program once, operation by operation, and times each on the device.
+    /// Runs a program once, operation by operation, and times each one on the device.
     pub fn profile(
         &mut self,
         program: &mut Program,
         control: &crate::step::Control,
     ) -> Result<Vec<OpTime>, Error> {
         self.prepare(program)?;
-        self.arenas.flat(Flat::Control).write_f32(0, &control.encode())?;
+        self.arenas.buffer(EngineBuffer::Control).write_f32(0, &control.encode())?;
         let times = match self.backend.clone() {
             Backend::Cpu => super::cpu::profile(self, program)?,
             Backend::Cuda(cuda) => super::cuda::profile(self, program, &cuda)?,

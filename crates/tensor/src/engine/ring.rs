@@ -1,4 +1,4 @@
-//! The pinned rings through which scalars go to a step and reports come back, without either side waiting.
+//! Pinned ring buffers that carry scalars to a step and its report back without either side waiting.
 
 use super::Backend;
 use crate::cuda::Cuda;
@@ -10,16 +10,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many steps may be under way.
+/// Maximum number of steps in flight.
 const DEPTH: u64 = 64;
 
-/// A queued run.
+/// Handle of a queued run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 pub(crate) struct Rings {
     next: u64,
-    /// Reports that were read, the newest last; older ones are forgotten.
+    /// Reports that were read, newest last; older ones are dropped.
     done: VecDeque<(u64, Report)>,
     device: Option<DeviceRings>,
 }
@@ -28,15 +28,15 @@ struct DeviceRings {
     cuda: Arc<Cuda>,
     sent: PinnedMemory,
     received: PinnedMemory,
-    /// Where each run under way begins and ends on the device.
+    /// Start and end events of each run in flight.
     begun: Vec<sys::CUevent>,
     events: Vec<sys::CUevent>,
-    /// The first run whose time is not in `busy` yet.
+    /// The first run whose time is not included in `busy` yet.
     untimed: u64,
     busy: Duration,
 }
 
-// Events are used by one thread at a time: the one that holds the engine.
+// SAFETY: the events are used by one thread at a time, the one that holds the engine.
 unsafe impl Send for DeviceRings {}
 
 const BYTES: usize = SLOTS * 4;
@@ -46,7 +46,7 @@ impl Rings {
         let device = match backend {
             Backend::Cpu => None,
             Backend::Cuda(cuda) => {
-                // With times: they cost a run two stamps of the device's clock and the host nothing.
+                // With timing: two time stamps per run on the device, no cost on the host.
                 let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
                 let event = |_| result::event::create(flags).map_err(|e| Error::driver("make an event", e));
                 let events = || (0..DEPTH).map(event).collect::<Result<Vec<_>, _>>();
@@ -64,7 +64,7 @@ impl Rings {
         Ok(Rings { next: 0, done: VecDeque::new(), device })
     }
 
-    /// Notes the report of a run that is over.
+    /// Stores the report of a finished run.
     pub fn keep(&mut self, report: Report) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
@@ -83,7 +83,7 @@ impl Rings {
     pub fn send(&mut self, cuda: &Cuda, slots: &[f32; SLOTS], to: u64) -> Result<Ticket, Error> {
         let ticket = Ticket(self.next);
         if self.next >= DEPTH {
-            // The slot's last user must be over, and its report is read before the slot is used again.
+            // The previous run in this slot must be finished and its report read before the slot is reused.
             let old = Ticket(self.next - DEPTH);
             self.wait(old)?;
         }
@@ -92,10 +92,10 @@ impl Rings {
         let slot = (ticket.0 % DEPTH) as usize * BYTES;
         let bytes = &mut device.sent.as_mut_slice()[slot..slot + BYTES];
         bytes.copy_from_slice(bytemuck::cast_slice(slots));
-        // SAFETY: the slot is pinned and not written again before its event is over.
+        // SAFETY: the slot is pinned and not written again before its event has completed.
         unsafe { result::memcpy_htod_async(to, &*bytes, cuda.stream()) }
             .map_err(|e| Error::driver("send a step's scalars", e))?;
-        // SAFETY: the event is ours, and the run that had it before is over.
+        // SAFETY: the event belongs to this ring, and its previous run is finished.
         unsafe { result::event::record(device.begun[(ticket.0 % DEPTH) as usize], cuda.stream()) }
             .map_err(|e| Error::driver("mark the beginning of a step", e))?;
         Ok(ticket)
@@ -106,7 +106,7 @@ impl Rings {
         let Some(device) = &mut self.device else { return Ok(()) };
         let index = (ticket.0 % DEPTH) as usize;
         let bytes = &mut device.received.as_mut_slice()[index * BYTES..(index + 1) * BYTES];
-        // SAFETY: the slot is pinned, and read only after the event recorded below.
+        // SAFETY: the slot is pinned, and read only after the event recorded below has completed.
         unsafe {
             result::memcpy_dtoh_async(bytes, from, cuda.stream())
                 .map_err(|e| Error::driver("receive a step's report", e))?;
@@ -119,12 +119,12 @@ impl Rings {
         if let Some((_, report)) = self.done.iter().find(|(t, _)| *t == ticket.0) {
             return Ok(Some(*report));
         }
-        let Some(device) = &mut self.device else { return Err(forgotten(ticket)) };
+        let Some(device) = &mut self.device else { return Err(report_expired(ticket)) };
         if self.next > ticket.0 + DEPTH {
-            return Err(forgotten(ticket));
+            return Err(report_expired(ticket));
         }
         let index = (ticket.0 % DEPTH) as usize;
-        // SAFETY: the event is ours.
+        // SAFETY: the event belongs to this ring.
         match unsafe { result::event::query(device.events[index]) } {
             Ok(()) => {}
             Err(e) if e.0 == sys::CUresult::CUDA_ERROR_NOT_READY => return Ok(None),
@@ -139,7 +139,7 @@ impl Rings {
         Ok(Some(report))
     }
 
-    /// The time of all runs that were reported on; none where there is no device that tells it.
+    /// Device time of all reported runs; `None` on the CPU.
     pub fn busy(&self) -> Option<Duration> {
         self.device.as_ref().map(|device| device.busy)
     }
@@ -151,37 +151,41 @@ impl Rings {
         {
             let index = (ticket.0 % DEPTH) as usize;
             device.cuda.bind()?;
-            // SAFETY: the event is ours.
+            // SAFETY: the event belongs to this ring.
             unsafe { result::event::synchronize(device.events[index]) }
                 .map_err(|e| Error::driver("finish a step", e))?;
         }
-        self.poll(ticket)?.ok_or_else(|| forgotten(ticket))
+        self.poll(ticket)?.ok_or_else(|| report_expired(ticket))
     }
 }
 
 impl DeviceRings {
-    /// Adds up the times of all runs up to one that is over. Those before it are over too: they stand in one stream.
+    /// Adds the times of all runs up to a finished one. Earlier runs are finished too, since they share a stream.
     fn time(&mut self, over: Ticket) {
         for run in self.untimed..=over.0 {
             let at = (run % DEPTH) as usize;
-            // SAFETY: both events are ours; the driver refuses those that are not over.
+            // SAFETY: both events belong to this ring; the driver rejects events that have not completed.
             let ms = unsafe { result::event::elapsed(self.begun[at], self.events[at]) };
-            // A run that could not be queued has no end and no time; that was said when it happened.
+            // A run that could not be queued has no end event and counts as zero; its error was reported when it
+            // happened.
             self.busy += Duration::from_secs_f64(f64::from(ms.unwrap_or(0.0)).max(0.0) / 1e3);
         }
         self.untimed = self.untimed.max(over.0 + 1);
     }
 }
 
-fn forgotten(ticket: Ticket) -> Error {
-    Error::Unsupported(format!("the report of run {} is no longer kept: ask for reports sooner", ticket.0))
+fn report_expired(ticket: Ticket) -> Error {
+    Error::Unsupported(format!(
+        "the report of run {} is no longer available: request reports sooner",
+        ticket.0
+    ))
 }
 
 impl Drop for DeviceRings {
     fn drop(&mut self) {
         let _ = self.cuda.synchronize();
         for &event in self.begun.iter().chain(&self.events) {
-            // SAFETY: made in `new`, destroyed once.
+            // SAFETY: created in `new`, destroyed once.
             let _ = unsafe { result::event::destroy(event) };
         }
     }

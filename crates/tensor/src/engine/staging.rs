@@ -1,5 +1,5 @@
-//! How inputs reach the device while it computes: through page-locked memory, so that the host need not wait until the
-//! step before is over. The copies themselves stand in the stream between two steps.
+//! Copies inputs to the device while it computes, through page-locked memory, so that the host does not wait for
+//! the previous step. The copies are ordered in the stream between two steps.
 
 use super::Backend;
 use crate::cuda::Cuda;
@@ -8,7 +8,7 @@ use crate::error::Error;
 use cudarc::driver::{result, sys};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Copies that may be under way: the inputs of a few steps.
+/// Maximum number of copies in flight: the inputs of a few steps.
 const SLOTS: usize = 48;
 
 pub(crate) struct Staging(Option<Mutex<Slots>>);
@@ -25,7 +25,7 @@ struct Slot {
     used: bool,
 }
 
-// Events are used by one thread at a time: the one that holds the lock.
+// SAFETY: the event is used by one thread at a time, the one that holds the lock.
 unsafe impl Send for Slot {}
 
 impl Staging {
@@ -40,7 +40,7 @@ impl Staging {
         Ok(Staging(Some(Mutex::new(Slots { cuda: Arc::clone(cuda), slots, next: 0 }))))
     }
 
-    /// Queues the copy of bytes to an address of the device; false where there is none, and nothing was done.
+    /// Queues a copy to a device address. Returns false, without effect, on the CPU.
     pub fn send(&self, to: u64, bytes: &[u8]) -> Result<bool, Error> {
         let Some(slots) = &self.0 else { return Ok(false) };
         let mut slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ impl Staging {
         slots.next += 1;
         let slot = &mut slots.slots[at];
         if slot.used {
-            // SAFETY: the event is ours and recorded.
+            // SAFETY: the event belongs to this slot and was recorded.
             unsafe { result::event::synchronize(slot.over) }
                 .map_err(|e| Error::driver("wait for a copy", e))?;
         }
@@ -59,7 +59,8 @@ impl Staging {
         }
         let staged = &mut slot.memory.as_mut_slice()[..bytes.len()];
         staged.copy_from_slice(bytes);
-        // SAFETY: the destination is the caller's, of that length; the slot is not written again before its event is over.
+        // SAFETY: the destination is valid for that length; the slot is not written again before its event has
+        // completed.
         unsafe {
             result::memcpy_htod_async(to, &*staged, cuda.stream())
                 .map_err(|e| Error::driver("send an input", e))?;
@@ -75,7 +76,7 @@ impl Drop for Slots {
     fn drop(&mut self) {
         let _ = self.cuda.bind();
         for slot in &self.slots {
-            // SAFETY: made in `new`, destroyed once; copies that are under way end before the memory is given back.
+            // SAFETY: created in `new`, destroyed once; running copies finish before the memory is freed.
             unsafe {
                 let _ = result::event::synchronize(slot.over);
                 let _ = result::event::destroy(slot.over);

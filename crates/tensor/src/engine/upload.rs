@@ -1,14 +1,16 @@
-//! How batches wait on the device for their step: written into page-locked memory by one thread, copied on a stream of
-//! its own while other steps compute, and moved into a program's inputs when their turn comes.
+//! Prefetching batches to the device: one thread writes a batch into page-locked memory, a separate stream copies
+//! it while other steps compute, and it is moved into a program's inputs when its step is queued.
 //!
 //! ```text
-//! Slot::bytes (host) ──Uploader::send, own stream──> Slot (device) ──Engine::take, compute stream──> inputs of a Program
+//! Slot::bytes (host) ──Uploader::send, own stream──> Slot (device) ──Engine::take, compute stream──> inputs of a
+//! Program
 //! ```
 //!
-//! Events order the three; nobody waits but the thread that wants to write a slot whose last copy is not over.
+//! Events order the three stages. Only a thread that wants to write a slot whose last copy is still running has to
+//! wait.
 //!
-//! Part of a batch may be what a program of another engine has made, on the same device or on another:
-//! [`Uploader::send_with`] moves it there from device to device.
+//! A part of a batch may be the output of another engine's program, on the same device or on another one:
+//! [`Uploader::send_with`] copies it from device to device.
 
 use super::{Backend, Engine, Program};
 use crate::cuda::Cuda;
@@ -22,16 +24,16 @@ use std::sync::Arc;
 /// When batches are copied to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Upload {
-    /// As soon as they are made, on a stream of their own.
+    /// As soon as they are ready, on a separate stream.
     #[default]
     Ahead,
-    /// The same from memory that is not page-locked, which the driver copies twice: to compare.
+    /// As `Ahead`, from pageable memory, which the driver copies twice: for comparison.
     AheadPageable,
-    /// When their step is queued, on the stream that computes.
+    /// When their step is queued, on the compute stream.
     InTurn,
 }
 
-/// The bytes of a slot on the host.
+/// Host memory of a slot.
 enum HostSide {
     Pinned(PinnedMemory),
     Pageable(Vec<u8>),
@@ -53,27 +55,27 @@ impl HostSide {
     }
 }
 
-/// Makes slots and fills them: for the thread that makes batches.
+/// Creates slots and sends them, on the thread that makes batches.
 #[derive(Clone)]
 pub struct Uploader {
     device: Option<Arc<Copies>>,
     upload: Upload,
 }
 
-/// The stream copies run on; it ends after the last slot.
+/// The copy stream; it outlives all slots.
 struct Copies {
     cuda: Arc<Cuda>,
     stream: sys::CUstream,
 }
 
-// A stream may be used by any thread.
+// SAFETY: a stream may be used by any thread.
 unsafe impl Send for Copies {}
 unsafe impl Sync for Copies {}
 
-/// A place for the inputs of one step.
+/// Memory for the inputs of one step.
 pub struct Slot {
     memory: Memory,
-    /// Bytes of the batch that was put in last.
+    /// Size in bytes of the batch last written.
     length: usize,
 }
 
@@ -85,19 +87,19 @@ enum Memory {
 struct DeviceSlot {
     copies: Arc<Copies>,
     host: HostSide,
-    /// None where batches are copied in turn.
+    /// `None` where batches are copied on the compute stream.
     waiting: Option<DeviceMemory>,
-    /// The copy from the host is over.
+    /// Signals that the copy from the host is finished.
     sent: sys::CUevent,
-    /// The program has its inputs, and the slot may be filled again.
+    /// Signals that the program has its inputs and the slot may be refilled.
     taken: sys::CUevent,
 }
 
-// Events are used by one thread at a time: the one that holds the slot.
+// SAFETY: the events are used by one thread at a time, the one that holds the slot.
 unsafe impl Send for DeviceSlot {}
 
 impl Engine {
-    /// For the thread that feeds this engine.
+    /// Creates the uploader for the thread that feeds this engine.
     pub fn uploader(&self, upload: Upload) -> Result<Uploader, Error> {
         let device = match &self.backend {
             Backend::Cpu => None,
@@ -111,21 +113,23 @@ impl Engine {
         Ok(Uploader { device, upload })
     }
 
-    /// Makes what is in a slot the inputs of a program, before its next run and after all that is queued. Inputs beyond
-    /// the slot's bytes stay as they are.
+    /// Copies a slot's batch into the inputs of a program, ordered before its next run and after all queued work.
+    /// Inputs beyond the slot's bytes keep their contents.
     pub fn take(&mut self, program: &Program, slot: &mut Slot) -> Result<(), Error> {
         let room = program.inputs.bytes();
         assert!(slot.length <= room, "{} bytes for a program with inputs of {room}", slot.length);
         match (&mut slot.memory, &self.backend) {
             (Memory::Host(bytes), _) => program.inputs.write(0, &bytes[..slot.length]),
             (Memory::Device(device), Backend::Cuda(cuda)) => device.take(cuda, program, slot.length),
-            (Memory::Device(_), Backend::Cpu) => panic!("a slot is taken by the engine it was made for"),
+            (Memory::Device(_), Backend::Cpu) => {
+                panic!("a slot must be taken by the engine it was created for")
+            }
         }
     }
 }
 
 impl Uploader {
-    /// A slot for as many bytes.
+    /// Creates a slot of the given size.
     pub fn slot(&self, bytes: usize) -> Result<Slot, Error> {
         let memory = match &self.device {
             None => Memory::Host(vec![0; bytes]),
@@ -154,17 +158,17 @@ impl Uploader {
         Ok(Slot { memory, length: 0 })
     }
 
-    /// Whether batches are copied from memory that is not page-locked.
+    /// Whether batches are copied from pageable memory.
     pub fn is_pageable(&self) -> bool {
         self.device.is_some() && self.upload == Upload::AheadPageable
     }
 
-    /// As `send`, but the bytes of `place` are the result `value` of the last run of another engine's program, which was
-    /// kept. They never touch the host where both are on GPUs: between two of them the driver copies directly if they can,
-    /// and through page-locked memory of its own if they cannot.
+    /// As `send`, but the bytes in `place` come from the kept output `value` of the last run of another engine's
+    /// program. If both are on GPUs, the data does not pass through this process's host memory: the driver copies
+    /// between two GPUs directly if they can reach each other, and through its own page-locked memory otherwise.
     ///
     /// # Errors
-    /// Where batches are copied in turn there is no place on the device that could wait for them.
+    /// Fails if batches are copied on the compute stream, where no device slot exists.
     pub fn send_with(
         &self,
         slot: &mut Slot,
@@ -177,7 +181,7 @@ impl Uploader {
             (Memory::Host(bytes), _) => maker.read_into(program, value, &mut bytes[place]),
             (Memory::Device(device), Backend::Cuda(cuda)) => {
                 let (from, bytes) = maker.result_address(program, value);
-                assert_eq!(bytes, place.len(), "what was made is as long as its place");
+                assert_eq!(bytes, place.len(), "the output must have the size of its byte range");
                 device.send_with(length, place, cuda, from)
             }
             (Memory::Device(device), Backend::Cpu) => {
@@ -187,7 +191,7 @@ impl Uploader {
         }
     }
 
-    /// The first `length` bytes of a slot are a batch: sends them on their way.
+    /// Starts the copy of a batch in the first `length` bytes of a slot.
     pub fn send(&self, slot: &mut Slot, length: usize) -> Result<(), Error> {
         slot.length = length;
         match &mut slot.memory {
@@ -198,7 +202,7 @@ impl Uploader {
 }
 
 impl Slot {
-    /// How many bytes it holds.
+    /// Capacity in bytes.
     pub fn room(&self) -> usize {
         match &self.memory {
             Memory::Host(bytes) => bytes.len(),
@@ -206,7 +210,7 @@ impl Slot {
         }
     }
 
-    /// Its bytes on the host, as soon as they may be written again.
+    /// Host memory of the slot, after waiting until it may be overwritten.
     pub fn bytes(&mut self) -> Result<&mut [u8], Error> {
         match &mut self.memory {
             Memory::Host(bytes) => Ok(bytes),
@@ -219,7 +223,7 @@ impl DeviceSlot {
     fn bytes(&mut self) -> Result<&mut [u8], Error> {
         self.copies.cuda.bind()?;
         let over = if self.waiting.is_some() { self.sent } else { self.taken };
-        // SAFETY: the event is ours; one that was never recorded is over.
+        // SAFETY: the event belongs to this slot; an event that was never recorded counts as complete.
         unsafe { result::event::synchronize(over) }.map_err(|e| Error::driver("wait for a copy", e))?;
         Ok(self.host.as_mut_slice())
     }
@@ -229,8 +233,8 @@ impl DeviceSlot {
         let Copies { cuda, stream } = &*self.copies;
         cuda.bind()?;
         wait(*stream, self.taken)?;
-        // SAFETY: both places hold `length` bytes; the host's are not written before `sent` is over, the device's not
-        // before `taken` is.
+        // SAFETY: both buffers hold `length` bytes; the host's are not written before `sent` completes, the
+        // device's not before `taken` does.
         unsafe { result::memcpy_htod_async(waiting.address(), &self.host.as_slice()[..length], *stream) }
             .map_err(|e| Error::driver("send a batch", e))?;
         record(self.sent, *stream)
@@ -245,15 +249,15 @@ impl DeviceSlot {
     ) -> Result<(), Error> {
         let Some(waiting) = &self.waiting else {
             return Err(Error::Unsupported(
-                "batches that are copied in turn cannot be made in part on a device: let them be copied ahead".into(),
+                "batches copied on the compute stream cannot include the output of another engine: use Upload::Ahead".into(),
             ));
         };
         let Copies { cuda, stream } = &*self.copies;
         let to = waiting.address() + place.start as u64;
-        // On the stream that made it: after what makes it, before what makes the next.
+        // On the producing stream: after the run that produced it and before the next one.
         maker.bind()?;
         wait(maker.stream(), self.taken)?;
-        // SAFETY: both places hold as many bytes; events order this with the copies before and after it.
+        // SAFETY: both ranges have the same size; events order this copy with those before and after it.
         unsafe {
             if maker.ordinal() == cuda.ordinal() {
                 result::memcpy_dtod_async(to, from, place.len(), maker.stream())
@@ -262,7 +266,7 @@ impl DeviceSlot {
                 sys::cuMemcpyPeerAsync(to, contexts.0, from, contexts.1, place.len(), maker.stream()).result()
             }
         }
-        .map_err(|e| Error::driver("move what another engine made", e))?;
+        .map_err(|e| Error::driver("copy the output of another engine", e))?;
         let moved = Event::new()?;
         record(moved.0, maker.stream())?;
         cuda.bind()?;
@@ -281,18 +285,18 @@ impl DeviceSlot {
     }
 
     fn take(&mut self, cuda: &Cuda, program: &Program, length: usize) -> Result<(), Error> {
-        assert_eq!(cuda.ordinal(), self.copies.cuda.ordinal(), "a slot is taken on its own device");
+        assert_eq!(cuda.ordinal(), self.copies.cuda.ordinal(), "a slot must be taken on its own device");
         cuda.bind()?;
         let (to, stream) = (program.inputs.address(), cuda.stream());
         match &self.waiting {
             Some(waiting) => {
                 wait(stream, self.sent)?;
-                // SAFETY: both places hold `length` bytes; events order this with the copies before and after it.
+                // SAFETY: both buffers hold `length` bytes; events order this copy with those before and after it.
                 unsafe { result::memcpy_dtod_async(to, waiting.address(), length, stream) }
                     .map_err(|e| Error::driver("move a batch", e))?;
             }
             None => {
-                // SAFETY: as above; the host's bytes are not written before `taken` is over.
+                // SAFETY: as above; the host's bytes are not written before `taken` completes.
                 unsafe { result::memcpy_htod_async(to, &self.host.as_slice()[..length], stream) }
                     .map_err(|e| Error::driver("send a batch", e))?;
             }
@@ -301,7 +305,7 @@ impl DeviceSlot {
     }
 }
 
-/// An event of the device that is bound; whoever waits for it on a stream does so even when it is gone.
+/// An event of the current device. A stream that already waits for it keeps waiting after it is dropped.
 struct Event(sys::CUevent);
 
 impl Event {
@@ -313,20 +317,20 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once; the driver keeps it until what waits for it has passed.
+        // SAFETY: created by `new`, destroyed once; the driver keeps it until all waits have passed.
         let _ = unsafe { result::event::destroy(self.0) };
     }
 }
 
 fn wait(stream: sys::CUstream, event: sys::CUevent) -> Result<(), Error> {
     let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-    // SAFETY: both are ours.
+    // SAFETY: the stream and the event belong to this uploader.
     unsafe { result::stream::wait_event(stream, event, flags) }
         .map_err(|e| Error::driver("order two streams", e))
 }
 
 fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), Error> {
-    // SAFETY: both are ours.
+    // SAFETY: the stream and the event belong to this uploader.
     unsafe { result::event::record(event, stream) }.map_err(|e| Error::driver("mark a copy", e))
 }
 
@@ -334,7 +338,7 @@ impl Drop for DeviceSlot {
     fn drop(&mut self) {
         let _ = self.copies.cuda.bind();
         for event in [self.sent, self.taken] {
-            // SAFETY: made with the slot, destroyed once; copies that are under way end before the memory is given back.
+            // SAFETY: created with the slot, destroyed once; running copies finish before the memory is freed.
             unsafe {
                 let _ = result::event::synchronize(event);
                 let _ = result::event::destroy(event);
@@ -346,7 +350,7 @@ impl Drop for DeviceSlot {
 impl Drop for Copies {
     fn drop(&mut self) {
         let _ = self.cuda.bind();
-        // SAFETY: made by `uploader`, destroyed once, with all its slots gone.
+        // SAFETY: created by `uploader`, destroyed once, after all its slots.
         let _ = unsafe { result::stream::destroy(self.stream) };
     }
 }

@@ -1,5 +1,5 @@
-// Functions of one number, eight elements to a thread. `kind` is the same for the whole launch, so the branch costs
-// nothing beside the memory traffic.
+// Elementwise functions, eight elements per thread. `kind` is uniform over the launch, so the branch is free next
+// to the memory traffic.
 __device__ __forceinline__ float fast_tanh(float x) {
   // 1 - 2 / (exp(2x) + 1): exact at both ends, no overflow trouble since inf gives 1.
   return 1.f - 2.f / (__expf(2.f * x) + 1.f);
@@ -10,7 +10,7 @@ __device__ __forceinline__ float value(int kind, float slope, float x) {
   switch (kind) {
     case 0: return 0.5f * x * (1.f + fast_tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
     case 1: return 0.5f * x * (1.f + erff(x * 0.7071067812f));
-    case 2: return x < 0.f ? 0.f : x;  // not fmaxf: a NaN must stay one
+    case 2: return x < 0.f ? 0.f : x;  // not fmaxf: a NaN must stay NaN
     case 3: return x >= 0.f ? x : slope * x;
     case 4: return tanhf(x);
     case 5: return sigmoid(x);

@@ -1,8 +1,9 @@
-// The end of a step over the flat arenas. Places in report and control are those of `step.rs`.
+// The end of a step over the flat arenas. Indices into report and control are those of `step.rs`.
 #define CHUNK 1024
 #define GROUPS 8
 enum { RATE = 0, WEIGHT = 1, CLIP = 2, AVERAGE = 3 };
-// A gradient this many times longer than the limit is an explosion. Its direction means nothing: it is left out.
+// A gradient norm this many times the clipping limit is an explosion. Its direction is meaningless: the gradient is
+// dropped.
 #define EXPLODED 1000.f
 enum { LOSS = 0, NORM = 1, GOOD = 2, STEPS = 3, SCALE = 4, CORRECTIONS = 5 };
 
@@ -57,7 +58,7 @@ extern "C" __global__ void tell(float* report, const float* loss) {
   report[GOOD] = fabsf(l) < INF ? 1.f : 0.f;
 }
 
-// One chunk to a block, four elements to a thread.
+// One chunk per block, four elements per thread.
 extern "C" __global__ void __launch_bounds__(256) adamw(
     float* master, bf16* work, float* moment1, float* moment2, float* average, const float* gradients,
     const float* report, const float* control, const int* groups, Groups table, float beta1, float beta2,

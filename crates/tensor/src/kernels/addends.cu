@@ -1,7 +1,7 @@
-// What is added to a convolution's result: a number per channel, a vector per item, whole tensors; and the sums over
-// time that are the gradients of the first two.
+// Addends of a convolution's output: a value per channel, a vector per item, whole tensors; and the sums over time
+// that are the gradients of the first two.
 
-// y[item, row, c] = bias[c] + per_item[item, c] + residual + plus, each if it is there. Eight elements to a thread.
+// y[item, row, c] = bias[c] + per_item[item, c] + residual + plus, each if present. Eight elements per thread.
 template <typename T>
 __device__ __forceinline__ void addends(
     T* y, const float* bias, const T* per_item, const T* residual, const T* plus, i64 n, int channels, i64 item) {
@@ -19,8 +19,8 @@ __device__ __forceinline__ void addends(
   }
 }
 
-// parts[share][item][c] = the sum of a share of the item's rows. Grid (ceil(channels / 256), shares, items), block 256:
-// eight channels to a thread, and as many rows at once as fit beside each other.
+// parts[share][item][c] = the sum of a share of the item's rows. Grid (ceil(channels / 256), shares, items), block
+// 256: eight channels per thread, and as many rows at once as fit into the block.
 template <typename T>
 __device__ __forceinline__ void channel_sum(float* parts, const T* x, int rows, int channels) {
   __shared__ float part[256 * 8];

@@ -1,5 +1,5 @@
-// Sums and products, element by element and broadcast; eight elements to a thread. `base` may be the memory of `out`:
-// a thread reads its own elements before it writes them.
+// Sums and products, elementwise and broadcast; eight elements per thread. `base` may be the memory of `out`: a
+// thread reads its own elements before it writes them.
 template <typename T, typename F>
 __device__ __forceinline__ void each(T* out, const T* base, i64 n, bool whole, F f) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
@@ -49,7 +49,8 @@ struct Affine {
   __device__ __forceinline__ float one(i64 i) { return scale * to_f32(x[i]) + shift; }
 };
 
-// x with y repeated: element i meets y[i / period * c + i % c]. A row for all has period 0: it is y[i % c].
+// Broadcasts y over x: element i is combined with y[i / period * c + i % c]. A row shared by all has period 0: y[i
+// % c].
 template <typename T, typename W>
 struct Broadcast {
   const T* x;
@@ -88,7 +89,7 @@ BROADCAST(f32, f32)
 BROADCAST(f32, bf16)
 BROADCAST(bf16, bf16)
 
-// One number of several: the weighted sum of losses.
+// The weighted sum of several scalars: losses.
 extern "C" __global__ void weighted_sum(
     float* out, int count, const float* a, const float* b, const float* c, const float* d, float wa, float wb, float wc,
     float wd) {

@@ -1,5 +1,5 @@
-// Attention in bf16 on tensor cores: head size 64 or 32, 4 warps, each owning 16 * MT rows; streamed tiles of 64 rows.
-// Every pointer is aligned to 16 bytes and every stride is a multiple of 8 elements.
+// Attention in bf16 on tensor cores: head size 64 or 32, 4 warps, each owning 16 * MT rows; streamed tiles of 64
+// rows. Every pointer must be aligned to 16 bytes and every stride must be a multiple of 8 elements.
 #if __CUDA_ARCH__ >= 800
 template <int D, int MT, int NT>
 __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, View<const bf16> v, View<bf16> o,
@@ -32,8 +32,8 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
   float acc[MT][D / 8][4] = {}, top[MT][2], sum[MT][2] = {};
 #pragma unroll
   for (int m = 0; m < MT; ++m) top[m][0] = top[m][1] = -INF;
-  // Exponents are taken against a maximum that may lag behind the true one by 8 binary orders: sums stay far from
-  // overflow, and the accumulators are rescaled a few times a row instead of once a tile.
+  // Exponents are relative to a maximum that may lag behind the true one by 8 binary orders: sums stay far from
+  // overflow, and the accumulators are rescaled a few times per row instead of once per tile.
   float factor = scale * LOG2E, slack = __fdividef(8.f, factor);
 
   for (int i = 0; i < tiles; ++i) {
@@ -80,7 +80,8 @@ __device__ __forceinline__ void forward(View<const bf16> q, View<const bf16> k, 
           for (int half = 0; half < 2; ++half) {
             float x = fmaxf(high[m][half], __shfl_xor_sync(FULL_MASK, high[m][half], 1));
             x = fmaxf(fmaxf(x, __shfl_xor_sync(FULL_MASK, x, 2)), top[m][half]);
-            // Nothing seen yet on either side is -INF - -INF; there the accumulators are 0 whatever the ratio.
+            // If both maxima are still -INF, their difference would be NaN; the accumulators are 0 there whatever
+            // the ratio.
             float ratio = x == -INF ? 1.f : fast_exp2((top[m][half] - x) * factor);
             top[m][half] = x;
             sum[m][half] *= ratio;
@@ -141,7 +142,7 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
   const bf16* from_k = k.at(place.batch, place.head);
   const bf16* from_v = v.at(place.batch, place.head);
   u32 queries = shared_address(shared_memory), grads = queries + ROWS * D * 2, stages = grads + ROWS * D * 2;
-  u32 outputs = stages + 2 * TILE_BYTES;  // in the second stage until the first tile is at work
+  u32 outputs = stages + 2 * TILE_BYTES;  // uses the second stage until the first tile is processed
   u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = slot * MT * 32 * D;
 
   load_tile<D, ROWS>(queries, q.at(place.batch, place.head), q.time, first_row, tq);
@@ -204,7 +205,7 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
         hide<MT, NT>(s, [&](int row, int word) {
           return seen[word] & (causal ? bits_through(own + row + shift - first - 32 * word) : FULL_MASK);
         });
-      // After the branch, so that exponentials can be taken in the shadow of this product.
+      // After the branch, so that the exponentials overlap with this product.
       add_scores<D, MT, NT>(dp, gradient, tile + TILE_BYTES, by_chunks);
 #pragma unroll
       for (int m = 0; m < MT; ++m)
@@ -221,8 +222,8 @@ __device__ __forceinline__ void backward_q(View<const bf16> q, View<const bf16> 
   write_rows<D, MT>(shared_memory + warp_rows, acc, scale, dq.at(place.batch, place.head), dq.time, own, tq);
 }
 
-// Scores are transposed here, keys down and queries across: weights then come out as the A operand of both sums.
-// HOLD keeps the warp's keys and values in registers; with MT = 2 the accumulators leave no room for them.
+// Scores are transposed here, with keys as rows and queries as columns: weights are then the A operand of both
+// sums. HOLD keeps the warp's keys and values in registers; with MT = 2 the accumulators leave no room for them.
 template <int D, int MT, int NT, bool HOLD>
 __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16> k, View<const bf16> v,
                                             View<const bf16> grad, View<bf16> dk, View<bf16> dv, const float* lse,
@@ -242,7 +243,7 @@ __device__ __forceinline__ void backward_kv(View<const bf16> q, View<const bf16>
   u32 own_k = shared_address(shared_memory), own_v = own_k + ROWS * D * 2, stages = own_v + ROWS * D * 2;
   u32 by_rows = lane_by_rows<D>(), by_chunks = lane_by_chunks<D>(), warp_rows = slot * MT * 32 * D;
 
-  // Rows past the last query are all 0, q, do, lse and delta: they add nothing, so no mask is kept for them.
+  // Rows past the last query are 0 in q, do, lse and delta: they add nothing, so they need no mask.
   auto load_stage = [&](int i) {
     u32 stage = stages + (i & 1) * STAGE;
     load_tile<D, TILE>(stage, from_q, q.time, i * TILE, tq);
@@ -349,7 +350,7 @@ BACKWARD_Q(attention_backward_q_bf16_d64, 64, 2, 4, 2)
 BACKWARD_Q(attention_backward_q_bf16_d32, 32, 1, 4, 2)
 BACKWARD_KV(attention_backward_kv_bf16_d64, 64, 2, 4, false, 2)
 BACKWARD_KV(attention_backward_kv_bf16_d32, 32, 1, 4, true, 2)
-// Other shapes of the same kernels, to be timed against those above on a new GPU.
+// Other tile shapes of the same kernels, to be timed against those above on a new GPU.
 #ifdef ATTENTION_VARIANTS
 FORWARD(attention_forward_bf16_d64_m2n4, 64, 2, 4, 3)
 FORWARD(attention_forward_bf16_d64_m1n8, 64, 1, 8, 4)

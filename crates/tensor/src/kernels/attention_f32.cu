@@ -1,8 +1,9 @@
-// Attention in f32 without tensor cores, any head size up to 128 that is a multiple of 4. A block of 128 threads owns 32
-// rows, four threads a row, and streams tiles of 16. Pointers are aligned to 16 bytes, strides multiples of 4.
-// `dim` is rounded up to 16 in shared memory with zeros behind; 4 more floats a row keep 8 rows in different banks.
-// Launch as attention_bf16.cu says with ROWS = 32; with pitch = ceil(dim / 16) * 16 + 4, bytes of dynamic shared memory are
-// (64 * pitch + 544) * 4 forward, (96 * pitch + 544) * 4 backward_q, (96 * pitch + 1088) * 4 backward_kv.
+// Attention in f32 without tensor cores, any head size up to 128 that is a multiple of 4. A block of 128 threads
+// owns 32 rows, four threads per row, and streams tiles of 16. Pointers must be aligned to 16 bytes, strides
+// multiples of 4. `dim` is rounded up to 16 in shared memory, padded with zeros; 4 more floats per row keep 8 rows
+// in different banks. Launch as described in attention_bf16.cu with ROWS = 32; with pitch = ceil(dim / 16) * 16 +
+// 4, bytes of dynamic shared memory are (64 * pitch + 544) * 4 forward, (96 * pitch + 544) * 4 backward_q, (96 *
+// pitch + 1088) * 4 backward_kv.
 #define OWNED 32
 #define STREAMED 16
 #define PIECES 8  // of 16 channels, at most
@@ -28,7 +29,7 @@ struct Slab {  // rows of f32 in shared memory
 __device__ __forceinline__ Slab first_slab(int dim) {
   return {reinterpret_cast<float*>(shared_memory), (dim + 15) / 16 * 16 + 4};
 }
-// This thread's 4 scores of its row: with streamed rows c, c + 4, c + 8, c + 12.
+// This thread's 4 scores of its row, with streamed rows c, c + 4, c + 8, c + 12.
 __device__ __forceinline__ void dot_rows(float (&s)[4], Slab own, Slab streamed, int row, int c) {
   s[0] = s[1] = s[2] = s[3] = 0.f;
 #pragma unroll 2

@@ -1,4 +1,4 @@
-// Tiles of bf16 in shared memory and on tensor cores, as attention_bf16.cu walks them.
+// bf16 tiles in shared memory and on tensor cores, for attention_bf16.cu.
 #if __CUDA_ARCH__ >= 800
 #define THREADS 128
 #define TILE 64
@@ -31,9 +31,9 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-// A tile in shared memory is rows of D, its 16-byte chunks exchanged by row so that the 8 rows of an ldmatrix lie
-// in 8 different bank groups. A lane's address is found once: as the exchange is an XOR on the chunk number, step k
-// along the row is `lane_address ^ (k << 5)`, and 16 rows down is `+ 32 * D`.
+// A tile in shared memory has rows of D elements, whose 16-byte chunks are permuted by row so that the 8 rows of an
+// ldmatrix are in 8 different bank groups. A lane's address is computed once: as the permutation is an XOR on the
+// chunk index, step k along the row is `lane_address ^ (k << 5)`, and 16 rows down is `+ 32 * D`.
 template <int D> __device__ __forceinline__ int exchanged(int row, int chunk) {
   return chunk ^ (D == 64 ? row & 7 : (row >> 1) & 3);
 }
@@ -54,7 +54,7 @@ __device__ __forceinline__ void load_tile(u32 tile, const bf16* from, int stride
   constexpr int STEP = THREADS / (D / 8);
   int row = threadIdx.x / (D / 8), chunk = threadIdx.x % (D / 8);
   tile += row * D * 2 + (exchanged<D>(row, chunk) << 4);
-  // A product of two 32-bit numbers is one instruction with the addition of the base, a 64-bit one is four.
+  // A 32-bit product with the addition of the base is one instruction, a 64-bit one is four.
   const char* base = reinterpret_cast<const char*>(from + chunk * 8);
 #pragma unroll
   for (int i = 0; i < ROWS / STEP; ++i) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void add_scores(float (&acc)[MT][NT][4], const u32 (&
       }
     }
 }
-// The same with a in shared memory: where its registers are wanted for accumulators.
+// The same with a in shared memory, where its registers are needed for accumulators.
 template <int D, int MT, int NT>
 __device__ __forceinline__ void add_scores(float (&acc)[MT][NT][4], u32 own, u32 by_rows, u32 tile, u32 by_chunks) {
 #pragma unroll
@@ -124,7 +124,7 @@ __device__ __forceinline__ void add_weighted(float (&acc)[MT][D / 8][4], const u
       }
     }
 }
-// An accumulator's layout is that of an A operand once pairs are packed: scores become weights in their registers.
+// An accumulator has the layout of an A operand once pairs are packed: scores become weights in place.
 template <int MT, int NT>
 __device__ __forceinline__ void pack_weights(u32 (&w)[MT][NT / 2][4], const float (&s)[MT][NT][4]) {
 #pragma unroll
@@ -140,7 +140,7 @@ __device__ __forceinline__ void pack_weights(u32 (&w)[MT][NT / 2][4], const floa
 
 // Bits 0 ..= n.
 __device__ __forceinline__ u32 bits_through(int n) { return n < 0 ? 0u : n > 30 ? FULL_MASK : (2u << n) - 1u; }
-// Which of the 32 keys from `first` on are not hidden by length or mask. The whole warp calls it.
+// Which of the 32 keys from `first` on are not hidden by length or mask. Called by the whole warp.
 __device__ __forceinline__ u32 seen_keys(const int* mask, int first, int end) {
   u32 bits = bits_through(end - 1 - first);
   if (mask) {
@@ -166,9 +166,10 @@ template <int MT, int NT, class F> __device__ __forceinline__ void hide(float (&
         }
       }
 }
-// Which 16 MT rows of the block's are this warp's. A causal mask gives the warps of a block unequal work, and a warp's
-// number decides which quarter of the multiprocessor it runs on: the order turns from tile to tile to even that out.
-// The shuffle tells the compiler that the number is the same in all lanes: it then lives in a uniform register.
+// Which 16 MT rows of the block belong to this warp. A causal mask gives the warps of a block unequal work, and a
+// warp's index decides which quarter of the multiprocessor it runs on: the order rotates from tile to tile to
+// balance that. The shuffle tells the compiler that the index is the same in all lanes, so that it is kept in a
+// uniform register.
 __device__ __forceinline__ int find_slot(int tile) {
   int warp = __shfl_sync(FULL_MASK, threadIdx.x >> 5, 0);
   return tile & 1 ? THREADS / 32 - 1 - warp : warp;

@@ -1,7 +1,7 @@
-// Attention to rows that are kept from run to run. One query of one head to a block: its scores are made by warps, a key
-// to each, and its result by threads, a channel to each, over slices of the keys that are added up in one order.
+// Attention to rows cached from earlier runs. One query of one head per block: warps compute its scores, one key
+// each, and threads compute its output, one channel each, over slices of the keys that are added in a fixed order.
 
-// Keys and values of the new rows, put at their place. What does not fit is not written.
+// Writes keys and values of the new rows to the cache. Rows that do not fit are not written.
 template <typename T>
 __device__ __forceinline__ void cache_rows(
     float* cache, const T* qkv, const int* position, int batch, int rows, int room, int width) {

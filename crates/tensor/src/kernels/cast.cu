@@ -1,4 +1,4 @@
-// out = base + x in the type of out; four elements to a thread, the last few one by one.
+// out = base + x in the type of out; four elements per thread, the last few one by one.
 template <typename From, typename To>
 __device__ __forceinline__ void cast(To* out, const To* base, const From* x, i64 n) {
   i64 i = 4 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);

@@ -1,9 +1,10 @@
-// Norms whose statistics run over rows: group norm, instance norm, batch norm. x is [item][row][channel].
+// Norms whose statistics cover rows: group norm, instance norm, batch norm. x is [item][row][channel].
 //
-// One geometry for all passes over x: a block of 128 threads takes `per` rows of one item (blockIdx.y, blockIdx.z) and
-// `across` neighbouring vectors of V channels; what is left of the threads stands on further rows, so that few channels
-// fill a block too. What belongs to a channel is loaded once and stays in registers down the rows.
-// Sums have one order: rows in a thread, threads of a column in a block, then the blocks' parts [item][part][2][c].
+// All passes over x use the same layout: a block of 128 threads takes `per` rows of one item (blockIdx.y,
+// blockIdx.z) and `across` neighbouring vectors of V channels; the remaining threads process further rows, so that
+// few channels fill a block too. Values per channel are loaded once and stay in registers over the rows. The order
+// of addition is fixed: rows in a thread, threads of a column in a block, then the blocks' parts
+// [item][part][2][c].
 #define THREADS 128
 
 struct Place {
@@ -36,14 +37,14 @@ __device__ __forceinline__ void put(T* p, const float v[V]) {
   if constexpr (V == 8) store8(p, v);
   else store(p, v[0]);
 }
-// What a group knows, for each of a thread's channels.
+// A group's statistics, for each of a thread's channels.
 template <int V>
 __device__ __forceinline__ void of_groups(const float* values, int column, int size, float v[V]) {
 #pragma unroll
   for (int j = 0; j < V; ++j) v[j] = values[(column + j) / size];
 }
 
-// The threads on one column add up; the first of them has the sums.
+// Adds up the threads of one column; the first of them has the sums.
 template <int V>
 __device__ __forceinline__ void join(float a[V], float b[V], int across) {
   __shared__ float shared[2 * V * THREADS];
@@ -62,8 +63,8 @@ __device__ __forceinline__ void join(float a[V], float b[V], int across) {
   for (int j = 0; j < V; ++j) { a[j] = mine[j * THREADS]; b[j] = mine[(V + j) * THREADS]; }
 }
 
-// Mean and sum of squared distances from it, of each channel in each stretch of rows. Distances are taken from the
-// stretch's first row, so that a large mean does not eat the variance's digits.
+// Mean and sum of squared deviations of each channel in each stretch of rows. Deviations are relative to the
+// stretch's first row, so that a large mean does not cancel the variance's digits.
 template <int V, typename T>
 __device__ __forceinline__ void moments(float* parts, const T* x, int rows, int c, int across, int per) {
   Place p = place<V>(rows, c, across, per);
@@ -93,8 +94,8 @@ __device__ __forceinline__ void moments(float* parts, const T* x, int rows, int 
   }
 }
 
-// A warp takes a group of an item: `count` stretches of each of its channels. The running statistics, if there are
-// any, move towards this step's; their variance is that of a sample (over n - 1).
+// One warp per group of an item: combines `count` stretches of each of its channels. The running statistics, if
+// there are any, move towards this step's; their variance is the unbiased one (over n - 1).
 extern "C" __global__ void channel_norm_statistics(
     float* mean, float* inverse, const float* parts, int all, int groups, int rows, int c, int per, int count,
     float epsilon, float* next_mean, float* next_variance, const float* old_mean, const float* old_variance,
@@ -127,7 +128,7 @@ extern "C" __global__ void channel_norm_statistics(
   next_variance[g] = (1.f - momentum) * old_variance[g] + momentum * square / fmaxf(total - 1.f, 1.f);
 }
 
-// The statistics of inference are the running ones.
+// In inference the statistics are the running ones.
 extern "C" __global__ void channel_norm_running(
     float* mean, float* inverse, const float* running_mean, const float* running_variance, int c, float epsilon) {
   enter();
@@ -161,7 +162,7 @@ __device__ __forceinline__ void apply(
   }
 }
 
-// Of each channel in each stretch of rows: the sum of dy, and of dy times the normalised x.
+// For each channel in each stretch of rows: the sum of dy, and of dy times the normalised x.
 template <int V, typename T>
 __device__ __forceinline__ void products(
     float* parts, const T* x, const T* dy, const float* mean, const float* inverse, int rows, int c, int groups,
@@ -191,7 +192,7 @@ __device__ __forceinline__ void products(
   for (int j = 0; j < V; ++j) { out[j] = sum[j]; out[c + j] = product[j]; }
 }
 
-// A warp takes a group of an item: the means of dy w and of dy w h, which the gradient of x has taken off.
+// One warp per group of an item: the means of dy w and of dy w h, which are subtracted in the gradient of x.
 extern "C" __global__ void channel_norm_means(
     float* sums, float* products, const float* parts, const float* w, int all, int groups, int rows, int c, int count) {
   enter();
@@ -213,7 +214,7 @@ extern "C" __global__ void channel_norm_means(
   if (lane == 0) { sums[g] = a / total; products[g] = b / total; }
 }
 
-// Without `sums` the statistics were constants.
+// Without `sums` the statistics are constants.
 template <int V, typename T>
 __device__ __forceinline__ void input(
     T* dx, const T* base, const T* x, const T* dy, const float* w, const float* mean, const float* inverse,
@@ -242,7 +243,7 @@ __device__ __forceinline__ void input(
   }
 }
 
-// Columns of `parts` (rows of 2 c) added up: 32 to a block, eight threads to each.
+// Sums the columns of `parts` (rows of 2 c): 32 columns per block, eight threads per column.
 extern "C" __global__ void channel_norm_weights(
     float* dw, const float* base_w, float* db, const float* base_b, const float* parts, int c, int count) {
   enter();

@@ -1,4 +1,4 @@
-// When a stream comes past, in nanoseconds of the device's own clock.
+// The device's clock in nanoseconds, read in stream order.
 __device__ __forceinline__ u64 now() {
   u64 t;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)::"memory");
@@ -10,7 +10,7 @@ extern "C" __global__ void clock_start(u64* at) {
   if (threadIdx.x == 0) at[0] = now();
 }
 
-// Milliseconds since then.
+// Milliseconds since `at`.
 extern "C" __global__ void clock_end(f32* out, const u64* at) {
   enter();
   if (threadIdx.x == 0) {

@@ -1,5 +1,6 @@
-// Sums of columns in two passes with one order of addition: stretches of rows first, then the stretches.
-// `sum_columns` takes eight columns to a lane, 256 to a block; its eight warps walk the rows of the stretch together.
+// Column sums in two passes with a fixed order of addition: stretches of rows first, then the stretches.
+// `sum_columns` has eight columns per lane, 256 per block; its eight warps iterate over the rows of the stretch
+// together.
 template <typename T>
 __device__ __forceinline__ void sum_columns(float* parts, const T* x, int rows, int n, int count) {
   __shared__ float shared[8][256];
@@ -56,8 +57,9 @@ extern "C" __global__ void __launch_bounds__(256) sum_columns_bf16(
   sum_columns(parts, x, rows, n, count);
 }
 
-// out = base + the sum over `count` parts of n floats, for many such sums at once. The first `n0` columns of one are one
-// result, the rest another. 32 columns to a block, whose warps share the parts: it is a matter of latency.
+// out = base + the sum over `count` parts of n floats, for many such sums at once. The first `n0` columns of a sum
+// are one output, the rest another. 32 columns per block, whose warps share the parts, because the kernel is bound
+// by latency.
 struct Sum {
   float* out0;
   const float* base0;

@@ -1,19 +1,20 @@
-// Convolutions of any shape by columns, [rows, groups, taps, channels of a group]: one row for every place of the
-// output, holding all it reads. One thread moves 16 bytes where a group's channels divide so, one element otherwise.
+// Convolutions of any shape by im2col columns, [rows, groups, taps, channels of a group]: one row for every output
+// position, holding everything it reads. A thread moves 16 bytes if a group's channels are divisible accordingly,
+// else one element.
 
 struct ColumnsShape {
   int height, width, channels, groups;  // of the input
-  int input_first, input_lines;         // lines of each item's input that are gathered
-  int first, lines, out_width;          // lines of each item's output whose columns there are
+  int input_first, input_lines;         // lines of each item's input that are summed
+  int first, lines, out_width;          // lines of each item's output with columns
   int kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-  int wide;                             // 16 bytes to a thread
+  int wide;                             // 16 bytes per thread
 };
 
 template <typename T> __device__ __forceinline__ void copy16(T* to, const T* from) {
   *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
 }
 
-// `x` is the first item's; `n` threads.
+// `x` points to the first item; `n` threads.
 template <typename T>
 __device__ __forceinline__ void fill(T* columns, const T* x, u32 n, const ColumnsShape& p) {
   u32 i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -48,7 +49,8 @@ template <int V, typename T> __device__ __forceinline__ void load(const T* from,
   else v[0] = to_f32(*from);
 }
 
-// out = base + the sum over taps of what the columns hold for it; `out` and `base` are at the first gathered line.
+// out = base + the sum over taps of the elements the columns hold for it; `out` and `base` point to the first
+// summed line.
 template <typename T, int V>
 __device__ __forceinline__ void gather_each(T* out, const T* base, const T* columns, u32 i, const ColumnsShape& p) {
   u32 each = (u32)p.channels / V, rest = i / each;

@@ -41,12 +41,12 @@ extern __shared__ uint4 shared_bytes[];
 #if __CUDA_ARCH__ >= 800
 // [instructions]
 __device__ __forceinline__ u32 shared_address() { return (u32)__cvta_generic_to_shared(shared_bytes); }
-// Sixteen bytes of zeros where `live` is false; the address must then still be readable ground for the hardware.
+// Copies 16 bytes, or writes zeros if `live` is false; the address must be readable in either case.
 __device__ __forceinline__ void copy16(u32 to, const bf16* from, bool live) {
   int bytes = live ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 }
-// Weights are read by every block of an SM: kept in L1 as well.
+// Weights are read by every block of an SM: cached in L1 as well.
 __device__ __forceinline__ void copy16_shared_by_blocks(u32 to, const bf16* from, bool live) {
   int bytes = live ? 16 : 0;
   asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
@@ -67,7 +67,7 @@ __device__ __forceinline__ void mma(float* d, const u32* a, const u32* b) {
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// Leaky ReLU of a pair. The slope comes as a sum of two bf16, so 0.1 is 0.1 to 16 bits and the product rounds once.
+// Leaky ReLU of a pair. The slope is a sum of two bf16, so 0.1 is exact to 16 bits and the product rounds once.
 __device__ __forceinline__ u32 leaky_pair(u32 x, u32 high, u32 low) {
   u32 r;
   asm("{.reg .b32 t;\n fma.rn.bf16x2 t, %1, %3, %4;\n fma.rn.bf16x2 t, %1, %2, t;\n max.bf16x2 %0, %1, t;}"
@@ -94,7 +94,7 @@ __device__ __forceinline__ void leaky_in_place(int byte, const Slope& slope) {
   *p = v;
 }
 
-// Rows of BK channels; 16-byte pieces are permuted so that eight neighbouring rows never meet in a bank.
+// Rows of BK channels; 16-byte pieces are permuted so that eight neighbouring rows are in different banks.
 template <int BK> __device__ __forceinline__ int swizzle(int row) {
   return BK >= 64 ? row & 7 : BK == 32 ? (row >> 1) & 3 : (row >> 2) & 1;
 }
@@ -116,7 +116,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
   constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N, MI = WM / 16, NJ = WN / 8;
   constexpr int PIECES = BK / 8, ROW = BK * 2, TAP_BYTES = BN * ROW, W_BYTES = TAP_BYTES * GROUP;
   constexpr int KSTEPS = BK / 16 / WARPS_K, STEPS = KSTEPS * GROUP;
-  constexpr int PASS = THREADS / PIECES;  // rows one sweep of the block copies
+  constexpr int PASS = THREADS / PIECES;  // rows the block copies at a time
   static_assert(BK / 16 % WARPS_K == 0 && THREADS % PIECES == 0, "tile");
   int tid = threadIdx.x, lane = tid & 31, warp = tid >> 5;
   int warp_k = warp / (WARPS_M * WARPS_N), warp_n = warp / WARPS_M % WARPS_N, warp_m = warp % WARPS_M;
@@ -181,7 +181,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
   bool activate = p.slope_in != 1.f;
   Slope slope(p.slope_in);
 
-  // The first turns only fill the stages: with one place that copies, the code and its compilation stay small.
+  // The first iterations only fill the stages: a single copy site keeps the code and its compilation small.
   int group = 0, slot = 0, stage = 0;
   for (int index = 1 - STAGES; index < total; index++) {
     if (index >= 0) {
@@ -260,7 +260,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
     if (warp_k > 0) return;
   }
 
-  // Through shared memory, sixteen rows of a warp at a time, so that y and what is added to it move in 16-byte pieces.
+  // Through shared memory, sixteen rows of a warp at a time, so that y and its addends move in 16-byte pieces.
   constexpr int LINE = WN + 8;
   float* rows = staging + warp * 16 * LINE;
   constexpr int ACROSS = WN / 8;
@@ -281,7 +281,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
   i64 y_batch = (i64)b * p.y_limit;
 #pragma unroll 1
   for (int i = 0; i < MI; i++) {
-    // The accumulators are registers, so constants name them even in this rolled loop.
+    // The accumulators are registers, so constants must index them even in this rolled loop.
 #pragma unroll
     for (int m = 0; m < MI; m++)
       if (m == i) {
@@ -370,7 +370,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
     CONVOLVE(BM, BN, WARPS_M, WARPS_N, WARPS_K, BK, GROUP, STAGES);                                                \
   }
 
-// A tile shape costs about half a second of compilation: a caller that knows which it needs defines TILES, one bit each.
+// A tile shape costs about half a second of compilation: a caller that needs only some defines TILES, one bit each.
 #ifndef TILES
 #define TILES 0xffff
 #endif

@@ -1,5 +1,6 @@
-// Convolutions with one channel on a side (a waveform): too narrow for tensor cores, so plain arithmetic, bound by the
-// wide side's memory. One channel out forward is the tensor-core kernel's 256x8 tile; the rest is here.
+// Convolutions with one channel on a side (a waveform): too narrow for tensor cores, so plain arithmetic, bound by
+// the memory of the wide side. The forward pass with one output channel uses the tensor-core kernel's 256x8 tile;
+// the rest is here.
 
 struct SingleShape {
   int length;                   // samples of the single channel per batch entry

@@ -45,7 +45,7 @@ __device__ __forceinline__ void mma(float* d, const u32* a, const u32* b) {
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// Leaky ReLU of a pair. The slope comes as a sum of two bf16, so 0.1 is 0.1 to 16 bits and the product rounds once.
+// Leaky ReLU of a pair. The slope is a sum of two bf16, so 0.1 is exact to 16 bits and the product rounds once.
 __device__ __forceinline__ u32 leaky_pair(u32 x, u32 high, u32 low) {
   u32 r;
   asm("{.reg .b32 t;\n fma.rn.bf16x2 t, %1, %3, %4;\n fma.rn.bf16x2 t, %1, %2, t;\n max.bf16x2 %0, %1, t;}"
@@ -66,12 +66,13 @@ __device__ __forceinline__ void leaky_in_place(int byte, float slope) {
   *p = v;
 }
 
-// Rows of WIDTH channels; 16-byte pieces are permuted so that eight neighbouring rows never meet in a bank.
+// Rows of WIDTH channels; 16-byte pieces are permuted so that eight neighbouring rows are in different banks.
 template <int WIDTH> __device__ __forceinline__ int swizzle(int row) {
   return WIDTH >= 64 ? row & 7 : (row >> 1) & 3;
 }
 
-// A warp owns WM x (TAPS taps) x WC of dw; warps by m, tap, channel and row (the last are added at the end).
+// A warp owns WM x (TAPS taps) x WC of dw; warps are split by m, tap, channel and row (the last are added at the
+// end).
 template <int WM, int WC, int TAPS, int WARPS_M, int WARPS_T, int WARPS_C, int WARPS_R, int ROWS, int STAGES>
 __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const bf16* __restrict__ x, float* partial,
                                             const WeightGradShape& p) {
@@ -135,8 +136,7 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
       for (int j = 0; j < NJ; j++) acc[t][i][j][0] = acc[t][i][j][1] = acc[t][i][j][2] = acc[t][i][j][3] = 0.f;
   }
 
-  // Fragment addresses inside a stage: a step of 16 rows leaves the permutation as it is, a step of 16 columns is one
-  // exclusive or.
+  // Fragment addresses inside a stage: a step of 16 rows keeps the permutation, a step of 16 columns is one XOR.
   int a_row = (lane >> 4) * 8 + (lane & 7), a_column = warp_m * (WM / 8) + ((lane >> 3) & 1);
   u32 a_at = (a_row + warp_r * 16) * A_ROW + ((a_column ^ swizzle<BM>(a_row)) << 4), x_at[TAPS];
 #pragma unroll
@@ -278,7 +278,7 @@ __device__ __forceinline__ void weight_grad(const bf16* __restrict__ dy, const b
     WEIGHT_GRAD(WM, WC, TAPS, WARPS_M, WARPS_T, WARPS_C, WARPS_R, ROWS, STAGES);                                   \
   }
 
-// A tile shape costs about half a second of compilation: a caller that knows which it needs defines TILES, one bit each.
+// A tile shape costs about half a second of compilation: a caller that needs only some defines TILES, one bit each.
 #ifndef TILES
 #define TILES 0xffff
 #endif
@@ -310,7 +310,7 @@ WEIGHT(32, 32, 8, 32, 32, 4, 1, 2, 1, 2, 128, 3, 2)
 WEIGHT(32, 32, 3, 32, 32, 3, 1, 1, 1, 4, 128, 4, 3)
 #endif
 
-// The kernels that are no tile; the last bit of TILES.
+// The kernels without tiles; the last bit of TILES.
 #if TILES & 0x8000
 // first[i] = first_base[i] + scale * (sum of the shares' element i), shares in one fixed order; elements from n_first on
 // go to `second`, without the factor. A base may be null, or its result itself. Block 256, grid

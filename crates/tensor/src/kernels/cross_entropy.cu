@@ -1,5 +1,5 @@
-// Softmax cross-entropy over rows. A row of an odd number of classes starts anywhere, so each block takes the few
-// elements before the first 16-byte boundary one by one, then eight at a time, then the few that are left.
+// Softmax cross-entropy over rows. A row with an odd number of classes may start unaligned, so each block processes
+// the elements before the first 16-byte boundary one by one, then eight at a time, then the remaining ones.
 #define LOG2E 1.4426950408889634f
 
 __device__ __forceinline__ float power_of_2(float x) {
@@ -8,15 +8,15 @@ __device__ __forceinline__ float power_of_2(float x) {
   return y;
 }
 
-// How many elements stand before the boundary; n if fewer are there at all.
+// Number of elements before the boundary; n if there are fewer.
 template <typename T>
 __device__ __forceinline__ int head(const T* p, int n) {
   int off = (int)((u64)p & 15) / (int)sizeof(T);
   return min(n, off == 0 ? 0 : 16 / (int)sizeof(T) - off);
 }
 
-// What a thread has seen: the largest logit and where (the first of its eight), the sum of exponentials relative to it,
-// the plain sum.
+// What a thread has seen: the largest logit and its index (the first of its eight), the sum of exponentials
+// relative to it, the plain sum.
 struct Seen {
   float top, exponentials, sum;
   int at;
@@ -31,7 +31,7 @@ __device__ __forceinline__ void see(Seen& seen, const float* v, int at) {
     seen.top = top;
     seen.at = at;
   }
-  // Classes that are masked out by -inf count nothing; alone they would give inf - inf.
+  // Classes masked out by -inf contribute nothing; alone they would give inf - inf.
   float from = seen.top == -INF ? 0.f : seen.top;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
@@ -68,11 +68,11 @@ __device__ __forceinline__ void forward(
   }
   float top = block_max(seen.top, shared);
   float scaled = seen.top == -INF ? 0.f : seen.exponentials * power_of_2((seen.top - top) * LOG2E);
-  // A thread that saw nothing but NaN has no top; its sum must not be lost.
+  // A thread that saw only NaN has no maximum; its sum must not be lost.
   if (seen.exponentials != seen.exponentials) scaled = seen.exponentials;
   float log = top + logf(block_sum(scaled, shared));
   float sum = smoothing > 0.f ? block_sum(seen.sum, shared) : 0.f;
-  // Of equal logits the first is the model's answer.
+  // Of equal logits the first is the prediction.
   float first = -INF;
   if (seen.top == top) {
     int at = seen.at;
@@ -83,7 +83,7 @@ __device__ __forceinline__ void forward(
   if (threadIdx.x == 0) {
     logs[row] = log;
     hits[row] = -first == (float)target ? 1.f : 0.f;
-    // A target that is no class gives NaN: the finite guard of the step sees it.
+    // A target outside the classes gives NaN, which the finiteness check of the step detects.
     float own = target < n ? to_f32(x[target]) : __int_as_float(0x7fffffff);
     losses[row] = log - (1.f - smoothing) * own - (smoothing > 0.f ? smoothing * (sum / n) : 0.f);
   }
@@ -123,7 +123,7 @@ __device__ __forceinline__ void backward(
   bool counts = target >= 0;
   float scale = counts ? *d / *count : 0.f, log = logs[row];
   float even = smoothing / n, own = (1.f - smoothing) * scale;
-  // One boundary for all three: they have one shape, and values start aligned.
+  // One boundary for all three: they have the same shape, and values start aligned.
   int body = head(x, n), tail = body + (n - body) / 8 * 8;
   int odd = body + (n - tail);
   for (int k = threadIdx.x; k < odd; k += blockDim.x) {

@@ -1,17 +1,17 @@
-// What the kernels of decoding share. A batch is up to 64 rows, each the next place of one slot (or, while a prompt is
-// read, one place of it). Nothing that is computed for a row depends on the number of rows or on the others: sums over
-// channels are cut at places that only the size of the matrix decides, and added in one order.
+// Shared by the decoding kernels. A batch has up to 64 rows, each the next position of one slot (or, for a prompt,
+// one position of it). The results of a row depend neither on the number of rows nor on the other rows: sums over
+// channels are split at positions that depend on the matrix size only, and added in a fixed order.
 
-// The state of a row of the batch; the host's `Row`.
+// The state of a row of the batch; mirrors the host's `Row`.
 struct Row {
-  int slot;      // whose keys and values; negative: nobody's
+  int slot;      // slot whose keys and values it uses; negative: empty row
   int position;  // rows of the slot before this one
-  int place;     // codes of the slot before this one
+  int place;     // codes of the slot before this one (`code_index` on the host)
   int code;      // the code before this one, or START
-  int emitted;   // codes since the host has looked
-  int status;    // 0 while it goes on
+  int emitted;   // codes since the host sent the rows
+  int status;    // 0 while it is running
   int fresh;     // keys of the slot from this row on are written by this step
-  int pair;      // the row that says the same without the text, -1: none, -2: this row is one
+  int pair;      // the row with the same sequence without its text (guidance), -1: none, -2: this row is one
 };
 __device__ __forceinline__ Row load_row_state(const Row* p) {
   Row r;
@@ -23,8 +23,8 @@ __device__ __forceinline__ Row load_row_state(const Row* p) {
 }
 __device__ __forceinline__ bool is_active(const Row& row) { return row.slot >= 0 && row.status == 0; }
 
-// For kernels that load weights first. They call enter(), or where the kernel behind them reads weights alone before it
-// waits, let_next_in() at once and wait_for_last() where they need what the kernel before them writes.
+// For kernels that load weights first. They call enter(), or, if the next kernel only reads weights before it
+// waits, let_next_in() at once and wait_for_last() before they read the output of the previous kernel.
 __device__ __forceinline__ void enter_later() {}
 __device__ __forceinline__ void let_next_in() {
 #if __CUDA_ARCH__ >= 900
@@ -44,7 +44,7 @@ __device__ __forceinline__ uint4 load_weights(const void* p) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
-// What another kernel has written, past the first cache.
+// Data written by another kernel; bypasses L1.
 __device__ __forceinline__ uint4 load_fresh(const void* p) {
   uint4 v;
   asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
@@ -72,7 +72,7 @@ __device__ __forceinline__ void mma(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
-// 16 bytes to shared memory, on their own; `await_copies` waits for those of the calling thread.
+// Copies 16 bytes to shared memory asynchronously; `await_copies` waits for those of the calling thread.
 __device__ __forceinline__ void copy16(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from)
                : "memory");
@@ -80,12 +80,13 @@ __device__ __forceinline__ void copy16(void* to, const void* from) {
 __device__ __forceinline__ void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// Heads of this many channels or more have the values of every tile of rows [channel][row], for the tensor cores.
+// Heads of at least this many channels store the values of every tile of rows as [channel][row], for the tensor
+// cores.
 #define TURNED 32
 #define TILE 16
-// Keys that one block of the attention has, whatever the batch: parts are merged in the order of the stretches.
+// Keys per stretch of the attention, whatever the batch: partial results are merged in the order of the stretches.
 #define STRETCH 128
-// How much the part of each stretch counts, in the lane of its number, and what their sum is divided by. Used by a whole
+// Weight of each stretch's partial result, in the lane of its index, and the divisor of their sum. Used by a whole
 // warp; there are at most 32 stretches, lanes without one have (-INF, 0).
 __device__ __forceinline__ float part_weight(float most, float sum, float& scale) {
   float e = exp2f(most - warp_max(most));
@@ -104,8 +105,8 @@ __device__ __forceinline__ void load_spread(const float* x, int width, float (&v
     if (at < width) load4_fresh(x + at, v[i]);
   }
 }
-// Sums over a row are made of sums over 128 channels each, which are added up in their order: the same bits whether a warp
-// has the whole row or eight warps have 128 channels each.
+// Sums over a row consist of sums over 128 channels each, added in order: the same bits whether one warp has the
+// whole row or eight warps have 128 channels each.
 __device__ __forceinline__ float spread_sum(float (&part)[SPREAD]) {
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1)
@@ -116,11 +117,11 @@ __device__ __forceinline__ float spread_sum(float (&part)[SPREAD]) {
   for (int i = 1; i < SPREAD; ++i) sum += part[i];
   return sum;
 }
-// Where multiplications and additions are joined is said, not left to the compiler, which might choose differently.
+// Explicit fused multiply-adds: the compiler might fuse differently in different kernels.
 __device__ __forceinline__ float squares(const float (&v)[4]) {
   return __fmaf_rn(v[0], v[0], __fmul_rn(v[1], v[1])) + __fmaf_rn(v[2], v[2], __fmul_rn(v[3], v[3]));
 }
-// Layer norm of a spread row; `norm` is the factors, then what is added, in any memory.
+// Layer norm of a spread row; `norm` is the scale, followed by the bias, in any memory.
 __device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* norm, int width) {
   int lane = threadIdx.x & 31;
   float part[SPREAD];
@@ -150,8 +151,8 @@ __device__ __forceinline__ void normalise(float (&v)[SPREAD][4], const float* no
   }
 }
 
-// The same by 256 threads, each of which has four channels, or none where `there` is not. `shared` holds 16 floats that
-// nobody else uses until all have passed the next barrier.
+// The same by 256 threads with four channels each, or none if `there` is false. `shared` holds 16 floats that must
+// not be used otherwise until all threads have passed the next barrier.
 __device__ __forceinline__ float sum_of_eight(float x, float* shared) {
   x = warp_sum(x);
   if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = x;

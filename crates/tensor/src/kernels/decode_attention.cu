@@ -1,30 +1,41 @@
-// Attention of one row per slot to the keys and values of its slot. Keys lie [slot][head][row][channel]; values too, but of
-// heads of 32 channels or more [slot][head][tile][channel][row of it]. Rows are cut into stretches, whatever the batch: a
-// block makes the part of one stretch after another or of one alone, or each warp those of some; the parts, which have the
-// same bits in all three ways, are merged in the order of the stretches. Scores are in powers of two: queries are scaled.
+// Attention of one row per slot to the cached keys and values of its slot. Keys are cut into stretches of 128, whatever
+// the batch. Three kernels cover the batch sizes:
+//
+//   decode_attend          few rows: a block per stretch; partial results go to memory and are merged by decode_merge,
+//                          or by the product that reads them
+//   decode_attend_whole    many rows: a block per head runs through all stretches and merges them
+//   decode_attend_streams  many rows, heads of 32 or 64 channels: as above, but each warp has every fourth stretch and
+//                          prefetches its tiles, so that warps wait for each other only once
+//
+// All three give the same bits for the partial result of a stretch and merge them in stretch order, so the result does
+// not depend on the batch size. The first two share `part_of`; `attend_streams` repeats its two passages (scores, then
+// weighted values) because one warp, not a block, holds the tiles. A change to one must be made in the other.
+//
+// Keys are stored [slot][head][row][channel]; values likewise, but for heads of 32 channels or more
+// [slot][head][tile][channel][row of the tile]. Scores are exponents of two: queries are scaled accordingly.
 #define BLOCK 256
 #define WARPS (BLOCK / 32)
 
-// What the warps of a block tell each other.
+// Shared memory the warps of a block exchange results through.
 template <int SIZE>
 struct Shared {
   float most[WARPS], sum[WARPS], result[WARPS][SIZE], weights[WARPS][16];
 };
 
-// Keys and values of a stretch, as a thread holds them.
+// Keys and values of a stretch, as held by a thread.
 template <int SIZE>
 struct Held {
   static constexpr int LANES = SIZE / 8, GROUPS = BLOCK / LANES;
   static constexpr int PASSES = GROUPS >= STRETCH ? 1 : STRETCH / GROUPS;
-  // Of small heads LANES threads have a row; of others lane 4 n + q has channels 32 c + 8 q .. of keys n and n + 8 of its
-  // warp's 16, and rows 4 q .. 4 q + 3 of the values of channels 16 m + n and 16 m + n + 8.
+  // For small heads LANES threads share a row. For others lane 4 n + q has channels 32 c + 8 q .. of keys n and n +
+  // 8 of its warp's 16, and rows 4 q .. 4 q + 3 of the values of channels 16 m + n and 16 m + n + 8.
   static constexpr bool TILES = SIZE >= TURNED;
   uint4 k[TILES ? SIZE / 16 : PASSES];
   uint4 v[TILES ? SIZE / 16 : PASSES];
 };
 
-// The query as a thread needs it: of small heads its 8 channels, of others two bf16 for each in the first two columns of a
-// product, which are added up.
+// The query as held by a thread: for small heads its 8 channels; for others two bf16 for each channel in the first
+// two columns of a product, which are added up.
 template <int SIZE>
 struct Query {
   u32 words[SIZE >= TURNED ? SIZE / 8 : 8];
@@ -62,7 +73,7 @@ __device__ __forceinline__ uint2 load2_fresh(const void* p) {
   return v;
 }
 
-// Loads what of the stretch lies in rows `from` .. `end`; a second call may load the rest.
+// Loads rows `from` .. `end` of the stretch; a second call may load the rest.
 template <int SIZE>
 __device__ __forceinline__ void load_stretch(
     Held<SIZE>& h, const bf16* keys, const bf16* values, int start, int from, int end) {
@@ -77,7 +88,7 @@ __device__ __forceinline__ void load_stretch(
         for (int c = 0; c < SIZE / 32; ++c)
           h.k[2 * c + i] = load_fresh((const void*)(keys + (i64)at * SIZE + c * 32 + q * 8));
     }
-    // Four rows together: they are loaded when the last of them is there.
+    // Four rows at a time: they are loaded once the last of them has been written.
     int at = tile + 4 * q, last = min(at + 3, end - 1);
     if (at < end && last >= from)
 #pragma unroll
@@ -99,8 +110,9 @@ __device__ __forceinline__ void load_stretch(
   }
 }
 
-// The part of a stretch whose rows end at `count`: thread c < SIZE returns the sum of channel c, the last thread the sum of
-// weights, all of them the greatest score. The first block barrier is in it, so `shared` may be used again after it returns.
+// The partial result of a stretch whose rows end at `count`: thread c < SIZE returns the sum of channel c, the last
+// thread the sum of weights, all of them the maximum score. Contains a block barrier before `shared` is written, so
+// `shared` may be reused after it returns.
 template <int SIZE>
 __device__ __forceinline__ float part_of(
     Held<SIZE>& h, const Query<SIZE>& query, Shared<SIZE>& shared, int start, int count, float& most) {
@@ -141,7 +153,7 @@ __device__ __forceinline__ float part_of(
       u32 high = pack_bf16(e[2 * j], e[2 * j + 1]);
       u32 low = pack_bf16(e[2 * j] - low_bf16(high), e[2 * j + 1] - high_bf16(high));
       b[j] = n == 0 ? high : n == 1 ? low : 0u;
-      // What lies behind the last row may be no number.
+      // Memory after the last row may hold NaN.
       int at = tile + 4 * q + 2 * j;
       mask[j] = (at < count ? 0xffffu : 0u) | (at + 1 < count ? 0xffff0000u : 0u);
     }
@@ -183,7 +195,7 @@ __device__ __forceinline__ float part_of(
     for (int j = 0; j < 8; ++j) part[j] = 0.f;
 #pragma unroll
     for (int p = 0; p < PASSES; ++p) {
-      // What lies behind the last row may be no number.
+      // Memory after the last row may hold NaN.
       float e = exp2f(score[p] - most), c[8];
       if (e == 0.f) h.v[p] = make_uint4(0, 0, 0, 0);
       sum += e;
@@ -214,15 +226,15 @@ __device__ __forceinline__ float part_of(
   return y;
 }
 
-// One stretch to a block.
+// One stretch per block.
 template <int SIZE>
 __device__ __forceinline__ void attend(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, float* parts, float* weights,
     int heads, int room, int stretches) {
   __shared__ Shared<SIZE> shared;
   int stretch = blockIdx.x, head = blockIdx.y, row = blockIdx.z;
-  // The state of rows changes at the end of a step, two kernels ago at least: it and keys of earlier steps may be read
-  // before the kernel ahead is over.
+  // The row state changes at the end of a step, at least two kernels ago: it and the keys of earlier steps may be
+  // read before the previous kernel has finished.
   Row state = load_row_state(rows + row);
   int count = is_active(state) && state.position < room ? state.position + 1 : 0, start = stretch * STRETCH;
   if (start >= count) {
@@ -246,7 +258,7 @@ __device__ __forceinline__ void attend(
   }
 }
 
-// All stretches to a block, which merges them: for batches of many rows.
+// All stretches in one block, which merges them: for batches of many rows.
 template <int SIZE>
 __device__ __forceinline__ void attend_whole(
     const Row* rows, const float* queries, const bf16* keys, const bf16* values, bf16* out, int heads, int room,
@@ -293,7 +305,7 @@ __device__ __forceinline__ void attend_whole(
   if (c < SIZE) out[(i64)row * stride + head * SIZE + c] = to_bf16(y * scale);
 }
 
-// A tile of 16 rows, of keys or of values, as a thread holds it: lane 4 n + q has what `Held` says.
+// A tile of 16 rows, of keys or of values, as held by a thread: lanes as in `Held`.
 template <int SIZE>
 struct Rows16 {
   uint4 words[SIZE / 16];
@@ -322,8 +334,8 @@ __device__ __forceinline__ void load_values(Rows16<SIZE>& to, const bf16* values
     }
 }
 
-// All stretches to a block, a warp to every fourth of them: warps wait for each other once, at the end. Two tiles are
-// loaded while the two before them are computed, the values' tiles behind the keys'.
+// All stretches in one block, every fourth of them in one warp: the warps wait for each other once, at the end. Two
+// tiles are loaded while the two before them are computed, the value tiles after the key tiles.
 #define STREAMS 4
 #define TOGETHER 2
 #define TILES_OF_STRETCH (STRETCH / TILE)
@@ -394,7 +406,7 @@ __device__ __forceinline__ void attend_streams(
 #pragma unroll
         for (int j = 0; j < TILES_OF_STRETCH; ++j) {
           float e0 = exp2f(score[j][0] - most), e1 = exp2f(score[j][1] - most), both_e = e0 + e1;
-          // The other lanes have nothing: a sum over all of them would be the same.
+          // The other lanes have zero, so a sum over all lanes gives the same bits.
 #pragma unroll
           for (int o = 16; o > 2; o >>= 1) both_e += __shfl_xor_sync(FULL_MASK, both_e, o);
           sum += both_e;
@@ -413,7 +425,7 @@ __device__ __forceinline__ void attend_streams(
           u32 high = pack_bf16(e[2 * j], e[2 * j + 1]);
           u32 low = pack_bf16(e[2 * j] - low_bf16(high), e[2 * j + 1] - high_bf16(high));
           b[j] = n == 0 ? high : n == 1 ? low : 0u;
-          // What lies behind the last row may be no number.
+          // Memory after the last row may hold NaN.
           int at = tile + 4 * q + 2 * j;
           mask[j] = (at < count ? 0xffffu : 0u) | (at + 1 < count ? 0xffff0000u : 0u);
         }
@@ -477,7 +489,7 @@ KERNEL(32)
 KERNEL(64)
 KERNEL(128)
 
-// The parts of a head together, a warp to each.
+// Merges the partial results of a head, one warp per head.
 extern "C" __global__ void decode_merge(
     const Row* rows, const float* parts, const float* weights, bf16* out, int heads, int size, int room,
     int stretches, int stride) {

@@ -1,14 +1,16 @@
-// Products of few rows with a whole weight matrix, which is read once: y[row][feature] = sum of a[row][k] w[feature][k].
+// Products of few rows with a whole weight matrix, which is read once: y[row][feature] = sum of a[row][k]
+// w[feature][k].
 //
-// A block has 8 NT features, all rows, and all of k: each of its warps has a stretch of k, its sums are added up in the
-// order of the warps. Weights lie [feature][k], k padded with zeros to a multiple of 32; 32 of k are two steps of the
-// tensor cores, where lane 4 n + q has the 8 neighbours 8 q .. 8 q + 7 of feature n (and of row n): which k meets which
-// slot of an instruction is free as long as both sides agree. The first weights are on their way before the kernel waits
-// for the one ahead of it.
-// Between rows in shared memory: two neighbours are in different halves of the banks.
+// A block computes 8 NT features for all rows and all of k: each of its warps has a stretch of k, and the partial
+// sums are added in warp order. Weights are stored [feature][k], k padded with zeros to a multiple of 32. 32 of k
+// are two tensor core steps, where lane 4 n + q has the 8 neighbours 8 q .. 8 q + 7 of feature n (and of row n):
+// which k goes to which slot of an instruction is arbitrary as long as both sides agree. The first weights are
+// loaded before the kernel waits for the previous one.
+//
+// PADDING between rows in shared memory puts neighbouring rows into different halves of the banks.
 #define PADDING 32
 
-// What becomes of the sums.
+// Destination of the sums.
 #define TO_QKV 0
 #define TO_GELU 1
 #define TO_RESIDUAL 2
@@ -16,14 +18,14 @@
 
 struct Target {
   float* floats;  // queries, residual stream or logits
-  bf16* rounded;  // what the next product takes
+  bf16* rounded;  // input of the next product
   bf16 *keys, *values;
   int heads, size, room, stride;
   float scale;
   int unused;
 };
 
-// Where rows come from.
+// Source of the input rows.
 #define GIVEN 0   // bf16 in memory, read by the warps that need it
 #define NORMED 1  // the residual stream after a norm
 #define HEADED 2  // after two norms, which is what is handed out too
@@ -35,13 +37,13 @@ struct Parts {
   int heads, size, room, stretches;
 };
 
-// The tanh form, by one exponential.
+// GELU in its tanh form, with one exponential.
 __device__ __forceinline__ float gelu(float x) {
   float t = 0.7978845608028654f * (x + 0.044715f * x * x * x);
   return x - __fdividef(x, 1.f + __expf(2.f * t));
 }
 
-// Where the sums of one feature go: settled before the kernel waits, since divisions take long.
+// Destination of one feature's sums, computed before the kernel waits, because divisions are slow.
 struct Place {
   float* floats;
   bf16* rounded;
@@ -69,7 +71,7 @@ __device__ __forceinline__ Place place_of(const Target& to, int feature, int wid
   return place;
 }
 
-// `before` is what the residual stream has there; `slot` and `position` are where keys and values go.
+// `before` is the residual stream's value there; `slot` and `position` are the destination of keys and values.
 template <int KIND>
 __device__ __forceinline__ void put(
     const Target& to, const Place& place, int row, float y, float before, int slot, int position) {
@@ -87,8 +89,8 @@ __device__ __forceinline__ void put(
 }
 
 #if __CUDA_ARCH__ >= 800
-// The channels `from` .. `end` (at most 128, whole heads) of a row of the attention's result, by one warp. `count`
-// stretches were attended to. A lane has four channels.
+// Channels `from` .. `end` (at most 128, whole heads) of a row of the attention's result, merged by one warp from
+// `count` stretches. Four channels per lane.
 template <int SIZE>
 __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int count, int from, int end) {
   constexpr int HEADS = 128 / SIZE;
@@ -133,8 +135,9 @@ __device__ __forceinline__ void merge(bf16* out, const Parts& p, int row, int co
 }
 #endif
 
-// HIGH: whether there are more than 8 rows. FEW: at most 2 rows of a network of XTTS-v2's width; all warps normalise them
-// together, and everything that its sizes decide is settled by the compiler: with so little to do, every instruction counts.
+// HIGH: more than 8 rows. FEW: at most 2 rows of a network of XTTS-v2's width; all warps normalise them together,
+// and everything that depends on the sizes is a compile-time constant: with so little work, every instruction
+// counts.
 template <int MT, int NT, int P, int SOURCE, int KIND, bool HIGH, bool FEW>
 __device__ __forceinline__ void linear(
     const Row* rows, int batch, const bf16* weights, const float* bias, const bf16* given, const float* x,
@@ -142,11 +145,11 @@ __device__ __forceinline__ void linear(
 #if __CUDA_ARCH__ >= 800
   constexpr bool SHARED = SOURCE != GIVEN;
   constexpr int NORMS = SOURCE == NORMED ? 1 : SOURCE == HEADED ? 2 : 0, COLUMNS = 8 * NT, ROWS = 16 * MT;
-  // Sums of neighbouring rows lie in different banks.
+  // Sums of neighbouring rows are in different banks.
   constexpr int ACROSS = NT > 1 ? COLUMNS + 8 : COLUMNS;
   constexpr int INPUTS = SOURCE == STAGED ? 4096 : 1024;
   if (FEW) width = 1024, stride = INPUTS;
-  // Behind queries comes the attention, which reads rows and keys of earlier steps: it must not come in too early.
+  // The attention follows the query product and reads rows and keys of earlier steps: it must not start too early.
   if (KIND != TO_QKV) let_next_in();
   extern __shared__ __align__(16) char shared[];
   __shared__ int slots[ROWS], positions[ROWS];
@@ -183,7 +186,7 @@ __device__ __forceinline__ void linear(
   } else if (NORMS > 0) {
     for (int i = own; i < NORMS * 2 * width; i += blockDim.x * 4) copy16(norms + i, norm + i);
   }
-  // Rows change at the end of a step alone, so what merges parts need not wait to know how many there are.
+  // Rows change only at the end of a step, so merging partial results need not wait to know how many there are.
   int counts[2] = {0, 0};
   if (SOURCE == MERGED)
 #pragma unroll
@@ -263,7 +266,7 @@ __device__ __forceinline__ void linear(
     __syncthreads();
   }
   if (SOURCE == MERGED) {
-    // Every warp makes what it takes.
+    // Every warp computes its own input.
 #pragma unroll
     for (int row = 0; row < 2; ++row)
       if (row < batch) {
@@ -288,7 +291,7 @@ __device__ __forceinline__ void linear(
         for (int t = 0; t < NT; ++t)
           if (base + p < last) held[p][t] = load_weights(w + (i64)t * 8 * stride + (base + p) * 32);
     }
-    // From memory everything is asked for at once, from shared memory when it is wanted.
+    // Loads from global memory are all issued at once, loads from shared memory when needed.
     uint4 low[SHARED ? 1 : P][MT], high[SHARED ? 1 : P][MT];
     if (!SHARED) {
 #pragma unroll
@@ -308,7 +311,7 @@ __device__ __forceinline__ void linear(
         for (int m = 0; m < MT; ++m) {
           uint4 &l = low[SHARED ? 0 : p][m], &h = high[SHARED ? 0 : p][m];
           if (SHARED) {
-            // Rows past the batch are computed too, and never looked at.
+            // Rows past the batch are computed too, and ignored.
             const bf16* a = made + (base + p) * 32 + q * 8;
             l = *reinterpret_cast<const uint4*>(a + min(m * 16 + n, batch - 1) * pitch);
             if (HIGH) h = *reinterpret_cast<const uint4*>(a + min(m * 16 + n + 8, batch - 1) * pitch);
@@ -360,8 +363,8 @@ __device__ __forceinline__ void linear(
     linear<MT, NT, P, SOURCE, KIND, HIGH, FEW>( \
         rows, batch, weights, bias, given, x, norm, latents, features, width, stride, to, from); \
   }
-// Blocks of consecutive kernels share a multiprocessor, or the weights of the next would not be on their way: hence few
-// registers each. Up to 2 rows, up to 8, up to 16; more rows are normalised before.
+// Blocks of consecutive kernels share a multiprocessor, otherwise the weights of the next kernel could not be
+// prefetched: hence few registers each. Up to 2 rows, up to 8, up to 16; more rows are normalised beforehand.
 KERNEL(qkv_2, 256, 3, 1, 2, 4, NORMED, TO_QKV, false, true)
 KERNEL(qkv_8, 256, 3, 1, 2, 4, NORMED, TO_QKV, false, false)
 KERNEL(qkv_16, 256, 2, 1, 2, 4, NORMED, TO_QKV, true, false)
@@ -382,9 +385,9 @@ KERNEL(down_2, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, true)
 KERNEL(down_8, 512, 2, 1, 1, 8, STAGED, TO_RESIDUAL, false, false)
 KERNEL(down_16, 512, 1, 1, 1, 4, GIVEN, TO_RESIDUAL, true, false)
 
-// The same products for many rows: a block has 64 features and one stretch of k alone, so that rows are read a few times
-// and not by every block. Stretches are those of the warps above; their sums [stretch][row][feature] are added up, in the
-// same order, by decode_reduce.
+// The same products for many rows: a block has 64 features and a single stretch of k, so that rows are read a few
+// times and not by every block. The stretches are those of the warps above; their sums [stretch][row][feature] are
+// added in the same order by decode_reduce.
 template <int MT>
 __device__ __forceinline__ void split(
     const bf16* weights, const bf16* given, float* sums, int batch, int features, int stride) {
@@ -433,7 +436,7 @@ __device__ __forceinline__ void split(
           mma(acc[m], l.z, h.z, l.w, h.w, held[p].z, held[p].w);
         }
   }
-  // There are whole eights of features.
+  // The number of features is a multiple of eight.
 #pragma unroll
   for (int m = 0; m < MT; ++m)
 #pragma unroll
@@ -456,8 +459,8 @@ extern "C" __global__ void __launch_bounds__(256, 3) decode_split_64(
   split<4>(weights, given, sums, batch, features, stride);
 }
 
-// Norms of a row by a block of 256 threads, to where the next product reads it, and after two norms to whoever decodes
-// sound from it. `v` is the thread's four channels.
+// Norms of a row by a block of 256 threads, written for the next product and, after two norms, for the vocoder. `v`
+// is the thread's four channels.
 __device__ __forceinline__ void norm_row(
     float (&v)[4], const Row* rows, int batch, const float* norm, int norms, bf16* out, float* latents, int width,
     int stride) {
@@ -481,7 +484,7 @@ __device__ __forceinline__ void norm_row(
   if (is_active(state)) store4(latents + ((i64)state.emitted * batch + row) * width + own, v);
 }
 
-// Layer norms of every row on their own, for batches of more than 16.
+// Layer norms of every row separately, for batches of more than 16.
 extern "C" __global__ void __launch_bounds__(256) decode_norm(
     const Row* rows, int batch, const float* x, const float* norm, int norms, bf16* out, float* latents, int width,
     int stride) {
@@ -492,8 +495,8 @@ extern "C" __global__ void __launch_bounds__(256) decode_norm(
   norm_row(v, rows, batch, norm, norms, out, latents, width, stride);
 }
 
-// The sums of decode_split, added to the residual stream, and the norms behind it. A block to a row, a thread to four
-// channels; there are at most 1024.
+// Adds the sums of decode_split to the residual stream, and applies the norms after it. One row per block, four
+// channels per thread; at most 1024 channels.
 extern "C" __global__ void __launch_bounds__(256) decode_reduce(
     const Row* rows, int batch, float* x, const float* sums, int stretches, const float* bias, const float* norm,
     int norms, bf16* out, float* latents, int width, int stride) {

@@ -1,6 +1,6 @@
-// The next code of every row, by the rules of the model crate's `sampling`: repetition penalty, temperature, top-k,
-// top-p, a draw; then the row's next input. A block to a row. The uniform numbers of a slot were put there by the host,
-// one for each code it can say, so a slot says the same whichever row it has.
+// Samples the next code of every row by the rules of the model crate's `sampling`: repetition penalty, temperature,
+// top-k, top-p, sampling; then writes the row's next input. One row per block. The host provides a slot's uniform
+// numbers, one for each code it can emit, so a slot's codes do not depend on its row.
 #define CANDIDATES 2048
 
 struct Sampling {
@@ -8,7 +8,7 @@ struct Sampling {
   int top_k, greedy, limit, unused;
 };
 
-// Floats in their order as unsigned numbers.
+// Maps floats to unsigned integers in the same order.
 __device__ __forceinline__ u32 ordered(float x) {
   u32 u = __float_as_uint(x);
   return u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -22,7 +22,7 @@ __device__ __forceinline__ u64 warp_max_u64(u64 x) {
   return x;
 }
 
-// The logarithm of the sum of the exponentials of a row of logits.
+// Log-sum-exp of a row of logits.
 __device__ __forceinline__ float log_sum(const float* logits, int count, float* shared) {
   float most = -INF, sum = 0.f;
   for (int i = threadIdx.x; i < count; i += blockDim.x) most = fmaxf(most, load_fresh(logits + i));
@@ -31,12 +31,13 @@ __device__ __forceinline__ float log_sum(const float* logits, int count, float* 
   return most + logf(block_sum(sum, shared));
 }
 
-// A logit as guidance moves it: away from what it would be without the text.
+// A logit moved by guidance away from its value without the text.
 __device__ __forceinline__ float guided(float own, float other, float own_log, float other_log, float guidance) {
   return own + guidance * ((own - own_log) - (other - other_log));
 }
 
-// By how much guidance moves the codes together, STOP left out: as much is added to STOP, so that its chance stays the same.
+// The mean shift guidance applies to all codes except STOP: it is added to STOP as well, so that its probability
+// stays the same.
 __device__ __forceinline__ float guided_shift(
     const float* given, const float* others, float own_log, float other_log, float guidance, int count, int stop,
     float* shared) {
@@ -66,8 +67,8 @@ __device__ __forceinline__ void move_on(Row* row, int position, int place, int c
   row->code = code;
 }
 
-// The `wanted`-th largest of `ordered(scores)`, 8 bits at a time. Every warp counts for itself: scores are alike, and
-// counters that all warps share would be waited for. `own` holds 256 counters for each warp.
+// The `wanted`-th largest of `ordered(scores)`, 8 bits at a time. Every warp has its own counters: scores are
+// similar, and shared counters would be contended. `own` holds 256 counters for each warp.
 __device__ __forceinline__ u32 select(
     const float* scores, int count, int wanted, int* own, int* bins, int* found) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
@@ -126,13 +127,13 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
   __shared__ float reduced[33];
   int row = blockIdx.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   Row state = load_row_state(rows + row);
-  // A row without the text is moved on by the one that it is for.
+  // A row without the text is advanced by the row it guides.
   if (!is_active(state) || state.pair == -2) return;
   Sampling options = samplings[state.slot];
   u32* said = seen + (i64)state.slot * words;
   const float* given = logits + (i64)row * vocabulary;
 
-  // Where the next code will stand is known before it is.
+  // The position of the next code is known before the code is.
   float stand[2] = {0.f, 0.f};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -181,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
     int wanted = options.top_k > 0 ? min(options.top_k, vocabulary) : vocabulary;
     wanted = min(wanted, CANDIDATES);
     u32 least = wanted < vocabulary ? select(scores, vocabulary, wanted, reinterpret_cast<int*>(keys), bins, found) : 0;
-    // Candidates in the order of their ids. Whoever is as likely as the last one stays.
+    // Candidates in the order of their ids. Those as likely as the last one stay.
     int total = 0;
     for (int start = 0; start < vocabulary; start += blockDim.x) {
       int i = start + threadIdx.x;
@@ -224,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
         sum = __shfl_sync(FULL_MASK, own, 31);
       }
       __syncwarp();
-      // The most likely ones whose tail has no more than its share are left to draw from.
+      // Keeps the most likely candidates until the remaining tail has at most its share of the probability.
       int left = total;
       if (options.top_p < 1.f) {
         double out = (1.0 - (double)options.top_p) * sum;
@@ -280,7 +281,7 @@ extern "C" __global__ void __launch_bounds__(512) decode_sample(
   }
 }
 
-// What the first block takes, for rows that are new to their place in the batch.
+// Input of the first block, for rows that are new in the batch.
 extern "C" __global__ void decode_embed(
     const Row* rows, float* x, const float* table, const float* positions, int width) {
   enter();
@@ -291,7 +292,7 @@ extern "C" __global__ void decode_embed(
         table[(i64)state.code * width + c] + positions[(i64)state.place * width + c];
 }
 
-// The same for places of a prompt: the vectors of voices, of which a row has the number `place`, then text.
+// The same for positions of a prompt: the voice vectors, of which a row has index `place`, then text.
 extern "C" __global__ void decode_prompt(
     const Row* rows, float* x, const float* voice, int latents, const float* table, const float* positions, int width) {
   enter();

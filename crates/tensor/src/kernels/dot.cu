@@ -1,4 +1,4 @@
-// A sum of products in two passes with one order.
+// A sum of products in two passes with a fixed order of addition.
 template <typename T>
 __device__ __forceinline__ void dot(float* parts, const T* x, const float* w, i64 n) {
   __shared__ float shared[33];

@@ -1,6 +1,6 @@
-// Inverted dropout by the counter-based generator of random.rs: the mask is a function of the step's seed, the stream
-// and the place, so that the gradient makes it again instead of reading it. `first` blocks of four belong to the rows of
-// other replicas.
+// Inverted dropout with the counter-based generator of random.rs: the mask is a function of the step's seed, the
+// stream and the element index, so that the backward pass recomputes it instead of reading it. The first `first`
+// Philox blocks of four belong to the rows of other replicas.
 struct Words {
   u32 w[4];
 };

@@ -1,8 +1,8 @@
-// Rows of a table by number, and a table of positions added to a sequence.
+// Embedding lookup, and adding a position table to a sequence.
 #define NAN __int_as_float(0x7fffffff)
 
-// Eight elements to a thread. A number outside the table gives NaN: the finite guard of the step sees it, a clamped
-// one nobody would.
+// Eight elements per thread. An id outside the table gives NaN, which the finiteness check of the step detects; a
+// clamped id would go unnoticed.
 template <typename W, typename T>
 __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i64 n, int c, int rows) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
@@ -28,9 +28,9 @@ __device__ __forceinline__ void forward(T* y, const W* table, const int* ids, i6
   }
 }
 
-// Which places hold each row's number, in order, without atomics: a warp takes ROWS neighbouring rows and reads the
-// whole list twice, first to count, then to write the places behind those of all lower numbers. The list is short and
-// stays in the first cache.
+// Finds the positions of each row's id, in order, without atomics: a warp takes ROWS neighbouring rows and reads
+// the whole list of ids twice, first to count, then to write the positions after those of all lower ids. The list
+// is short and stays in the L1 cache.
 #define ROWS 4
 extern "C" __global__ void embedding_places(int* places, int* starts, const int* ids, int n, int rows) {
   enter();
@@ -68,7 +68,8 @@ extern "C" __global__ void embedding_places(int* places, int* starts, const int*
     int id = i < n ? ids[i] : -1;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
-      // A row past the end of the table may match a wrong number; its places lie behind all others and are not read.
+      // A row past the end of the table may match an invalid id; its positions come after all others and are not
+      // read.
       u32 votes = __ballot_sync(FULL_MASK, id == first + r);
       if (id == first + r) places[next[r] + __popc(votes & ((1u << lane) - 1))] = i;
       next[r] += __popc(votes);
@@ -76,7 +77,7 @@ extern "C" __global__ void embedding_places(int* places, int* starts, const int*
   }
 }
 
-// A lane's eight of the 256 channels from `from`: neighbours where rows are aligned, else 32 apart.
+// A lane's eight of the 256 channels from `from`: adjacent if rows are aligned, else 32 apart.
 template <typename T>
 __device__ __forceinline__ void take(float v[8], const T* row, int from, int lane, int c) {
   if (c % 8 == 0) {
@@ -111,7 +112,7 @@ __device__ __forceinline__ void put(float* row, const float* base, float v[8], i
     if (from + 32 * j + lane < c) row[from + 32 * j + lane] = v[j];
 }
 
-// Adds the rows at places[at], places[at + step], .. in that order, four loads under way at a time.
+// Adds the rows at places[at], places[at + step], .. in that order, with four loads in flight.
 template <typename T>
 __device__ __forceinline__ void gather(
     float sum[8], const T* dy, const int* places, int at, int end, int step, int from, int lane, int c) {
@@ -134,8 +135,8 @@ __device__ __forceinline__ void gather(
   }
 }
 
-// A block takes WARPS rows of the table and 256 channels: a warp each row, but a row that many places hold (padding,
-// stop tokens) is shared by all warps. Rows nobody used get their base or zero.
+// A block takes WARPS rows of the table and 256 channels: one warp per row, but a row with many positions (padding,
+// stop tokens) is shared by all warps. Unused rows get their base or zero.
 #define WARPS 8
 #define MANY 32
 template <typename T>

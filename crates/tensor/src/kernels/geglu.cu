@@ -1,10 +1,10 @@
-// y = a * gelu(g) of rows [a, g], gelu by the error function; eight elements to a thread.
+// y = a * gelu(g) of rows [a, g], with GELU by the error function; eight elements per thread.
 __device__ __forceinline__ float gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067812f)); }
 __device__ __forceinline__ float gelu_slope(float x) {
   return 0.5f * (1.f + erff(x * 0.7071067812f)) + x * 0.3989422804f * __expf(-0.5f * x * x);
 }
 
-// `count` is the number of results, `n` their number in a row.
+// `count` is the number of outputs, `n` their number per row.
 template <typename T>
 __device__ __forceinline__ void forward(T* y, const T* x, i64 count, int n) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);

@@ -1,8 +1,8 @@
-//! The kernels: CUDA C files without a single `#include`. NVRTC compiles them at first use, and nothing of a CUDA
-//! toolkit is needed.
+//! The CUDA C kernels. They contain no `#include`: NVRTC compiles them at first use, without a CUDA toolkit.
 
-/// One line for every `.cu` file in this folder; a test compares. A file that compiles slowly is compiled in parts, side
-/// by side: each names the tiles that are its own. What several files have in common stands in `.cuh` files before them.
+/// One line for every `.cu` file in this folder, which a test enforces. A file that compiles slowly is compiled in
+/// parts, in parallel: each part names its own tiles. Code shared by several files is in `.cuh` files prepended to
+/// them.
 macro_rules! sources {
     ($($name:literal $([$tiles:literal])? $(after $($header:literal)+)?),* $(,)?) => {
         &[$(($name, concat!(
@@ -16,7 +16,7 @@ macro_rules! sources {
     };
 }
 
-/// Name and text of every kernel file, or of each part of it.
+/// Name and text of every kernel file, or of each part of one.
 pub const SOURCES: &[(&str, &str)] = sources![
     "activation",
     "adamw",
@@ -60,7 +60,7 @@ pub const SOURCES: &[(&str, &str)] = sources![
     "weight_norm",
 ];
 
-/// What every kernel file starts with.
+/// Text prepended to every kernel file.
 pub const fn prelude() -> &'static str {
     include_str!("prelude.cuh")
 }
@@ -70,12 +70,12 @@ pub fn source(name: &str) -> Option<&'static str> {
     SOURCES.iter().find(|(other, _)| *other == name).map(|(_, text)| *text)
 }
 
-/// `cast.cu` of `cast`.
+/// The file name of a kernel: `cast.cu` for `cast`.
 pub fn file_name(name: &str) -> String {
     format!("{name}.cu")
 }
 
-/// The text that is compiled: the compiler's messages name the file and the line in it that a person can open.
+/// The text that is compiled; `#line` directives make compiler messages name the real file and line.
 pub fn with_prelude(name: &str, text: &str) -> String {
     let (prelude, file) = (prelude(), file_name(name));
     format!("#line 1 \"prelude.cuh\"\n{prelude}\n#line 1 \"{file}\"\n{text}")

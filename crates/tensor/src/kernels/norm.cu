@@ -1,8 +1,8 @@
 // Layer norm over rows of c channels.
 //
-// Where c is a multiple of 8 and at most 2048 a warp takes a row, N times 256 channels of it in registers, and no
-// thread waits for another warp. The backward pass then makes dx and its share of the gradients of weight and bias in
-// one reading: a lane sees the same channels in every row its warp takes. Other widths have a block to a row.
+// If c is a multiple of 8 and at most 2048, a warp takes a row, with N times 256 channels in registers, and no
+// thread waits for another warp. The backward pass then computes dx and its part of the gradients of weight and
+// bias in one pass: a lane sees the same channels in every row of its warp. Other widths use one block per row.
 
 template <typename T, int N>
 __device__ __forceinline__ void load_row(const T* p, float v[N][8], int lane, int c) {
@@ -18,7 +18,7 @@ __device__ __forceinline__ void load_row(const T* p, float v[N][8], int lane, in
   }
 }
 
-// A row as it lies in memory: loaded early, widened when it is needed, so that it costs few registers while it waits.
+// A row as stored in memory: loaded early, converted when needed, so that it occupies few registers meanwhile.
 template <typename T, int N> struct Raw;
 template <int N> struct Raw<bf16, N> {
   uint4 v[N];
@@ -80,7 +80,7 @@ __device__ __forceinline__ void warp_forward(
   if (lane == 0) { mean[row] = m; inverse[row] = s; }
 }
 
-// parts is [gridDim.x][2][c]: shares of dweight, then of dbias.
+// parts is [gridDim.x][2][c]: partial sums of dweight, then of dbias.
 template <typename T, int N>
 __device__ __forceinline__ void warp_backward(
     T* dx, const T* base, float* parts, const T* x, const float* w, const float* mean, const float* inverse,
@@ -130,7 +130,7 @@ __device__ __forceinline__ void warp_backward(
       }
     }
   }
-  // The warps of a block add up in their order, weight first, then bias.
+  // The warps of a block are added in order, weight first, then bias.
   float* out = parts + (i64)blockIdx.x * 2 * c;
 #pragma unroll
   for (int which = 0; which < 2; ++which) {
@@ -212,7 +212,7 @@ __device__ __forceinline__ void input(
   }
 }
 
-// One column to a thread, a stretch of rows to a block; parts as above.
+// One column per thread, a stretch of rows per block; parts as above.
 template <typename T>
 __device__ __forceinline__ void weights(
     float* parts, const T* x, const float* mean, const float* inverse, const T* dy, int rows, int c, int count) {

@@ -1,5 +1,5 @@
-// What every kernel file starts with: the text of this file is put before it. No toolkit header is included, so a
-// machine needs NVRTC and the driver, nothing else. A bf16 is its 16 bits; arithmetic is in f32.
+// Prepended to every kernel file. No toolkit header is included, so a machine needs only NVRTC and the driver. A
+// bf16 is its 16 bits; arithmetic is in f32.
 
 typedef unsigned short bf16;
 typedef unsigned int u32;
@@ -10,8 +10,9 @@ typedef float f32;
 #define INF __int_as_float(0x7f800000)
 #define FULL_MASK 0xffffffffu
 
-// The first thing every kernel does. Kernels are launched before the one ahead of them is over, so that a block is in
-// place when its turn comes: here it waits until what it reads is written, and lets the next kernel come in behind it.
+// The first call of every kernel. Kernels are launched before the previous one has finished, so that their blocks
+// are resident when their turn comes: here they wait until their inputs are written, and let the next kernel
+// launch.
 __device__ __forceinline__ void enter() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -22,7 +23,7 @@ __device__ __forceinline__ void enter() {
 __device__ __forceinline__ float to_f32(float x) { return x; }
 __device__ __forceinline__ float to_f32(bf16 x) { return __uint_as_float((u32)x << 16); }
 
-// Round to nearest even; a NaN stays a NaN.
+// Rounds to nearest even; a NaN stays a NaN.
 __device__ __forceinline__ bf16 to_bf16(float x) {
 #if __CUDA_ARCH__ >= 800
   bf16 r;
@@ -35,7 +36,7 @@ __device__ __forceinline__ bf16 to_bf16(float x) {
 #endif
 }
 
-// Two floats as a pair of bf16: `lo` in the low half.
+// Packs two floats as a pair of bf16: `lo` in the low half.
 __device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
 #if __CUDA_ARCH__ >= 800
   u32 r;
@@ -51,7 +52,7 @@ __device__ __forceinline__ float high_bf16(u32 pair) { return __uint_as_float(pa
 __device__ __forceinline__ void store(float* p, float x) { *p = x; }
 __device__ __forceinline__ void store(bf16* p, float x) { *p = to_bf16(x); }
 
-// Four neighbours at once; the address must be aligned to the four (16 bytes of f32, 8 of bf16).
+// Loads or stores four neighbours at once; the address must be aligned to all four (16 bytes of f32, 8 of bf16).
 __device__ __forceinline__ void load4(const float* p, float v[4]) {
   float4 q = *reinterpret_cast<const float4*>(p);
   v[0] = q.x; v[1] = q.y; v[2] = q.z; v[3] = q.w;
@@ -79,12 +80,12 @@ __device__ __forceinline__ void store8(bf16* p, const float v[8]) {
       make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
 }
 
-// a / b of numbers that are not negative; a division of 64 bits takes many times one of 32.
+// a / b of non-negative numbers; a 64-bit division takes many times as long as a 32-bit one.
 __device__ __forceinline__ i64 quotient(i64 a, i64 b) {
   return ((u64)(a | b) >> 32) == 0 ? (i64)((u32)a / (u32)b) : a / b;
 }
 
-// Reductions have one order whatever the timing: the same input gives the same bits.
+// Reductions have a fixed order: the same input gives the same bits.
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) x += __shfl_xor_sync(FULL_MASK, x, o);

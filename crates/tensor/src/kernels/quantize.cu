@@ -1,6 +1,6 @@
-// Vector quantisation. The codebook is [d][codes], as its checkpoints have it.
+// Vector quantisation. The codebook is [d][codes], as in checkpoints.
 
-// Squared length of every code: 32 codes to a block, eight threads to each.
+// Squared norm of every code: 32 codes per block, eight threads per code.
 extern "C" __global__ void code_norms(float* norms, const float* codebook, int d, int codes) {
   enter();
   __shared__ float shared[8][32];
@@ -17,11 +17,11 @@ extern "C" __global__ void code_norms(float* norms, const float* codebook, int d
   norms[code] = sum;
 }
 
-// The nearer one, or of two as near the one with the lower number.
+// The nearer code; ties go to the lower index.
 __device__ __forceinline__ void nearer(float& best, int& at, float other, int other_at) {
   if (other < best || (other == best && other_at < at)) { best = other; at = other_at; }
 }
-// A row to a block: |code|^2 - 2 x code, the distance but for |x|^2, which all codes share.
+// One row per block: |code|^2 - 2 x code, the distance without |x|^2, which is common to all codes.
 extern "C" __global__ void code_nearest(int* ids, const float* products, const float* norms, int codes) {
   enter();
   __shared__ float bests[32];
@@ -38,7 +38,7 @@ extern "C" __global__ void code_nearest(int* ids, const float* products, const f
   __syncthreads();
   if (threadIdx.x) return;
   for (int w = 1; w < warps; ++w) nearer(best, at, bests[w], places[w]);
-  // No distance is less than infinity where x is not a number; the id must be one all the same.
+  // If x is NaN, no distance is less than infinity; the id must be valid all the same.
   ids[blockIdx.x] = at < codes ? at : 0;
 }
 
@@ -58,8 +58,8 @@ extern "C" __global__ void code_rows_bf16(bf16* q, const int* ids, const float* 
   rows(q, ids, codebook, n, d, codes);
 }
 
-// A code to a block, 256 columns at a time: it looks through the ids in order and adds the rows that are its own, so
-// the order of every sum is that of the rows.
+// One code per block, 256 columns at a time: scans the ids in order and adds its own rows, so every sum is in row
+// order.
 extern "C" __global__ void code_sums(
     float* counts, float* sums, const float* x, const int* ids, int rows, int d, int codes) {
   enter();
@@ -97,7 +97,7 @@ extern "C" __global__ void code_counts(
   sum = block_sum(sum, shared);
   if (threadIdx.x == 0) *total = sum;
 }
-// The moving sums of rows, and the codes as their averages; `counts` are the moving ones.
+// The moving sums of rows, and the codes as their averages; `counts` are the moving counts.
 extern "C" __global__ void code_averages(
     float* next, float* codebook, const float* old, const float* sums, const float* counts, const float* total,
     i64 n, int d, int codes, float decay, float epsilon) {

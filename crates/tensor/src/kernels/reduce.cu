@@ -1,5 +1,5 @@
-// Sums of all elements, of distances to a target and of distances to a constant, in two passes with one order.
-// `kind`: 0 x, 1 |x - y|, 2 (x - y)^2; without `y` the other side is `constant`.
+// Sums of all elements, of distances to a target and of distances to a constant, in two passes with a fixed order
+// of addition. `kind`: 0 x, 1 |x - y|, 2 (x - y)^2; without `y` the other operand is `constant`.
 __device__ __forceinline__ float term(int kind, float x, float y) {
   float d = x - y;
   return kind == 0 ? x : kind == 1 ? fabsf(d) : d * d;
@@ -43,7 +43,7 @@ extern "C" __global__ void reduce_together(float* out, const float* parts, int c
   if (threadIdx.x == 0) *out = scale * sum;
 }
 
-// dx = base + scale * d * slope(x, y), d one number.
+// dx = base + scale * d * slope(x, y), where d is a scalar.
 template <typename T>
 __device__ __forceinline__ void backward(
     T* dx, const T* base, const T* x, const T* y, const float* d, i64 n, int kind, float constant, float scale) {

@@ -1,4 +1,4 @@
-// Rows of length one: y = x / |x| * scale * w. A block takes a row. `w` may be null.
+// Rows of unit length: y = x / |x| * scale * w. One row per block. `w` may be null.
 template <int V, typename T>
 __device__ __forceinline__ void load(const T* p, float v[V]) {
   if constexpr (V == 8) load8(p, v);
@@ -9,7 +9,7 @@ __device__ __forceinline__ void put(T* p, const float v[V]) {
   if constexpr (V == 8) store8(p, v);
   else store(p, v[0]);
 }
-// The weight of V columns, with the scale in it.
+// The weight of V columns, multiplied by the scale.
 template <int V>
 __device__ __forceinline__ void weigh(const float* w, float scale, float v[V]) {
 #pragma unroll
@@ -58,8 +58,8 @@ __device__ __forceinline__ void again(T* y, const T* x, const float* w, const fl
   }
 }
 
-// With u = x / |x| and g = dy * scale * w: dx = (g - u (u g)) / |x|. Where the length was raised to the least one it
-// did not depend on x, and the second part is none.
+// With u = x / |x| and g = dy * scale * w: dx = (g - u (u g)) / |x|. If the norm was raised to its lower bound, it
+// does not depend on x and the second term vanishes.
 template <int V, typename T>
 __device__ __forceinline__ void input(
     T* dx, const T* base, const T* x, const float* w, const float* inverse, const T* dy, int c, float scale,
@@ -92,7 +92,7 @@ __device__ __forceinline__ void input(
   }
 }
 
-// A column to a thread, a stretch of rows to a block; `parts` is [count][c].
+// One column per thread, a stretch of rows per block; `parts` is [count][c].
 template <typename T>
 __device__ __forceinline__ void weight(
     float* parts, const T* x, const float* inverse, const T* dy, int rows, int c, int count, float scale) {

@@ -1,7 +1,7 @@
-// Ranges of columns taken out of rows, and put into rows; eight elements to a thread where everything is aligned.
-// A row may be one time's channels, or all times of an item one after the other.
+// Copies ranges of columns out of rows, and into rows; eight elements per thread if everything is aligned. A row is
+// the channels of one time step, or all time steps of an item.
 
-// out[r][to + k] = base + x[r][from + k] for k < n; `width` and `pitch` are the lengths of the rows of x and of out.
+// out[r][to + k] = base + x[r][from + k] for k < n; `width` and `pitch` are the row lengths of x and of out.
 template <typename T>
 __device__ __forceinline__ void copy(
     T* out, const T* base, const T* x, i64 count, i64 n, i64 pitch, i64 to, i64 width, i64 from) {
@@ -26,7 +26,8 @@ __device__ __forceinline__ void copy(
   }
 }
 
-// out[r] = base + the row x[r] of n at `to`, zeros around it; `pitch` is the length of a row of out, `count` its size.
+// out[r] = base + the row x[r] of n elements at `to`, zeros around it; `pitch` is the row length of out, `count`
+// its size.
 template <typename T>
 __device__ __forceinline__ void place(T* out, const T* base, const T* x, i64 count, i64 pitch, i64 to, i64 n) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);

@@ -1,4 +1,4 @@
-// Softmax over channels (a row to a block) and over time (a channel to eight threads of a block).
+// Softmax over channels (one row per block) and over time (one channel per eight threads of a block).
 template <typename T>
 __device__ __forceinline__ void forward(T* y, const T* x, int c) {
   __shared__ float shared[33];
@@ -27,7 +27,7 @@ __device__ __forceinline__ void backward(T* dx, const T* base, const T* y, const
     store(dx + i, (base ? to_f32(base[i]) : 0.f) + to_f32(y[i]) * (to_f32(dy[i]) - along));
 }
 
-// Of 256 threads 32 stand side by side on channels, eight on a channel, each on every eighth moment.
+// Of 256 threads, 32 are side by side on channels and eight share a channel, each with every eighth time step.
 #define DOWN 8
 
 // Beyond an item's length y is zero, and x is not read.

@@ -10,14 +10,14 @@ extern "C" __global__ void frames_forward(
   if (s >= samples) s = 2 * (samples - 1) - s;
   out[((i64)blockIdx.z * frames + f) * size + j] = x[(i64)blockIdx.z * samples + s];
 }
-// All frames over one place of the padded waveform, first to last.
+// Sum over all frames that contain a position of the padded waveform, first to last.
 __device__ __forceinline__ float over(const float* dy, int place, int frames, int size, int hop) {
   int first = place < size ? 0 : (place - size + hop) / hop, last = min(frames - 1, place / hop);
   float sum = 0.f;
   for (int f = first; f <= last; ++f) sum += dy[(i64)f * size + place - f * hop];
   return sum;
 }
-// A sample to a thread: the place where it stands, and those where the ends mirror it.
+// One sample per thread: its own position, and those where the ends reflect it.
 extern "C" __global__ void frames_backward(
     float* dx, const float* base, const float* dy, int samples, int frames, int size, int hop, int pad) {
   enter();
@@ -31,7 +31,7 @@ extern "C" __global__ void frames_backward(
   dx[at] = (base ? base[at] : 0.f) + sum;
 }
 
-// z is [row][2][bins]: real parts, then imaginary ones.
+// z is [row][2][bins]: real parts, then imaginary parts.
 extern "C" __global__ void spectrum_forward(float* y, const float* z, i64 n, int bins, int root, float epsilon) {
   enter();
   i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,7 +40,7 @@ extern "C" __global__ void spectrum_forward(float* y, const float* z, i64 n, int
   float a = z[at], b = z[at + bins], power = a * a + b * b;
   y[i] = root ? sqrtf(power + epsilon) : power;
 }
-// The magnitude has no direction at zero: there its gradient is zero.
+// The magnitude has no derivative at zero: its gradient is zero there.
 extern "C" __global__ void spectrum_backward(
     float* dz, const float* base, const float* z, const float* dy, i64 n, int bins, int root, float epsilon) {
   enter();

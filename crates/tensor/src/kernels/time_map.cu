@@ -1,5 +1,6 @@
-// Sequences whose every time is a weighted sum of a few times of another: reflection at the ends, resampling. Both ways
-// gather, so nothing is added by two threads. A map calls `take(time, weight)` for each source of a time.
+// Sequences in which every time step is a weighted sum of a few time steps of another: reflection at the ends,
+// resampling. Both directions gather, so no two threads add to the same element. A map calls `take(time, weight)`
+// for each source of a time step.
 template <typename T, typename M>
 __device__ __forceinline__ void gather(T* out, const T* base, const T* x, i64 n, int to, int from, int c, M map) {
   i64 i = 8 * ((i64)blockIdx.x * blockDim.x + threadIdx.x);
@@ -33,7 +34,7 @@ __device__ __forceinline__ void gather(T* out, const T* base, const T* x, i64 n,
   }
 }
 
-// `time` is that of the sequence without its ends.
+// `time` is the length of the sequence without its padding.
 struct Reflect {
   int left, time;
   template <typename F>
@@ -67,8 +68,8 @@ struct NearestBack {
   }
 };
 
-// Where time i of the result lies in the source: `a` and the one after it, by `weight`. Rounded after each operation
-// as the CPU does, so that both agree on every weight.
+// Source position of output time i: `a` and the time step after it, with `weight`. Rounded after each operation as
+// on the CPU, so that both agree on every weight.
 __device__ __forceinline__ void place(int i, float step, int time, int& a, int& b, float& weight) {
   float at = fmaxf(__fadd_rn(__fmul_rn(step, (float)i + 0.5f), -0.5f), 0.f);
   a = min((int)at, time - 1);
@@ -87,7 +88,7 @@ struct Linear {
     take(b, weight);
   }
 };
-// Every result that may have used time t, tried by the same rule; `scale` is 1 / step.
+// Tries every output that may have used time t by the same rule; `scale` is 1 / step.
 struct LinearBack {
   float step, scale;
   int time, longer;
@@ -106,7 +107,7 @@ struct LinearBack {
   }
 };
 
-// n elements of the result, which is `to` long; the source is `from` long.
+// n elements of the output, which is `to` long; the source is `from` long.
 #define KERNELS(T) \
   extern "C" __global__ void pad_reflect_forward_##T(T* y, const T* x, i64 n, int to, int from, int c, int left) { \
     enter(); \

@@ -1,5 +1,6 @@
-// Sums over time of [batch, time, channel]. A block takes 64 channels of a stretch of one item's time: 32 lanes with two
-// channels each, eight warps with every eighth time. The stretches are added in a second pass, so the order is one.
+// Sums over time of [batch, time, channel]. A block takes 64 channels of a stretch of one item's time: 32 lanes
+// with two channels each, eight warps with every eighth time step. The stretches are added in a second pass, so the
+// order is fixed.
 #define WARPS 8
 
 __device__ __forceinline__ void load2(const float* p, float v[2]) {
@@ -10,7 +11,7 @@ __device__ __forceinline__ void load2(const bf16* p, float v[2]) {
   u32 q = *reinterpret_cast<const u32*>(p);
   v[0] = low_bf16(q); v[1] = high_bf16(q);
 }
-// Two neighbours, or one at an end or where rows are not aligned to pairs.
+// Two neighbours, or one at an end or if rows are not aligned to pairs.
 template <typename T>
 __device__ __forceinline__ void pair(const T* p, float v[2], bool aligned, bool both) {
   if (aligned) return load2(p, v);
@@ -18,7 +19,7 @@ __device__ __forceinline__ void pair(const T* p, float v[2], bool aligned, bool 
   v[1] = both ? to_f32(p[1]) : 0.f;
 }
 
-// parts[b][s] = the sum of x (times y if there is one) over stretch s of the item's time, up to its length.
+// parts[b][s] = the sum of x (times y if given) over stretch s of the item's time, up to its length.
 template <typename T>
 __device__ __forceinline__ void stretches(
     float* parts, const T* x, const T* y, const int* lengths, int time, int c, int stretch) {
@@ -55,7 +56,7 @@ __device__ __forceinline__ void stretches(
   }
 }
 
-// out[b, c] = base + the sum of the stretches, over the item's length where a mean is wanted.
+// out[b, c] = base + the sum of the stretches, divided by the item's length for a mean.
 template <typename T>
 __device__ __forceinline__ void together(
     T* out, const T* base, const float* parts, const int* lengths, int time, int c, int count, int n, int mean) {
@@ -68,7 +69,7 @@ __device__ __forceinline__ void together(
   store(out + i, sum + (base ? to_f32(base[i]) : 0.f));
 }
 
-// The gradient of a mean over time: every time of the item's length gets its share.
+// The gradient of a mean over time: every time step within the item's length gets its share.
 template <typename T>
 __device__ __forceinline__ void spread(
     T* dx, const T* base, const T* dy, const int* lengths, int time, int c, i64 n) {

@@ -1,5 +1,5 @@
 // [batch, rows, columns] to [batch, columns, rows] through tiles of 64 x 64: both sides are read and written along
-// their rows. The tile's rows are one word longer than they hold, so that its columns lie in different banks.
+// their rows. The tile's rows are padded by one word, so that its columns are in different banks.
 #define TILE 64
 #define WARPS 8
 

@@ -1,4 +1,4 @@
-// w = g v / |v|, a block to a row. v, g and all gradients are f32, w has the type of activations.
+// w = g v / |v|, one row per block. v, g and all gradients are f32, w has the activation type.
 template <typename T>
 __device__ __forceinline__ void forward(T* w, float* inverse, const float* v, const float* g, int n) {
   __shared__ float shared[33];

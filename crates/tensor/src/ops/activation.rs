@@ -1,4 +1,4 @@
-//! Functions of one number: GELU (tanh and erf), ReLU, leaky ReLU, tanh, sigmoid, SiLU, and the few the losses need.
+//! Elementwise functions: GELU (tanh and erf), ReLU, leaky ReLU, tanh, sigmoid, SiLU, and those the losses need.
 
 use crate::args;
 use crate::cpu::vector;
@@ -8,10 +8,10 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Which function.
+/// An elementwise function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Function {
-    /// The tanh approximation of GELU, as GPT-2 has it.
+    /// GELU by its tanh approximation, as in GPT-2.
     GeluTanh,
     /// GELU by the error function.
     GeluErf,
@@ -58,8 +58,8 @@ impl Function {
         }
     }
 
-    /// The number that belongs to the function: the slope of the leaky ReLU, the bound of a clamp.
-    fn number(self) -> f32 {
+    /// The function's constant: the slope of the leaky ReLU, the bound of a clamp.
+    fn constant(self) -> f32 {
         match self {
             Function::LeakyRelu(number) | Function::ClampMin(number) => number,
             _ => 0.0,
@@ -103,7 +103,7 @@ impl Function {
         match self {
             Function::GeluTanh => vector::gelu_tanh(x),
             Function::GeluErf => vector::gelu_erf(x),
-            // A NaN stays one: `f32::max` would hide it from the finite guard.
+            // A NaN must stay NaN: `f32::max` would hide it from the finiteness check.
             Function::Relu => {
                 if x < 0.0 {
                     0.0
@@ -124,7 +124,7 @@ impl Function {
             Function::Log => x.ln(),
             Function::Exp => x.exp(),
             Function::Sqrt => x.sqrt(),
-            // As above.
+            // A NaN must stay NaN here too.
             Function::ClampMin(least) => {
                 if x < least {
                     least
@@ -173,7 +173,7 @@ impl Function {
     }
 }
 
-/// A leaky ReLU as a type of its own: a loop over it need not ask which function it is.
+/// A leaky ReLU as a type of its own, so that a loop over it does not branch on the function.
 #[derive(Clone, Copy)]
 struct Leaky(f32);
 
@@ -189,9 +189,9 @@ impl Leaky {
     }
 }
 
-/// Runs the body once for each function, with `$f` standing for that one alone: only a loop in which the compiler knows
-/// the function becomes vector code. It has to be a constant or a type: what a variable holds is forgotten on the way
-/// through the threads.
+/// Runs the body once for each function, with `$f` as a constant: the compiler only vectorises a loop whose
+/// function it knows. It has to be a constant or a type, because the value of a variable is lost on the way through
+/// the threads.
 macro_rules! with_known {
     ($function:expr, $f:ident => $body:expr) => {
         with_known!($function, $f => $body; GeluTanh, GeluErf, Relu, Tanh, Sigmoid, Silu, Sqrt, Square, Abs)
@@ -207,7 +207,7 @@ macro_rules! with_known {
                 let $f = Leaky(slope);
                 $body
             }
-            // A call of the library each, or rare: nothing to be made vector code of.
+            // Library calls, or rare: there is nothing to vectorise.
             $f @ (Function::Log | Function::Exp | Function::ClampMin(_)) => $body,
         }
     };
@@ -220,7 +220,11 @@ impl Activation {
     /// Queues the forward kernel over `n` elements.
     pub(crate) fn launch(&self, io: &CudaIo<'_>, y: u64, x: u64, n: usize) -> Result<(), Error> {
         let name = format!("activation_forward_{}", float(io.dtype(0)).suffix());
-        io.launch(&name, Launch::each(n.div_ceil(8)), &args![y, x, n as i64, self.0.code(), self.0.number()])
+        io.launch(
+            &name,
+            Launch::each(n.div_ceil(8)),
+            &args![y, x, n as i64, self.0.code(), self.0.constant()],
+        )
     }
 }
 
@@ -241,12 +245,12 @@ impl Op for Activation {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (x, gradient) = (g.input(0), g.of_result());
+        let (x, gradient) = (g.input(0), g.result_gradient());
         let target = g.target(0);
         g.push(ActivationBackward(self.0), &[x, gradient], &[target]);
     }
 
-    fn remake(&self, _: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, _: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         Some((Arc::new(self.clone()), node.inputs.clone()))
     }
 }
@@ -261,7 +265,7 @@ impl Op for ActivationBackward {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, dy) = (io.f32(0), io.f32(1));
-        let add = io.based(0);
+        let add = io.has_base(0);
         let dx = if add { io.accumulate(0) } else { io.take(0) };
         with_known!(self.0, f => match add {
             true => vector::add_map2(x, dy, dx, |x, dy| dy * f.slope_at(x)),
@@ -280,14 +284,14 @@ impl Op for ActivationBackward {
             io.input(1),
             n as i64,
             self.0.code(),
-            self.0.number()
+            self.0.constant()
         ];
         io.launch(&name, Launch::each(n.div_ceil(8)), &args)
     }
 }
 
 impl Tape {
-    /// A function of every element.
+    /// Applies a function to every element.
     pub fn activation(&mut self, x: Value, function: Function) -> Value {
         let info = self.info(x);
         let spec = Spec::new(info.shape, info.dtype);
@@ -299,7 +303,7 @@ impl Tape {
 mod tests {
     use super::*;
 
-    /// A NaN that a function makes a number of is one that no guard sees.
+    /// A NaN turned into a number would pass the finiteness check.
     #[test]
     fn no_function_hides_a_nan() {
         use Function::{

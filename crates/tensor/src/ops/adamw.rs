@@ -1,5 +1,5 @@
-//! The end of a step: the norm of all gradients, the check that it is finite, AdamW with the moving average, and new
-//! state put in place. Each is one pass over flat buffers, and a bad step changes nothing.
+//! The end of a step: the global gradient norm, the finiteness check, AdamW with the moving average, and the new
+//! state. Each is one pass over flat buffers. A step with NaN or Inf changes nothing.
 
 use crate::args;
 use crate::cpu::vector;
@@ -9,20 +9,20 @@ use crate::op::{CpuIo, CudaIo, Op};
 use crate::parameters::{CHUNK, Group};
 use crate::shape::DType;
 use crate::step::{control, counter, report};
-use crate::tape::{Flat, Spec, Tape, Value};
+use crate::tape::{EngineBuffer, Spec, Tape, Value};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// AdamW's constants. Weight decay and the learning rate's factor come from each parameter's group.
+/// AdamW's constants. Weight decay and the learning rate factor come from each parameter's group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
-    /// How much of the first moment is kept.
+    /// Decay of the first moment.
     pub beta1: f32,
-    /// How much of the second moment is kept.
+    /// Decay of the second moment.
     pub beta2: f32,
-    /// Added to the deviation.
+    /// Added to the root of the second moment.
     pub epsilon: f32,
-    /// Whether a moving average of the weights is kept.
+    /// Whether to update a moving average of the weights.
     pub average: bool,
 }
 
@@ -32,17 +32,17 @@ impl Default for AdamW {
     }
 }
 
-/// A gradient this many times longer than the limit is an explosion. Its direction means nothing: it is left out, where a
-/// shortened one would move the weights that it came from by whole steps, and no others.
-pub const EXPLODED: f32 = 1000.0;
+/// A gradient norm this many times the clipping limit counts as an explosion. Its direction is meaningless, so the
+/// gradient is dropped: clipping it would move the few weights that caused it by whole steps, and no others.
+pub const EXPLOSION_FACTOR: f32 = 1000.0;
 
-/// Partial sums of the norm: a fixed number, so that the order of addition does not depend on the device.
+/// Number of partial sums of the norm: fixed, so that the order of addition does not depend on the device.
 const PARTS: usize = 1056;
 
-/// Groups a kernel takes by value.
+/// Number of groups a kernel takes by value.
 const GROUPS: usize = 8;
 
-/// Inputs: gradients, loss, control. Results: report, counters, work space.
+/// Inputs: gradients, loss, control. Outputs: report, counters, workspace.
 #[derive(Debug)]
 struct Guard(AdamW);
 
@@ -76,7 +76,7 @@ impl Op for Guard {
         out[report::STEPS] = steps;
         out[report::SCALE] = match clip > 0.0 && norm > clip {
             false => 1.0,
-            true if norm > EXPLODED * clip => 0.0,
+            true if norm > EXPLOSION_FACTOR * clip => 0.0,
             true => clip / norm,
         };
         out[report::CORRECTIONS] = 1.0 - self.0.beta1.powf(steps);
@@ -102,7 +102,7 @@ impl Op for Guard {
     }
 }
 
-/// Inputs: gradients, report, control, groups. Results: master, work (in bf16), moments, average if there is one.
+/// Inputs: gradients, report, control, groups. Outputs: master, work (in bf16), moments, average if there is one.
 #[derive(Debug)]
 struct Update {
     adam: AdamW,
@@ -183,7 +183,7 @@ impl Op for Update {
     }
 }
 
-/// Inputs: report, the new value. Results: the master of a state parameter, and its working copy in bf16.
+/// Inputs: report, the new value. Outputs: the master of a state parameter, and its working copy in bf16.
 #[derive(Debug)]
 struct Commit;
 
@@ -208,7 +208,7 @@ impl Op for Commit {
     }
 }
 
-/// Inputs: a scalar. Result: the report, in one of whose places it goes.
+/// Input: a scalar. Output: the report, of which one element is written.
 #[derive(Debug)]
 struct Note(usize);
 
@@ -228,11 +228,11 @@ impl Op for Note {
     }
 }
 
-/// Inputs: loss. Results: report: the loss and whether it is finite, for steps that end without an update.
+/// Input: loss. Output: the report, with the loss and whether it is finite; for steps that end without an update.
 #[derive(Debug)]
-struct Tell;
+struct ReportLoss;
 
-impl Op for Tell {
+impl Op for ReportLoss {
     fn name(&self) -> &'static str {
         "tell"
     }
@@ -252,35 +252,38 @@ impl Op for Tell {
 }
 
 impl Tape {
-    /// Ends a step that updates the weights: checks, clips, AdamW, average, new state. After `backward`.
+    /// Ends a step that updates the weights: check, clipping, AdamW, moving average, new state. Call it after
+    /// `backward`.
     pub fn update(&mut self, loss: Value, adam: AdamW) {
         let groups = self.layout().groups().to_vec();
         assert!(groups.len() <= GROUPS, "at most {GROUPS} parameter groups");
         let [gradients, said, told, counters] =
-            [Flat::Gradients, Flat::Report, Flat::Control, Flat::Counters].map(|f| self.flat(f));
+            [EngineBuffer::Gradients, EngineBuffer::Report, EngineBuffer::Control, EngineBuffer::Counters]
+                .map(|f| self.engine_buffer(f));
         let space = self.scratch(Spec::constant([PARTS], DType::F32), false);
         let outputs = [said, counters, space];
         self.push_into(Arc::new(Guard(adam)), &[gradients, loss, told], &outputs, &[None; 3]);
         let rounded = self.dtype() == DType::Bf16;
-        let mut outputs = vec![self.flat(Flat::Master)];
+        let mut outputs = vec![self.engine_buffer(EngineBuffer::Master)];
         if rounded {
-            outputs.push(self.flat(Flat::Work));
+            outputs.push(self.engine_buffer(EngineBuffer::Work));
         }
-        outputs.extend([self.flat(Flat::Moment1), self.flat(Flat::Moment2)]);
+        outputs
+            .extend([self.engine_buffer(EngineBuffer::Moment1), self.engine_buffer(EngineBuffer::Moment2)]);
         if adam.average {
-            outputs.push(self.flat(Flat::Average));
+            outputs.push(self.engine_buffer(EngineBuffer::Average));
         }
-        let group = self.flat(Flat::Groups);
+        let group = self.engine_buffer(EngineBuffer::Groups);
         let bases = vec![None; outputs.len()];
         let op = Update { adam, groups, rounded };
         self.push_into(Arc::new(op), &[gradients, said, told, group], &outputs, &bases);
         self.put_state(said);
     }
 
-    /// Ends a step that leaves the weights alone (one of several that are accumulated, or a validation step).
-    pub fn tell(&mut self, loss: Value) {
-        let said = self.flat(Flat::Report);
-        self.push_into(Arc::new(Tell), &[loss], &[said], &[None]);
+    /// Ends a step that does not change the weights (one of several accumulated steps, or a validation step).
+    pub fn report_loss(&mut self, loss: Value) {
+        let said = self.engine_buffer(EngineBuffer::Report);
+        self.push_into(Arc::new(ReportLoss), &[loss], &[said], &[None]);
         self.put_state(said);
     }
 
@@ -295,15 +298,15 @@ impl Tape {
         }
     }
 
-    /// Puts a scalar in place `slot` of the report's notes.
+    /// Writes a scalar to element `slot` of the report's notes.
     pub fn note(&mut self, slot: usize, value: Value) {
         assert!(
             report::NOTES + slot < crate::step::SLOTS,
-            "there are {} notes",
+            "there are only {} notes",
             crate::step::SLOTS - report::NOTES
         );
-        assert_eq!(self.info(value).dtype, DType::F32, "a note is one f32");
-        let said = self.flat(Flat::Report);
+        assert_eq!(self.info(value).dtype, DType::F32, "a note must be one f32");
+        let said = self.engine_buffer(EngineBuffer::Report);
         self.push_into(Arc::new(Note(report::NOTES + slot)), &[value], &[said], &[None]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is added to a convolution's result: a bias, a vector for every item, whole tensors; and their gradients.
+//! Addends of a convolution's output: a bias, a vector for every item, whole tensors; and their gradients.
 
 use crate::args;
 use crate::cpu::vector;
@@ -8,16 +8,16 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Target, Value};
 
-/// Which there are. Among an operation's inputs they come after `x` and the weight, in this order.
+/// Which addends there are. They follow `x` and the weight among an operation's inputs, in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Addends {
     /// `[channels]`, f32.
     pub bias: bool,
     /// `[items, channels]`.
     pub per_item: bool,
-    /// As the result.
+    /// Of the output's shape.
     pub residual: bool,
-    /// As the result.
+    /// Of the output's shape.
     pub plus: bool,
 }
 
@@ -42,7 +42,7 @@ impl Addends {
         self.at(self.plus, &[self.bias, self.per_item, self.residual])
     }
 
-    /// Puts their sum in `y`; whether there was any.
+    /// Writes their sum to `y`; returns whether there are any.
     pub fn fill_cpu(&self, io: &CpuIo<'_>, y: &mut [f32]) -> bool {
         if *self == Addends::default() {
             return false;
@@ -66,7 +66,7 @@ impl Addends {
         true
     }
 
-    /// The address of their sum, which may be the result itself, filled; 0 if there is none.
+    /// Address of their sum, which may be the output itself, filled; 0 if there are none.
     pub fn fill_cuda(&self, io: &CudaIo<'_>) -> Result<u64, Error> {
         match *self {
             Addends { bias: false, per_item: false, residual: false, plus: false } => return Ok(0),
@@ -95,14 +95,14 @@ impl Addends {
         Ok(io.output(0))
     }
 
-    /// The address of an input, 0 where there is none.
+    /// Address of an input; 0 if it is absent.
     pub fn address(&self, io: &CudaIo<'_>, at: Option<usize>) -> u64 {
         at.map_or(0, |i| io.input(i))
     }
 
-    /// The gradients, all but that of the bias if `but_bias`.
+    /// Adds their gradients, except that of the bias if `but_bias`.
     pub fn backward(&self, g: &mut Gradients<'_>, but_bias: bool) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         for i in [self.residual_at(), self.plus_at()].into_iter().flatten() {
             g.pass(i, dy);
         }
@@ -115,10 +115,10 @@ impl Addends {
         let op = ChannelSum { per_item: per_item.is_some(), bias: bias.is_some() };
         let targets: Vec<Target> = [per_item, bias].into_iter().flatten().map(|i| g.target(i)).collect();
         let space = op.space(g.tape().shape(dy));
-        g.push_with_space(op, &[dy], &targets, &[space]);
+        g.push_with_workspace(op, &[dy], &targets, &[space]);
     }
 
-    /// The bias, the vector of every item and what else there is, as inputs.
+    /// Collects the bias, the vector per item and the other addends as inputs.
     pub fn of(
         bias: Option<Value>,
         per_item: Option<Value>,
@@ -135,10 +135,10 @@ impl Addends {
     }
 }
 
-/// Blocks a device is filled with.
+/// Number of blocks that fills a device.
 const BLOCKS: usize = 264;
 
-/// Sums of `[items, .., c]`: for every item, over everything, or both. Results: those, and work space.
+/// Sums of `[items, .., c]` per item, over everything, or both. Outputs: those, and workspace.
 #[derive(Clone, Copy, Debug)]
 struct ChannelSum {
     per_item: bool,
@@ -146,7 +146,7 @@ struct ChannelSum {
 }
 
 impl ChannelSum {
-    /// Items that are summed apart, and shares the rows of one are first summed in.
+    /// Number of items summed separately, and number of splits of each item's rows.
     fn cut(self, shape: Shape) -> (usize, usize) {
         let items = if self.per_item { shape.dim(0) } else { 1 };
         let rows = shape.rows() / items;

@@ -1,4 +1,4 @@
-//! Sums over all replicas, in place: of gradients, and of values that a step stands on.
+//! In-place sums over all replicas: of gradients, and of values the step itself depends on.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 use half::bf16;
 
-/// Sums a range of the gradient arena, or a value, over the replicas; without replicas it does nothing. Results: what is
-/// summed and, where it is rounded, work space of half its size.
+/// Sums a range of the gradient arena, or a value, over the replicas; without replicas it does nothing. Outputs:
+/// the sum and, if it is rounded, workspace of half its size.
 #[derive(Debug)]
 pub(crate) struct AllReduce {
-    /// Whether it may run beside the rest: only where nobody reads the sum before the update.
-    pub aside: bool,
-    /// Whether it goes to the others in bf16: half the bytes, and each sum is rounded.
+    /// Whether it may run on the side stream: only if the sum is not read before the update.
+    pub overlaps: bool,
+    /// Whether to communicate in bf16: half the bytes, with rounded sums.
     pub rounded: bool,
 }
 
@@ -27,7 +27,7 @@ impl Op for AllReduce {
     }
 
     fn is_reduction(&self) -> bool {
-        self.aside
+        self.overlaps
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
@@ -53,7 +53,7 @@ impl Op for AllReduce {
         }
         let (values, space, each) = (io.output(0), io.output(1), Launch::each(n.div_ceil(4)));
         io.launch("cast_f32_bf16", each, &args![space, 0u64, values, n as i64])?;
-        // SAFETY: the work space has two bytes for each number.
+        // SAFETY: the workspace has two bytes for each element.
         unsafe { nccl.all_reduce_sum_bf16(space, n, io.stream()) }?;
         io.launch("cast_bf16_f32", each, &args![values, 0u64, space, n as i64])
     }

@@ -1,4 +1,4 @@
-//! Sums and products: of equal shapes, with constants, with something repeated over rows or over time, of scalars.
+//! Sums and products: of equal shapes, with constants, broadcast over rows or over time, of scalars.
 
 use crate::args;
 use crate::cpu::vector;
@@ -10,41 +10,41 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BinaryKind {
     Add,
     Subtract,
     Multiply,
 }
 
-impl Kind {
+impl BinaryKind {
     fn code(self) -> i32 {
         match self {
-            Kind::Add => 0,
-            Kind::Subtract => 1,
-            Kind::Multiply => 2,
+            BinaryKind::Add => 0,
+            BinaryKind::Subtract => 1,
+            BinaryKind::Multiply => 2,
         }
     }
 
     #[inline(always)]
     fn of(self, x: f32, y: f32) -> f32 {
         match self {
-            Kind::Add => x + y,
-            Kind::Subtract => x - y,
-            Kind::Multiply => x * y,
+            BinaryKind::Add => x + y,
+            BinaryKind::Subtract => x - y,
+            BinaryKind::Multiply => x * y,
         }
     }
 }
 
-/// Inputs: x and y of one shape and type. Result: as they are.
+/// Inputs: x and y of the same shape and type. Output: the same shape and type.
 #[derive(Clone, Copy, Debug)]
-struct Binary(Kind);
+struct Binary(BinaryKind);
 
 impl Op for Binary {
     fn name(&self) -> &'static str {
         match self.0 {
-            Kind::Add => "add",
-            Kind::Subtract => "subtract",
-            Kind::Multiply => "multiply",
+            BinaryKind::Add => "add",
+            BinaryKind::Subtract => "subtract",
+            BinaryKind::Multiply => "multiply",
         }
     }
 
@@ -59,8 +59,8 @@ impl Op for Binary {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
-        if self.0 == Kind::Multiply {
+        let dy = g.result_gradient();
+        if self.0 == BinaryKind::Multiply {
             for (this, other) in [(0, 1), (1, 0)] {
                 if g.wants(this) {
                     let other = g.input(other);
@@ -71,7 +71,7 @@ impl Op for Binary {
             return;
         }
         g.pass(0, dy);
-        if self.0 == Kind::Add {
+        if self.0 == BinaryKind::Add {
             g.pass(1, dy);
         } else if g.wants(1) {
             let target = g.target(1);
@@ -80,7 +80,7 @@ impl Op for Binary {
     }
 }
 
-fn binary(io: &CudaIo<'_>, kind: Kind) -> Result<(), Error> {
+fn binary(io: &CudaIo<'_>, kind: BinaryKind) -> Result<(), Error> {
     let n = io.output_shape(0).len();
     let name = format!("binary_{}", float(io.output_dtype(0)).suffix());
     let args = args![io.output(0), io.base(0), io.input(0), io.input(1), n as i64, kind.code()];
@@ -103,7 +103,7 @@ impl Op for Product {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        binary(io, Kind::Multiply)
+        binary(io, BinaryKind::Multiply)
     }
 }
 
@@ -130,7 +130,7 @@ impl Op for Affine {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         if self.scale == 1.0 {
             return g.pass(0, dy);
         }
@@ -168,7 +168,7 @@ impl Op for Scaled {
     }
 }
 
-/// Inputs: x `[.., c]`, row `[c]` f32 or as x. Result: x with the row added everywhere.
+/// Inputs: x `[.., c]`, row `[c]` f32 or in the type of x. Output: x with the row added to every row.
 #[derive(Debug)]
 struct AddRow;
 
@@ -188,15 +188,15 @@ impl Op for AddRow {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        broadcast(io, Kind::Add, 0, io.shape(0).last())
+        broadcast(io, BinaryKind::Add, 0, io.shape(0).last())
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         if g.wants(1) {
             let shape = g.input_shape(0);
             let target = g.target(1);
-            // Whoever used the result may have seen it under another shape.
+            // A reader of the output may have used it under another shape.
             let rows = g.tape().view(dy, 0, shape);
             linear::column_sum(g, rows, target);
         }
@@ -204,7 +204,7 @@ impl Op for AddRow {
     }
 }
 
-fn broadcast(io: &CudaIo<'_>, kind: Kind, period: usize, c: usize) -> Result<(), Error> {
+fn broadcast(io: &CudaIo<'_>, kind: BinaryKind, period: usize, c: usize) -> Result<(), Error> {
     let n = io.output_shape(0).len();
     let (from, to) = (float(io.dtype(1)).suffix(), float(io.output_dtype(0)).suffix());
     let args =
@@ -212,14 +212,14 @@ fn broadcast(io: &CudaIo<'_>, kind: Kind, period: usize, c: usize) -> Result<(),
     io.launch(&format!("broadcast_{from}_{to}"), Launch::each(n.div_ceil(8)), &args)
 }
 
-/// Inputs: x `[b, t, c]`, y `[b, c]`. Result: x with y added, or multiplied, at every time.
+/// Inputs: x `[b, t, c]`, y `[b, c]`. Output: x with y added, or multiplied, at every time step.
 #[derive(Clone, Copy, Debug)]
-struct PerItem(Kind);
+struct PerItem(BinaryKind);
 
 impl Op for PerItem {
     fn name(&self) -> &'static str {
         match self.0 {
-            Kind::Multiply => "multiply_per_item",
+            BinaryKind::Multiply => "multiply_per_item",
             _ => "add_per_item",
         }
     }
@@ -240,13 +240,13 @@ impl Op for PerItem {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (dy, shape) = (g.of_result(), g.input_shape(0));
+        let (dy, shape) = (g.result_gradient(), g.input_shape(0));
         if g.wants(1) {
-            let x = (self.0 == Kind::Multiply).then(|| g.input(0));
+            let x = (self.0 == BinaryKind::Multiply).then(|| g.input(0));
             let target = g.target(1);
             time::sum(g, shape, dy, x, target);
         }
-        if self.0 == Kind::Add {
+        if self.0 == BinaryKind::Add {
             g.pass(0, dy);
         } else if g.wants(0) {
             let y = g.input(1);
@@ -257,7 +257,7 @@ impl Op for PerItem {
     }
 }
 
-/// Inputs: dy `[b, t, c]`, y `[b, c]`. Result: `base + dy * y`.
+/// Inputs: dy `[b, t, c]`, y `[b, c]`. Output: `base + dy * y`.
 #[derive(Clone, Copy, Debug)]
 struct PerItemInput {
     time: usize,
@@ -280,14 +280,14 @@ impl Op for PerItemInput {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        broadcast(io, Kind::Multiply, self.time * self.c, self.c)
+        broadcast(io, BinaryKind::Multiply, self.time * self.c, self.c)
     }
 }
 
-/// How many scalars one kernel adds; longer sums are made of several.
+/// Number of scalars one kernel adds; longer sums use several.
 const SCALARS: usize = 4;
 
-/// Inputs: up to four scalars, f32. Result: their weighted sum.
+/// Inputs: up to four scalars, f32. Output: their weighted sum.
 #[derive(Clone, Debug)]
 struct WeightedSum {
     weights: [f32; SCALARS],
@@ -312,7 +312,7 @@ impl Op for WeightedSum {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let d = g.of_result();
+        let d = g.result_gradient();
         for i in 0..g.inputs() {
             if self.weights[i] == 1.0 {
                 g.pass(i, d);
@@ -327,17 +327,17 @@ impl Op for WeightedSum {
 impl Tape {
     /// `x + y` of equal shapes.
     pub fn add(&mut self, x: Value, y: Value) -> Value {
-        self.binary(x, y, Kind::Add)
+        self.binary(x, y, BinaryKind::Add)
     }
 
     /// `x - y` of equal shapes.
     pub fn subtract(&mut self, x: Value, y: Value) -> Value {
-        self.binary(x, y, Kind::Subtract)
+        self.binary(x, y, BinaryKind::Subtract)
     }
 
-    /// `x * y` of equal shapes, element by element.
+    /// `x * y` of equal shapes, elementwise.
     pub fn multiply(&mut self, x: Value, y: Value) -> Value {
-        self.binary(x, y, Kind::Multiply)
+        self.binary(x, y, BinaryKind::Multiply)
     }
 
     /// `factor * x`.
@@ -363,33 +363,33 @@ impl Tape {
         assert_eq!(
             info.shape.len(),
             shape.last(),
-            "x {shape} has rows of another length than {}",
+            "x {shape} has rows of a different length than {}",
             info.shape
         );
         let fits = info.dtype == DType::F32 || info.dtype == self.info(x).dtype;
-        assert!(fits, "a row is f32 or has the type of what it is added to");
+        assert!(fits, "a row must be f32 or have the type of x");
         let sums = !info.differentiable || info.gradient_dtype == DType::F32;
-        assert!(sums, "a row's gradient is summed in f32: it is a weight, not an activation");
+        assert!(sums, "a row must be a weight with an f32 gradient, not an activation");
         let spec = Spec::new(shape, self.info(x).dtype);
         self.push_one(AddRow, &[x, row], spec)
     }
 
-    /// `x [b, t, c]` with `y [b, c]` added at every time.
+    /// `x [b, t, c]` with `y [b, c]` added at every time step.
     pub fn add_per_item(&mut self, x: Value, y: Value) -> Value {
-        self.per_item(x, y, Kind::Add)
+        self.per_item(x, y, BinaryKind::Add)
     }
 
-    /// `x [b, t, c]` multiplied by `y [b, c]` at every time.
+    /// `x [b, t, c]` multiplied by `y [b, c]` at every time step.
     pub fn multiply_per_item(&mut self, x: Value, y: Value) -> Value {
-        self.per_item(x, y, Kind::Multiply)
+        self.per_item(x, y, BinaryKind::Multiply)
     }
 
-    /// `Σ weight * scalar`, each scalar one f32: losses that are taken together.
+    /// `Σ weight * scalar`, each scalar one f32: combines losses.
     pub fn weighted_sum(&mut self, scalars: &[(Value, f32)]) -> Value {
-        assert!(!scalars.is_empty(), "a sum needs something to add");
+        assert!(!scalars.is_empty(), "a weighted sum needs at least one scalar");
         for &(scalar, _) in scalars {
             let info = self.info(scalar);
-            assert!(info.shape.len() == 1 && info.dtype == DType::F32, "scalars are one f32 each");
+            assert!(info.shape.len() == 1 && info.dtype == DType::F32, "each scalar must be one f32");
         }
         let (first, rest) = scalars.split_at(scalars.len().min(SCALARS));
         let mut weights = [0.0; SCALARS];
@@ -403,35 +403,35 @@ impl Tape {
         self.weighted_sum(&all)
     }
 
-    fn binary(&mut self, x: Value, y: Value, kind: Kind) -> Value {
+    fn binary(&mut self, x: Value, y: Value, kind: BinaryKind) -> Value {
         let (a, b) = (self.info(x).clone(), self.info(y).clone());
-        assert_eq!(a.shape, b.shape, "the two sides have one shape");
-        assert_eq!(float(a.dtype), b.dtype, "the two sides have one type");
+        assert_eq!(a.shape, b.shape, "both operands must have the same shape");
+        assert_eq!(float(a.dtype), b.dtype, "both operands must have the same type");
         self.check_gradient_type(x);
         self.check_gradient_type(y);
         self.push_one(Binary(kind), &[x, y], Spec::new(a.shape, a.dtype))
     }
 
-    fn per_item(&mut self, x: Value, y: Value, kind: Kind) -> Value {
+    fn per_item(&mut self, x: Value, y: Value, kind: BinaryKind) -> Value {
         let (a, b) = (self.info(x).clone(), self.info(y).clone());
         assert_eq!(a.shape.rank(), 3, "x is [batch, time, channel], not {}", a.shape);
         assert_eq!(
             b.shape.len(),
             a.shape.dim(0) * a.shape.last(),
-            "x {} and y {} do not fit",
+            "x {} and y {} do not match",
             a.shape,
             b.shape
         );
-        assert_eq!(float(a.dtype), b.dtype, "the two sides have one type");
+        assert_eq!(float(a.dtype), b.dtype, "both operands must have the same type");
         self.check_gradient_type(x);
         self.check_gradient_type(y);
         self.push_one(PerItem(kind), &[x, y], Spec::new(a.shape, a.dtype))
     }
 
-    /// Gradients are written in the type of what they are gradients of, so a weight comes here in f32 (`Tape::master`).
+    /// Gradients are written in the type of their value, so a weight must be used in f32 here (`Tape::master`).
     pub(crate) fn check_gradient_type(&self, x: Value) {
         let info = self.info(x);
         let same = !info.differentiable || info.gradient_dtype == info.dtype;
-        assert!(same, "a weight takes part in this in f32, or cast");
+        assert!(same, "a weight must be used in f32 here, or cast");
     }
 }

@@ -1,7 +1,7 @@
-//! Attention without the matrix of scores in memory: flash kernels on CUDA, one head at a time on the CPU.
+//! Attention without the score matrix in memory: flash kernels on CUDA, one head at a time on the CPU.
 
 use crate::args;
-use crate::cpu::attention::{Head, STRETCH, Sight, Space};
+use crate::cpu::attention::{Head, KeyMask, QUERY_BLOCK, Workspace};
 use crate::cpu::matrix::Matrix;
 use crate::cuda::launch::{Arg, Launch};
 use crate::error::Error;
@@ -10,27 +10,28 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// How queries, keys and values of one product lie in a row of channels.
+/// Channel order of queries, keys and values in a combined projection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All queries, then all keys, then all values: `[3, heads, size]`, as GPT-2 has it.
+    /// All queries, then all keys, then all values: `[3, heads, size]`, as in GPT-2.
     Parts,
-    /// Query, key and value of a head side by side: `[heads, 3, size]`, as XTTS's conditioning encoder has it.
+    /// Query, key and value of each head together: `[heads, 3, size]`, as in XTTS's conditioning encoder.
     Heads,
 }
 
-/// Who sees whom.
+/// Which keys each query sees.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mask {
-    /// A query sees the keys up to its own place; with fewer queries than keys, the last places are theirs.
+    /// A query sees the keys up to its own position; with fewer queries than keys, the queries are the last
+    /// positions.
     pub causal: bool,
-    /// Keys from this place on are hidden: i32 `[batch]`.
+    /// Keys from this index on are hidden: i32 `[batch]`.
     pub lengths: Option<Value>,
     /// Keys with a 0 are hidden: i32 `[batch, keys]`.
     pub keys: Option<Value>,
 }
 
-/// Where one of query, key and value is: in which input, at which channel, how far apart its heads are.
+/// Location of queries, keys or values: input index, first channel, and distance between heads.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     input: usize,
@@ -47,12 +48,12 @@ struct Attention {
     causal: bool,
     lengths: bool,
     keys: bool,
-    /// Inputs that hold query, key and value: one, two or three.
+    /// Number of inputs that hold query, key and value: one, two or three.
     sources: usize,
     parts: [Part; 3],
 }
 
-/// The sizes of one call.
+/// Sizes of one call.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -72,7 +73,7 @@ impl Attention {
         (lengths, keys)
     }
 
-    /// The channels of one head of one part, as a matrix whose rows are times.
+    /// Channels of one head of one part, as a matrix whose rows are time steps.
     fn matrix<'a>(&self, data: &'a [f32], part: Part, times: usize, batch: usize, head: usize) -> Matrix<'a> {
         Matrix::strided(&data[batch * times * part.row + part.start + head * part.head..], part.row)
     }
@@ -86,26 +87,26 @@ impl Attention {
     }
 
     /// What the queries of each item see.
-    fn sights<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> Vec<Sight<'a>> {
-        let (lengths, holes) = self.mask_inputs();
+    fn key_masks<'a>(&self, io: &CpuIo<'a>, sizes: Sizes) -> Vec<KeyMask<'a>> {
+        let (lengths, visible) = self.mask_inputs();
         let Sizes { batch, queries, keys } = sizes;
-        let item = |b: usize| Sight {
+        let item = |b: usize| KeyMask {
             queries,
             keys,
             causal: self.causal,
             length: lengths.map_or(keys, |i| (io.i32(i)[b].max(0) as usize).min(keys)),
-            holes: holes.map(|i| &io.i32(i)[b * keys..][..keys]),
+            visible: visible.map(|i| &io.i32(i)[b * keys..][..keys]),
         };
         (0..batch).map(item).collect()
     }
 
-    /// The kernel's view of one part: base, batch stride, time and head strides.
+    /// A kernel's view of one part: base, batch stride, time and head strides.
     fn view(&self, base: u64, part: Part, times: usize, dtype: DType) -> Arg {
         let strides = (part.row as u64) | (part.head as u64) << 32;
         Arg::words(&[base + (part.start * dtype.size()) as u64, (times * part.row) as u64, strides])
     }
 
-    /// The view of a packed result `[batch, times, heads, size]`.
+    /// The view of a packed output `[batch, times, heads, size]`.
     fn packed(&self, base: u64, times: usize, dtype: DType) -> Arg {
         let row = self.heads * self.size;
         self.view(base, Part { input: 0, start: 0, row, head: self.size }, times, dtype)
@@ -120,12 +121,12 @@ impl Attention {
             return Ok(());
         }
         Err(Error::Unsupported(format!(
-            "attention with heads of {} channels: on CUDA they are 32 or 64 (in f32 any multiple of 4 up to 128)",
+            "attention with heads of {} channels: CUDA supports 32 and 64 (in f32 any multiple of 4 up to 128)",
             self.size
         )))
     }
 
-    /// Rows a block of the bf16 kernels owns.
+    /// Rows per block of the bf16 kernels.
     fn rows(&self) -> usize {
         if self.size == 64 { 128 } else { 64 }
     }
@@ -156,13 +157,14 @@ impl Attention {
         }
     }
 
-    /// Floats of a row of the f32 kernels' shared memory.
+    /// Row stride in the shared memory of the f32 kernels, in floats.
     fn pitch(&self) -> usize {
         self.size.next_multiple_of(16) + 4
     }
 }
 
-/// Inputs: one to three sources, lengths, keys. Results: o `[batch, queries, heads * size]`, lse `[batch, heads, queries]`.
+/// Inputs: one to three sources, lengths, keys. Outputs: o `[batch, queries, heads * size]`, lse `[batch, heads,
+/// queries]`.
 impl Op for Attention {
     fn name(&self) -> &'static str {
         "attention"
@@ -171,27 +173,28 @@ impl Op for Attention {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let sizes = self.sizes(|i| io.shape(i));
         let (t, d, row) = (sizes.queries, self.size, self.heads * self.size);
-        let sights = self.sights(io, sizes);
+        let key_masks = self.key_masks(io, sizes);
         let sources = self.parts.map(|p| io.f32(p.input));
         let (o, lse) = (io.take(0), io.take(1));
-        let items = o.par_chunks_mut(t * row).zip(lse.par_chunks_mut(self.heads * t)).zip(&sights);
-        items.enumerate().for_each(|(b, ((o, lse), sight))| {
-            // A stretch of queries to a task, for all heads: their results lie together, their logarithms do not.
-            let stretches = o.par_chunks_mut(STRETCH * row).enumerate();
+        let items = o.par_chunks_mut(t * row).zip(lse.par_chunks_mut(self.heads * t)).zip(&key_masks);
+        items.enumerate().for_each(|(b, ((o, lse), key_mask))| {
+            // One task per block of queries, for all heads: their outputs are contiguous, their log-sum-exps are
+            // not.
+            let stretches = o.par_chunks_mut(QUERY_BLOCK * row).enumerate();
             let logs: Vec<Vec<f32>> = stretches
-                .map_init(Space::default, |space, (i, o)| {
-                    let queries = i * STRETCH..i * STRETCH + o.len() / row;
+                .map_init(Workspace::default, |space, (i, o)| {
+                    let queries = i * QUERY_BLOCK..i * QUERY_BLOCK + o.len() / row;
                     let mut logs = vec![0f32; self.heads * queries.len()];
                     for (h, logs) in logs.chunks_mut(queries.len()).enumerate() {
                         let head = self.head(sources, sizes, b, h);
-                        head.forward(sight, queries.clone(), space, (&mut o[h * d..], row), logs);
+                        head.forward(key_mask, queries.clone(), space, (&mut o[h * d..], row), logs);
                     }
                     logs
                 })
                 .collect();
             for (i, logs) in logs.iter().enumerate() {
                 for (h, logs) in logs.chunks(logs.len() / self.heads).enumerate() {
-                    lse[h * t + i * STRETCH..][..logs.len()].copy_from_slice(logs);
+                    lse[h * t + i * QUERY_BLOCK..][..logs.len()].copy_from_slice(logs);
                 }
             }
         });
@@ -221,7 +224,7 @@ impl Op for Attention {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let gradient = g.of_result();
+        let gradient = g.result_gradient();
         let (o, lse) = (g.output(0), g.output(1));
         let mut inputs: Vec<Value> = (0..g.inputs()).map(|i| g.input(i)).collect();
         inputs.extend([o, lse, gradient]);
@@ -249,7 +252,8 @@ impl Attention {
     }
 }
 
-/// Inputs: those of the forward pass, o, lse, do. Results: the gradient of each source, delta `[batch, heads, queries]`.
+/// Inputs: those of the forward pass, o, lse, do. Outputs: the gradient of each source, delta `[batch, heads,
+/// queries]`.
 #[derive(Debug)]
 struct AttentionBackward(Attention);
 
@@ -262,17 +266,17 @@ impl Op for AttentionBackward {
         let a = &self.0;
         let sizes = a.sizes(|i| io.shape(i));
         let (t, d) = (sizes.queries, a.size);
-        let sights = a.sights(io, sizes);
+        let key_masks = a.key_masks(io, sizes);
         let sources = a.parts.map(|p| io.f32(p.input));
         let n = io.inputs();
         let (o, lse, grad) = (io.f32(n - 3), io.f32(n - 2), io.f32(n - 1));
         let out = Part { input: 0, start: 0, row: a.heads * d, head: d };
         let parts: Vec<[Vec<f32>; 3]> = (0..sizes.batch * a.heads)
             .into_par_iter()
-            .map_init(Space::default, |space, i| {
+            .map_init(Workspace::default, |space, i| {
                 let (b, h) = (i / a.heads, i % a.heads);
                 let results = (a.matrix(o, out, t, b, h), a.matrix(grad, out, t, b, h));
-                a.head(sources, sizes, b, h).backward(&sights[b], space, results, &lse[i * t..][..t])
+                a.head(sources, sizes, b, h).backward(&key_masks[b], space, results, &lse[i * t..][..t])
             })
             .collect();
         let mut results: Vec<&mut [f32]> = (0..a.sources).map(|i| io.take(i)).collect();
@@ -322,7 +326,7 @@ impl Op for AttentionBackward {
     }
 }
 
-/// Puts heads `[times, size]` at their places in rows of channels.
+/// Writes heads `[times, size]` to their channels of combined rows.
 #[expect(clippy::too_many_arguments, reason = "a strided copy has this many strides")]
 fn scatter<T: AsRef<[f32]> + Sync>(
     out: &mut [f32],
@@ -344,8 +348,8 @@ fn scatter<T: AsRef<[f32]> + Sync>(
 }
 
 impl Tape {
-    /// Attention of a sequence to itself. `qkv` is `[batch, time, 3 * heads * size]`, the result `[batch, time, heads * size]`.
-    /// The scale is `1 / sqrt(size)`.
+    /// Self-attention. `qkv` is `[batch, time, 3 * heads * size]`, the output `[batch, time, heads * size]`. The
+    /// scale is `1 / sqrt(size)`.
     pub fn self_attention(&mut self, qkv: Value, heads: usize, order: Order, mask: Mask) -> Value {
         let row = self.shape(qkv).last();
         assert_eq!(row % (3 * heads), 0, "{row} channels are not queries, keys and values of {heads} heads");
@@ -358,8 +362,8 @@ impl Tape {
         self.attend(&[qkv], parts, heads, size, mask)
     }
 
-    /// Attention of one sequence to another. `q` is `[batch, queries, heads * size]`, `kv` is `[batch, keys, 2 * heads * size]`:
-    /// all keys, then all values.
+    /// Cross-attention. `q` is `[batch, queries, heads * size]`, `kv` is `[batch, keys, 2 * heads * size]`: all
+    /// keys, then all values.
     pub fn cross_attention(&mut self, q: Value, kv: Value, heads: usize, mask: Mask) -> Value {
         let (row, pair) = (self.shape(q).last(), self.shape(kv).last());
         assert_eq!(row % heads, 0, "{row} channels are not those of {heads} heads");
@@ -384,15 +388,19 @@ impl Tape {
         for &source in sources {
             let shape = self.shape(source);
             assert_eq!(shape.rank(), 3, "attention is over [batch, time, channels], not {shape}");
-            assert_eq!(shape.dim(0), self.shape(sources[0]).dim(0), "queries and keys have one batch size");
+            assert_eq!(
+                shape.dim(0),
+                self.shape(sources[0]).dim(0),
+                "queries and keys must have the same batch size"
+            );
         }
         let (batch, queries) = (self.shape(sources[0]).dim(0), self.shape(sources[0]).dim(1));
         let keys = self.shape(sources[sources.len() - 1]).dim(1);
         if let Some(lengths) = mask.lengths {
-            assert_eq!(self.shape(lengths).len(), batch, "there is a length per item");
+            assert_eq!(self.shape(lengths).len(), batch, "`lengths` must have one length per item");
         }
         if let Some(mask) = mask.keys {
-            assert_eq!(self.shape(mask).len(), batch * keys, "there is a mask per key");
+            assert_eq!(self.shape(mask).len(), batch * keys, "the mask must have one element per key");
         }
         let op = Attention {
             heads,

@@ -1,6 +1,6 @@
-//! Batch norm over all rows: by the batch's own statistics in training, by the running ones in inference.
+//! Batch norm over all rows: with the batch's statistics in training, with the running ones in inference.
 
-use super::channel_norm::{self, Again, View};
+use super::channel_norm::{self, Reapply, View};
 use crate::args;
 use crate::cuda::launch::Launch;
 use crate::error::Error;
@@ -10,13 +10,13 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Inputs: x `[.., c]`, weight, bias, running mean, running variance, all `[c]` f32. Results: y, mean and 1 / deviation
-/// `[c]`; in training also the next running mean and variance, and work space.
+/// Inputs: x `[.., c]`, weight, bias, running mean, running variance, all `[c]` f32. Outputs: y, mean and 1 /
+/// deviation `[c]`; in training also the next running mean and variance, and workspace.
 #[derive(Clone, Copy, Debug)]
 struct BatchNorm {
     view: View,
     epsilon: f32,
-    /// How far the running statistics move towards the batch's; none in inference.
+    /// Weight of the batch's statistics in the running ones; `None` in inference.
     momentum: Option<f32>,
 }
 
@@ -29,7 +29,7 @@ impl Op for BatchNorm {
         let (x, affine) = (io.f32(0), (io.f32(1), io.f32(2)));
         let (old_mean, old_variance) = (io.f32(3), io.f32(4));
         let (y, mean, inverse) = (io.take(0), io.take(1), io.take(2));
-        // The variance until the last line.
+        // Holds the variance until the last line.
         if let Some(momentum) = self.momentum {
             channel_norm::moments(self.view, x, mean, inverse);
             let n = self.view.rows as f32;
@@ -75,14 +75,14 @@ impl Op for BatchNorm {
         true
     }
 
-    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let [x, weight, bias, ..] = node.inputs[..] else { return None };
-        let again: Arc<dyn Op> = Arc::new(Again(self.view));
+        let again: Arc<dyn Op> = Arc::new(Reapply(self.view));
         (which == 0).then_some((again, vec![x, node.outputs[1], node.outputs[2], weight, bias]))
     }
 }
 
-/// What a batch norm gives in training.
+/// Outputs of a batch norm in training.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormed {
     /// The normalised x.
@@ -94,9 +94,9 @@ pub struct BatchNormed {
 }
 
 impl Tape {
-    /// Batch norm in training: `(x - mean) / deviation * weight + bias` with statistics over all rows of x `[.., c]`.
-    /// The state parameters `mean` and `variance` `[c]` move by `momentum` towards the batch's at the end of the step.
-    /// Weight and bias are f32 (`Tape::master`).
+    /// Batch norm in training: `(x - mean) / deviation * weight + bias` with statistics over all rows of x `[..,
+    /// c]`. At the end of the step the state parameters `mean` and `variance` `[c]` move by `momentum` towards the
+    /// batch's. Weight and bias are f32 (`Tape::master`).
     pub fn batch_norm(
         &mut self,
         x: Value,
@@ -106,14 +106,14 @@ impl Tape {
         epsilon: f32,
     ) -> Value {
         let running = (self.master(mean), self.master(variance));
-        let normed = self.batch_norm_of(x, (weight, bias), running, momentum, epsilon);
+        let normed = self.batch_norm_with(x, (weight, bias), running, momentum, epsilon);
         self.commit(mean, normed.mean);
         self.commit(variance, normed.variance);
         normed.y
     }
 
-    /// As `batch_norm`, with the running statistics as values: the next ones are results.
-    pub fn batch_norm_of(
+    /// As `batch_norm`, with the running statistics as values: the next ones are outputs.
+    pub fn batch_norm_with(
         &mut self,
         x: Value,
         (weight, bias): (Value, Value),
@@ -128,7 +128,7 @@ impl Tape {
         BatchNormed { y: made[0], mean: made[3], variance: made[4] }
     }
 
-    /// Batch norm in inference: by the running statistics, through which no gradient flows.
+    /// Batch norm in inference, with the running statistics, which get no gradient.
     pub fn batch_norm_running(
         &mut self,
         x: Value,
@@ -146,10 +146,18 @@ impl Tape {
         let shape = self.shape(inputs[0]);
         let c = shape.last();
         for &value in &inputs[1..] {
-            assert_eq!(self.shape(value).len(), c, "a batch norm has four numbers per channel");
-            assert_eq!(self.info(value).dtype, DType::F32, "a norm's weight and statistics are f32");
+            assert_eq!(
+                self.shape(value).len(),
+                c,
+                "weight, bias, mean and variance must have one element per channel"
+            );
+            assert_eq!(
+                self.info(value).dtype,
+                DType::F32,
+                "weight, bias and statistics of a norm must be f32"
+            );
         }
-        assert!(shape.rows() > 0, "a norm over rows needs some rows");
+        assert!(shape.rows() > 0, "a batch norm needs at least one row");
         let view = View { items: 1, rows: shape.rows(), channels: c, groups: c };
         (view, Spec::new(shape, self.info(inputs[0]).dtype), Spec::constant([c], DType::F32))
     }

@@ -1,4 +1,4 @@
-//! A copy in another type, and a gradient added to what is there.
+//! Conversion to another type, and adding a gradient to an existing one.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -31,13 +31,13 @@ impl Op for Add {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let gradient = g.of_result();
+        let gradient = g.result_gradient();
         g.pass(0, gradient);
     }
 }
 
 impl Tape {
-    /// `x` in another type; `x` itself where it has that type.
+    /// Converts `x` to another type; returns `x` itself if it already has that type.
     pub fn cast(&mut self, x: Value, dtype: DType) -> Value {
         if self.info(x).dtype == dtype {
             return x;

@@ -1,5 +1,5 @@
-//! What group, instance and batch norm share: statistics over the rows of groups of channels, and their gradients.
-//! x is seen as `[item, row, channel]`; a group's statistics run over all rows of an item.
+//! Shared code of group, instance and batch norm: statistics over the rows of groups of channels, and their
+//! gradients. x is viewed as `[item, row, channel]`; a group's statistics cover all rows of an item.
 
 use crate::args;
 use crate::cpu::{row_sums, vector};
@@ -11,10 +11,10 @@ use crate::tape::{Gradients, Spec, Value};
 
 const THREADS: usize = 128;
 
-/// Stretches the rows of an item are summed in, at most.
+/// Maximum number of partial sums over the rows of an item.
 const PARTS: usize = 256;
 
-/// How x is seen.
+/// How x is viewed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     pub items: usize,
@@ -24,7 +24,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Statistics in all.
+    /// Total number of statistics.
     pub fn all(self) -> usize {
         self.items * self.groups
     }
@@ -33,17 +33,17 @@ impl View {
         self.channels / self.groups
     }
 
-    /// Elements of one channel to a thread at a time.
+    /// Elements of a row per thread and load.
     fn vector(self) -> usize {
         if self.channels.is_multiple_of(8) { 8 } else { 1 }
     }
 
-    /// Threads of a block that stand side by side on a row; the rest stand on further rows.
+    /// Threads of a block along a row; the remaining threads process further rows.
     fn across(self) -> usize {
         (self.channels / self.vector()).next_power_of_two().min(THREADS)
     }
 
-    /// Rows of a stretch.
+    /// Rows per partial sum.
     fn per(self) -> usize {
         let down = THREADS / self.across();
         self.rows.div_ceil(PARTS).max(16 * down)
@@ -53,12 +53,12 @@ impl View {
         self.rows.div_ceil(self.per()).max(1)
     }
 
-    /// Work space for the sums of all stretches.
+    /// Workspace for all partial sums.
     pub fn space(self) -> Spec {
         Spec::constant([self.items * self.parts() * 2 * self.channels], DType::F32)
     }
 
-    /// The kernel of that name for this element type, and how a pass over x is launched.
+    /// The kernel of that name for this element type, and the launch of a pass over x.
     fn pass(self, name: &str, dtype: DType) -> (String, Launch) {
         let odd = if self.vector() == 1 { "odd_" } else { "" };
         let wide = self.channels.div_ceil(self.vector() * self.across());
@@ -66,7 +66,7 @@ impl View {
         (format!("channel_norm_{name}_{odd}{}", float(dtype).suffix()), launch)
     }
 
-    /// One number per group as one per channel.
+    /// Expands one value per group to one per channel.
     fn spread(self, item: usize, values: &[f32]) -> Vec<f32> {
         let of = &values[item * self.groups..(item + 1) * self.groups];
         of.iter().flat_map(|&v| std::iter::repeat_n(v, self.size())).collect()
@@ -147,7 +147,8 @@ pub(super) fn apply(
     );
 }
 
-/// Queues the statistics of a step. `running` is where the next running statistics go, the old ones, and the momentum.
+/// Queues the statistics of a step. `running` holds the addresses of the next and the old running statistics, and
+/// the momentum.
 pub(super) fn queue_statistics(
     io: &CudaIo<'_>,
     view: View,
@@ -179,7 +180,7 @@ pub(super) fn queue_statistics(
     io.launch("channel_norm_statistics", Launch::line(view.all().div_ceil(4), 128), &args)
 }
 
-/// Queues `y`, from addresses of weight, bias (0 for none), mean, inverse.
+/// Queues `y`, from the addresses of weight, bias (0 for none), mean, inverse.
 pub(super) fn queue_apply(io: &CudaIo<'_>, view: View, [w, b, mean, inverse]: [u64; 4]) -> Result<(), Error> {
     let (name, launch) = view.pass("apply", io.dtype(0));
     let args = args![
@@ -198,11 +199,11 @@ pub(super) fn queue_apply(io: &CudaIo<'_>, view: View, [w, b, mean, inverse]: [u
     io.launch(&name, launch, &args)
 }
 
-/// `y` again. Inputs: x, mean, inverse, weight and bias if any.
+/// Recomputes `y`. Inputs: x, mean, inverse, weight and bias if any.
 #[derive(Debug)]
-pub(super) struct Again(pub View);
+pub(super) struct Reapply(pub View);
 
-impl Op for Again {
+impl Op for Reapply {
     fn name(&self) -> &'static str {
         "channel_norm_again"
     }
@@ -220,19 +221,19 @@ impl Op for Again {
     }
 }
 
-/// Where the parts of a norm's backward pass are among its inputs and results.
+/// Which inputs and outputs a norm's backward pass has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub input: bool,
     pub weights: bool,
-    /// There is a weight, whether it is trained or not.
+    /// Whether there is a weight, trained or not.
     pub affine: bool,
-    /// The statistics came from x, so gradients flow through them.
+    /// Whether the statistics came from x, so that gradients flow through them.
     pub flowing: bool,
 }
 
-/// Inputs: x, dy, mean, inverse, weight if there is one. Results: dx if wanted, dweight and dbias if wanted, work space
-/// for sums, two means per group.
+/// Inputs: x, dy, mean, inverse, weight if there is one. Outputs: dx if wanted, dweight and dbias if wanted,
+/// workspace for sums, two means per group.
 #[derive(Debug)]
 struct Backward {
     view: View,
@@ -262,7 +263,7 @@ impl Op for Backward {
         let weight = if wanted.affine { io.f32(4) } else { &ones };
         let (m, s): (Vec<_>, Vec<_>) =
             (0..view.items).map(|item| (view.spread(item, mean), view.spread(item, inverse))).unzip();
-        // Per channel, of every item: Σ dy and Σ dy h.
+        // Per channel of every item: Σ dy and Σ dy h.
         let sums: Vec<Vec<f64>> = if wanted.weights || wanted.flowing {
             let of_item = |item: usize| {
                 row_sums::sums(
@@ -375,18 +376,18 @@ impl Op for Backward {
 }
 
 /// Adds the backward pass of a norm whose inputs are x, then weight and bias if it is affine, and whose first three
-/// results are y, mean, inverse.
+/// outputs are y, mean, inverse.
 pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, flowing: bool) {
     let weights = affine && (g.wants(1) || g.wants(2));
     assert!(
         !weights || (g.wants(1) && g.wants(2)),
-        "weight and bias of a norm are trained or frozen together"
+        "weight and bias of a norm must both be trained or both be frozen"
     );
     let wanted = Wanted { input: g.wants(0), weights, affine, flowing };
     if !wanted.input && !weights {
         return;
     }
-    let mut inputs: Vec<Value> = vec![g.input(0), g.of_result(), g.output(1), g.output(2)];
+    let mut inputs: Vec<Value> = vec![g.input(0), g.result_gradient(), g.output(1), g.output(2)];
     let mut targets = Vec::new();
     if affine {
         inputs.push(g.input(1));
@@ -398,5 +399,5 @@ pub(super) fn backward(g: &mut Gradients<'_>, view: View, affine: bool, flowing:
         targets.extend([g.target(1), g.target(2)]);
     }
     let space = [view.space(), Spec::constant([2 * view.all()], DType::F32)];
-    g.push_with_space(Backward { view, wanted }, &inputs, &targets, &space);
+    g.push_with_workspace(Backward { view, wanted }, &inputs, &targets, &space);
 }

@@ -1,5 +1,6 @@
-//! How long a step stands still for sums over replicas: from the end of its own work to the last sum. Measured by the device,
-//! inside the recorded step. On the processor sums are not beside the rest, and whoever makes them measures them.
+//! Measures how long a step waits for sums over replicas: from the end of its own work to the last sum. Measured on
+//! the device, inside the captured step. On the CPU the sums do not overlap with other work, and the collective
+//! measures them.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -7,10 +8,10 @@ use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::DType;
 use crate::step::report;
-use crate::tape::{Flat, Spec, Tape};
+use crate::tape::{EngineBuffer, Spec, Tape};
 use std::sync::Arc;
 
-/// Result: the time now, as two words.
+/// Output: the current time, as two words.
 #[derive(Debug)]
 struct Start;
 
@@ -29,7 +30,8 @@ impl Op for Start {
     }
 }
 
-/// Inputs: the time then, the gradients, which are waited for. Result: the report, of which one number is written.
+/// Inputs: the start time, and the gradients, which are waited for. Output: the report, of which one element is
+/// written.
 #[derive(Debug)]
 struct End;
 
@@ -50,11 +52,13 @@ impl Op for End {
 }
 
 impl Tape {
-    /// Reports how long what comes next waits for sums of gradients. After the backward pass and its sums.
+    /// Reports how long the following operations wait for the sums of gradients. Call it after the backward pass
+    /// and its sums.
     pub(crate) fn time_sums(&mut self) {
         let start = self.scratch(Spec::constant([2], DType::I32), false);
         self.push_into(Arc::new(Start), &[], &[start], &[None]);
-        let (gradients, said) = (self.flat(Flat::Gradients), self.flat(Flat::Report));
+        let (gradients, said) =
+            (self.engine_buffer(EngineBuffer::Gradients), self.engine_buffer(EngineBuffer::Report));
         self.push_into(Arc::new(End), &[start, gradients], &[said], &[None]);
     }
 }

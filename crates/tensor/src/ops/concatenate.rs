@@ -1,4 +1,4 @@
-//! Several sequences as one, along time or along channels.
+//! Concatenation along time or along channels.
 
 use crate::cpu::vector;
 use crate::error::Error;
@@ -7,10 +7,10 @@ use crate::ops::slice::{self, Slice};
 use crate::shape::Shape;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// Inputs: parts, each seen as as many rows as the others; a row of the result is their rows one after the other.
+/// Inputs: parts with the same number of rows; an output row is their rows one after the other.
 #[derive(Clone, Debug)]
 struct Concatenate {
-    /// Lengths of the parts' rows.
+    /// Row lengths of the parts.
     parts: Vec<usize>,
 }
 
@@ -19,8 +19,8 @@ impl Concatenate {
         self.parts.iter().sum()
     }
 
-    /// Where each part starts in a row, and its length.
-    fn places(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// Start of each part in an output row, and its length.
+    fn spans(&self) -> impl Iterator<Item = (usize, usize)> {
         self.parts.iter().scan(0, |at, &len| {
             *at += len;
             Some((*at - len, len))
@@ -36,7 +36,7 @@ impl Op for Concatenate {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let parts: Vec<&[f32]> = (0..self.parts.len()).map(|i| io.f32(i)).collect();
         vector::each_row(io.take(0), self.width(), |row, y| {
-            for ((from, len), part) in self.places().zip(&parts) {
+            for ((from, len), part) in self.spans().zip(&parts) {
                 y[from..from + len].copy_from_slice(&part[row * len..][..len]);
             }
         });
@@ -44,14 +44,14 @@ impl Op for Concatenate {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        self.places().enumerate().try_for_each(|(i, (from, len))| {
+        self.spans().enumerate().try_for_each(|(i, (from, len))| {
             slice::copy(io, i, io.shape(i).len(), [len, self.width(), from, len, 0])
         })
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (dy, width) = (g.of_result(), self.width());
-        for (i, (from, len)) in self.places().enumerate() {
+        let (dy, width) = (g.result_gradient(), self.width());
+        for (i, (from, len)) in self.spans().enumerate() {
             if g.wants(i) {
                 let target = g.target(i);
                 g.push(Slice { width, from, len }, &[dy], &[target]);
@@ -61,9 +61,9 @@ impl Op for Concatenate {
 }
 
 impl Tape {
-    /// Sequences `[b, t_i, c]` one after the other, as `[b, Σ t_i, c]`.
+    /// Concatenates sequences `[b, t_i, c]` along time, to `[b, Σ t_i, c]`.
     pub fn concatenate_time(&mut self, parts: &[Value]) -> Value {
-        assert!(!parts.is_empty(), "there is nothing to put together");
+        assert!(!parts.is_empty(), "there is nothing to concatenate");
         let first = self.shape(parts[0]);
         assert_eq!(first.rank(), 3, "sequences are [batch, time, channel], not {first}");
         let shapes: Vec<Shape> = parts.iter().map(|&p| self.shape(p)).collect();
@@ -76,9 +76,9 @@ impl Tape {
         self.concatenated(parts, lens, [first.dim(0), time, first.last()].into())
     }
 
-    /// Values `[.., c_i]` side by side, as `[.., Σ c_i]`.
+    /// Concatenates values `[.., c_i]` along channels, to `[.., Σ c_i]`.
     pub fn concatenate_channels(&mut self, parts: &[Value]) -> Value {
-        assert!(!parts.is_empty(), "there is nothing to put together");
+        assert!(!parts.is_empty(), "there is nothing to concatenate");
         let first = self.shape(parts[0]);
         let shapes: Vec<Shape> = parts.iter().map(|&p| self.shape(p)).collect();
         for shape in &shapes {
@@ -96,7 +96,7 @@ impl Tape {
     fn concatenated(&mut self, parts: &[Value], lens: Vec<usize>, shape: Shape) -> Value {
         let dtype = float(self.info(parts[0]).dtype);
         for &part in parts {
-            assert_eq!(self.info(part).dtype, dtype, "what is put together has one type");
+            assert_eq!(self.info(part).dtype, dtype, "concatenated values must have the same type");
             self.check_gradient_type(part);
         }
         self.push_one(Concatenate { parts: lens }, parts, Spec::new(shape, dtype))

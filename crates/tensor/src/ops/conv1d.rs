@@ -2,20 +2,20 @@
 
 pub use super::convolution::Fused;
 
-use super::convolution::{Kind, convolve};
-use super::geometry::{Geometry, places};
+use super::convolution::{ConvolutionKind, convolve};
+use super::geometry::{Geometry, output_positions};
 use crate::tape::{Tape, Value};
 
-/// Where a convolution over time reads.
+/// Parameters of a convolution over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv1d {
-    /// Times from one result to the next.
+    /// Time steps between consecutive outputs.
     pub stride: usize,
-    /// Zeros before and after.
+    /// Zeros before and after the input.
     pub padding: usize,
-    /// Times from one tap to the next.
+    /// Time steps between consecutive taps.
     pub dilation: usize,
-    /// Parts the channels are cut into; a result reads one.
+    /// Number of groups the channels are split into; an output reads one group.
     pub groups: usize,
 }
 
@@ -26,15 +26,15 @@ impl Default for Conv1d {
 }
 
 impl Conv1d {
-    /// A stride of 1 that keeps the length, for a kernel of an odd number of taps.
+    /// A stride of 1 that keeps the length, for an odd number of taps.
     pub fn same(taps: usize, dilation: usize) -> Conv1d {
-        assert!(taps % 2 == 1, "a kernel of {taps} taps has no middle");
+        assert!(taps % 2 == 1, "an even number of taps ({taps}) cannot keep the length");
         Conv1d { padding: (taps - 1) / 2 * dilation, dilation, ..Conv1d::default() }
     }
 
-    /// How long the result is.
+    /// Length of the output.
     pub fn length(&self, time: usize, taps: usize) -> usize {
-        places(time, taps, self.stride, self.padding, self.dilation)
+        output_positions(time, taps, self.stride, self.padding, self.dilation)
     }
 }
 
@@ -46,21 +46,30 @@ impl Tape {
     /// | x | `[batch, time, in]` | activations |
     /// | weight | `[out, taps, in / groups]` | activations (`Tape::parameter`), its gradient f32 |
     /// | bias | `[out]` | f32 (`Tape::master`) |
-    /// | result | `[batch, time', out]` | activations |
+    /// | output | `[batch, time', out]` | activations |
     pub fn conv1d(&mut self, x: Value, weight: Value, bias: Option<Value>, conv: Conv1d) -> Value {
         self.conv1d_fused(x, weight, Fused::bias(bias), conv)
     }
 
-    /// Convolution over time with what stands around it: see [`Fused`]. One kernel where there is one for the shape.
+    /// Convolution over time with fused operations: see [`Fused`]. Runs as one kernel if there is one for the
+    /// shape.
     pub fn conv1d_fused(&mut self, x: Value, weight: Value, fused: Fused, conv: Conv1d) -> Value {
         let (shape, w) = (self.shape(x), self.shape(weight));
-        assert_eq!((shape.rank(), w.rank()), (3, 3), "x {shape} and the weight {w} have three dimensions");
+        assert_eq!(
+            (shape.rank(), w.rank()),
+            (3, 3),
+            "x {shape} and the weight {w} must have three dimensions"
+        );
         let (channels, filters, taps, groups) = (shape.last(), w.dim(0), w.dim(1), conv.groups);
         assert!(
             groups > 0 && channels.is_multiple_of(groups) && filters.is_multiple_of(groups),
-            "{channels} channels to {filters} do not fall into {groups} groups"
+            "{channels} input and {filters} output channels are not divisible into {groups} groups"
         );
-        assert_eq!(channels / groups, w.last(), "x {shape} and the weight {w} do not fit in {groups} groups");
+        assert_eq!(
+            channels / groups,
+            w.last(),
+            "x {shape} and the weight {w} do not match in {groups} groups"
+        );
         let (batch, time) = (shape.dim(0), conv.length(shape.dim(1), taps));
         let geometry = Geometry {
             batch,
@@ -74,6 +83,6 @@ impl Tape {
             dilation: [conv.dilation, 1],
             groups,
         };
-        convolve(self, Kind::Conv1d, geometry, [batch, time, filters].into(), (x, weight), fused)
+        convolve(self, ConvolutionKind::Conv1d, geometry, [batch, time, filters].into(), (x, weight), fused)
     }
 }

@@ -1,6 +1,6 @@
-//! Transposed convolution over time: what a vocoder grows its signal with.
+//! Transposed convolution over time, the upsampling of a vocoder.
 
-use super::convolution::{Fused, Kind, convolve};
+use super::convolution::{ConvolutionKind, Fused, convolve};
 use super::geometry::Geometry;
 use crate::tape::{Tape, Value};
 
@@ -12,7 +12,7 @@ impl Tape {
     /// | x | `[batch, time, in]` | activations |
     /// | weight | `[in, taps, out]` | activations (`Tape::parameter`), its gradient f32 |
     /// | bias | `[out]` | f32 (`Tape::master`) |
-    /// | result | `[batch, (time - 1) * stride + taps - 2 * padding, out]` | activations |
+    /// | output | `[batch, (time - 1) * stride + taps - 2 * padding, out]` | activations |
     pub fn conv_transpose1d(
         &mut self,
         x: Value,
@@ -24,7 +24,7 @@ impl Tape {
         self.conv_transpose1d_fused(x, weight, Fused::bias(bias), stride, padding)
     }
 
-    /// Transposed convolution with what stands around it: see [`Fused`].
+    /// Transposed convolution with fused operations: see [`Fused`].
     pub fn conv_transpose1d_fused(
         &mut self,
         x: Value,
@@ -34,13 +34,17 @@ impl Tape {
         padding: usize,
     ) -> Value {
         let (shape, w) = (self.shape(x), self.shape(weight));
-        assert_eq!((shape.rank(), w.rank()), (3, 3), "x {shape} and the weight {w} have three dimensions");
-        assert_eq!(shape.last(), w.dim(0), "x {shape} and the weight {w} do not fit");
+        assert_eq!(
+            (shape.rank(), w.rank()),
+            (3, 3),
+            "x {shape} and the weight {w} must have three dimensions"
+        );
+        assert_eq!(shape.last(), w.dim(0), "x {shape} and the weight {w} do not match");
         let (batch, time, taps, channels) = (shape.dim(0), shape.dim(1), w.dim(1), w.last());
         let whole = (time - 1) * stride + taps;
         assert!(whole > 2 * padding, "a padding of {padding} leaves nothing of {whole} samples");
         let grown = whole - 2 * padding;
-        // It undoes a convolution from the grown signal to x.
+        // Described as the convolution from the upsampled signal to x.
         let geometry = Geometry {
             batch,
             input: [grown, 1],
@@ -53,6 +57,13 @@ impl Tape {
             dilation: [1, 1],
             groups: 1,
         };
-        convolve(self, Kind::Transposed, geometry, [batch, grown, channels].into(), (x, weight), fused)
+        convolve(
+            self,
+            ConvolutionKind::Transposed,
+            geometry,
+            [batch, grown, channels].into(),
+            (x, weight),
+            fused,
+        )
     }
 }

@@ -1,6 +1,6 @@
-//! The three passes every convolution is made of, whichever way it goes: `down` from a `Geometry`'s input to its
-//! output, `up` from its output to its input, and the gradient of the weights. A convolution goes down and its gradient
-//! up; a transposed convolution the other way round.
+//! The three passes of every convolution, in either direction: `down` from a `Geometry`'s input to its output, `up`
+//! from its output to its input, and the weight gradient. A convolution runs `down` and its input gradient `up`; a
+//! transposed convolution the other way round.
 
 use super::activation::Function;
 use super::addends::Addends;
@@ -13,29 +13,28 @@ use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Target, Value};
 
-/// Under which name it is known.
+/// Type of convolution, for its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ConvolutionKind {
     Conv1d,
     Conv2d,
     Transposed,
 }
 
-/// What is done around a convolution in the same pass:
-/// `input_scale * conv(leaky(x)) + bias + per_item + residual + plus`.
+/// Operations fused into a convolution: `input_scale * conv(leaky(x)) + bias + per_item + residual + plus`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fused {
-    /// `[channels of the result]`, f32 (`Tape::master`).
+    /// `[output channels]`, f32 (`Tape::master`).
     pub bias: Option<Value>,
-    /// Leaky ReLU of this slope, between 0 and 1, on the input.
+    /// Slope, between 0 and 1, of a leaky ReLU on the input.
     pub input_slope: Option<f32>,
     /// Factor of the input, after the activation.
     pub input_scale: f32,
-    /// `[batch, channels of the result]`, added at every time.
+    /// `[batch, output channels]`, added at every time step.
     pub per_item: Option<Value>,
-    /// Of the result's shape.
+    /// Of the output's shape.
     pub residual: Option<Value>,
-    /// Of the result's shape.
+    /// Of the output's shape.
     pub plus: Option<Value>,
 }
 
@@ -46,7 +45,7 @@ impl Default for Fused {
 }
 
 impl Fused {
-    /// A bias alone.
+    /// Only a bias.
     pub fn bias(bias: Option<Value>) -> Fused {
         Fused { bias, ..Fused::default() }
     }
@@ -54,16 +53,16 @@ impl Fused {
 
 #[derive(Clone, Copy, Debug)]
 struct Convolution {
-    kind: Kind,
+    kind: ConvolutionKind,
     geometry: Geometry,
     scale: f32,
-    /// Of leaky ReLU on the input; 1 unless the kernels for tiles do it.
+    /// Slope of a leaky ReLU on the input; 1 unless the tiled kernels apply it.
     slope: f32,
-    /// Whether it is one of those the kernels for tiles are for.
+    /// Whether the tiled kernels apply.
     tiled: bool,
 }
 
-/// A pass, for its work space.
+/// A pass, for its workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Down,
@@ -73,7 +72,7 @@ enum Pass {
 
 impl Convolution {
     fn goes_down(self) -> bool {
-        self.kind != Kind::Transposed
+        self.kind != ConvolutionKind::Transposed
     }
 
     fn forward(self) -> Pass {
@@ -94,7 +93,7 @@ impl Convolution {
         (elements > 0).then(|| Spec::constant([elements], dtype))
     }
 
-    /// The address of the work space: what comes after the results.
+    /// Address of the workspace: the output after the results.
     fn space_at(&self, io: &CudaIo<'_>, results: usize) -> u64 {
         if io.outputs() > results { io.output(results) } else { 0 }
     }
@@ -110,7 +109,7 @@ impl Convolution {
     }
 }
 
-/// Inputs: x, weight, addends. Results: y, work space if any.
+/// Inputs: x, weight, addends. Outputs: y, workspace if any.
 #[derive(Clone, Copy, Debug)]
 struct Forward {
     of: Convolution,
@@ -120,9 +119,9 @@ struct Forward {
 impl Op for Forward {
     fn name(&self) -> &'static str {
         match self.of.kind {
-            Kind::Conv1d => "conv1d",
-            Kind::Conv2d => "conv2d",
-            Kind::Transposed => "conv_transpose1d",
+            ConvolutionKind::Conv1d => "conv1d",
+            ConvolutionKind::Conv2d => "conv2d",
+            ConvolutionKind::Transposed => "conv_transpose1d",
         }
     }
 
@@ -159,18 +158,18 @@ impl Op for Forward {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let dtype = g.tape().info(dy).dtype;
         let spaces = |pass: Pass| self.of.space(pass, dtype).into_iter().collect::<Vec<Spec>>();
-        // With tiles the sums of dy come with the gradient of the weight, where dy is on the weight's first side.
+        // With tiles, the sums of dy come with the weight gradient, provided dy is on the weight's first side.
         let bias = self.addends.bias_at().filter(|&i| g.wants(i) && g.wants(1));
         let bias = bias.filter(|_| self.of.tiled && self.of.goes_down() && self.of.geometry.filters > 1);
-        // First: what is passed on to an input that is convolved too becomes the base of its gradient.
+        // First: a gradient passed on to an input that is convolved too becomes the base of its gradient.
         self.addends.backward(g, bias.is_some());
         if g.wants(1) {
             let (x, op) = (g.input(0), WeightGradient { of: self.of, bias: bias.is_some() });
             let targets: Vec<Target> = [Some(1), bias].into_iter().flatten().map(|i| g.target(i)).collect();
-            g.push_with_space(op, &[dy, x], &targets, &spaces(Pass::Weights));
+            g.push_with_workspace(op, &[dy, x], &targets, &spaces(Pass::Weights));
         }
         if g.wants(0) {
             let mut inputs = vec![dy, g.input(1)];
@@ -178,26 +177,26 @@ impl Op for Forward {
                 inputs.push(g.input(0));
             }
             let target = g.target(0);
-            g.push_with_space(InputGradient(self.of), &inputs, &[target], &spaces(self.of.back()));
+            g.push_with_workspace(InputGradient(self.of), &inputs, &[target], &spaces(self.of.back()));
         }
     }
 }
 
-/// Inputs: dy, weight, x where the input has an activation. Results: dx, work space if any.
+/// Inputs: dy, weight, x if the input has an activation. Outputs: dx, workspace if any.
 #[derive(Clone, Copy, Debug)]
 struct InputGradient(Convolution);
 
 impl Op for InputGradient {
     fn name(&self) -> &'static str {
         match self.0.kind {
-            Kind::Conv1d => "conv1d'x",
-            Kind::Conv2d => "conv2d'x",
-            Kind::Transposed => "conv_transpose1d'x",
+            ConvolutionKind::Conv1d => "conv1d'x",
+            ConvolutionKind::Conv2d => "conv2d'x",
+            ConvolutionKind::Transposed => "conv_transpose1d'x",
         }
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (dy, w, add) = (io.f32(0), io.f32(1), io.based(0));
+        let (dy, w, add) = (io.f32(0), io.f32(1), io.has_base(0));
         let dx = if add { io.accumulate(0) } else { io.take(0) };
         let pass = if self.0.goes_down() { cpu::columns::up } else { cpu::columns::down };
         pass(&self.0.geometry, dy, w, dx, add, self.0.scale);
@@ -222,7 +221,7 @@ impl Op for InputGradient {
     }
 }
 
-/// Inputs: dy, x. Results, in f32: the gradient of the weight, that of the bias if it is made here, work space if any.
+/// Inputs: dy, x. Outputs, in f32: the weight gradient, the bias gradient if it is computed here, workspace if any.
 #[derive(Clone, Copy, Debug)]
 struct WeightGradient {
     of: Convolution,
@@ -232,16 +231,16 @@ struct WeightGradient {
 impl Op for WeightGradient {
     fn name(&self) -> &'static str {
         match self.of.kind {
-            Kind::Conv1d => "conv1d'w",
-            Kind::Conv2d => "conv2d'w",
-            Kind::Transposed => "conv_transpose1d'w",
+            ConvolutionKind::Conv1d => "conv1d'w",
+            ConvolutionKind::Conv2d => "conv2d'w",
+            ConvolutionKind::Transposed => "conv_transpose1d'w",
         }
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (dy, x, add) = (io.f32(0), io.f32(1), io.based(0));
+        let (dy, x, add) = (io.f32(0), io.f32(1), io.has_base(0));
         let dw = if add { io.accumulate(0) } else { io.take(0) };
-        // The weights lie as the geometry's output and input do, whichever of them is the result.
+        // The weights are stored as (geometry output, geometry input), whichever direction the convolution runs.
         let (output, input) = if self.of.goes_down() { (dy, x) } else { (x, dy) };
         cpu::columns::weights(&self.of.geometry, output, input, dw, add, self.of.scale);
         Ok(())
@@ -259,37 +258,42 @@ impl Op for WeightGradient {
     }
 }
 
-/// Adds a convolution with a result of shape `out`.
+/// Adds a convolution with an output of shape `out`.
 pub(crate) fn convolve(
     tape: &mut Tape,
-    kind: Kind,
+    kind: ConvolutionKind,
     geometry: Geometry,
     out: Shape,
     (x, weight): (Value, Value),
     fused: Fused,
 ) -> Value {
     let (dtype, c, batch) = (tape.info(x).dtype, out.last(), out.dim(0));
-    assert_eq!(tape.info(weight).dtype, dtype, "the weight of a convolution has the type of its input");
-    assert!(!out.is_empty(), "a convolution of {} has no result", tape.shape(x));
+    assert_eq!(tape.info(weight).dtype, dtype, "the weight of a convolution must have the type of its input");
+    assert!(!out.is_empty(), "a convolution of {} has an empty output", tape.shape(x));
     if let Some(bias) = fused.bias {
-        assert_eq!(tape.shape(bias).len(), c, "a bias has an element per channel of the result");
-        assert_eq!(tape.info(bias).dtype, DType::F32, "the bias of a convolution is f32");
+        assert_eq!(tape.shape(bias).len(), c, "a bias must have one element per output channel");
+        assert_eq!(tape.info(bias).dtype, DType::F32, "the bias of a convolution must be f32");
     }
     if let Some(vector) = fused.per_item {
-        assert_eq!(tape.shape(vector).len(), batch * c, "there is a vector of {c} for each of {batch} items");
-        assert_eq!(tape.info(vector).dtype, dtype, "the vector of an item has the type of the result");
+        assert_eq!(
+            tape.shape(vector).len(),
+            batch * c,
+            "`per_item` must have a vector of {c} for each of {batch} items"
+        );
+        assert_eq!(tape.info(vector).dtype, dtype, "`per_item` must have the type of the output");
     }
     for more in [fused.residual, fused.plus].into_iter().flatten() {
-        assert_eq!(tape.shape(more), out, "what is added has the shape of the result");
-        assert_eq!(tape.info(more).dtype, dtype, "what is added has the type of the result");
+        assert_eq!(tape.shape(more), out, "an addend must have the shape of the output");
+        assert_eq!(tape.info(more).dtype, dtype, "an addend must have the type of the output");
     }
     let slope = fused.input_slope.unwrap_or(1.0);
-    assert!((0.0..=1.0).contains(&slope), "the slope of a leaky ReLU is between 0 and 1, not {slope}");
-    // One tap on the input as it is leaves a plain matrix product.
+    assert!((0.0..=1.0).contains(&slope), "the slope of a leaky ReLU must be between 0 and 1, not {slope}");
+    // One tap on the input as it is: a plain matrix product.
     let product = geometry.direct() && slope == 1.0;
-    let fits = kind != Kind::Conv2d && conv_tiles::fits(&geometry, kind == Kind::Conv1d);
+    let fits =
+        kind != ConvolutionKind::Conv2d && conv_tiles::fits(&geometry, kind == ConvolutionKind::Conv1d);
     let tiled = dtype == DType::Bf16 && fits && !product;
-    // The other ways have the activation as an operation of its own.
+    // The other implementations use a separate activation operation.
     let (x, slope) = match slope {
         1.0 => (x, 1.0),
         slope if tiled => (x, slope),

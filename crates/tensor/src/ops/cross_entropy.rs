@@ -1,4 +1,4 @@
-//! Softmax cross-entropy of rows of logits against one class each: the loss, the rows that were right, the gradient.
+//! Softmax cross-entropy of rows of logits against one class each: loss, accuracy, gradient.
 
 use crate::args;
 use crate::cpu::vector;
@@ -9,20 +9,21 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// What comes of comparing logits with classes. All f32; gradients flow through `loss` alone.
+/// Outputs of a cross-entropy. All f32; only `loss` has a gradient.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropyResult {
-    /// `[1]`: the mean over the rows that count; 0 if none does.
+    /// `[1]`: mean over the counted rows; 0 if there are none.
     pub loss: Value,
-    /// `[1]`: of the rows that count, how many have their largest logit (the first, of equals) at the target.
+    /// `[1]`: number of counted rows whose largest logit (the first, if equal) is at the target.
     pub correct: Value,
-    /// `[1]`: how many rows count.
+    /// `[1]`: number of counted rows.
     pub count: Value,
-    /// `[rows]`: the loss of each row; 0 where it does not count.
+    /// `[rows]`: loss of each row; 0 if it is not counted.
     pub rows: Value,
 }
 
-/// Inputs: logits `[.., n]`, targets `[..]` i32. Results: loss, correct, count, then per row loss, log-sum-exp, hit.
+/// Inputs: logits `[.., n]`, targets `[..]` i32. Outputs: loss, correct, count, then per row loss, log-sum-exp,
+/// hit.
 #[derive(Clone, Copy, Debug)]
 struct CrossEntropy {
     smoothing: f32,
@@ -79,7 +80,7 @@ impl Op for CrossEntropy {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let Some(d) = g.of_output(0) else { return };
+        let Some(d) = g.output_gradient(0) else { return };
         let inputs = [g.input(0), g.input(1), g.output(4), g.output(2), d];
         let target = g.target(0);
         g.push(CrossEntropyBackward { smoothing: self.smoothing }, &inputs, &[target]);
@@ -89,8 +90,8 @@ impl Op for CrossEntropy {
 /// Loss, log-sum-exp, and 1 if the largest logit is at the target.
 #[inline(always)]
 fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
-    let top = vector::greatest(x);
-    // `exp` ends at -87, where masked classes are not: their infinity must give zero.
+    let top = vector::max(x);
+    // `exp` clamps at -87, but masked classes must contribute exactly zero.
     let exponentials = vector::sum(x, |x| vector::exp_or_zero(x - top));
     let log = top + exponentials.ln();
     let even = if smoothing > 0.0 { smoothing * vector::sum(x, |x| x) / x.len() as f32 } else { 0.0 };
@@ -98,7 +99,7 @@ fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
     (log - (1.0 - smoothing) * x[target] - even, log, f32::from(hit))
 }
 
-/// Inputs: logits, targets, log-sum-exp, count, d. Result: `(softmax - target) * d / count`.
+/// Inputs: logits, targets, log-sum-exp, count, d. Output: `(softmax - target) * d / count`.
 #[derive(Clone, Copy, Debug)]
 struct CrossEntropyBackward {
     smoothing: f32,
@@ -145,16 +146,17 @@ impl Op for CrossEntropyBackward {
 }
 
 impl Tape {
-    /// The cross-entropy of the softmax of `logits [.., n]` against the classes `targets [..]` (i32). Rows with a
-    /// negative target do not count. With `smoothing`, that share of each target is spread evenly over all classes.
+    /// Cross-entropy of the softmax of `logits [.., n]` against the classes `targets [..]` (i32). Rows with a
+    /// negative target are not counted. `smoothing` is the part of each target that is spread evenly over all
+    /// classes.
     ///
-    /// A target of n or more is an error on the CPU; on CUDA it makes the loss NaN, and so the step a bad one.
+    /// A target of n or more is an error on the CPU; on CUDA it makes the loss NaN, so the step is skipped.
     pub fn cross_entropy(&mut self, logits: Value, targets: Value, smoothing: f32) -> CrossEntropyResult {
         let shape = self.shape(logits);
         let rows = shape.rows();
-        assert_eq!(self.info(targets).dtype, DType::I32, "targets are integers");
-        assert_eq!(self.shape(targets).len(), rows, "logits {shape} have a target per row");
-        assert!((0.0..1.0).contains(&smoothing), "smoothing is a share below 1, not {smoothing}");
+        assert_eq!(self.info(targets).dtype, DType::I32, "targets must be i32");
+        assert_eq!(self.shape(targets).len(), rows, "logits {shape} need one target per row");
+        assert!((0.0..1.0).contains(&smoothing), "smoothing must be at least 0 and below 1, not {smoothing}");
         let (one, each) = (Spec::constant([1], DType::F32), Spec::constant([rows], DType::F32));
         let specs = [Spec::new([1], DType::F32), one, one, each, each, each];
         let made = self.push(CrossEntropy { smoothing }, &[logits, targets], &specs);

@@ -1,4 +1,4 @@
-//! The same value, through which no gradient flows.
+//! A value that blocks gradients.
 
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
@@ -25,7 +25,7 @@ impl Op for Detach {
 }
 
 impl Tape {
-    /// `x` as a constant: nothing is moved, and no gradient flows back.
+    /// `x` as a constant: no data is moved, and no gradient flows back.
     pub fn detach(&mut self, x: Value) -> Value {
         let view = self.view(x, 0, self.shape(x));
         self.values[view.0 as usize].differentiable = false;

@@ -1,4 +1,4 @@
-//! `Σ x · w + plus`: the scalar a test, or a fixed linear loss, is made of.
+//! `Σ x · w + plus`: the scalar of a test, or of a fixed linear loss.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -9,7 +9,7 @@ use crate::tape::{Gradients, Spec, Tape, Value};
 
 const PARTS: usize = 256;
 
-/// Inputs: x, w f32 of the same size, a scalar to add if any. Results: the sum, work space.
+/// Inputs: x, w f32 of the same size, a scalar to add if any. Outputs: the sum, workspace.
 #[derive(Debug)]
 struct Dot;
 
@@ -35,7 +35,7 @@ impl Op for Dot {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let d = g.of_result();
+        let d = g.result_gradient();
         if g.wants(0) {
             let w = g.input(1);
             let target = g.target(0);
@@ -73,9 +73,9 @@ impl Op for Scaled {
 }
 
 impl Tape {
-    /// `Σ x · w + plus`; no gradient flows to `w`.
+    /// `Σ x · w + plus`; `w` gets no gradient.
     pub fn dot(&mut self, x: Value, w: Value, plus: Option<Value>) -> Value {
-        assert_eq!(self.shape(x).len(), self.shape(w).len(), "the two sides have one size");
+        assert_eq!(self.shape(x).len(), self.shape(w).len(), "both operands must have the same size");
         let inputs: Vec<Value> = [x, w].into_iter().chain(plus).collect();
         let space = Spec::constant([PARTS], DType::F32);
         self.push(Dot, &inputs, &[Spec::new([1], DType::F32), space])[0]

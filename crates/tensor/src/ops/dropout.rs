@@ -1,6 +1,6 @@
-//! Inverted dropout. The mask is a function of the step's seed, a stream that is fixed when the tape is built, and the
-//! place: the same on every device, made again for the gradient and for recomputation, stored nowhere. Replicas draw for
-//! the rows they have what one device would draw for these rows of the whole batch.
+//! Inverted dropout. The mask is a function of the step's seed, a stream fixed when the tape is built, and the
+//! element index: the same on every device, recomputed for the gradient and for recomputation, never stored.
+//! Replicas sample for their rows what one device would sample for the same rows of the whole batch.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -8,22 +8,22 @@ use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::random::philox;
 use crate::step::control;
-use crate::tape::{Flat, Gradients, Spec, Tape, Value};
+use crate::tape::{EngineBuffer, Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// Which numbers are drawn, and what becomes of what stays. The seed is Philox's key; the stream is a word of its
-/// counter, so that no two streams of a seed ever share a number.
+/// Parameters of a mask. The seed is Philox's key; the stream is a word of its counter, so two streams of a seed
+/// never share a random number.
 #[derive(Clone, Copy, Debug)]
-struct Mask {
+struct DropoutMask {
     stream: u32,
-    /// Words below this are dropped.
+    /// Elements with a random word below this are dropped.
     threshold: u32,
     scale: f32,
-    /// Blocks of four numbers that the rows of the replicas before this one take.
+    /// Philox blocks (four numbers each) used by the rows of earlier replicas.
     first: u64,
 }
 
-impl Mask {
+impl DropoutMask {
     /// `y += x * mask`.
     fn add(&self, x: &[f32], y: &mut [f32], seed: [u32; 2]) {
         const PIECE: usize = 1 << 12;
@@ -63,9 +63,9 @@ fn seed(io: &CpuIo<'_>) -> [u32; 2] {
     [io.f32(1)[control::SEED].to_bits(), io.f32(1)[control::SEED + 1].to_bits()]
 }
 
-/// Inputs: x, the control buffer. Result: as x.
+/// Inputs: x, the control buffer. Output: as x.
 #[derive(Clone, Copy, Debug)]
-struct Dropout(Mask);
+struct Dropout(DropoutMask);
 
 impl Op for Dropout {
     fn name(&self) -> &'static str {
@@ -83,15 +83,15 @@ impl Op for Dropout {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (dy, control) = (g.of_result(), g.input(1));
+        let (dy, control) = (g.result_gradient(), g.input(1));
         let target = g.target(0);
         g.push(DropoutBackward(self.0), &[dy, control], &[target]);
     }
 }
 
-/// Inputs: x, the control buffer, the residual. Result: the residual and what is left of x.
+/// Inputs: x, the control buffer, the residual. Output: the residual plus the masked x.
 #[derive(Clone, Copy, Debug)]
-struct DropoutAdd(Mask);
+struct DropoutAdd(DropoutMask);
 
 impl Op for DropoutAdd {
     fn name(&self) -> &'static str {
@@ -111,7 +111,7 @@ impl Op for DropoutAdd {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (dy, control) = (g.of_result(), g.input(1));
+        let (dy, control) = (g.result_gradient(), g.input(1));
         if g.wants(0) {
             let target = g.target(0);
             g.push(DropoutBackward(self.0), &[dy, control], &[target]);
@@ -120,9 +120,9 @@ impl Op for DropoutAdd {
     }
 }
 
-/// Inputs: dy, the control buffer. Result: dx.
+/// Inputs: dy, the control buffer. Output: dx.
 #[derive(Clone, Copy, Debug)]
-struct DropoutBackward(Mask);
+struct DropoutBackward(DropoutMask);
 
 impl Op for DropoutBackward {
     fn name(&self) -> &'static str {
@@ -141,12 +141,12 @@ impl Op for DropoutBackward {
 }
 
 impl Tape {
-    /// `x` with a share `p` of its elements set to zero and the rest divided by `1 - p`. Which ones changes with the
-    /// step's seed (`Control::seed`); every call on a tape drops others.
+    /// `x` with a fraction `p` of its elements set to zero and the rest divided by `1 - p`. The mask changes with
+    /// the step's seed (`Control::seed`); every call on a tape has a different mask.
     pub fn dropout(&mut self, x: Value, p: f32) -> Value {
         match self.drawn(x, p) {
             Some(mask) => {
-                let control = self.flat(Flat::Control);
+                let control = self.engine_buffer(EngineBuffer::Control);
                 let spec = Spec::new(self.shape(x), float(self.info(x).dtype));
                 self.push_one(Dropout(mask), &[x, control], spec)
             }
@@ -154,33 +154,33 @@ impl Tape {
         }
     }
 
-    /// `residual + dropout(x)` in one pass over memory: how a block of a transformer ends.
+    /// `residual + dropout(x)` in one pass over memory: the end of a transformer block.
     pub fn dropout_add(&mut self, x: Value, residual: Value, p: f32) -> Value {
         let Some(mask) = self.drawn(x, p) else { return self.add(residual, x) };
         let (info, other) = (self.info(x).clone(), self.info(residual));
         assert_eq!(
             (info.shape, info.dtype),
             (other.shape, other.dtype),
-            "the two sides have one shape and type"
+            "both operands must have the same shape and type"
         );
         self.check_gradient_type(residual);
-        let control = self.flat(Flat::Control);
+        let control = self.engine_buffer(EngineBuffer::Control);
         let spec = Spec::new(info.shape, float(info.dtype));
         self.push_one(DropoutAdd(mask), &[x, control, residual], spec)
     }
 
-    fn drawn(&mut self, x: Value, p: f32) -> Option<Mask> {
-        assert!((0.0..1.0).contains(&p), "dropout drops a share below 1, not {p}");
-        // Drawn even where nothing is dropped: the streams of what follows stay the same.
+    fn drawn(&mut self, x: Value, p: f32) -> Option<DropoutMask> {
+        assert!((0.0..1.0).contains(&p), "the dropout rate must be at least 0 and below 1, not {p}");
+        // Taken even if nothing is dropped, so that the streams of later operations stay the same.
         let stream = self.next_stream();
         if p == 0.0 {
             return None;
         }
         self.check_gradient_type(x);
         let threshold = (f64::from(p) * 4_294_967_296.0) as u32;
-        // Equal slices of a batch are of equal length. (A slice that is not whole fours still draws what nobody else
-        // does, only not what the whole batch would; channels come in eights.)
+        // Equal slices of a batch have equal length. (A slice whose length is not a multiple of four still has
+        // unique random numbers, but not those of the whole batch; channels are multiples of eight.)
         let first = u64::from(self.replica()) * self.shape(x).len().div_ceil(4) as u64;
-        Some(Mask { stream, threshold, scale: 1.0 / (1.0 - p), first })
+        Some(DropoutMask { stream, threshold, scale: 1.0 / (1.0 - p), first })
     }
 }

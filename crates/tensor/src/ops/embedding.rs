@@ -1,4 +1,4 @@
-//! Rows of a table by number, and a table of positions added to a sequence.
+//! Embedding lookup, and adding a position table to a sequence.
 
 use crate::args;
 use crate::cpu::vector;
@@ -8,7 +8,7 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// Inputs: table `[v, c]`, ids `[..]` i32. Result: `[.., c]`.
+/// Inputs: table `[v, c]`, ids `[..]` i32. Output: `[.., c]`.
 #[derive(Debug)]
 struct Embedding;
 
@@ -34,15 +34,15 @@ impl Op for Embedding {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (dy, ids) = (g.of_result(), g.input(1));
+        let (dy, ids) = (g.result_gradient(), g.input(1));
         let (rows, places) = (g.input_shape(0).dim(0), g.input_shape(1).len());
         let target = g.target(0);
         let space = [Spec::constant([places], DType::I32), Spec::constant([2 * rows], DType::I32)];
-        g.push_with_space(EmbeddingTable, &[ids, dy], &[target], &space);
+        g.push_with_workspace(EmbeddingTable, &[ids, dy], &[target], &space);
     }
 }
 
-/// Inputs: ids, dy. Results: dtable, the places of each id one after the other, where each id's begin and end.
+/// Inputs: ids, dy. Outputs: dtable, the positions of each id grouped by id, and the start and end of each group.
 #[derive(Debug)]
 struct EmbeddingTable;
 
@@ -57,7 +57,7 @@ impl Op for EmbeddingTable {
         for (at, place) in (0..).zip(places.iter_mut()) {
             *place = at;
         }
-        // Stable: places of one id stay in order, so that its sum has one order.
+        // Stable: the positions of an id stay in order, so that its sum has a fixed order.
         places.sort_by_key(|&at| ids[at as usize]);
         starts.fill(0);
         for (at, &place) in (0..).zip(places.iter()) {
@@ -89,7 +89,7 @@ impl Op for EmbeddingTable {
     }
 }
 
-/// Inputs: x `[b, t, c]`, table `[at least t, c]`. Result: x with row t of the table added at time t.
+/// Inputs: x `[b, t, c]`, table `[at least t, c]`. Output: x with row t of the table added at time t.
 #[derive(Debug)]
 struct AddPositions;
 
@@ -116,7 +116,7 @@ impl Op for AddPositions {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         if g.wants(1) {
             let target = g.target(1);
             let time = g.input_shape(0).dim(1);
@@ -126,7 +126,7 @@ impl Op for AddPositions {
     }
 }
 
-/// Input: dy `[b, t, c]`. Result: dtable, the sum over the batch; rows that were not used get nothing added.
+/// Input: dy `[b, t, c]`. Output: dtable, the sum over the batch; unused rows get only their base.
 #[derive(Debug)]
 struct AddPositionsTable {
     time: usize,
@@ -160,15 +160,16 @@ impl Op for AddPositionsTable {
 }
 
 impl Tape {
-    /// Row `ids[..]` of a table `[v, c]`, as `[.., c]` in the type of activations; ids are i32, at most three-dimensional.
+    /// Rows `ids[..]` of a table `[v, c]`, as `[.., c]` in the activation type; ids are i32 with at most three
+    /// dimensions.
     ///
-    /// An id outside the table is an error on the CPU. On CUDA nothing can be asked while a step runs, so it gives a row
-    /// of NaN, which makes the step a bad one, and never a row of the table.
+    /// An id outside the table is an error on the CPU. On CUDA a running step cannot report errors, so it gives a
+    /// row of NaN, which makes the step not good; it never gives another row of the table.
     pub fn embedding(&mut self, table: Value, ids: Value) -> Value {
         let (rows, places) = (self.shape(table), self.shape(ids));
-        assert_eq!(rows.rank(), 2, "an embedding table is a matrix, not {rows}");
-        assert_eq!(self.info(ids).dtype, DType::I32, "ids are integers");
-        assert!(places.rank() < 4, "ids of shape {places} leave no room for channels");
+        assert_eq!(rows.rank(), 2, "an embedding table must be a matrix, not {rows}");
+        assert_eq!(self.info(ids).dtype, DType::I32, "ids must be i32");
+        assert!(places.rank() < 4, "ids of shape {places} have too many dimensions");
         self.check_table(table);
         let shape: Vec<usize> = places.dims().iter().copied().chain([rows.last()]).collect();
         let spec = Spec::new(&shape[..], self.dtype());
@@ -179,8 +180,8 @@ impl Tape {
     pub fn add_positions(&mut self, x: Value, table: Value) -> Value {
         let (shape, rows) = (self.shape(x), self.shape(table));
         assert_eq!(shape.rank(), 3, "positions are added to [batch, time, channel], not to {shape}");
-        assert_eq!(rows.rank(), 2, "a table of positions is a matrix, not {rows}");
-        assert_eq!(shape.last(), rows.last(), "x {shape} and the positions {rows} do not fit");
+        assert_eq!(rows.rank(), 2, "a position table must be a matrix, not {rows}");
+        assert_eq!(shape.last(), rows.last(), "x {shape} and the positions {rows} do not match");
         assert!(shape.dim(1) <= rows.dim(0), "x {shape} is longer than the {} positions", rows.dim(0));
         self.check_table(table);
         let spec = Spec::new(shape, self.info(x).dtype);
@@ -190,8 +191,8 @@ impl Tape {
     fn check_table(&self, table: Value) {
         let info = self.info(table);
         let fits = info.dtype == DType::F32 || info.dtype == self.dtype();
-        assert!(fits, "a table is f32 or has the type of activations");
+        assert!(fits, "a table must be f32 or have the activation type");
         let sums = !info.differentiable || info.gradient_dtype == DType::F32;
-        assert!(sums, "a table's gradient is summed in f32: it is a weight, not an activation");
+        assert!(sums, "a table must be a weight with an f32 gradient, not an activation");
     }
 }

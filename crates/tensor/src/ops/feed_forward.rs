@@ -1,5 +1,5 @@
-//! The two layers of a transformer's block in one: `gelu(x W₁ᵀ + b₁) W₂ᵀ + b₂ + residual`. Kept together so that GELU
-//! and its derivative are done by the matrix products that make their arguments, while the numbers are in registers.
+//! The feed-forward layer of a transformer block: `gelu(x W₁ᵀ + b₁) W₂ᵀ + b₂ + residual`. One operation, so that
+//! GELU and its derivative are applied in the epilogue of the matrix products while the values are in registers.
 
 use crate::args;
 use crate::cpu::matrix::{Matrix, Threads, product};
@@ -14,14 +14,14 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Inputs: x `[.., c]`, W₁ `[h, c]`, b₁ `[h]`, W₂ `[n, h]`, b₂ `[n]`, residual `[.., n]` if any.
-/// Results: y `[.., n]`, the hidden layer after GELU, and before it.
+/// Inputs: x `[.., c]`, W₁ `[h, c]`, b₁ `[h]`, W₂ `[n, h]`, b₂ `[n]`, residual `[.., n]` if any. Outputs: y `[..,
+/// n]`, the hidden layer after GELU, and before it.
 #[derive(Debug)]
 struct FeedForward {
     residual: bool,
 }
 
-/// Whether the library's epilogues serve: in bf16, with rows of eights.
+/// Whether the library's epilogues apply: in bf16, with rows of a multiple of 8.
 fn fused(io: &CudaIo<'_>, hidden: usize) -> bool {
     io.dtype(0) == DType::Bf16 && hidden.is_multiple_of(8)
 }
@@ -83,7 +83,7 @@ impl Op for FeedForward {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         if g.wants(3) {
             let hidden = g.output(1);
             let target = g.target(3);
@@ -115,7 +115,7 @@ impl Op for FeedForward {
         }
     }
 
-    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         (which == 1).then(|| {
             let op: Arc<dyn Op> = Arc::new(Activation(Function::GeluTanh));
             (op, vec![node.outputs[2]])
@@ -155,25 +155,29 @@ impl Op for HiddenGradient {
         io.gemm(&Gemm { epilogue: Epilogue::None, ..gemm }, &operands)?;
         let name = format!("activation_backward_{}", io.dtype(0).suffix());
         let elements = rows * h;
-        // The product is turned into its result in place: a thread reads its own elements before it writes them.
+        // In place: a thread reads its own elements before it writes them.
         let args = args![io.output(0), 0u64, io.input(2), io.output(0), elements as i64, 0i32, 0f32];
         io.launch(&name, Launch::each(elements.div_ceil(8)), &args)
     }
 }
 
-/// The weights of a layer: `[out, in]` and `[out]`.
+/// Weight `[out, in]` and bias `[out]` of a layer.
 pub type Layer = (Value, Value);
 
 impl Tape {
     /// `gelu(x W₁ᵀ + b₁) W₂ᵀ + b₂ + residual`, with the tanh form of GELU.
     pub fn feed_forward(&mut self, x: Value, up: Layer, down: Layer, residual: Option<Value>) -> Value {
         let (shape, w1, w2) = (self.shape(x), self.shape(up.0), self.shape(down.0));
-        assert_eq!(shape.last(), w1.dim(1), "x {shape} and the first weight {w1} do not fit");
-        assert_eq!(w1.dim(0), w2.dim(1), "the weights {w1} and {w2} do not fit");
+        assert_eq!(shape.last(), w1.dim(1), "x {shape} and the first weight {w1} do not match");
+        assert_eq!(w1.dim(0), w2.dim(1), "the weights {w1} and {w2} do not match");
         let out = shape.with_last(w2.dim(0));
         let mut inputs = vec![x, up.0, up.1, down.0, down.1];
         if let Some(residual) = residual {
-            assert_eq!(self.shape(residual).len(), out.len(), "the residual has the shape of the result");
+            assert_eq!(
+                self.shape(residual).len(),
+                out.len(),
+                "the residual must have the shape of the output"
+            );
             inputs.push(residual);
         }
         let dtype = self.info(x).dtype;

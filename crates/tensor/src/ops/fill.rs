@@ -1,4 +1,4 @@
-//! Memory set to zero, and copies within the device.
+//! Zeroing memory, and copies within the device.
 
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
@@ -26,7 +26,7 @@ impl Op for Zero {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let bytes = io.output_shape(0).len() * io.output_dtype(0).size();
-        // SAFETY: the result is that long.
+        // SAFETY: the output has that many bytes.
         unsafe { result::memset_d8_async(io.output(0), 0, bytes, io.stream()) }
             .map_err(|e| Error::driver("clear memory", e))
     }
@@ -38,7 +38,7 @@ pub(crate) fn zero(tape: &mut Tape, value: Value) {
 }
 
 impl Tape {
-    /// Zeros in the type of activations, that nothing flows back to: what a table is added to, to stand alone.
+    /// Zeros in the activation type, without a gradient. Adding a position table to them gives the table alone.
     pub fn zeros(&mut self, shape: impl Into<Shape>) -> Value {
         let value = self.scratch(Spec::constant(shape, self.dtype()), false);
         zero(self, value);

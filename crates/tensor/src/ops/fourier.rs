@@ -1,5 +1,5 @@
-//! The Fourier transform of frames. A GPU multiplies them with the basis, as it multiplies everything; on the processor
-//! that would be a hundred times the work of a fast transform.
+//! Fourier transform of frames. A GPU multiplies them with the basis matrix; the CPU uses a fast Fourier transform,
+//! which needs a hundredth of the work.
 
 use super::stft::Stft;
 use super::transform::{Transform, TransformBackward};
@@ -12,7 +12,7 @@ use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Both ways between samples and bins. Plans are kept: making one takes longer than some hundred transforms.
+/// Plans for both directions. They are cached: creating one takes longer than some hundred transforms.
 fn plans(points: usize) -> (Arc<dyn RealToComplex<f32>>, Arc<dyn ComplexToReal<f32>>) {
     static PLANNER: OnceLock<Mutex<RealFftPlanner<f32>>> = OnceLock::new();
     let planner = PLANNER.get_or_init(|| Mutex::new(RealFftPlanner::new()));
@@ -20,10 +20,11 @@ fn plans(points: usize) -> (Arc<dyn RealToComplex<f32>>, Arc<dyn ComplexToReal<f
     (planner.plan_fft_forward(points), planner.plan_fft_inverse(points))
 }
 
-/// Frames that one thread takes at a time, with the same buffers.
-const STRETCH: usize = 8;
+/// Frames a thread processes at a time, with the same buffers.
+const FRAMES_PER_TASK: usize = 8;
 
-/// Inputs: frames `[.., length]`, the basis `[2 bins, length]`. Result: `[.., 2 bins]`, real parts, then imaginary ones.
+/// Inputs: frames `[.., length]`, the basis `[2 bins, length]`. Output: `[.., 2 bins]`, real parts, then imaginary
+/// parts.
 #[derive(Debug)]
 struct Fourier(Stft);
 
@@ -37,7 +38,8 @@ impl Op for Fourier {
         let (x, bins, left) = (io.f32(0), self.0.bins(), (points - length) / 2);
         let (plan, _) = plans(points);
         let window: Vec<f32> = window.weights(length).map(|weight| weight as f32).collect();
-        let stretches = io.take(0).par_chunks_mut(STRETCH * 2 * bins).zip(x.par_chunks(STRETCH * length));
+        let stretches =
+            io.take(0).par_chunks_mut(FRAMES_PER_TASK * 2 * bins).zip(x.par_chunks(FRAMES_PER_TASK * length));
         stretches.for_each(|(y, x)| {
             let (mut samples, mut found) = (vec![0f32; points], plan.make_output_vec());
             let mut scratch = plan.make_scratch_vec();
@@ -61,13 +63,13 @@ impl Op for Fourier {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.of_result(), g.input(1)];
+        let inputs = [g.result_gradient(), g.input(1)];
         let target = g.target(0);
         g.push(FourierBackward(self.0), &inputs, &[target]);
     }
 }
 
-/// Inputs: dy `[.., 2 bins]`, the basis. Result: dx `[.., length]`.
+/// Inputs: dy `[.., 2 bins]`, the basis. Output: dx `[.., length]`.
 #[derive(Debug)]
 struct FourierBackward(Stft);
 
@@ -81,16 +83,17 @@ impl Op for FourierBackward {
         let (dy, bins, left) = (io.f32(0), self.0.bins(), (points - length) / 2);
         let (_, plan) = plans(points);
         let window: Vec<f32> = window.weights(length).map(|weight| weight as f32).collect();
-        let add = io.based(0);
+        let add = io.has_base(0);
         let dx = if add { io.accumulate(0) } else { io.take(0) };
-        let stretches = dx.par_chunks_mut(STRETCH * length).zip(dy.par_chunks(STRETCH * 2 * bins));
+        let stretches =
+            dx.par_chunks_mut(FRAMES_PER_TASK * length).zip(dy.par_chunks(FRAMES_PER_TASK * 2 * bins));
         stretches.for_each(|(dx, dy)| {
             let (mut samples, mut given) = (vec![0f32; points], plan.make_input_vec());
             let mut scratch = plan.make_scratch_vec();
             for (dx, dy) in dx.chunks_exact_mut(length).zip(dy.chunks_exact(2 * bins)) {
                 let (re, im) = dy.split_at(bins);
-                // A sample is the sum of `re cos - im sin` over the bins. The inverse transform counts every bin twice,
-                // for itself and for its mirror image, but the first and the last, which have no sine.
+                // A sample is the sum of `re cos - im sin` over the bins. The inverse transform counts every bin
+                // twice, for itself and for its mirror image, except the first and the last, which have no sine.
                 for ((to, re), im) in given.iter_mut().zip(re).zip(im) {
                     *to = Complex::new(0.5 * re, 0.5 * im);
                 }
@@ -114,16 +117,16 @@ impl Op for FourierBackward {
 }
 
 impl Tape {
-    /// The transform `[.., 2 bins]` of frames `[.., length]`, both f32: real parts, then imaginary ones. `basis` holds
-    /// `Stft::basis`.
+    /// The transform `[.., 2 bins]` of frames `[.., length]`, both f32: real parts, then imaginary parts. `basis`
+    /// holds `Stft::basis`.
     pub fn fourier(&mut self, frames: Value, stft: &Stft, basis: Value) -> Value {
         let (shape, m) = (self.shape(frames), self.info(basis));
         let expected = [2 * stft.bins(), stft.length];
         assert_eq!(m.shape.dims(), expected, "the basis is not that of {stft:?}");
-        assert_eq!(shape.last(), stft.length, "frames are as long as the window");
-        assert!(!m.differentiable, "a transform's basis is a constant");
+        assert_eq!(shape.last(), stft.length, "frames must be as long as the window");
+        assert!(!m.differentiable, "a transform's basis must be a constant");
         let f32s = [m.dtype, self.info(frames).dtype] == [DType::F32; 2];
-        assert!(f32s, "frames and basis are f32");
+        assert!(f32s, "frames and basis must be f32");
         let spec = Spec::new(shape.with_last(2 * stft.bins()), DType::F32);
         self.push_one(Fourier(*stft), &[frames, basis], spec)
     }

@@ -1,4 +1,4 @@
-//! A waveform cut into overlapping frames, its ends mirrored.
+//! Cuts a waveform into overlapping frames, with reflected ends.
 
 use crate::args;
 use crate::cpu::vector;
@@ -9,24 +9,24 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// How a waveform is cut.
+/// How a waveform is cut into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// Samples of a frame.
+    /// Samples per frame.
     pub size: usize,
-    /// Samples from frame to frame.
+    /// Samples between the starts of consecutive frames.
     pub hop: usize,
-    /// Samples that are put before and behind the waveform, mirrored at its first and last one.
+    /// Samples of reflected padding at each end.
     pub pad: usize,
 }
 
 impl Framing {
-    /// Frames whose middles are at 0, hop, 2 hop, ..
+    /// Frames centred at 0, hop, 2 hop, ..
     pub fn centred(size: usize, hop: usize) -> Framing {
         Framing { size, hop, pad: size / 2 }
     }
 
-    /// Frames of a waveform.
+    /// Number of frames of a waveform.
     pub fn count(&self, samples: usize) -> usize {
         match (samples + 2 * self.pad).checked_sub(self.size) {
             Some(left) => 1 + left / self.hop,
@@ -34,21 +34,21 @@ impl Framing {
         }
     }
 
-    /// The sample that stands at a place of the padded waveform.
+    /// The sample at a position of the padded waveform.
     fn sample(&self, place: usize, samples: usize) -> usize {
         let s = place.abs_diff(self.pad);
         if place >= self.pad && s >= samples { 2 * (samples - 1) - s } else { s }
     }
 
-    /// The sum of what the frames hold for a place of the padded waveform, first to last.
-    fn over(&self, dy: &[f32], place: usize, frames: usize) -> f32 {
+    /// Sum over all frames of their element at a position of the padded waveform, first to last.
+    fn overlap_sum(&self, dy: &[f32], place: usize, frames: usize) -> f32 {
         let first = (place + 1).saturating_sub(self.size).div_ceil(self.hop);
         let last = (place / self.hop).min(frames - 1);
         (first..=last).map(|f| dy[f * self.size + place - f * self.hop]).sum()
     }
 }
 
-/// Input: x `[b, samples]`. Result: `[b, frames, size]`. All f32.
+/// Input: x `[b, samples]`. Output: `[b, frames, size]`. All f32.
 #[derive(Debug)]
 struct Frames(Framing);
 
@@ -86,13 +86,13 @@ impl Op for Frames {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(FramesBackward(self.0), &[dy], &[target]);
     }
 }
 
-/// Input: dy `[b, frames, size]`. Result: dx, a sum over the frames that hold each sample.
+/// Input: dy `[b, frames, size]`. Output: dx, a sum over the frames that contain each sample.
 #[derive(Debug)]
 struct FramesBackward(Framing);
 
@@ -109,12 +109,12 @@ impl Op for FramesBackward {
                 let at = (piece << 12) + i;
                 let (item, s) = (at / samples, at % samples);
                 let dy = &dy[item * frames * framing.size..][..frames * framing.size];
-                *dx += framing.over(dy, pad + s, frames);
+                *dx += framing.overlap_sum(dy, pad + s, frames);
                 if s > 0 && s <= pad {
-                    *dx += framing.over(dy, pad - s, frames);
+                    *dx += framing.overlap_sum(dy, pad - s, frames);
                 }
                 if s + 1 < samples && s + 1 + pad >= samples {
-                    *dx += framing.over(dy, pad + 2 * (samples - 1) - s, frames);
+                    *dx += framing.overlap_sum(dy, pad + 2 * (samples - 1) - s, frames);
                 }
             }
         });
@@ -137,9 +137,9 @@ impl Tape {
         let &[items, samples] = info.shape.dims() else {
             panic!("frames are cut from [batch, samples], not from {}", info.shape)
         };
-        assert_eq!(info.dtype, DType::F32, "waveforms are cut in f32");
-        assert!(framing.size > 0 && framing.hop > 0, "{framing:?} cuts nothing");
-        assert!(framing.pad < samples, "{samples} samples are too few to mirror {} of them", framing.pad);
+        assert_eq!(info.dtype, DType::F32, "a waveform must be f32");
+        assert!(framing.size > 0 && framing.hop > 0, "{framing:?} must have a size and a hop");
+        assert!(framing.pad < samples, "{samples} samples are too few to reflect {} of them", framing.pad);
         let frames = framing.count(samples);
         assert!(frames > 0, "{samples} samples are less than one frame of {}", framing.size);
         self.push_one(

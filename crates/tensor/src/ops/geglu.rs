@@ -9,7 +9,7 @@ use crate::ops::activation::Function;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Input: x `[.., 2n]`. Result: `[.., n]`.
+/// Input: x `[.., 2n]`. Output: `[.., n]`.
 #[derive(Clone, Copy, Debug)]
 struct Geglu;
 
@@ -37,17 +37,17 @@ impl Op for Geglu {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (x, dy) = (g.input(0), g.of_result());
+        let (x, dy) = (g.input(0), g.result_gradient());
         let target = g.target(0);
         g.push(GegluBackward, &[x, dy], &[target]);
     }
 
-    fn remake(&self, _: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, _: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         Some((Arc::new(*self), node.inputs.clone()))
     }
 }
 
-/// Inputs: x `[.., 2n]`, dy. Result: dx.
+/// Inputs: x `[.., 2n]`, dy. Output: dx.
 #[derive(Debug)]
 struct GegluBackward;
 
@@ -82,7 +82,7 @@ impl Tape {
     pub fn geglu(&mut self, x: Value) -> Value {
         let info = self.info(x);
         let c = info.shape.last();
-        assert!(c.is_multiple_of(2), "GEGLU halves its channels, and {c} is odd");
+        assert!(c.is_multiple_of(2), "GEGLU needs an even number of channels, not {c}");
         self.check_gradient_type(x);
         let spec = Spec::new(info.shape.with_last(c / 2), float(info.dtype));
         self.push_one(Geglu, &[x], spec)

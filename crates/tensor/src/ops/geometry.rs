@@ -1,13 +1,14 @@
-//! Where a convolution reads: sizes, strides, and how its columns are cut into pieces that fit a bound.
+//! Sizes and strides of a convolution, and how its columns are split into pieces of bounded size.
 //!
-//! The columns of a convolution are a matrix with a row for every place of the output and in it everything that place
-//! reads: `[rows, groups, taps, channels of a group]`. The convolution is one product of it with the weights.
+//! The im2col columns of a convolution are a matrix with a row for every output position that holds everything the
+//! position reads: `[rows, groups, taps, channels of a group]`. The convolution is one product of it with the
+//! weights.
 
 use std::ops::Range;
 
 /// A convolution from `[batch, height, width, channels]` to `[batch, height', width', filters]` with weights
-/// `[filters, kernel height, kernel width, channels / groups]`. In one dimension the height is time and the width 1.
-/// A transposed convolution is described by the one it undoes: it goes from `output` to `input`.
+/// `[filters, kernel height, kernel width, channels / groups]`. In one dimension the height is time and the width
+/// 1. A transposed convolution is described by the convolution it reverses: it goes from `output` to `input`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub batch: usize,
@@ -22,7 +23,8 @@ pub(crate) struct Geometry {
     pub groups: usize,
 }
 
-/// Lines (an item's places with one height) whose columns are in memory at once: of several whole items, or some of one.
+/// Lines (an item's positions with one height) whose columns are in memory at once: of several whole items, or some
+/// of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub items: Range<usize>,
@@ -30,7 +32,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Lines of all its items.
+    /// Number of lines over all its items.
     pub fn count(&self) -> usize {
         self.items.len() * self.lines.len()
     }
@@ -41,11 +43,17 @@ impl Piece {
     }
 }
 
-/// How many places a kernel has in a stretch of `input`.
-pub(crate) fn places(input: usize, kernel: usize, stride: usize, padding: usize, dilation: usize) -> usize {
-    assert!(kernel > 0 && stride > 0 && dilation > 0, "kernel, stride and dilation are at least 1");
+/// Number of positions of a kernel along one axis.
+pub(crate) fn output_positions(
+    input: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+) -> usize {
+    assert!(kernel > 0 && stride > 0 && dilation > 0, "kernel, stride and dilation must be at least 1");
     let (span, room) = (dilation * (kernel - 1) + 1, input + 2 * padding);
-    assert!(room >= span, "a kernel that spans {span} does not fit {room} places");
+    assert!(room >= span, "a kernel that spans {span} does not fit {room} positions");
     (room - span) / stride + 1
 }
 
@@ -54,12 +62,12 @@ impl Geometry {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// What one output of one group reads.
+    /// Elements one output of one group reads.
     pub fn depth(&self) -> usize {
         self.taps() * self.channels / self.groups
     }
 
-    /// Elements of a row of columns, all groups.
+    /// Elements of a row of columns, over all groups.
     pub fn row(&self) -> usize {
         self.taps() * self.channels
     }
@@ -73,12 +81,13 @@ impl Geometry {
         self.kernel == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0]
     }
 
-    /// Whether it is along the height alone, so that the taps of one place lie a fixed step apart.
+    /// Whether it is along the height only, so that the taps of a position are a fixed stride apart.
     pub fn one_dimensional(&self) -> bool {
         self.kernel[1] == 1 && self.input[1] == 1 && self.padding[1] == 0 && self.groups == 1
     }
 
-    /// The output cut into pieces whose columns have about `bound` elements, and rows enough to be worth a product.
+    /// The output split into pieces whose columns have about `bound` elements, and enough rows for an efficient
+    /// product.
     pub fn output_pieces(&self, bound: usize, least_rows: usize) -> Vec<Piece> {
         let line = self.output[1] * self.row();
         let lines = (bound / line).max(least_rows.div_ceil(self.output[1]));
@@ -95,8 +104,8 @@ impl Geometry {
         pieces
     }
 
-    /// The input cut into pieces, each with the piece of the output that reads it. Neighbours share some of the output:
-    /// those columns are made twice, so that every input is gathered at once.
+    /// The input split into pieces, each with the piece of the output that reads it. Neighbours share some of the
+    /// output: those columns are computed twice, so that every input is summed in one pass.
     pub fn input_pieces(&self, bound: usize, least_rows: usize) -> Vec<(Piece, Piece)> {
         let line = self.output[1] * self.row();
         let lines = (bound / line).max(least_rows.div_ceil(self.output[1]));
@@ -150,7 +159,7 @@ mod tests {
         Geometry {
             batch,
             input: [input, 1],
-            output: [places(input, kernel, stride, padding, dilation), 1],
+            output: [output_positions(input, kernel, stride, padding, dilation), 1],
             channels: 4,
             filters: 6,
             kernel: [kernel, 1],
@@ -162,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_every_line_once_and_reach_all_that_reads_them() {
+    fn pieces_cover_every_line_once_and_all_its_readers() {
         for geometry in [
             line(3, 50, 3, 1, 1, 1),
             line(2, 41, 5, 3, 2, 2),

@@ -1,13 +1,14 @@
-//! Group norm over time and a group of channels, and instance norm, which is the same with a group per channel.
+//! Group norm over time and a group of channels; instance norm is the same with one group per channel.
 
-use super::channel_norm::{self, Again, View};
+use super::channel_norm::{self, Reapply, View};
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::DType;
 use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use std::sync::Arc;
 
-/// Inputs: x `[b, t, c]`, weight and bias `[c]` f32 if any. Results: y, mean and 1 / deviation `[b, groups]`, work space.
+/// Inputs: x `[b, t, c]`, weight and bias `[c]` f32 if any. Outputs: y, mean and 1 / deviation `[b, groups]`,
+/// workspace.
 #[derive(Clone, Copy, Debug)]
 struct GroupNorm {
     view: View,
@@ -44,10 +45,10 @@ impl Op for GroupNorm {
         true
     }
 
-    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1], node.outputs[2]];
         inputs.extend(&node.inputs[1..]);
-        let again: Arc<dyn Op> = Arc::new(Again(self.view));
+        let again: Arc<dyn Op> = Arc::new(Reapply(self.view));
         (which == 0).then_some((again, inputs))
     }
 }
@@ -58,8 +59,8 @@ impl Tape {
     pub fn group_norm(&mut self, x: Value, groups: usize, weight: Value, bias: Value, epsilon: f32) -> Value {
         let c = self.shape(x).last();
         for value in [weight, bias] {
-            assert_eq!(self.shape(value).len(), c, "a norm has a weight and a bias per channel");
-            assert_eq!(self.info(value).dtype, DType::F32, "a norm's weight is f32");
+            assert_eq!(self.shape(value).len(), c, "a norm must have one weight and bias per channel");
+            assert_eq!(self.info(value).dtype, DType::F32, "weight and bias of a norm must be f32");
         }
         self.normed(&[x, weight, bias], groups, epsilon)
     }
@@ -77,9 +78,9 @@ impl Tape {
         };
         assert!(
             groups > 0 && channels.is_multiple_of(groups),
-            "{channels} channels do not fall into {groups} groups"
+            "{channels} channels are not divisible into {groups} groups"
         );
-        assert!(rows > 0, "a norm over time needs some time");
+        assert!(rows > 0, "a norm over time needs at least one time step");
         let view = View { items, rows, channels, groups };
         let statistic = Spec::constant([items, groups], DType::F32);
         let outputs = [Spec::new(info.shape, info.dtype), statistic, statistic, view.space()];

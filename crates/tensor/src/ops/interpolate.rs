@@ -1,4 +1,4 @@
-//! A sequence at another rate: every time repeated, or straight lines between times.
+//! Resampling of a sequence: nearest or linear interpolation over time.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -7,7 +7,7 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::ops::time;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// Input: `[b, time, c]`. Result: `[b, longer, c]`.
+/// Input: `[b, time, c]`. Output: `[b, longer, c]`.
 #[derive(Clone, Copy, Debug)]
 struct Nearest {
     time: usize,
@@ -34,13 +34,13 @@ impl Op for Nearest {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(NearestBackward(*self), &[dy], &[target]);
     }
 }
 
-/// Input: dy. Result: dx.
+/// Input: dy. Output: dx.
 #[derive(Clone, Copy, Debug)]
 struct NearestBackward(Nearest);
 
@@ -66,7 +66,7 @@ impl Op for NearestBackward {
     }
 }
 
-/// Input: `[b, time, c]`. Result: `[b, longer, c]`.
+/// Input: `[b, time, c]`. Output: `[b, longer, c]`.
 #[derive(Clone, Copy, Debug)]
 struct Linear {
     time: usize,
@@ -76,13 +76,13 @@ struct Linear {
 }
 
 impl Linear {
-    /// How far one time of the result goes in the source; in f32, as PyTorch computes it.
+    /// Source time steps per output time step; in f32, as PyTorch computes it.
     fn step(&self) -> f32 {
         (1.0 / self.scale) as f32
     }
 
-    /// The two times of the source that time `t` of the result lies between, and the weight of the second.
-    fn place(&self, t: usize) -> (usize, usize, f32) {
+    /// The two source time steps around output time `t`, and the weight of the second.
+    fn source_position(&self, t: usize) -> (usize, usize, f32) {
         let at = (self.step() * (t as f32 + 0.5) - 0.5).max(0.0);
         let a = (at as usize).min(self.time - 1);
         (a, (a + 1).min(self.time - 1), at - a as f32)
@@ -97,7 +97,7 @@ impl Op for Linear {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let x = io.f32(0);
         time::gather(io.accumulate(0), x, [self.longer, self.time, self.c], |t, take| {
-            let (a, b, weight) = self.place(t);
+            let (a, b, weight) = self.source_position(t);
             take(a, 1.0 - weight);
             take(b, weight);
         });
@@ -112,13 +112,13 @@ impl Op for Linear {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(LinearBackward(*self), &[dy], &[target]);
     }
 }
 
-/// Input: dy. Result: dx.
+/// Input: dy. Output: dx.
 #[derive(Clone, Copy, Debug)]
 struct LinearBackward(Linear);
 
@@ -129,10 +129,10 @@ impl Op for LinearBackward {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (dy, linear) = (io.f32(0), self.0);
-        // Who used each time, and how much of it; in order of use.
+        // Output time steps that use each source time step, with their weights, in order.
         let mut users: Vec<Vec<(usize, f32)>> = vec![Vec::new(); linear.time];
         for t in 0..linear.longer {
-            let (a, b, weight) = linear.place(t);
+            let (a, b, weight) = linear.source_position(t);
             users[a].push((t, 1.0 - weight));
             users[b].push((t, weight));
         }
@@ -152,22 +152,25 @@ impl Op for LinearBackward {
 }
 
 impl Tape {
-    /// Every time of `x [b, t, c]` `factor` times, as `[b, factor * t, c]`.
+    /// Repeats every time step of `x [b, t, c]` `factor` times, to `[b, factor * t, c]`.
     pub fn interpolate_nearest(&mut self, x: Value, factor: usize) -> Value {
-        assert!(factor > 0, "a sequence is repeated at least once");
+        assert!(factor > 0, "the interpolation factor must be at least 1");
         let [batch, time, c] = self.sequence(x);
         let longer = factor * time;
         let spec = Spec::new([batch, longer, c], float(self.info(x).dtype));
         self.push_one(Nearest { time, longer, c }, &[x], spec)
     }
 
-    /// `x [b, t, c]` at `scale` times its rate by straight lines, as `[b, floor(t * scale), c]`: PyTorch's `linear` with
-    /// `align_corners=False` and the scale as given. Time i of the result lies at `(i + 0.5) / scale - 0.5`, not before
-    /// the first.
+    /// Linear interpolation of `x [b, t, c]` to `scale` times its rate, as `[b, floor(t * scale), c]`: PyTorch's
+    /// `linear` with `align_corners=False` and the given scale. Output time i is at source time `(i + 0.5) / scale
+    /// - 0.5`, but not before the first.
     pub fn interpolate_linear(&mut self, x: Value, scale: f64) -> Value {
         let [batch, time, c] = self.sequence(x);
         let longer = (time as f64 * scale).floor() as usize;
-        assert!(scale.is_finite() && longer > 0, "{time} times at a scale of {scale} leave nothing");
+        assert!(
+            scale.is_finite() && longer > 0,
+            "{time} time steps at a scale of {scale} give an empty sequence"
+        );
         let spec = Spec::new([batch, longer, c], float(self.info(x).dtype));
         self.push_one(Linear { time, longer, c, scale }, &[x], spec)
     }

@@ -1,4 +1,4 @@
-//! `y = x Wᵀ + bias + residual`: the matrix product with what is added to it in the same pass.
+//! `y = x Wᵀ + bias + residual`: a matrix product with fused addends.
 
 use crate::args;
 use crate::cpu::matrix::{Matrix, Threads, product};
@@ -14,7 +14,7 @@ pub(crate) fn element(dtype: DType) -> Element {
     match dtype {
         DType::F32 => Element::F32,
         DType::Bf16 => Element::Bf16,
-        DType::I32 => panic!("matrix products are of floats"),
+        DType::I32 => panic!("matrix products need floats"),
     }
 }
 
@@ -78,7 +78,7 @@ impl Op for Linear {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let x = g.input(0);
         if g.wants(1) {
             let target = g.target(1);
@@ -111,7 +111,7 @@ impl Op for InputGradient {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (rows, n, k) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (dy, w) = (Matrix::rows(io.f32(0), n), Matrix::rows(io.f32(1), k));
-        let add = io.based(0);
+        let add = io.has_base(0);
         let dx = if add { io.accumulate(0) } else { io.take(0) };
         product((rows, k, n), dy, w, dx, k, add, 1.0, Threads::All);
         Ok(())
@@ -142,7 +142,7 @@ impl Op for WeightGradient {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (rows, n, k) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (dy, x) = (Matrix::rows(io.f32(0), n).transposed(), Matrix::rows(io.f32(1), k));
-        let add = io.based(0);
+        let add = io.has_base(0);
         let dw = if add { io.accumulate(0) } else { io.take(0) };
         product((n, k, rows), dy, x, dw, k, add, 1.0, Threads::All);
         Ok(())
@@ -163,16 +163,16 @@ impl Op for WeightGradient {
     }
 }
 
-/// The most stretches of rows that sums of columns are first taken in.
+/// Maximum number of splits of the rows for column sums.
 const PARTS: usize = 132;
 
-/// How many stretches of rows the sums of `n` columns are first taken in: about four blocks to a multiprocessor of the
-/// largest devices, whatever the number of columns.
-fn stretches(rows: usize, n: usize) -> usize {
+/// Number of splits of the rows for the sums of `n` columns: about four blocks per multiprocessor of the largest
+/// devices, whatever the number of columns.
+fn splits(rows: usize, n: usize) -> usize {
     (528 / n.div_ceil(256)).clamp(1, PARTS).min(rows.div_ceil(32)).max(1)
 }
 
-/// Sums over stretches of the rows of x `[.., n]`: parts `[stretches, n]` f32, of which the CPU fills one.
+/// Partial sums over the rows of x `[.., n]`: `[splits, n]` f32, of which the CPU fills one.
 #[derive(Debug)]
 struct ColumnSum;
 
@@ -189,7 +189,7 @@ impl Op for ColumnSum {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, n) = (io.shape(0).rows(), io.shape(0).last());
-        let parts = stretches(rows, n);
+        let parts = splits(rows, n);
         let launch = Launch::grid(n.div_ceil(256), parts, 1, 256);
         let name = format!("sum_columns_{}", io.dtype(0).suffix());
         io.launch(&name, launch, &args![io.output(0), io.input(0), rows, n, parts])
@@ -199,7 +199,7 @@ impl Op for ColumnSum {
 /// Adds the column sums of `x` to a target.
 pub(crate) fn column_sum(g: &mut Gradients<'_>, x: Value, target: crate::tape::Target) {
     let shape = g.tape().shape(x);
-    let count = stretches(shape.rows(), shape.last());
+    let count = splits(shape.rows(), shape.last());
     let parts = g.tape().push_one(ColumnSum, &[x], Spec::constant([count, shape.last()], DType::F32));
     g.sum_parts(parts, count, &[target]);
 }
@@ -219,16 +219,20 @@ impl Tape {
         residual: Option<Value>,
     ) -> Value {
         let (shape, w) = (self.shape(x), self.shape(weight));
-        assert_eq!(w.rank(), 2, "a weight is a matrix, not {w}");
-        assert_eq!(shape.last(), w.dim(1), "x {shape} and the weight {w} do not fit");
+        assert_eq!(w.rank(), 2, "a weight must be a matrix, not {w}");
+        assert_eq!(shape.last(), w.dim(1), "x {shape} and the weight {w} do not match");
         let mut inputs = vec![x, weight];
         if let Some(bias) = bias {
-            assert_eq!(self.shape(bias).len(), w.dim(0), "a bias has an element per output channel");
+            assert_eq!(self.shape(bias).len(), w.dim(0), "a bias must have one element per output channel");
             inputs.push(bias);
         }
         let out = shape.with_last(w.dim(0));
         if let Some(residual) = residual {
-            assert_eq!(self.shape(residual).len(), out.len(), "the residual has the shape of the result");
+            assert_eq!(
+                self.shape(residual).len(),
+                out.len(),
+                "the residual must have the shape of the output"
+            );
             inputs.push(residual);
         }
         let op = Linear { bias: bias.is_some(), residual: residual.is_some() };

@@ -1,4 +1,4 @@
-//! Losses that are means of distances; each is one f32. The sums are those of `reduce.rs`.
+//! Losses that are means of distances; each is one f32. The sums are computed in `reduce.rs`.
 
 use super::reduce::Term;
 use crate::tape::{Tape, Value};
@@ -16,7 +16,7 @@ impl Tape {
         self.reduce(x, Some(target), Term::Square, 0.0, share)
     }
 
-    /// The mean of `(x - target)²` over all elements, one target for all: what a least-squares GAN asks of its discriminator.
+    /// The mean of `(x - target)²` over all elements with one target for all: the loss of a least-squares GAN.
     pub fn mse_to_constant(&mut self, x: Value, target: f32) -> Value {
         let share = 1.0 / self.shape(x).len() as f32;
         self.reduce(x, None, Term::Square, target, share)

@@ -1,4 +1,4 @@
-//! Batches of matrix products of activations, either side as it is stored or transposed.
+//! Batched matrix products of activations, with either operand transposed.
 
 use super::linear::element;
 use crate::cpu::matrix::{Matrix, Threads, product};
@@ -9,8 +9,8 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// Inputs: a `[n, m, k]` (`[n, k, m]` if transposed), b `[n, k, p]` (`[n, p, k]`). Result: `[n, m, p]`.
-/// The gradients are of the same kind: a product with one side turned.
+/// Inputs: a `[n, m, k]` (`[n, k, m]` if transposed), b `[n, k, p]` (`[n, p, k]`). Output: `[n, m, p]`. The
+/// gradients are products of the same kind with one operand transposed.
 #[derive(Clone, Copy, Debug)]
 struct MatMul {
     a: bool,
@@ -19,7 +19,7 @@ struct MatMul {
 }
 
 impl MatMul {
-    /// n, m, p, k.
+    /// Returns n, m, p, k.
     fn sizes(self, a: Shape, b: Shape) -> (usize, usize, usize, usize) {
         let (m, k) = if self.a { (a.dim(2), a.dim(1)) } else { (a.dim(1), a.dim(2)) };
         let p = if self.b { b.dim(1) } else { b.dim(2) };
@@ -40,7 +40,7 @@ impl Op for MatMul {
         let (n, m, p, k) = self.sizes(io.shape(0), io.shape(1));
         let (a, b) = (io.f32(0), io.f32(1));
         let (columns_a, columns_b) = (io.shape(0).last(), io.shape(1).last());
-        let add = io.based(0);
+        let add = io.has_base(0);
         let out = if add { io.accumulate(0) } else { io.take(0) };
         let one = |i: usize, out: &mut [f32], threads: Threads| {
             let a = turned(Matrix::rows(&a[i * m * k..][..m * k], columns_a), self.a);
@@ -77,11 +77,11 @@ impl Op for MatMul {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (a, b, dc) = (g.input(0), g.input(1), g.of_result());
+        let (a, b, dc) = (g.input(0), g.input(1), g.result_gradient());
         let product = |a: bool, b: bool| MatMul { a, b, backward: true };
         if g.wants(0) {
             let target = g.target(0);
-            // With C = A B: dA = dC Bᵀ, and if A is stored turned, (dA)ᵀ = B dCᵀ.
+            // With C = A B: dA = dC Bᵀ, and if A is stored transposed, (dA)ᵀ = B dCᵀ.
             match self.a {
                 false => g.push(product(false, !self.b), &[dc, b], &[target]),
                 true => g.push(product(self.b, true), &[b, dc], &[target]),
@@ -98,21 +98,21 @@ impl Op for MatMul {
 }
 
 impl Tape {
-    /// `a b` for each of a batch: a `[n, m, k]`, or `[n, k, m]` if `transposed.0`; b `[n, k, p]`, or `[n, p, k]` if
-    /// `transposed.1`; the result `[n, m, p]`.
+    /// Batched product `a b`: a `[n, m, k]`, or `[n, k, m]` if `transposed.0`; b `[n, k, p]`, or `[n, p, k]` if
+    /// `transposed.1`; the output is `[n, m, p]`.
     pub fn matmul(&mut self, a: Value, b: Value, transposed: (bool, bool)) -> Value {
         let (left, right) = (self.shape(a), self.shape(b));
-        assert!(left.rank() == 3 && right.rank() == 3, "a batch of matrices has three dimensions");
-        assert_eq!(left.dim(0), right.dim(0), "both sides of {left} by {right} have one batch");
+        assert!(left.rank() == 3 && right.rank() == 3, "a batch of matrices must have three dimensions");
+        assert_eq!(left.dim(0), right.dim(0), "{left} and {right} must have the same batch size");
         let op = MatMul { a: transposed.0, b: transposed.1, backward: false };
         let (n, m, p, k) = op.sizes(left, right);
         let inner = if op.b { right.dim(2) } else { right.dim(1) };
-        assert_eq!(k, inner, "{left} and {right} do not fit");
-        assert!(k > 0, "a product over nothing");
+        assert_eq!(k, inner, "{left} and {right} do not match");
+        assert!(k > 0, "the summed dimension is empty");
         let dtype = self.info(a).dtype;
         assert!(
             dtype == self.info(b).dtype && dtype != DType::I32,
-            "both sides of a product are floats of one type"
+            "both operands must have the same float type"
         );
         self.push_one(op, &[a, b], Spec::new([n, m, p], dtype))
     }

@@ -1,4 +1,4 @@
-//! Log-mel spectrograms that gradients flow through: spectrum, filter bank, logarithm.
+//! Differentiable log-mel spectrograms: spectrum, filter bank, logarithm.
 
 use super::stft::{Spectrum, Stft};
 use crate::args;
@@ -9,7 +9,7 @@ use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// How frequencies become mels.
+/// Conversion from hertz to mels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// `2595 log10(1 + f / 700)`.
@@ -36,17 +36,17 @@ impl Scale {
     }
 }
 
-/// The logarithm at the end, kept away from zero.
+/// The final logarithm, bounded away from zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Log {
     /// `ln(max(x, floor))`; below the floor no gradient flows.
     Floor(f32),
-    /// `ln(x + plus)`, x not below zero.
+    /// `ln(x + plus)`, x must not be negative.
     Plus(f32),
 }
 
 impl Log {
-    /// Both as `ln(max(x, floor) + plus)`.
+    /// Both in the form `ln(max(x, floor) + plus)`.
     fn parts(self) -> (f32, f32) {
         match self {
             Log::Floor(floor) => (floor, 0.0),
@@ -58,26 +58,26 @@ impl Log {
 /// A log-mel front-end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mel {
-    /// The transform before it.
+    /// The transform.
     pub stft: Stft,
-    /// Power or magnitude.
+    /// Power or magnitude spectrum.
     pub spectrum: Spectrum,
-    /// Samples per second.
+    /// Sample rate in hertz.
     pub rate: f64,
-    /// Filters.
+    /// Number of filters.
     pub channels: usize,
-    /// Where the first filter starts and the last ends, in hertz.
+    /// Start of the first filter and end of the last, in hertz.
     pub range: (f64, f64),
-    /// How their corners are spaced.
+    /// Spacing of the filters' corners.
     pub scale: Scale,
-    /// Filters of area 1 (Slaney's norm), else of height 1.
+    /// Normalise filters to area 1 (Slaney's norm) instead of height 1.
     pub area: bool,
-    /// The logarithm at the end.
+    /// The final logarithm.
     pub log: Log,
 }
 
 impl Mel {
-    /// The triangular filters `[channels, bins]`, as torchaudio makes them.
+    /// The triangular filters `[channels, bins]`, as torchaudio computes them.
     pub fn filters(&self) -> Vec<f32> {
         let (low, high) = (self.scale.mel(self.range.0), self.scale.mel(self.range.1));
         let corner = |n: usize| self.scale.hertz(low + (high - low) * n as f64 / (self.channels + 1) as f64);
@@ -94,7 +94,7 @@ impl Mel {
     }
 }
 
-/// Input: x. Result: its logarithm. Both f32.
+/// Input: x. Output: its logarithm. Both f32.
 #[derive(Debug)]
 struct MelLog(Log);
 
@@ -116,13 +116,13 @@ impl Op for MelLog {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.input(0), g.of_result()];
+        let inputs = [g.input(0), g.result_gradient()];
         let target = g.target(0);
         g.push(MelLogBackward(self.0), &inputs, &[target]);
     }
 }
 
-/// Inputs: x, dy. Result: dx.
+/// Inputs: x, dy. Output: dx.
 #[derive(Debug)]
 struct MelLogBackward(Log);
 
@@ -150,7 +150,7 @@ impl Tape {
     /// `Stft::basis`, `filters` holds `Mel::filters`.
     pub fn mel(&mut self, x: Value, mel: &Mel, basis: Value, filters: Value) -> Value {
         let expected = [mel.channels, mel.stft.bins()];
-        assert_eq!(self.shape(filters).dims(), expected, "the filters are not those of {mel:?}");
+        assert_eq!(self.shape(filters).dims(), expected, "the filters do not match {mel:?}");
         let z = self.stft(x, &mel.stft, basis);
         let bins = self.spectrum(z, mel.spectrum);
         let filtered = self.transform(bins, filters);
@@ -159,7 +159,7 @@ impl Tape {
 
     /// The logarithm of every element, f32.
     pub fn mel_log(&mut self, x: Value, log: Log) -> Value {
-        assert_eq!(self.info(x).dtype, DType::F32, "spectra are f32");
+        assert_eq!(self.info(x).dtype, DType::F32, "a spectrum must be f32");
         self.push_one(MelLog(log), &[x], Spec::new(self.shape(x), DType::F32))
     }
 }

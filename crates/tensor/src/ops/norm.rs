@@ -1,4 +1,4 @@
-//! Layer norm and RMS norm over channels: one row to a block or warp, statistics in f32.
+//! Layer norm over channels: one row per block or warp, statistics in f32.
 
 use crate::args;
 use crate::cpu::vector;
@@ -10,24 +10,24 @@ use crate::tape::{Gradients, Node, Spec, Tape, Target, Value};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// Stretches of rows the gradients of weight and bias are first summed in.
+/// Maximum number of partial sums for the gradients of weight and bias.
 const PARTS: usize = 396;
 
-/// Inputs: x `[.., c]`, weight `[c]` f32, bias `[c]` f32. Results: y, mean `[rows]`, 1 / deviation `[rows]`.
+/// Inputs: x `[.., c]`, weight `[c]` f32, bias `[c]` f32. Outputs: y, mean `[rows]`, 1 / deviation `[rows]`.
 #[derive(Clone, Copy, Debug)]
 struct LayerNorm {
     epsilon: f32,
 }
 
-/// Warps of a block where a warp takes a row.
+/// Warps per block in kernels with one row per warp.
 const WARPS: usize = 4;
 
 fn threads(channels: usize) -> u32 {
     (channels.div_ceil(4).next_multiple_of(32) as u32).clamp(32, 256)
 }
 
-/// How many times 256 channels a warp holds in registers: a power of two up to `most`, or none if the row is too long
-/// or not made of eights.
+/// How many times 256 channels a warp holds in registers: a power of two up to `most`, or `None` if the row is too
+/// long or not a multiple of eight.
 fn warp_pieces(channels: usize, most: usize) -> Option<usize> {
     let pieces = channels.div_ceil(256).next_power_of_two();
     (channels.is_multiple_of(8) && pieces <= most).then_some(pieces)
@@ -76,17 +76,21 @@ impl Op for LayerNorm {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let (x, w, mean, inverse) = (g.input(0), g.input(1), g.output(1), g.output(2));
         let op = LayerNormBackward { input: g.wants(0), weights: g.wants(1) };
-        assert_eq!(g.wants(1), g.wants(2), "weight and bias of a norm are trained or frozen together");
+        assert_eq!(
+            g.wants(1),
+            g.wants(2),
+            "weight and bias of a norm must both be trained or both be frozen"
+        );
         let shape = g.input_shape(0);
-        let count = stretches(shape.rows());
+        let count = splits(shape.rows());
         let dx: Vec<Target> = op.input.then(|| g.target(0)).into_iter().collect();
         let weights: Vec<Target> =
             op.weights.then(|| [g.target(1), g.target(2)]).into_iter().flatten().collect();
         let parts = op.weights.then(|| Spec::constant([count, 2 * shape.last()], DType::F32));
-        let made = g.push_and_make(op, &[x, w, mean, inverse, dy], &dx, parts.as_slice());
+        let made = g.push_with_outputs(op, &[x, w, mean, inverse, dy], &dx, parts.as_slice());
         if let [parts] = made[..] {
             g.sum_parts(parts, count, &weights);
         }
@@ -96,7 +100,7 @@ impl Op for LayerNorm {
         true
     }
 
-    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let [x, w, b] = node.inputs[..] else { return None };
         (which == 0).then(|| {
             let op: Arc<dyn Op> = Arc::new(LayerNormApply);
@@ -105,7 +109,7 @@ impl Op for LayerNorm {
     }
 }
 
-/// `y` again, from x and its statistics.
+/// Recomputes `y` from x and its statistics.
 #[derive(Debug)]
 struct LayerNormApply;
 
@@ -135,12 +139,12 @@ impl Op for LayerNormApply {
     }
 }
 
-/// Into how many stretches the rows are cut.
-fn stretches(rows: usize) -> usize {
+/// Number of splits of the rows.
+fn splits(rows: usize) -> usize {
     PARTS.min(rows.div_ceil(2 * WARPS)).max(1)
 }
 
-/// Inputs: x, weight, mean, 1 / deviation, dy. Results: dx if wanted; parts `[stretches, 2, c]` of the sums that are
+/// Inputs: x, weight, mean, 1 / deviation, dy. Outputs: dx if wanted; parts `[splits, 2, c]` of the sums that are
 /// dweight and dbias if wanted, of which the CPU fills one.
 #[derive(Clone, Copy, Debug)]
 struct LayerNormBackward {
@@ -157,7 +161,7 @@ impl Op for LayerNormBackward {
         let (x, w, mean, inverse, dy) = (io.f32(0), io.f32(1), io.f32(2), io.f32(3), io.f32(4));
         let c = io.shape(0).last();
         if self.input {
-            let add = io.based(0);
+            let add = io.has_base(0);
             let dx = if add { io.accumulate(0) } else { io.take(0) };
             input_gradient([x, w, mean, inverse, dy], c, dx, add);
         }
@@ -174,7 +178,7 @@ impl Op for LayerNormBackward {
         let suffix = io.dtype(0).suffix();
         let [x, w, mean, inverse, dy] = [0, 1, 2, 3, 4].map(|i| io.input(i));
         let at = usize::from(self.input);
-        let parts = stretches(rows);
+        let parts = splits(rows);
         match warp_pieces(c, 4) {
             Some(n) if self.input && self.weights => {
                 let launch = Launch::line(parts, 32 * WARPS as u32).shared(WARPS * c * 4);
@@ -224,9 +228,9 @@ fn weight_gradients(
     dw: &mut [f32],
     db: &mut [f32],
 ) {
-    let stretch = (1 << 15) / c.max(1) + 1;
+    let split = (1 << 15) / c.max(1) + 1;
     let parts: Vec<Vec<f32>> = x
-        .par_chunks(stretch * c)
+        .par_chunks(split * c)
         .enumerate()
         .map(|(p, x)| {
             let mut part = vec![0f32; 2 * c];
@@ -235,7 +239,7 @@ fn weight_gradients(
                 #[inline(always)]
                 || {
                     for (j, x) in x.chunks_exact(c).enumerate() {
-                        let i = p * stretch + j;
+                        let i = p * split + j;
                         let (m, s) = (mean[i], inverse[i]);
                         for (((w, b), x), dy) in w.iter_mut().zip(b.iter_mut()).zip(x).zip(&dy[i * c..]) {
                             *w += dy * (x - m) * s;
@@ -261,8 +265,8 @@ impl Tape {
         let info = self.info(x).clone();
         let c = info.shape.last();
         for value in [weight, bias] {
-            assert_eq!(self.shape(value).len(), c, "a norm has a weight and a bias per channel");
-            assert_eq!(self.info(value).dtype, DType::F32, "a norm's weight is f32");
+            assert_eq!(self.shape(value).len(), c, "a norm must have one weight and bias per channel");
+            assert_eq!(self.info(value).dtype, DType::F32, "weight and bias of a norm must be f32");
         }
         let row = Spec::constant([info.shape.rows()], DType::F32);
         let outputs = [Spec::new(info.shape, info.dtype), row, row];

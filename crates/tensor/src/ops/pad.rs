@@ -1,4 +1,4 @@
-//! More times at the ends of a sequence: zeros, or the sequence reflected.
+//! Padding of a sequence in time: zeros or reflection.
 
 use crate::args;
 use crate::cpu::vector;
@@ -9,16 +9,16 @@ use crate::ops::slice::Slice;
 use crate::ops::time;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// What is put at the ends.
+/// Contents of the padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
     /// Zeros.
     Zeros,
-    /// The times next to the end in backward order, without the last itself: `c b | a b c d | c b`.
+    /// The time steps next to the end in reverse order, without the end itself: `c b | a b c d | c b`.
     Reflection,
 }
 
-/// Rows of `len` put into rows of `width`, from column `from`, with zeros around them: the other way round of `Slice`.
+/// Puts rows of `len` into rows of `width`, from column `from`, with zeros around them: the inverse of `Slice`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pad {
     pub width: usize,
@@ -49,13 +49,13 @@ impl Op for Pad {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(Slice { width: self.width, from: self.from, len: self.len }, &[dy], &[target]);
     }
 }
 
-/// Input: `[b, time, c]`. Result: `[b, left + time + right, c]`.
+/// Input: `[b, time, c]`. Output: `[b, left + time + right, c]`.
 #[derive(Clone, Copy, Debug)]
 struct Reflect {
     time: usize,
@@ -93,13 +93,13 @@ impl Op for Reflect {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(ReflectBackward(*self), &[dy], &[target]);
     }
 }
 
-/// Input: dy. Result: dx, every time with those that reflect it.
+/// Input: dy. Output: dx, each time step summed with its reflections.
 #[derive(Clone, Copy, Debug)]
 struct ReflectBackward(Reflect);
 
@@ -132,7 +132,7 @@ impl Op for ReflectBackward {
 }
 
 impl Tape {
-    /// `x [b, t, c]` with `left` more times before and `right` more after it. A reflection is shorter than `x` itself.
+    /// `x [b, t, c]` with `left` time steps before it and `right` after it. A reflection must be shorter than `x`.
     pub fn pad_time(&mut self, x: Value, left: usize, right: usize, padding: Padding) -> Value {
         let shape = self.shape(x);
         assert_eq!(shape.rank(), 3, "x is [batch, time, channel], not {shape}");
@@ -146,10 +146,7 @@ impl Tape {
         if padding == Padding::Zeros {
             return self.push_one(Pad { width: longer * c, from: left * c, len: time * c }, &[x], spec);
         }
-        assert!(
-            left.max(right) < time,
-            "{time} times cannot be reflected {left} and {right} beyond their ends"
-        );
+        assert!(left.max(right) < time, "{time} time steps cannot be reflected by {left} and {right}");
         self.push_one(Reflect { time, c, left, right }, &[x], spec)
     }
 }

@@ -1,5 +1,5 @@
-//! Vector quantisation: the nearest code of a codebook, rows of codes with a gradient straight to what they stand for,
-//! and the codebook as a moving average of the rows that chose each code.
+//! Vector quantisation: the nearest code of a codebook, straight-through gradients, and the codebook as a moving
+//! average of the rows assigned to each code.
 //!
 //! | value | shape | type |
 //! |---|---|---|
@@ -8,7 +8,8 @@
 //! | ids | `[..]` | i32 |
 //! | counts | `[codes]` | f32 |
 //!
-//! Distances are taken in f32 whatever x is: a code that is not the nearest is a wrong token, not a rounding error.
+//! Distances are computed in f32 whatever the type of x: a code that is not the nearest is a wrong token, not a
+//! rounding error.
 
 use crate::args;
 use crate::cpu::matrix::{Matrix, Threads, product};
@@ -22,7 +23,7 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// Inputs: x f32, codebook. Results: ids, work space for all products and for the codes' squared lengths.
+/// Inputs: x f32, codebook. Outputs: ids, workspace for all products and for the codes' squared norms.
 #[derive(Debug)]
 struct Nearest;
 
@@ -64,7 +65,7 @@ impl Op for Nearest {
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, d, codes) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (products, norms) = (io.output(1), io.output(2));
-        // Never TF32: its ten bits would choose other codes.
+        // Never TF32: its ten bits would select other codes.
         let gemm = Gemm::packed(rows, codes, d, Element::F32);
         io.gemm(&gemm, &Operands::new(io.input(0), io.input(1), products))?;
         let launch = Launch::line(codes.div_ceil(32), 256);
@@ -73,7 +74,7 @@ impl Op for Nearest {
     }
 }
 
-/// Inputs: ids, codebook, x where the gradient goes straight to it. Result: the codes as rows.
+/// Inputs: ids, codebook, x if it gets a straight-through gradient. Output: the codes as rows.
 #[derive(Debug)]
 struct CodeRows;
 
@@ -105,12 +106,12 @@ impl Op for CodeRows {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dq = g.of_result();
+        let dq = g.result_gradient();
         g.pass(2, dq);
     }
 }
 
-/// Inputs: x f32, ids. Results: how many rows chose each code, and their sum `[codes, d]`.
+/// Inputs: x f32, ids. Outputs: number of rows assigned to each code, and their sum `[codes, d]`.
 #[derive(Debug)]
 struct CodeSums;
 
@@ -146,8 +147,8 @@ impl Op for CodeSums {
     }
 }
 
-/// Inputs: this step's counts and sums, the moving counts and sums (`[d, codes]`). Results: the next moving counts and
-/// sums, the next codebook, work space.
+/// Inputs: this step's counts and sums, the moving counts and sums (`[d, codes]`). Outputs: the next moving counts
+/// and sums, the next codebook, workspace.
 #[derive(Debug)]
 struct CodeAverages {
     decay: f32,
@@ -201,13 +202,13 @@ impl Op for CodeAverages {
     }
 }
 
-/// What quantisation gives.
+/// Outputs of quantisation.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantized {
-    /// The nearest code of each row `[..]`, i32.
+    /// The nearest code of each row, `[..]`, i32.
     pub ids: Value,
-    /// The codes as rows `[.., d]`, in the type of x; a gradient goes on to x unchanged. `Tape::detach` makes a
-    /// constant of them, for a commitment loss.
+    /// The codes as rows `[.., d]`, in the type of x, with a straight-through gradient to x. `Tape::detach` makes
+    /// them a constant, for a commitment loss.
     pub rows: Value,
 }
 
@@ -216,19 +217,19 @@ pub struct Quantized {
 pub struct Codebook<T> {
     /// The codes `[d, codes]`.
     pub embed: T,
-    /// The moving count of the rows that chose each code `[codes]`.
+    /// The moving count of rows assigned to each code, `[codes]`.
     pub cluster_size: T,
-    /// The moving sum of those rows `[d, codes]`.
+    /// The moving sum of those rows, `[d, codes]`.
     pub embed_avg: T,
 }
 
 impl Tape {
-    /// The nearest code to each row of x `[.., d]`, by the codebook `[d, codes]` (f32): ids `[..]`. Of two that are as
-    /// near the one with the lower number.
+    /// The nearest code to each row of x `[.., d]` in the codebook `[d, codes]` (f32): ids `[..]`. Ties go to the
+    /// lower index.
     pub fn nearest_code(&mut self, x: Value, codebook: Value) -> Value {
         let (shape, (d, codes)) = (self.shape(x), self.codebook_sizes(codebook));
-        assert!(shape.rank() > 1, "rows to be quantised have more than the one dimension of {shape}");
-        assert_eq!(shape.last(), d, "x {shape} and the codebook {} do not fit", self.shape(codebook));
+        assert!(shape.rank() > 1, "x must have at least two dimensions, not {shape}");
+        assert_eq!(shape.last(), d, "x {shape} and the codebook {} do not match", self.shape(codebook));
         let x = self.cast(x, DType::F32);
         let outputs = [
             Spec::constant(&shape.dims()[..shape.rank() - 1], DType::I32),
@@ -238,16 +239,17 @@ impl Tape {
         self.push(Nearest, &[x, codebook], &outputs)[0]
     }
 
-    /// Codes as rows `[.., d]` of ids `[..]`, in the type of activations and without a gradient.
+    /// Codes as rows `[.., d]` for ids `[..]`, in the activation type and without a gradient.
     pub fn code_rows(&mut self, ids: Value, codebook: Value) -> Value {
         let (d, _) = self.codebook_sizes(codebook);
-        assert_eq!(self.info(ids).dtype, DType::I32, "ids are integers");
+        assert_eq!(self.info(ids).dtype, DType::I32, "ids must be i32");
         let dims: Vec<usize> = self.shape(ids).dims().iter().copied().chain([d]).collect();
         let spec = Spec::constant(Shape::from(&dims[..]), self.dtype());
         self.push_one(CodeRows, &[ids, codebook], spec)
     }
 
-    /// The nearest code to each row of x `[.., d]`, and x as these codes, with the gradient passed straight through.
+    /// The nearest code to each row of x `[.., d]`, and x replaced by these codes, with a straight-through
+    /// gradient.
     pub fn quantize(&mut self, x: Value, codebook: Value) -> Quantized {
         let ids = self.nearest_code(x, codebook);
         let info = self.info(x);
@@ -255,7 +257,8 @@ impl Tape {
         Quantized { ids, rows: self.push_one(CodeRows, &[ids, codebook, x], spec) }
     }
 
-    /// Moves a codebook's state parameters towards the rows x `[.., d]` that chose its codes, at the end of the step.
+    /// Moves a codebook's state parameters towards the rows x `[.., d]` assigned to its codes, at the end of the
+    /// step.
     pub fn update_codebook(
         &mut self,
         x: Value,
@@ -275,8 +278,8 @@ impl Tape {
         self.commit(state.embed_avg, next.embed_avg);
     }
 
-    /// The codebook after this step: counts and sums move by `1 - decay` towards the step's, the codes are the
-    /// averages, with `epsilon` rows lent to every code so that none is divided by nothing.
+    /// The codebook after this step: counts and sums move by `1 - decay` towards the step's, and codes are their
+    /// quotients, with `epsilon` added to every count (Laplace smoothing) to avoid dividing by zero.
     pub fn next_codebook(
         &mut self,
         x: Value,
@@ -286,13 +289,13 @@ impl Tape {
         epsilon: f32,
     ) -> Codebook<Value> {
         let (d, codes) = self.codebook_sizes(old.embed_avg);
-        assert_eq!(self.shape(x).last(), d, "rows of {} are no codes of {d}", self.shape(x));
-        assert_eq!(self.shape(ids).len(), self.shape(x).rows(), "every row has an id");
-        assert_eq!(self.shape(old.cluster_size).len(), codes, "every code has a count");
+        assert_eq!(self.shape(x).last(), d, "rows of {} do not have the code size {d}", self.shape(x));
+        assert_eq!(self.shape(ids).len(), self.shape(x).rows(), "every row needs an id");
+        assert_eq!(self.shape(old.cluster_size).len(), codes, "every code needs a count");
         let x = self.cast(x, DType::F32);
         let (each, table) = (Spec::constant([codes], DType::F32), Spec::constant([d, codes], DType::F32));
         let sums = self.push(CodeSums, &[x, ids], &[each, Spec::constant([codes, d], DType::F32)]);
-        // One codebook for all replicas: it follows the rows of the whole batch.
+        // Replicas share one codebook, updated from the rows of the whole batch.
         if self.is_shared() {
             self.sum_over_replicas(sums[0]);
             self.sum_over_replicas(sums[1]);
@@ -307,7 +310,7 @@ impl Tape {
         let info = self.info(codebook);
         assert!(
             info.dtype == DType::F32 && info.shape.rank() == 2,
-            "a codebook is [d, codes] in f32, not {} in {:?}",
+            "a codebook must be [d, codes] in f32, not {} in {:?}",
             info.shape,
             info.dtype
         );

@@ -1,4 +1,4 @@
-//! Everything to one number: sums and means of all elements, or of their distances to a target (`loss.rs`).
+//! Reductions to one number: sums and means of all elements, or of their distances to a target (`loss.rs`).
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -8,17 +8,17 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// Blocks of the first pass, at most.
+/// Maximum number of blocks in the first pass.
 const PARTS: usize = 1024;
 
-/// What is summed.
+/// The summed term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// The elements themselves.
     Element,
-    /// Their distance to the other side.
+    /// Their absolute difference to the other operand.
     Absolute,
-    /// Its square.
+    /// Their squared difference to the other operand.
     Square,
 }
 
@@ -40,7 +40,7 @@ impl Term {
         }
     }
 
-    /// The derivative with respect to x; with respect to y it has the other sign.
+    /// The derivative with respect to x; with respect to y it has the opposite sign.
     #[inline(always)]
     fn slope(self, x: f32, y: f32) -> f32 {
         match self {
@@ -51,28 +51,28 @@ impl Term {
     }
 }
 
-/// The other side of a distance.
+/// The other operand of a distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Side {
+pub(crate) enum Operand {
     /// The second input.
     Value,
-    /// One number for all.
+    /// One number for all elements.
     Constant(f32),
 }
 
-/// Inputs: x, the other side if it is a value. Results: `scale * Σ term`, `[1]` f32; work space.
+/// Inputs: x, and the other operand if it is a value. Outputs: `scale * Σ term`, `[1]` f32; workspace.
 #[derive(Clone, Copy, Debug)]
 struct Reduce {
     term: Term,
-    side: Side,
+    side: Operand,
     scale: f32,
 }
 
 impl Reduce {
     fn constant(&self) -> f32 {
         match self.side {
-            Side::Constant(constant) => constant,
-            Side::Value => 0.0,
+            Operand::Constant(constant) => constant,
+            Operand::Value => 0.0,
         }
     }
 }
@@ -90,12 +90,12 @@ impl Op for Reduce {
         const PIECE: usize = 1 << 14;
         let x = io.f32(0);
         let sum = |(x, y): (&[f32], &[f32])| -> f64 {
-            // f64 for the few that are left of a long sum's digits; cut at fixed places.
+            // f64 keeps the low digits of a long sum; split at fixed positions.
             x.iter().zip(y).map(|(&x, &y)| f64::from(self.term.value(x, y))).sum()
         };
         let parts: Vec<f64> = match self.side {
-            Side::Value => x.par_chunks(PIECE).zip(io.f32(1).par_chunks(PIECE)).map(sum).collect(),
-            Side::Constant(constant) => {
+            Operand::Value => x.par_chunks(PIECE).zip(io.f32(1).par_chunks(PIECE)).map(sum).collect(),
+            Operand::Constant(constant) => {
                 let same = vec![constant; PIECE.min(x.len())];
                 x.par_chunks(PIECE).map(|x| sum((x, &same))).collect()
             }
@@ -108,7 +108,7 @@ impl Op for Reduce {
         let n = io.shape(0).len();
         let parts = n.div_ceil(4096).clamp(1, PARTS);
         let name = format!("reduce_parts_{}", float(io.dtype(0)).suffix());
-        let y = if self.side == Side::Value { io.input(1) } else { 0 };
+        let y = if self.side == Operand::Value { io.input(1) } else { 0 };
         let first = args![io.output(1), io.input(0), y, n as i64, self.term.code(), self.constant()];
         io.launch(&name, Launch::line(parts, 256), &first)?;
         let second = args![io.output(0), io.output(1), parts, self.scale];
@@ -116,7 +116,7 @@ impl Op for Reduce {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let d = g.of_result();
+        let d = g.result_gradient();
         for i in 0..g.inputs() {
             if !g.wants(i) {
                 continue;
@@ -132,7 +132,8 @@ impl Op for Reduce {
     }
 }
 
-/// Inputs: d, then x and the other side where the derivative depends on them. Result: dx, or dy by a negative scale.
+/// Inputs: d, then x and the other operand if the derivative depends on them. Output: dx, or dy with a negative
+/// scale.
 #[derive(Clone, Copy, Debug)]
 struct ReduceBackward(Reduce);
 
@@ -192,7 +193,7 @@ impl Tape {
         self.reduce(x, None, Term::Element, 0.0, share)
     }
 
-    /// `scale * Σ term(x, other)`; the other side is `constant` where no value is given.
+    /// `scale * Σ term(x, other)`; the other operand is `constant` if no value is given.
     pub(crate) fn reduce(
         &mut self,
         x: Value,
@@ -205,11 +206,11 @@ impl Tape {
         float(self.info(x).dtype);
         self.check_gradient_type(x);
         if let Some(other) = other {
-            assert_eq!(self.shape(x), self.shape(other), "the two sides have one shape");
-            assert_eq!(self.info(x).dtype, self.info(other).dtype, "the two sides have one type");
+            assert_eq!(self.shape(x), self.shape(other), "both operands must have the same shape");
+            assert_eq!(self.info(x).dtype, self.info(other).dtype, "both operands must have the same type");
             self.check_gradient_type(other);
         }
-        let side = if other.is_some() { Side::Value } else { Side::Constant(constant) };
+        let side = if other.is_some() { Operand::Value } else { Operand::Constant(constant) };
         let inputs: Vec<Value> = [x].into_iter().chain(other).collect();
         let outputs = [Spec::new([1], DType::F32), Spec::constant([PARTS], DType::F32)];
         self.push(Reduce { term, side, scale }, &inputs, &outputs)[0]

@@ -23,17 +23,17 @@ impl Op for Reshape {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let (gradient, shape) = (g.of_result(), g.input_shape(0));
+        let (gradient, shape) = (g.result_gradient(), g.input_shape(0));
         let view = g.tape().view(gradient, 0, shape);
         g.pass(0, view);
     }
 }
 
 impl Tape {
-    /// `x` under another shape of the same size; nothing is moved.
+    /// `x` under another shape of the same size; no data is moved.
     pub fn reshape(&mut self, x: Value, shape: impl Into<Shape>) -> Value {
         let shape = shape.into();
-        assert_eq!(self.shape(x).len(), shape.len(), "{} cannot be seen as {shape}", self.shape(x));
+        assert_eq!(self.shape(x).len(), shape.len(), "{} cannot be reshaped to {shape}", self.shape(x));
         let view = self.view(x, 0, shape);
         self.push_into(Arc::new(Reshape), &[x], &[view], &[None]);
         view

@@ -1,4 +1,4 @@
-//! Rows scaled to length one: the perceiver's RMS norm (`x / |x| * sqrt(c) * gamma`), and the plain L2 normalisation.
+//! Rows scaled to unit length: the perceiver's RMS norm (`x / |x| * sqrt(c) * gamma`), and plain L2 normalisation.
 
 use crate::args;
 use crate::cpu::{reduce, row_sums, vector};
@@ -10,18 +10,18 @@ use crate::tape::{Gradients, Node, Spec, Tape, Value};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// A row shorter than this is divided by this, so that a row of zeros stays one.
-const LEAST: f32 = 1e-12;
+/// Lower bound for the norm of a row, so that a row of zeros stays zero.
+const MIN_NORM: f32 = 1e-12;
 
-/// Stretches of rows the gradient of the weight is first summed in.
+/// Maximum number of partial sums for the gradient of the weight.
 const PARTS: usize = 128;
 
-/// Into how many stretches the rows are cut.
-fn stretches(rows: usize) -> usize {
+/// Number of splits of the rows.
+fn splits(rows: usize) -> usize {
     PARTS.min(rows.div_ceil(8)).max(1)
 }
 
-/// Inputs: x `[.., c]`, weight `[c]` f32 if any. Results: y, 1 / length `[rows]`.
+/// Inputs: x `[.., c]`, weight `[c]` f32 if any. Outputs: y, 1 / norm `[rows]`.
 #[derive(Clone, Copy, Debug)]
 struct RmsNorm {
     weighted: bool,
@@ -32,7 +32,7 @@ impl RmsNorm {
         if self.weighted { (c as f32).sqrt() } else { 1.0 }
     }
 
-    /// The weight with the scale in it, on the CPU.
+    /// The weight multiplied by the scale, on the CPU.
     fn factors(self, io: &CpuIo<'_>, at: usize) -> Vec<f32> {
         let c = io.shape(0).last();
         let scale = self.scale(c);
@@ -44,7 +44,7 @@ impl RmsNorm {
     }
 }
 
-/// The kernel of that name, and its launch: a block to a row, eight channels to a thread where there are enough.
+/// The kernel of that name, and its launch: one row per block, eight channels per thread where there are enough.
 fn by_row(io: &CudaIo<'_>, name: &str) -> (String, Launch) {
     let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
     let odd = if c.is_multiple_of(8) { "" } else { "odd_" };
@@ -66,7 +66,7 @@ impl Op for RmsNorm {
                 #[inline(always)]
                 || {
                     let square = reduce::sum(x, |x| x * x);
-                    let s = 1.0 / square.sqrt().max(LEAST);
+                    let s = 1.0 / square.sqrt().max(MIN_NORM);
                     for ((y, x), f) in y.iter_mut().zip(x).zip(&factors) {
                         *y = x * s * f;
                     }
@@ -81,12 +81,12 @@ impl Op for RmsNorm {
         let c = io.shape(0).last();
         let (name, launch) = by_row(io, "forward");
         let weight = self.address(io, 1);
-        let args = args![io.output(0), io.output(1), io.input(0), weight, c, self.scale(c), LEAST];
+        let args = args![io.output(0), io.output(1), io.input(0), weight, c, self.scale(c), MIN_NORM];
         io.launch(&name, launch, &args)
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let (x, inverse) = (g.input(0), g.output(1));
         if g.wants(0) {
             let mut inputs = vec![x, inverse, dy];
@@ -99,7 +99,7 @@ impl Op for RmsNorm {
         if self.weighted && g.wants(1) {
             let target = g.target(1);
             let shape = g.input_shape(0);
-            let count = stretches(shape.rows());
+            let count = splits(shape.rows());
             let spec = Spec::constant([count, shape.last()], DType::F32);
             let parts = g.tape().push_one(WeightGradient(*self), &[x, inverse, dy], spec);
             g.sum_parts(parts, count, &[target]);
@@ -110,19 +110,19 @@ impl Op for RmsNorm {
         true
     }
 
-    fn remake(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
+    fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1]];
         inputs.extend(&node.inputs[1..]);
-        let again: Arc<dyn Op> = Arc::new(Again(*self));
+        let again: Arc<dyn Op> = Arc::new(Reapply(*self));
         (which == 0).then_some((again, inputs))
     }
 }
 
-/// `y` again. Inputs: x, 1 / length, weight if any.
+/// Recomputes `y`. Inputs: x, 1 / norm, weight if any.
 #[derive(Debug)]
-struct Again(RmsNorm);
+struct Reapply(RmsNorm);
 
-impl Op for Again {
+impl Op for Reapply {
     fn name(&self) -> &'static str {
         "rms_norm_again"
     }
@@ -150,7 +150,7 @@ impl Op for Again {
     }
 }
 
-/// Inputs: x, 1 / length, dy, weight if any. Result: dx.
+/// Inputs: x, 1 / norm, dy, weight if any. Output: dx.
 #[derive(Debug)]
 struct InputGradient(RmsNorm);
 
@@ -169,8 +169,8 @@ impl Op for InputGradient {
             |i, dx| {
                 let (x, dy, s) = (&x[i * c..][..c], &dy[i * c..][..c], inverse[i]);
                 let mut along = reduce::sum3(x, dy, &factors, |x, dy, f| dy * f * x) * s * s;
-                // A length that was raised to the least one did not depend on x.
-                if s >= 1.0 / LEAST {
+                // A norm raised to the lower bound does not depend on x.
+                if s >= 1.0 / MIN_NORM {
                     along = 0.0;
                 }
                 for (((dx, x), dy), f) in dx.iter_mut().zip(x).zip(dy).zip(&factors) {
@@ -194,13 +194,13 @@ impl Op for InputGradient {
             io.input(2),
             c,
             self.0.scale(c),
-            LEAST
+            MIN_NORM
         ];
         io.launch(&name, launch, &args)
     }
 }
 
-/// Inputs: x, 1 / length, dy. Result: parts `[stretches, c]` of the sums that are dweight, of which the CPU fills one.
+/// Inputs: x, 1 / norm, dy. Output: parts `[splits, c]` of the sums that are dweight, of which the CPU fills one.
 #[derive(Debug)]
 struct WeightGradient(RmsNorm);
 
@@ -231,7 +231,7 @@ impl Op for WeightGradient {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let (rows, c) = (io.shape(0).rows(), io.shape(0).last());
-        let parts = stretches(rows);
+        let parts = splits(rows);
         let name = format!("rms_norm_weight_{}", float(io.dtype(0)).suffix());
         let args =
             args![io.output(0), io.input(0), io.input(1), io.input(2), rows, c, parts, self.0.scale(c)];
@@ -240,11 +240,11 @@ impl Op for WeightGradient {
 }
 
 impl Tape {
-    /// `x / max(|x|, 1e-12) * sqrt(c) * weight` over the last dimension, c long; the weight `[c]` is f32
+    /// `x / max(|x|, 1e-12) * sqrt(c) * weight` over the last dimension, of size c; the weight `[c]` is f32
     /// (`Tape::master`).
     pub fn rms_norm(&mut self, x: Value, weight: Value) -> Value {
-        assert_eq!(self.shape(weight).len(), self.shape(x).last(), "a norm has a weight per channel");
-        assert_eq!(self.info(weight).dtype, DType::F32, "a norm's weight is f32");
+        assert_eq!(self.shape(weight).len(), self.shape(x).last(), "a norm must have one weight per channel");
+        assert_eq!(self.info(weight).dtype, DType::F32, "the weight of a norm must be f32");
         self.unit_rows(&[x, weight])
     }
 

@@ -1,5 +1,5 @@
-//! Where gradients start: the weight the host gives the loss. A loss that is not finite makes every gradient not a
-//! number, so that one check of the gradients' norm sees it, on every replica.
+//! Start of the backward pass: the loss weight given by the host. A loss that is not finite makes every gradient
+//! NaN, so that one check of the gradient norm detects it on every replica.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::DType;
 use crate::step::control;
-use crate::tape::{Flat, Spec, Tape, Value};
+use crate::tape::{EngineBuffer, Spec, Tape, Value};
 
 #[derive(Debug)]
 struct Seed;
@@ -31,7 +31,7 @@ impl Op for Seed {
 
 /// The gradient of a loss with respect to itself.
 pub(crate) fn seed(tape: &mut Tape, loss: Value) -> Value {
-    assert_eq!(tape.info(loss).dtype, DType::F32, "a loss is one f32");
-    let control = tape.flat(Flat::Control);
+    assert_eq!(tape.info(loss).dtype, DType::F32, "a loss must be one f32");
+    let control = tape.engine_buffer(EngineBuffer::Control);
     tape.push_one(Seed, &[control, loss], Spec::constant([1], DType::F32))
 }

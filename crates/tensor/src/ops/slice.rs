@@ -1,4 +1,4 @@
-//! A range of times or of channels.
+//! A range of time steps or of channels.
 
 use crate::args;
 use crate::cpu::vector;
@@ -9,7 +9,7 @@ use crate::ops::pad::Pad;
 use crate::tape::{Gradients, Spec, Tape, Value};
 use std::ops::Range;
 
-/// Columns of the input, seen as rows of `width`: one time's channels, or all times of an item.
+/// Columns of the input, viewed as rows of `width`: the channels of one time step, or all time steps of an item.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub width: usize,
@@ -24,7 +24,7 @@ impl Op for Slice {
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (x, Slice { width, from, len }) = (io.f32(0), *self);
-        let add = io.based(0);
+        let add = io.has_base(0);
         let y = if add { io.accumulate(0) } else { io.take(0) };
         vector::each_row(y, len, |row, y| {
             let x = &x[row * width + from..][..len];
@@ -43,14 +43,14 @@ impl Op for Slice {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(Pad { width: self.width, from: self.from, len: self.len }, &[dy], &[target]);
     }
 }
 
-/// Copies `count` elements of input `i`: `[n, pitch, to, width, from]` are the columns copied, the length of a row of
-/// the result and where in it they go, the length of a row of the input and where in it they come from.
+/// Copies `count` elements of input `i`: `[n, pitch, to, width, from]` are the number of columns copied, the
+/// output's row length and first column, and the input's row length and first column.
 pub(crate) fn copy(
     io: &CudaIo<'_>,
     i: usize,
@@ -73,12 +73,15 @@ pub(crate) fn copy(
 }
 
 impl Tape {
-    /// Times `range` of `x [b, t, c]`.
+    /// Time steps `range` of `x [b, t, c]`.
     pub fn slice_time(&mut self, x: Value, range: Range<usize>) -> Value {
         let shape = self.shape(x);
         assert_eq!(shape.rank(), 3, "x is [batch, time, channel], not {shape}");
         let [batch, time, c] = [shape.dim(0), shape.dim(1), shape.last()];
-        assert!(range.start < range.end && range.end <= time, "times {range:?} are not all in {shape}");
+        assert!(
+            range.start < range.end && range.end <= time,
+            "time steps {range:?} are out of bounds for {shape}"
+        );
         self.check_gradient_type(x);
         let op = Slice { width: time * c, from: range.start * c, len: range.len() * c };
         let spec = Spec::new([batch, range.len(), c], float(self.info(x).dtype));
@@ -89,7 +92,10 @@ impl Tape {
     pub fn slice_channels(&mut self, x: Value, range: Range<usize>) -> Value {
         let shape = self.shape(x);
         let c = shape.last();
-        assert!(range.start < range.end && range.end <= c, "channels {range:?} are not all in {shape}");
+        assert!(
+            range.start < range.end && range.end <= c,
+            "channels {range:?} are out of bounds for {shape}"
+        );
         self.check_gradient_type(x);
         let op = Slice { width: c, from: range.start, len: range.len() };
         let spec = Spec::new(shape.with_last(range.len()), float(self.info(x).dtype));

@@ -1,4 +1,4 @@
-//! Softmax over the last dimension, and over time for each channel, as attentive pooling has it.
+//! Softmax over the last dimension, and over time for each channel, as in attentive pooling.
 
 use crate::args;
 use crate::cpu::{reduce, row_sums, vector};
@@ -9,17 +9,17 @@ use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// A row to a block.
+/// One row per block.
 fn by_row(shape: Shape) -> Launch {
     Launch::line(shape.rows(), (shape.last().next_multiple_of(32) as u32).clamp(32, 256))
 }
 
-/// 32 channels of an item to a block.
+/// 32 channels of an item per block.
 fn by_channel(shape: Shape) -> Launch {
     Launch::grid(shape.last().div_ceil(32), shape.dim(0), 1, 256)
 }
 
-/// Input: x `[.., c]`. Result: y.
+/// Input: x `[.., c]`. Output: y.
 #[derive(Debug)]
 struct Softmax;
 
@@ -54,13 +54,13 @@ impl Op for Softmax {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.output(0), g.of_result()];
+        let inputs = [g.output(0), g.result_gradient()];
         let target = g.target(0);
         g.push(SoftmaxBackward, &inputs, &[target]);
     }
 }
 
-/// Inputs: y, dy. Result: dx.
+/// Inputs: y, dy. Output: dx.
 #[derive(Debug)]
 struct SoftmaxBackward;
 
@@ -93,7 +93,7 @@ impl Op for SoftmaxBackward {
     }
 }
 
-/// Inputs: x `[b, t, c]`, lengths `[b]` i32 if any. Result: y, zero beyond the lengths.
+/// Inputs: x `[b, t, c]`, lengths `[b]` i32 if any. Output: y, zero beyond the lengths.
 #[derive(Debug)]
 struct TimeSoftmax;
 
@@ -107,7 +107,7 @@ impl Op for TimeSoftmax {
         let (time, c) = (shape.dim(1), shape.last());
         let lengths = (io.inputs() > 1).then(|| io.i32(1));
         let length = |item: usize| lengths.map_or(time, |l| (l[item].max(0) as usize).min(time));
-        // Of every item and channel: the largest x, and 1 / Σ exp(x - largest).
+        // For every item and channel: the largest x, and 1 / Σ exp(x - largest).
         let statistics: Vec<(Vec<f32>, Vec<f32>)> = (0..shape.dim(0))
             .into_par_iter()
             .map(|item| {
@@ -168,13 +168,13 @@ impl Op for TimeSoftmax {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.output(0), g.of_result()];
+        let inputs = [g.output(0), g.result_gradient()];
         let target = g.target(0);
         g.push(TimeSoftmaxBackward, &inputs, &[target]);
     }
 }
 
-/// Inputs: y, dy. Result: dx. The lengths need not be known: y is zero beyond them.
+/// Inputs: y, dy. Output: dx. The lengths are not needed, because y is zero beyond them.
 #[derive(Debug)]
 struct TimeSoftmaxBackward;
 
@@ -233,8 +233,8 @@ impl Tape {
         self.push_one(Softmax, &[x], spec)
     }
 
-    /// Softmax over time, for each channel of x `[batch, time, channel]`. With `lengths` `[batch]` (i32) what lies
-    /// beyond an item's length counts for nothing and becomes zero.
+    /// Softmax over time for each channel of x `[batch, time, channel]`. With `lengths` `[batch]` (i32), time steps
+    /// beyond an item's length are ignored and set to zero.
     pub fn softmax_time(&mut self, x: Value, lengths: Option<Value>) -> Value {
         let info = self.info(x).clone();
         assert_eq!(
@@ -245,8 +245,8 @@ impl Tape {
         );
         let mut inputs = vec![x];
         if let Some(lengths) = lengths {
-            assert_eq!(self.info(lengths).dtype, DType::I32, "lengths are integers");
-            assert_eq!(self.shape(lengths).len(), info.shape.dim(0), "every item has a length");
+            assert_eq!(self.info(lengths).dtype, DType::I32, "lengths must be i32");
+            assert_eq!(self.shape(lengths).len(), info.shape.dim(0), "every item needs a length");
             inputs.push(lengths);
         }
         self.push_one(TimeSoftmax, &inputs, Spec::new(info.shape, info.dtype))

@@ -1,5 +1,5 @@
-//! The short-time Fourier transform: frames times a windowed basis, then the power or magnitude of each bin.
-//! All in f32: it is for losses and front-ends.
+//! Short-time Fourier transform: frames times a windowed basis, then the power or magnitude of each bin. All in
+//! f32, for losses and front-ends.
 
 use super::frames::Framing;
 use crate::args;
@@ -11,7 +11,7 @@ use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 use std::f64::consts::TAU;
 
-/// The shape of a window; all are periodic.
+/// Window function; all are periodic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// `(1 - cos) / 2`.
@@ -21,7 +21,7 @@ pub enum Window {
 }
 
 impl Window {
-    /// What each sample of a frame is multiplied with.
+    /// The window's factor for each sample of a frame.
     pub(super) fn weights(self, length: usize) -> impl Iterator<Item = f64> {
         (0..length).map(move |j| {
             let cosine = (TAU * j as f64 / length as f64).cos();
@@ -33,41 +33,41 @@ impl Window {
     }
 }
 
-/// A short-time Fourier transform with centred frames and mirrored ends.
+/// A short-time Fourier transform with centred frames and reflected ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stft {
-    /// Points of the transform; even.
+    /// Transform size; even.
     pub points: usize,
-    /// Samples of the window, which stands in the middle of the points; even.
+    /// Window size in samples, centred in the transform; even.
     pub length: usize,
-    /// The window's shape.
+    /// Window function.
     pub window: Window,
-    /// Samples from frame to frame.
+    /// Samples between consecutive frames.
     pub hop: usize,
 }
 
 impl Stft {
-    /// How the waveform is cut. Where the window is shorter than the transform, what lies beside it is zero: frames
-    /// are the window's length, and the zeros are neither stored nor multiplied.
+    /// How the waveform is cut into frames. If the window is shorter than the transform, the rest is zero: frames
+    /// have the window's length, and the zeros are neither stored nor multiplied.
     pub fn framing(&self) -> Framing {
         Framing::centred(self.length, self.hop)
     }
 
-    /// Bins from 0 Hz to half the rate.
+    /// Number of bins, from 0 Hz to half the sample rate.
     pub fn bins(&self) -> usize {
         self.points / 2 + 1
     }
 
-    /// The windowed basis `[2 bins, length]`: the rows of the real parts, then those of the imaginary ones.
+    /// The windowed basis `[2 bins, length]`: the rows of the real parts, then those of the imaginary parts.
     pub fn basis(&self) -> Vec<f32> {
         let Stft { points, length, window, .. } = *self;
         assert!(
             points.is_multiple_of(2) && length.is_multiple_of(2) && (1..=points).contains(&length),
-            "a window of {length} in {points} points: both are even, and the window is not the longer"
+            "a window of {length} in {points} points: both must be even, and the window must not be longer"
         );
         let left = (points - length) / 2;
         let window: Vec<f64> = window.weights(length).collect();
-        // There are only so many angles, and all of them within one turn: sine and cosine lose digits far from zero.
+        // Angles are reduced to one turn: sine and cosine lose precision far from zero.
         let angle = |turn: usize| TAU * turn as f64 / points as f64;
         let [cosines, sines]: [Vec<f64>; 2] = [
             (0..points).map(|turn| angle(turn).cos()).collect(),
@@ -85,14 +85,14 @@ impl Stft {
     }
 }
 
-/// What is made of a bin's real and imaginary part.
+/// What is computed from a bin's real and imaginary part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spectrum {
     /// `re² + im²`.
     Power,
-    /// `sqrt(re² + im² + epsilon)`; where that is zero, so is its gradient.
+    /// `sqrt(re² + im² + epsilon)`; where that is zero, its gradient is zero.
     Magnitude {
-        /// Keeps the gradient small near silence.
+        /// Bounds the gradient near silence.
         epsilon: f32,
     },
 }
@@ -110,7 +110,7 @@ impl Spectrum {
     }
 }
 
-/// Input: z `[.., 2 bins]`. Result: `[.., bins]`.
+/// Input: z `[.., 2 bins]`. Output: `[.., bins]`.
 #[derive(Debug)]
 struct Bins(Spectrum);
 
@@ -144,13 +144,13 @@ impl Op for Bins {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.input(0), g.of_result()];
+        let inputs = [g.input(0), g.result_gradient()];
         let target = g.target(0);
         g.push(BinsBackward(self.0), &inputs, &[target]);
     }
 }
 
-/// Inputs: z, dy. Result: dz.
+/// Inputs: z, dy. Output: dz.
 #[derive(Debug)]
 struct BinsBackward(Spectrum);
 
@@ -199,11 +199,11 @@ impl Op for BinsBackward {
 }
 
 impl Tape {
-    /// The transform `[batch, frames, 2 bins]` of waveforms `[batch, samples]`: real parts, then imaginary ones.
+    /// The transform `[batch, frames, 2 bins]` of waveforms `[batch, samples]`: real parts, then imaginary parts.
     /// `basis` holds `Stft::basis`, f32.
     pub fn stft(&mut self, x: Value, stft: &Stft, basis: Value) -> Value {
         let expected = [2 * stft.bins(), stft.length];
-        assert_eq!(self.shape(basis).dims(), expected, "the basis is not that of {stft:?}");
+        assert_eq!(self.shape(basis).dims(), expected, "the basis does not match {stft:?}");
         let frames = self.frames(x, stft.framing());
         self.fourier(frames, stft, basis)
     }
@@ -211,11 +211,11 @@ impl Tape {
     /// The power or magnitude `[.., bins]` of a transform `[.., 2 bins]`, f32.
     pub fn spectrum(&mut self, z: Value, kind: Spectrum) -> Value {
         let info = self.info(z);
-        assert_eq!(info.dtype, DType::F32, "spectra are f32");
+        assert_eq!(info.dtype, DType::F32, "a spectrum must be f32");
         let channels = info.shape.last();
         assert!(
             channels.is_multiple_of(2) && channels > 0,
-            "{channels} are no pairs of real and imaginary parts"
+            "{channels} channels are not pairs of real and imaginary parts"
         );
         let spec = Spec::new(info.shape.with_last(channels / 2), DType::F32);
         self.push_one(Bins(kind), &[z], spec)

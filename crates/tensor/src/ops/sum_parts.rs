@@ -1,22 +1,22 @@
-//! Sums that were taken in parts, added up: many of them in one kernel, since each alone would be over before the device
-//! noticed. Gradients of biases and of norms' weights end here.
+//! Adds up partial sums, many of them in one kernel, because each alone would be dominated by launch latency. Used
+//! for the gradients of biases and of norms' weights.
 
 use crate::args;
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op};
 
-/// How many sums one kernel takes: their table is passed by value, and 4 KiB is what every driver takes.
-pub(crate) const MOST: usize = 64;
+/// Maximum number of sums per kernel: their table is passed by value, and every driver accepts 4 KiB.
+pub(crate) const MAX_SUMS: usize = 64;
 
-/// One sum: how many parts, and the sizes of the one or two results a part holds one after another.
+/// One sum: the number of parts, and the sizes of the one or two outputs that a part holds one after another.
 #[derive(Clone, Debug)]
 pub(crate) struct Sum {
     pub count: usize,
     pub sizes: Vec<usize>,
 }
 
-/// Inputs: the parts of each sum. Results: those of each sum in turn. On the CPU the first part is the whole.
+/// Inputs: the parts of each sum. Outputs: those of each sum in turn. On the CPU the first part is the whole sum.
 #[derive(Debug)]
 pub(crate) struct SumParts(pub Vec<Sum>);
 
@@ -44,8 +44,8 @@ impl Op for SumParts {
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        // As `struct Sum` in kernels/column_sum.cu: five addresses and four ints.
-        let mut table = Vec::with_capacity(7 * MOST);
+        // Mirrors `struct Sum` in kernels/column_sum.cu: five addresses and four ints.
+        let mut table = Vec::with_capacity(7 * MAX_SUMS);
         let (mut at, mut blocks) = (0, 0);
         for (i, sum) in self.0.iter().enumerate() {
             let second = sum.sizes.len() > 1;
@@ -58,7 +58,7 @@ impl Op for SumParts {
             at += sum.sizes.len();
             blocks += n.div_ceil(32);
         }
-        table.resize(7 * MOST, 0);
+        table.resize(7 * MAX_SUMS, 0);
         io.launch_with("sum_parts", Launch::line(blocks, 1024), &args![self.0.len()], &table)
     }
 }

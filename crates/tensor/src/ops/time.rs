@@ -1,4 +1,4 @@
-//! Sums and means over time, `[b, t, c]` to `[b, c]`, and times made of other times.
+//! Sums and means over time, `[b, t, c]` to `[b, c]`, and weighted gathers over time.
 
 use crate::args;
 use crate::cpu::vector;
@@ -8,8 +8,8 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::shape::{DType, Shape};
 use crate::tape::{Gradients, Spec, Tape, Target, Value};
 
-/// Inputs: x `[b, t, c]`, another of that shape to multiply by if `product`, lengths `[b]` i32 if `lengths`.
-/// Results: `[b, c]`, work space.
+/// Inputs: x `[b, t, c]`, another value of that shape to multiply by if `product`, lengths `[b]` i32 if `lengths`.
+/// Outputs: `[b, c]`, workspace.
 #[derive(Clone, Copy, Debug)]
 struct TimeSum {
     shape: Shape,
@@ -18,12 +18,13 @@ struct TimeSum {
     mean: bool,
 }
 
-/// Stretches of time that are summed by blocks of their own: long ones, and not more than can be added at once.
-fn stretches(time: usize) -> usize {
+/// Number of splits of the time axis, each summed by its own block: long ones, and no more than can be added at
+/// once.
+fn splits(time: usize) -> usize {
     (time / 64).clamp(1, 32)
 }
 
-/// How much of an item's time counts.
+/// Number of time steps of an item that count.
 fn length(lengths: Option<&[i32]>, item: usize, time: usize) -> usize {
     lengths.map_or(time, |l| (l[item].max(0) as usize).min(time))
 }
@@ -31,7 +32,7 @@ fn length(lengths: Option<&[i32]>, item: usize, time: usize) -> usize {
 impl TimeSum {
     fn space(&self) -> Spec {
         let [batch, time, c] = [self.shape.dim(0), self.shape.dim(1), self.shape.last()];
-        Spec::constant([batch * stretches(time) * c], DType::F32)
+        Spec::constant([batch * splits(time) * c], DType::F32)
     }
 
     fn lengths_at(&self) -> usize {
@@ -70,7 +71,7 @@ impl Op for TimeSum {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let [batch, time, c] = [self.shape.dim(0), self.shape.dim(1), self.shape.last()];
-        let (count, dtype) = (stretches(time), float(io.dtype(0)).suffix());
+        let (count, dtype) = (splits(time), float(io.dtype(0)).suffix());
         let y = if self.product { io.input(1) } else { 0 };
         let lengths = if self.lengths { io.input(self.lengths_at()) } else { 0 };
         let parts = io.output(1);
@@ -83,7 +84,7 @@ impl Op for TimeSum {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let mut inputs = vec![dy];
         if self.lengths {
             inputs.push(g.input(self.lengths_at()));
@@ -94,7 +95,7 @@ impl Op for TimeSum {
     }
 }
 
-/// Inputs: dy `[b, c]`, lengths if any. Result: dx `[b, t, c]`.
+/// Inputs: dy `[b, c]`, lengths if any. Output: dx `[b, t, c]`.
 #[derive(Clone, Copy, Debug)]
 struct TimeMeanBackward {
     time: usize,
@@ -129,8 +130,8 @@ impl Op for TimeMeanBackward {
     }
 }
 
-/// For every time of `out` (`to` to an item), adds the times of `x` (`from` to an item) that `sources` names, each by
-/// its weight: what `kernels/time_map.cu` does.
+/// For every time step of `out` (`to` per item), adds the time steps of `x` (`from` per item) that `sources` lists,
+/// with their weights. The CPU version of `kernels/time_map.cu`.
 pub(crate) fn gather(
     out: &mut [f32],
     x: &[f32],
@@ -147,24 +148,24 @@ pub(crate) fn gather(
     });
 }
 
-/// Adds to a target `[b, c]` the sum over time of `x`, or of `x * y`, seen as `shape` (`[b, t, c]`).
+/// Adds the sum over time of `x`, or of `x * y`, viewed as `shape` (`[b, t, c]`), to a target `[b, c]`.
 pub(crate) fn sum(g: &mut Gradients<'_>, shape: Shape, x: Value, y: Option<Value>, target: Target) {
     let op = TimeSum { shape, product: y.is_some(), lengths: false, mean: false };
     let inputs: Vec<Value> = [x].into_iter().chain(y).collect();
-    g.push_with_space(op, &inputs, &[target], &[op.space()]);
+    g.push_with_workspace(op, &inputs, &[target], &[op.space()]);
 }
 
 impl Tape {
-    /// The mean over time of `x [b, t, c]`, as `[b, c]`; with `lengths [b]` (i32) over the first so many times of each
-    /// item, and 0 where that is none.
+    /// The mean over time of `x [b, t, c]`, as `[b, c]`. With `lengths [b]` (i32), over the first `lengths[i]` time
+    /// steps of item i, and 0 if there are none.
     pub fn time_mean(&mut self, x: Value, lengths: Option<Value>) -> Value {
         let info = self.info(x).clone();
         assert_eq!(info.shape.rank(), 3, "x is [batch, time, channel], not {}", info.shape);
         self.check_gradient_type(x);
         if let Some(lengths) = lengths {
             let lengths = self.info(lengths);
-            assert_eq!(lengths.dtype, DType::I32, "lengths are integers");
-            assert_eq!(lengths.shape.len(), info.shape.dim(0), "an item has one length");
+            assert_eq!(lengths.dtype, DType::I32, "lengths must be i32");
+            assert_eq!(lengths.shape.len(), info.shape.dim(0), "every item needs one length");
         }
         let op = TimeSum { shape: info.shape, product: false, lengths: lengths.is_some(), mean: true };
         let inputs: Vec<Value> = [x].into_iter().chain(lengths).collect();

@@ -1,5 +1,5 @@
-//! The product with a constant matrix, in f32 to the last bit: filter banks and, on a GPU, Fourier transforms, where the quiet
-//! bins beside a loud one are what the rounding of TF32 or bf16 would drown.
+//! Product with a constant matrix in full f32 precision: filter banks and, on a GPU, Fourier transforms, where
+//! rounding to TF32 or bf16 would drown the quiet bins next to a loud one.
 
 use crate::cpu::matrix::{Matrix, Threads, product};
 use crate::cuda::gemm::{self, Element, Gemm, Operands};
@@ -8,7 +8,7 @@ use crate::op::{CpuIo, CudaIo, Op};
 use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 
-/// Inputs: x `[.., k]`, the matrix `[n, k]`. Result: `[.., n]`.
+/// Inputs: x `[.., k]`, the matrix `[n, k]`. Output: `[.., n]`.
 #[derive(Debug)]
 pub(super) struct Transform;
 
@@ -31,13 +31,13 @@ impl Op for Transform {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let inputs = [g.of_result(), g.input(1)];
+        let inputs = [g.result_gradient(), g.input(1)];
         let target = g.target(0);
         g.push(TransformBackward, &inputs, &[target]);
     }
 }
 
-/// Inputs: dy `[.., n]`, the matrix `[n, k]`. Result: dx `[.., k]`.
+/// Inputs: dy `[.., n]`, the matrix `[n, k]`. Output: dx `[.., k]`.
 #[derive(Debug)]
 pub(super) struct TransformBackward;
 
@@ -49,7 +49,7 @@ impl Op for TransformBackward {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (rows, n, k) = (io.shape(0).rows(), io.shape(0).last(), io.shape(1).last());
         let (dy, matrix) = (Matrix::rows(io.f32(0), n), Matrix::rows(io.f32(1), k));
-        let add = io.based(0);
+        let add = io.has_base(0);
         let dx = if add { io.accumulate(0) } else { io.take(0) };
         product((rows, k, n), dy, matrix, dx, k, add, 1.0, Threads::All);
         Ok(())
@@ -65,17 +65,17 @@ impl Op for TransformBackward {
 }
 
 impl Tape {
-    /// `x Mᵀ` with x `[.., k]` and the constant M `[n, k]`, both f32 and never rounded to less.
+    /// `x Mᵀ` with x `[.., k]` and the constant M `[n, k]`, both f32, computed in full f32 precision.
     pub fn transform(&mut self, x: Value, matrix: Value) -> Value {
         let (shape, m) = (self.shape(x), self.info(matrix));
         assert!(
             m.shape.rank() == 2 && m.shape.dim(1) == shape.last(),
-            "x {shape} and {} do not fit",
+            "x {shape} and {} do not match",
             m.shape
         );
-        assert!(!m.differentiable, "a transform's matrix is a constant");
+        assert!(!m.differentiable, "a transform's matrix must be a constant");
         let f32s = [m.dtype, self.info(x).dtype] == [DType::F32; 2];
-        assert!(f32s, "both sides of a transform are f32");
+        assert!(f32s, "both operands of a transform must be f32");
         let spec = Spec::new(shape.with_last(m.shape.dim(0)), DType::F32);
         self.push_one(Transform, &[x, matrix], spec)
     }

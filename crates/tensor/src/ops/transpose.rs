@@ -1,4 +1,4 @@
-//! Time and channels exchanged.
+//! Swaps time and channels.
 
 use crate::args;
 use crate::cuda::launch::Launch;
@@ -7,7 +7,7 @@ use crate::op::{CpuIo, CudaIo, Op, float};
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// `[b, rows, columns]` to `[b, columns, rows]`; the gradient is the same the other way.
+/// `[b, rows, columns]` to `[b, columns, rows]`; the gradient is the reverse.
 #[derive(Clone, Copy, Debug)]
 struct Transpose {
     rows: usize,
@@ -20,7 +20,7 @@ impl Op for Transpose {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        /// Columns taken at a time: a line of the cache, so that none is read twice.
+        /// Columns processed at a time: a cache line, so that none is read twice.
         const STRIP: usize = 16;
         let (x, Transpose { rows, columns }) = (io.f32(0), *self);
         let items = io.accumulate(0).par_chunks_mut(rows * columns).zip(x.par_chunks(rows * columns));
@@ -45,7 +45,7 @@ impl Op for Transpose {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        let dy = g.of_result();
+        let dy = g.result_gradient();
         let target = g.target(0);
         g.push(Transpose { rows: self.columns, columns: self.rows }, &[dy], &[target]);
     }

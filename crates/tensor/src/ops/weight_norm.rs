@@ -1,4 +1,4 @@
-//! Weight normalisation: a weight as its direction and its length per row.
+//! Weight normalisation: a weight as a direction and a norm per row.
 
 use crate::args;
 use crate::cpu::{reduce, vector};
@@ -9,7 +9,7 @@ use crate::shape::DType;
 use crate::tape::{Gradients, Spec, Tape, Value};
 use rayon::prelude::*;
 
-/// Inputs: v `[rows, ..]`, g `[rows]`, both f32. Results: w in the type of activations, 1 / |v| `[rows]`.
+/// Inputs: v `[rows, ..]`, g `[rows]`, both f32. Outputs: w in the activation type, 1 / |v| `[rows]`.
 #[derive(Debug)]
 struct WeightNorm;
 
@@ -17,7 +17,7 @@ fn launch(rows: usize, n: usize) -> Launch {
     Launch::line(rows, (n.div_ceil(4).next_multiple_of(32) as u32).clamp(32, 256))
 }
 
-/// Rows, and elements of each.
+/// Number of rows, and elements per row.
 fn sizes(shape: crate::shape::Shape) -> (usize, usize) {
     (shape.dim(0), shape.len() / shape.dim(0))
 }
@@ -55,14 +55,17 @@ impl Op for WeightNorm {
     }
 
     fn backward(&self, g: &mut Gradients<'_>) {
-        assert!(g.wants(0) && g.wants(1), "direction and length of a weight are trained or frozen together");
-        let inputs = [g.input(0), g.input(1), g.output(1), g.of_result()];
+        assert!(
+            g.wants(0) && g.wants(1),
+            "direction and norm of a weight must both be trained or both be frozen"
+        );
+        let inputs = [g.input(0), g.input(1), g.output(1), g.result_gradient()];
         let targets = [g.target(0), g.target(1)];
         g.push(Backward, &inputs, &targets);
     }
 }
 
-/// Inputs: v, g, 1 / |v|, dw. Results: dv, dg.
+/// Inputs: v, g, 1 / |v|, dw. Outputs: dv, dg.
 #[derive(Debug)]
 struct Backward;
 
@@ -111,16 +114,16 @@ impl Op for Backward {
 }
 
 impl Tape {
-    /// `g v / |v|`, the length taken over all dimensions but the first: v `[rows, ..]` and g `[rows]` in f32
-    /// (`Tape::master`), the result in the type of activations, for products.
+    /// `g v / |v|`, with the norm over all dimensions but the first: v `[rows, ..]` and g `[rows]` in f32
+    /// (`Tape::master`), the output in the activation type, for products.
     pub fn weight_norm(&mut self, v: Value, g: Value) -> Value {
         let shape = self.shape(v);
         assert!(!shape.is_empty(), "a weight of {shape} has no elements");
-        assert_eq!(self.shape(g).len(), shape.dim(0), "a weight has one length per row");
+        assert_eq!(self.shape(g).len(), shape.dim(0), "a weight must have one norm per row");
         for value in [v, g] {
             let info = self.info(value);
             let f32s = [info.dtype, info.gradient_dtype] == [DType::F32; 2];
-            assert!(f32s, "a weight's direction and length are f32, and so are their gradients");
+            assert!(f32s, "direction and norm of a weight, and their gradients, must be f32");
         }
         let outputs = [Spec::weight(shape, self.dtype()), Spec::constant([shape.dim(0)], DType::F32)];
         self.push(WeightNorm, &[v, g], &outputs)[0]

@@ -1,6 +1,6 @@
-//! Gradients. `Tape::backward` walks the tape from its end and asks every operation for the operations that make the
-//! gradients of its inputs; they are added to the same tape. What is not read again is free for reuse at once, since
-//! the memory planner sees the last reader of every value.
+//! Gradients. `Tape::backward` walks the tape from its end, and every operation adds the operations that compute
+//! the gradients of its inputs to the same tape. Memory of a value is free for reuse after its last reader, which
+//! the memory planner sees.
 
 use super::{Node, Spec, Storage, Tape, Value};
 use crate::op::Op;
@@ -11,28 +11,29 @@ use crate::shape::Shape;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What the backward pass computes again instead of keeping.
+/// Values the backward pass recomputes instead of keeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Recompute {
-    /// Nothing but what `Tape::checkpoint` marks.
+    /// Only what `Tape::checkpoint` marks.
     #[default]
     Marked,
-    /// Also what norms make, which is small beside the products around it: a tenth of the memory for a hundredth of the time.
+    /// Also the outputs of norms, which are cheap next to the products around them: a tenth of the memory for a
+    /// hundredth of the time.
     Norms,
-    /// Everything that an operation can make again at the price of one pass over memory: norms, activations.
+    /// Everything an operation can recompute in one pass over memory: norms, activations.
     Cheap,
 }
 
-/// How gradients are taken.
+/// Options of [`Tape::backward`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backward {
-    /// What is computed again.
+    /// Values that are recomputed.
     pub recompute: Recompute,
-    /// Add to the gradients of the steps before instead of replacing them.
+    /// Add to the existing gradients instead of replacing them.
     pub accumulate: bool,
 }
 
-/// What an operation sees when it is asked for its gradients.
+/// The view of the backward pass that an operation gets in [`Op::backward`].
 pub struct Gradients<'a> {
     tape: &'a mut Tape,
     node: Node,
@@ -43,23 +44,23 @@ struct State {
     options: Backward,
     of: HashMap<Value, Value>,
     written: HashSet<ParameterId>,
-    /// Values that were computed again, by the value they stand for.
-    again: HashMap<Value, Value>,
-    /// Which node made each value.
-    maker: HashMap<Value, usize>,
+    /// Recomputed values, by the value they replace.
+    recomputed: HashMap<Value, Value>,
+    /// The node that produced each value.
+    producer: HashMap<Value, usize>,
     regions: Vec<std::ops::Range<usize>>,
-    /// Sums that are taken together, in few kernels instead of one each.
+    /// Pending sums, executed together in few kernels.
     pending: Vec<Pending>,
 }
 
-/// Parts of sums that wait to be added up.
+/// Partial sums that are not added up yet.
 struct Pending {
     parts: Value,
     count: usize,
     targets: Vec<Target>,
 }
 
-/// Where a gradient goes: the result, and what is added to it.
+/// Destination of a gradient: the value, and the base that is added to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     out: Value,
@@ -67,21 +68,21 @@ pub struct Target {
 }
 
 impl Tape {
-    /// Adds the operations that make the gradient of `loss` (one f32) with respect to everything it depends on.
+    /// Adds the operations that compute the gradient of `loss` (one f32) with respect to everything it depends on.
     pub fn backward(&mut self, loss: Value, options: Backward) {
-        assert_eq!(self.shape(loss).len(), 1, "gradients are taken of a scalar");
+        assert_eq!(self.shape(loss).len(), 1, "the loss must be a scalar");
         let end = self.nodes.len();
         let mut state = State {
             options,
             of: HashMap::new(),
             written: HashSet::new(),
-            again: HashMap::new(),
-            maker: HashMap::new(),
+            recomputed: HashMap::new(),
+            producer: HashMap::new(),
             regions: std::mem::take(&mut self.regions),
             pending: Vec::new(),
         };
         for (n, node) in self.nodes.iter().enumerate() {
-            state.maker.extend(node.outputs.iter().map(|&v| (v, n)));
+            state.producer.extend(node.outputs.iter().map(|&v| (v, n)));
         }
         let seed = ops::seed::seed(self, loss);
         state.of.insert(loss, seed);
@@ -102,8 +103,8 @@ impl Tape {
             op.backward(&mut Gradients { tape: self, node, state: &mut state });
         }
         self.scope = "".into();
-        self.settle(&mut state);
-        // A parameter that was asked for and got no gradient this time must not keep the last step's.
+        self.flush_sums(&mut state);
+        // A used parameter that got no gradient this time must not keep the previous step's.
         if !options.accumulate {
             let stored: Vec<(ParameterId, bool)> = self
                 .layout
@@ -121,8 +122,8 @@ impl Tape {
         self.gradients.extend(state.of);
     }
 
-    /// Adds up the sums that wait.
-    fn settle(&mut self, state: &mut State) {
+    /// Executes the pending sums.
+    fn flush_sums(&mut self, state: &mut State) {
         let pending = std::mem::take(&mut state.pending);
         if pending.is_empty() {
             return;
@@ -141,150 +142,152 @@ impl Tape {
         self.push_into(Arc::new(SumParts(sums)), &inputs, &outputs, &bases);
     }
 
-    /// Adds the nodes of a checkpointed region again and notes which values stand for the old ones.
+    /// Adds the nodes of a checkpointed region recomputed and records which values replace the old ones.
     fn replay(&mut self, region: std::ops::Range<usize>, state: &mut State) {
         for n in region {
             let node = self.nodes[n].clone();
-            let inputs: Vec<Value> = node.inputs.iter().map(|v| *state.again.get(v).unwrap_or(v)).collect();
-            let outputs: Vec<Value> = node.outputs.iter().map(|&v| self.twin(v, state)).collect();
+            let inputs: Vec<Value> =
+                node.inputs.iter().map(|v| *state.recomputed.get(v).unwrap_or(v)).collect();
+            let outputs: Vec<Value> = node.outputs.iter().map(|&v| self.copy_of(v, state)).collect();
             self.push_into(node.op, &inputs, &outputs, &node.bases);
-            state.again.extend(node.outputs.iter().copied().zip(outputs));
+            state.recomputed.extend(node.outputs.iter().copied().zip(outputs));
         }
     }
 
-    fn twin(&mut self, value: Value, state: &State) -> Value {
+    fn copy_of(&mut self, value: Value, state: &State) -> Value {
         let info = self.info(value).clone();
         match info.storage {
             Storage::View { of, start } => {
-                let of = *state.again.get(&of).unwrap_or(&of);
+                let of = *state.recomputed.get(&of).unwrap_or(&of);
                 self.view(of, start, info.shape)
             }
             _ => self.value(info),
         }
     }
 
-    /// The value itself, or one that was or now is computed again.
-    fn recall(&mut self, value: Value, state: &mut State) -> Value {
-        if let Some(&again) = state.again.get(&value) {
-            return again;
+    /// Returns the value itself, or its recomputed replacement, adding the recomputation if necessary.
+    fn recompute_if_needed(&mut self, value: Value, state: &mut State) -> Value {
+        if let Some(&recomputed) = state.recomputed.get(&value) {
+            return recomputed;
         }
         if state.options.recompute == Recompute::Marked {
             return value;
         }
-        let Some(&maker) = state.maker.get(&value) else { return value };
-        let node = self.nodes[maker].clone();
+        let Some(&producer) = state.producer.get(&value) else { return value };
+        let node = self.nodes[producer].clone();
         let Some(which) = node.outputs.iter().position(|&v| v == value) else { return value };
         if let Storage::View { of, start } = self.info(value).storage {
-            let source = self.recall(of, state);
+            let source = self.recompute_if_needed(of, state);
             if source == of {
                 return value;
             }
-            let again = self.view(source, start, self.shape(value));
-            state.again.insert(value, again);
-            return again;
+            let recomputed = self.view(source, start, self.shape(value));
+            state.recomputed.insert(value, recomputed);
+            return recomputed;
         }
         if state.options.recompute == Recompute::Norms && !node.op.is_norm() {
             return value;
         }
-        let Some((op, inputs)) = node.op.remake(which, &node) else { return value };
-        let inputs: Vec<Value> = inputs.into_iter().map(|v| self.recall(v, state)).collect();
+        let Some((op, inputs)) = node.op.recompute(which, &node) else { return value };
+        let inputs: Vec<Value> = inputs.into_iter().map(|v| self.recompute_if_needed(v, state)).collect();
         let info = self.info(value);
         let spec = Spec::constant(info.shape, info.dtype);
-        let again = self.push_shared(op, &inputs, &[spec])[0];
-        state.again.insert(value, again);
-        again
+        let recomputed = self.push_shared(op, &inputs, &[spec])[0];
+        state.recomputed.insert(value, recomputed);
+        recomputed
     }
 }
 
 impl Gradients<'_> {
-    /// The tape, for shapes and for further operations.
+    /// The tape, for shapes and for adding operations.
     pub fn tape(&mut self) -> &mut Tape {
         self.tape
     }
 
-    /// How many inputs the operation has.
+    /// Number of inputs of the operation.
     pub fn inputs(&self) -> usize {
         self.node.inputs.len()
     }
 
     /// The `i`-th input of the operation.
     pub fn input(&mut self, i: usize) -> Value {
-        self.tape.recall(self.node.inputs[i], self.state)
+        self.tape.recompute_if_needed(self.node.inputs[i], self.state)
     }
 
-    /// The `j`-th result of the operation.
+    /// The `j`-th output of the operation.
     pub fn output(&mut self, j: usize) -> Value {
-        self.tape.recall(self.node.outputs[j], self.state)
+        self.tape.recompute_if_needed(self.node.outputs[j], self.state)
     }
 
-    /// The shape of the `i`-th input, without recalling it.
+    /// The shape of the `i`-th input, without recomputing it.
     pub fn input_shape(&self, i: usize) -> Shape {
         self.tape.shape(self.node.inputs[i])
     }
 
-    /// The gradient of the `j`-th result, if any flows to it.
-    pub fn of_output(&mut self, j: usize) -> Option<Value> {
+    /// The gradient of the `j`-th output, or `None` if none flows to it.
+    pub fn output_gradient(&mut self, j: usize) -> Option<Value> {
         let gradient = self.state.of.get(&self.node.outputs[j]).copied();
-        self.settle_if_pending(gradient);
+        self.flush_if_pending(gradient);
         gradient
     }
 
-    /// The gradient of the only result.
-    pub fn of_result(&mut self) -> Value {
+    /// The gradient of the only output.
+    pub fn result_gradient(&mut self) -> Value {
         let gradient = self.state.of[&self.node.outputs[0]];
-        self.settle_if_pending(Some(gradient));
+        self.flush_if_pending(Some(gradient));
         gradient
     }
 
-    /// What is read must have been added up.
-    fn settle_if_pending(&mut self, value: Option<Value>) {
+    /// Pending sums must be executed before they are read.
+    fn flush_if_pending(&mut self, value: Option<Value>) {
         let waits = |v: Value| self.state.pending.iter().any(|p| p.targets.iter().any(|t| t.out == v));
         if value.is_some_and(waits) {
-            self.tape.settle(self.state);
+            self.tape.flush_sums(self.state);
         }
     }
 
-    /// Targets get the sums of `count` parts, each part holding the targets' elements one after another. Taken together
-    /// with other such sums, at the latest at the end of the backward pass.
+    /// Sums `count` partial results into the targets; each part holds the elements of all targets one after
+    /// another. Several such sums share a kernel and run at the latest at the end of the backward pass.
     pub fn sum_parts(&mut self, parts: Value, count: usize, targets: &[Target]) {
         self.state.pending.push(Pending { parts, count, targets: targets.to_vec() });
-        if self.state.pending.len() == ops::sum_parts::MOST {
-            self.tape.settle(self.state);
+        if self.state.pending.len() == ops::sum_parts::MAX_SUMS {
+            self.tape.flush_sums(self.state);
         }
     }
 
-    /// Whether gradients flow to the `i`-th input.
+    /// Whether a gradient for the `i`-th input is needed.
     pub fn wants(&self, i: usize) -> bool {
         self.tape.info(self.node.inputs[i]).differentiable
     }
 
-    /// Where the gradient of the `i`-th input goes. The operation that fills it adds the base, if there is one.
+    /// Destination of the gradient of the `i`-th input. The operation that writes it adds the base, if there is
+    /// one.
     pub fn target(&mut self, i: usize) -> Target {
         let value = self.node.inputs[i];
         let info = self.tape.info(value).clone();
         if let Storage::Master(id) | Storage::Work(id) = info.storage {
             let out = self.tape.gradient_of_parameter(id);
-            self.settle_if_pending(Some(out));
+            self.flush_if_pending(Some(out));
             let first = self.state.written.insert(id) && !self.state.options.accumulate;
             self.state.of.insert(value, out);
             return Target { out, base: (!first).then_some(out) };
         }
         let base = self.state.of.get(&value).copied();
-        self.settle_if_pending(base);
+        self.flush_if_pending(base);
         let out = self.tape.scratch(Spec::constant(info.shape, info.gradient_dtype), false);
         self.state.of.insert(value, out);
         Target { out, base }
     }
 
-    /// Adds an operation that fills targets.
+    /// Adds an operation that writes the targets.
     pub fn push(&mut self, op: impl Op + 'static, inputs: &[Value], targets: &[Target]) {
         let outputs: Vec<Value> = targets.iter().map(|t| t.out).collect();
         let bases: Vec<Option<Value>> = targets.iter().map(|t| t.base).collect();
         self.tape.push_into(Arc::new(op), inputs, &outputs, &bases);
     }
 
-    /// Adds an operation that fills targets and then values of its own.
-    pub fn push_and_make(
+    /// Adds an operation that writes the targets and then new values.
+    pub fn push_with_outputs(
         &mut self,
         op: impl Op + 'static,
         inputs: &[Value],
@@ -292,12 +295,12 @@ impl Gradients<'_> {
         made: &[Spec],
     ) -> Vec<Value> {
         let first = self.tape.values.len();
-        self.push_with_space(op, inputs, targets, made);
+        self.push_with_workspace(op, inputs, targets, made);
         (first..first + made.len()).map(|v| Value(v as u32)).collect()
     }
 
-    /// Adds an operation that fills targets and needs work space.
-    pub fn push_with_space(
+    /// Adds an operation that writes the targets and needs workspace.
+    pub fn push_with_workspace(
         &mut self,
         op: impl Op + 'static,
         inputs: &[Value],
@@ -313,15 +316,19 @@ impl Gradients<'_> {
         self.tape.push_into(Arc::new(op), inputs, &outputs, &bases);
     }
 
-    /// The gradient of the `i`-th input is `value`, which may be the gradient of something else too.
+    /// Makes `value` the gradient of the `i`-th input. `value` may also be the gradient of another value.
     pub fn pass(&mut self, i: usize, value: Value) {
         if !self.wants(i) {
             return;
         }
-        self.settle_if_pending(Some(value));
+        self.flush_if_pending(Some(value));
         let input = self.node.inputs[i];
         let info = self.tape.info(input).clone();
-        assert_eq!(info.shape.len(), self.tape.shape(value).len(), "a gradient has the size of its value");
+        assert_eq!(
+            info.shape.len(),
+            self.tape.shape(value).len(),
+            "a gradient must have the size of its value"
+        );
         let owned = matches!(info.storage, Storage::Master(_) | Storage::Work(_));
         let same_type = self.tape.info(value).dtype == info.gradient_dtype;
         if !owned && same_type && !self.state.of.contains_key(&input) {

@@ -1,5 +1,5 @@
-//! A tape is a list of operations on values, in the order they will run. Building it touches no device: shapes are
-//! checked, gradients are derived (`backward.rs`), and its memory is planned, before anything is allocated.
+//! A tape is a list of operations on values, in execution order. Building it touches no device: shapes are checked,
+//! gradients are derived (`backward.rs`) and memory is planned before anything is allocated.
 
 mod backward;
 mod collect;
@@ -12,16 +12,17 @@ use crate::shape::{DType, Shape};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A value on a tape: the result of an operation, an input, or a parameter.
+/// A value on a tape: an operation's output, an input, or a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub(crate) u32);
 
-/// The type activations and the working copy of the weights have.
+/// Element type of activations and of the working copy of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// Everything in f32.
     F32,
-    /// Activations and working weights in bf16, sums and master weights in f32; CUDA, compute capability 8.0 and up.
+    /// Activations and working weights in bf16, sums and master weights in f32. CUDA only, compute capability 8.0
+    /// or newer.
     Bf16,
 }
 
@@ -35,12 +36,12 @@ impl Precision {
     }
 }
 
-/// Buffers that belong to the engine and not to one parameter.
+/// Buffers that belong to the engine rather than to one parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flat {
+pub enum EngineBuffer {
     /// All weights, f32.
     Master,
-    /// The working copy of all weights; the same memory as `Master` in f32.
+    /// The working copy of all weights; shares memory with `Master` in f32.
     Work,
     /// Gradients of the trained weights, f32.
     Gradients,
@@ -52,110 +53,110 @@ pub enum Flat {
     Average,
     /// The optimiser group of each chunk, i32.
     Groups,
-    /// What the host says about this step (`step::Control`), f32.
+    /// Scalars from the host for this step (`step::Control`), f32.
     Control,
-    /// What the step says to the host (`step::Report`), f32.
+    /// Scalars from the step to the host (`step::Report`), f32.
     Report,
-    /// What outlives a step beside the weights (`step::Counters`), f32.
+    /// Counters that persist across steps (`step::counter`), f32.
     Counters,
 }
 
-/// Where a value's memory is.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Planned: it shares its place with values that are not alive at the same time.
+    /// In the scratch buffer, at a planned offset; values that are not alive at the same time share memory.
     Scratch,
-    /// Its own for the life of the program.
+    /// In the program's input buffer, for the life of the program.
     Input,
-    /// Part of another value.
+    /// A part of another value.
     View {
         /// The value that owns the memory.
         of: Value,
         /// First element.
         start: usize,
     },
-    /// A parameter's f32 master.
+    /// A parameter's f32 master weights.
     Master(ParameterId),
     /// A parameter's working copy.
     Work(ParameterId),
     /// A parameter's gradient.
     Gradient(ParameterId),
     /// A whole buffer of the engine.
-    Flat(Flat),
+    EngineBuffer(EngineBuffer),
 }
 
-/// What is known of a value.
+/// Properties of a value.
 #[derive(Clone, Debug)]
-pub struct Info {
+pub struct ValueInfo {
     /// Its shape.
     pub shape: Shape,
     /// Its element type.
     pub dtype: DType,
-    /// Where it lives.
+    /// Where it is stored.
     pub storage: Storage,
-    /// Whether gradients flow to it.
+    /// Whether a gradient flows to it.
     pub differentiable: bool,
-    /// The element type of its gradient: f32 for weights, whatever they were rounded to.
+    /// Element type of its gradient: f32 for weights, even where their working copy is rounded.
     pub gradient_dtype: DType,
 }
 
-/// One operation on the tape.
+/// One operation on the tape with its operands.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What is done.
+    /// The operation.
     pub op: Arc<dyn Op>,
-    /// What it reads.
+    /// Values it reads.
     pub inputs: Vec<Value>,
-    /// What it writes.
+    /// Values it writes.
     pub outputs: Vec<Value>,
-    /// For each output, a value that is added to it (gradients that come together).
+    /// For each output, a value added to it: an already accumulated part of the same gradient.
     pub bases: Vec<Option<Value>>,
-    /// Where in the model, for profiles.
+    /// Dotted path of the part of the model, for profiles.
     pub scope: Arc<str>,
 }
 
-/// What an output of an operation will be.
+/// Shape and type of an operation's output.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Its shape.
     pub shape: Shape,
     /// Its element type.
     pub dtype: DType,
-    /// Whether gradients may flow back through it (they do if they flow to an input).
+    /// Whether a gradient may flow back through it. It does if one flows to any input.
     pub differentiable: bool,
-    /// See [`Info::gradient_dtype`].
+    /// See [`ValueInfo::gradient_dtype`].
     pub gradient_dtype: DType,
 }
 
 impl Spec {
-    /// An activation: its gradient has its own type.
+    /// An activation, whose gradient has the same type.
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> Spec {
         Spec { shape: shape.into(), dtype, differentiable: true, gradient_dtype: dtype }
     }
 
-    /// Statistics, ids, work space: no gradient.
+    /// Statistics, ids or workspace: no gradient.
     pub fn constant(shape: impl Into<Shape>, dtype: DType) -> Spec {
         Spec { differentiable: false, ..Spec::new(shape, dtype) }
     }
 
-    /// A computed weight: its gradient is f32.
+    /// A computed weight, whose gradient is f32.
     pub fn weight(shape: impl Into<Shape>, dtype: DType) -> Spec {
         Spec { gradient_dtype: DType::F32, ..Spec::new(shape, dtype) }
     }
 }
 
-/// Operations in the order they will run.
+/// A list of operations in execution order.
 #[derive(Debug)]
 pub struct Tape {
     pub(crate) layout: Arc<Layout>,
     pub(crate) precision: Precision,
-    pub(crate) values: Vec<Info>,
+    pub(crate) values: Vec<ValueInfo>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) kept: Vec<Value>,
     pub(crate) gradients: HashMap<Value, Value>,
-    /// New contents of state parameters, put in place at the end of a good step.
+    /// New values of state parameters, written at the end of a good step.
     pub(crate) commits: Vec<(ParameterId, Value)>,
-    parameters: HashMap<Storage2, Value>,
+    parameters: HashMap<ParameterSlot, Value>,
     regions: Vec<std::ops::Range<usize>>,
     scopes: Vec<String>,
     scope: Arc<str>,
@@ -165,11 +166,11 @@ pub struct Tape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Storage2 {
+enum ParameterSlot {
     Master(ParameterId),
     Work(ParameterId),
     Gradient(ParameterId),
-    Flat(Flat),
+    EngineBuffer(EngineBuffer),
 }
 
 impl Tape {
@@ -193,34 +194,34 @@ impl Tape {
         }
     }
 
-    /// The parameters it was made over.
+    /// The parameters this tape was created with.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The type activations have.
+    /// Element type of activations.
     pub fn dtype(&self) -> DType {
         self.precision.dtype()
     }
 
-    /// What is known of a value.
-    pub fn info(&self, value: Value) -> &Info {
+    /// Properties of a value.
+    pub fn info(&self, value: Value) -> &ValueInfo {
         &self.values[value.0 as usize]
     }
 
-    /// A value's shape.
+    /// Shape of a value.
     pub fn shape(&self, value: Value) -> Shape {
         self.info(value).shape
     }
 
-    /// The operations so far.
+    /// All operations added so far.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Memory the caller fills before each run.
+    /// Adds an input, which the caller fills before each run.
     pub fn input(&mut self, shape: impl Into<Shape>, dtype: DType) -> Value {
-        self.value(Info {
+        self.value(ValueInfo {
             shape: shape.into(),
             dtype,
             storage: Storage::Input,
@@ -229,14 +230,14 @@ impl Tape {
         })
     }
 
-    /// An input in the type of activations that gradients flow to.
+    /// Adds an input of the activation type that gradients flow to.
     pub fn variable(&mut self, shape: impl Into<Shape>) -> Value {
         let value = self.input(shape, self.dtype());
         self.values[value.0 as usize].differentiable = true;
         value
     }
 
-    /// A weight that is not a parameter: gradients flow to it in f32.
+    /// Adds an input that acts as a weight: its gradient is f32.
     pub fn weight(&mut self, shape: impl Into<Shape>, dtype: DType) -> Value {
         let value = self.input(shape, dtype);
         let info = &mut self.values[value.0 as usize];
@@ -245,94 +246,99 @@ impl Tape {
         value
     }
 
-    /// A parameter in the type of activations: for matrix products.
+    /// A parameter in the activation type, for matrix products.
     pub fn parameter(&mut self, id: ParameterId) -> Value {
-        self.stored(Storage2::Work(id))
+        self.stored(ParameterSlot::Work(id))
     }
 
-    /// A parameter in f32: for norms, biases, state.
+    /// A parameter in f32, for norms, biases and state.
     pub fn master(&mut self, id: ParameterId) -> Value {
         match self.precision {
-            Precision::F32 => self.stored(Storage2::Work(id)),
-            Precision::Bf16 => self.stored(Storage2::Master(id)),
+            Precision::F32 => self.stored(ParameterSlot::Work(id)),
+            Precision::Bf16 => self.stored(ParameterSlot::Master(id)),
         }
     }
 
-    /// A buffer of the engine as one value.
-    pub fn flat(&mut self, flat: Flat) -> Value {
-        self.stored(Storage2::Flat(flat))
+    /// A whole buffer of the engine as one value.
+    pub fn engine_buffer(&mut self, kind: EngineBuffer) -> Value {
+        self.stored(ParameterSlot::EngineBuffer(kind))
     }
 
     pub(crate) fn gradient_of_parameter(&mut self, id: ParameterId) -> Value {
-        self.stored(Storage2::Gradient(id))
+        self.stored(ParameterSlot::Gradient(id))
     }
 
-    fn stored(&mut self, key: Storage2) -> Value {
+    fn stored(&mut self, key: ParameterSlot) -> Value {
         if let Some(&value) = self.parameters.get(&key) {
             return value;
         }
         let layout = Arc::clone(&self.layout);
         let trained = |id: ParameterId| matches!(layout.get(id).role, Role::Trained(_));
         let (shape, dtype, storage, differentiable) = match key {
-            Storage2::Master(id) => (layout.get(id).shape, DType::F32, Storage::Master(id), trained(id)),
-            Storage2::Work(id) => (layout.get(id).shape, self.dtype(), Storage::Work(id), trained(id)),
-            Storage2::Gradient(id) => (layout.get(id).shape, DType::F32, Storage::Gradient(id), false),
-            Storage2::Flat(flat) => {
-                let (len, dtype) = flat_len(flat, &layout, self.precision);
-                (Shape::from([len]), dtype, Storage::Flat(flat), false)
+            ParameterSlot::Master(id) => (layout.get(id).shape, DType::F32, Storage::Master(id), trained(id)),
+            ParameterSlot::Work(id) => (layout.get(id).shape, self.dtype(), Storage::Work(id), trained(id)),
+            ParameterSlot::Gradient(id) => (layout.get(id).shape, DType::F32, Storage::Gradient(id), false),
+            ParameterSlot::EngineBuffer(kind) => {
+                let (len, dtype) = buffer_len(kind, &layout, self.precision);
+                (Shape::from([len]), dtype, Storage::EngineBuffer(kind), false)
             }
         };
-        let info = Info { shape, dtype, storage, differentiable, gradient_dtype: DType::F32 };
+        let info = ValueInfo { shape, dtype, storage, differentiable, gradient_dtype: DType::F32 };
         let value = self.value(info);
         self.parameters.insert(key, value);
         value
     }
 
-    /// Keeps a value's memory to the end of the program, so that it can be read after a run.
+    /// Keeps a value in memory to the end of the program, so that it can be read after a run.
     pub fn keep(&mut self, value: Value) {
         if !self.kept.contains(&value) {
             self.kept.push(value);
         }
     }
 
-    /// The gradient `backward` found for a value.
+    /// The gradient that `backward` derived for a value.
     pub fn gradient(&self, value: Value) -> Option<Value> {
         self.gradients.get(&value).copied()
     }
 
-    /// What a state parameter will hold after this step, if the step is good.
+    /// Sets a state parameter to `value` at the end of the step, if the step is good.
     pub fn commit(&mut self, state: ParameterId, value: Value) {
         let parameter = self.layout.get(state);
         assert!(parameter.role == Role::State, "{} is not a state parameter", parameter.name);
-        assert_eq!(parameter.shape.len(), self.shape(value).len(), "a new state has the size of the old");
+        assert_eq!(
+            parameter.shape.len(),
+            self.shape(value).len(),
+            "the new state must have the size of the old one"
+        );
         self.commits.push((state, value));
     }
 
-    /// A number that differs for every caller on this tape: which stream of random numbers an operation draws from.
+    /// Returns an id that is unique on this tape, which selects the random stream of an operation.
     pub fn next_stream(&mut self) -> u32 {
         self.streams += 1;
         self.streams
     }
 
-    /// The rows of this tape are the `replica`-th of `of` equal slices of a batch, counted from 0. What is drawn for them
-    /// is then what would be drawn for these rows of the whole batch. Called before anything is drawn.
+    /// Declares that the rows of this tape are slice `replica` (from 0) of `of` equal slices of a batch. Random
+    /// numbers are then those the same rows would get in the whole batch. Must be called before anything is
+    /// sampled.
     pub fn set_replica(&mut self, replica: u32, of: u32) {
         assert!(replica < of, "replica {replica} of {of}");
-        assert_eq!(self.streams, 0, "what was drawn before is another replica's");
+        assert_eq!(self.streams, 0, "set_replica must be called before the first random operation");
         (self.replica, self.replicas) = (replica, of);
     }
 
-    /// Which slice of a batch the rows are.
+    /// Index of this replica's slice of the batch.
     pub(crate) fn replica(&self) -> u32 {
         self.replica
     }
 
-    /// Whether there are other slices.
+    /// Whether the batch is split over replicas.
     pub(crate) fn is_shared(&self) -> bool {
         self.replicas > 1
     }
 
-    /// Names the part of the model that `build` adds.
+    /// Adds `name` to the scope of all operations that `build` adds.
     pub fn scope<T>(&mut self, name: &str, build: impl FnOnce(&mut Tape) -> T) -> T {
         self.scopes.push(name.to_owned());
         self.scope = self.scopes.join(".").into();
@@ -342,7 +348,7 @@ impl Tape {
         out
     }
 
-    /// What `build` adds is not kept for the backward pass but computed again there: memory for time.
+    /// Recomputes what `build` adds in the backward pass instead of keeping it: saves memory, costs time.
     pub fn checkpoint<T>(&mut self, build: impl FnOnce(&mut Tape) -> T) -> T {
         let start = self.nodes.len();
         let out = build(self);
@@ -350,12 +356,12 @@ impl Tape {
         out
     }
 
-    /// Adds an operation; its results are fresh values.
+    /// Adds an operation with new output values.
     pub fn push(&mut self, op: impl Op + 'static, inputs: &[Value], outputs: &[Spec]) -> Vec<Value> {
         self.push_shared(Arc::new(op), inputs, outputs)
     }
 
-    /// Adds an operation with one result.
+    /// Adds an operation with one output.
     pub fn push_one(&mut self, op: impl Op + 'static, inputs: &[Value], output: Spec) -> Value {
         self.push(op, inputs, &[output])[0]
     }
@@ -384,7 +390,7 @@ impl Tape {
     }
 
     pub(crate) fn scratch(&mut self, spec: Spec, flows: bool) -> Value {
-        self.value(Info {
+        self.value(ValueInfo {
             shape: spec.shape,
             dtype: spec.dtype,
             storage: Storage::Scratch,
@@ -393,33 +399,35 @@ impl Tape {
         })
     }
 
-    /// Part of a value under another shape; no memory, no time, no gradient of its own.
+    /// A part of a value under another shape; costs no memory or time and has no gradient of its own.
     pub(crate) fn view(&mut self, of: Value, start: usize, shape: Shape) -> Value {
         let source = self.info(of);
         assert!(
             start + shape.len() <= source.shape.len(),
-            "a view of {shape} at {start} does not fit {}",
+            "a view of {shape} at {start} does not fit into {}",
             source.shape
         );
-        let info = Info { shape, storage: Storage::View { of, start }, ..source.clone() };
+        let info = ValueInfo { shape, storage: Storage::View { of, start }, ..source.clone() };
         self.value(info)
     }
 
-    fn value(&mut self, info: Info) -> Value {
+    fn value(&mut self, info: ValueInfo) -> Value {
         self.values.push(info);
         Value(self.values.len() as u32 - 1)
     }
 }
 
-/// Elements and type of a buffer of the engine.
-pub(crate) fn flat_len(flat: Flat, layout: &Layout, precision: Precision) -> (usize, DType) {
-    match flat {
-        Flat::Master => (layout.len().max(1), DType::F32),
-        Flat::Work => (layout.len().max(1), precision.dtype()),
-        Flat::Gradients | Flat::Moment1 | Flat::Moment2 | Flat::Average => {
+/// Number of elements and element type of an engine buffer.
+pub(crate) fn buffer_len(kind: EngineBuffer, layout: &Layout, precision: Precision) -> (usize, DType) {
+    match kind {
+        EngineBuffer::Master => (layout.len().max(1), DType::F32),
+        EngineBuffer::Work => (layout.len().max(1), precision.dtype()),
+        EngineBuffer::Gradients | EngineBuffer::Moment1 | EngineBuffer::Moment2 | EngineBuffer::Average => {
             (layout.trained_len().max(1), DType::F32)
         }
-        Flat::Groups => ((layout.trained_len() / crate::parameters::CHUNK).max(1), DType::I32),
-        Flat::Control | Flat::Report | Flat::Counters => (crate::step::SLOTS, DType::F32),
+        EngineBuffer::Groups => ((layout.trained_len() / crate::parameters::CHUNK).max(1), DType::I32),
+        EngineBuffer::Control | EngineBuffer::Report | EngineBuffer::Counters => {
+            (crate::step::SLOTS, DType::F32)
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! Weights written on all cores are those that are written one by one; an engine that starts with zeros has nothing else.
+//! Weights filled on all cores equal weights written one by one; an engine created with zeros holds only zeros.
 
 use crate::gpu;
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::*;
 use std::sync::Arc;
 
-/// Larger than a piece of page-locked memory is one of them, so that it is copied in several turns.
+/// One is larger than the page-locked memory, so that it is copied in several pieces.
 const COUNTS: [usize; 9] = [3, 700, 1, 9 << 20, 5_000_000, 64, 4_000_000, 100_003, 17];
 
 fn value(parameter: usize, place: usize) -> f32 {
@@ -23,10 +23,10 @@ fn assert_filled(device: Device, precision: Precision) {
         })
         .collect();
     let layout = Arc::new(builder.finish());
-    let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+    let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
     let mut engine = Engine::new(device, Arc::clone(&layout), precision, options).unwrap();
     assert!(engine.read_arena(Arena::Weights).unwrap().iter().all(|weight| *weight == 0.0));
-    // All but one, in another order than they lie.
+    // All but one, in another order than their offsets.
     let chosen: Vec<usize> = (0..COUNTS.len()).rev().filter(|&i| i != 5).collect();
     let some: Vec<ParameterId> = chosen.iter().map(|&i| ids[i]).collect();
     let fill = |number: usize, out: &mut [f32]| {
@@ -39,7 +39,7 @@ fn assert_filled(device: Device, precision: Precision) {
         let right = |(place, found): (usize, &f32)| *found == if i == 5 { 0.0 } else { value(i, place) };
         assert!(found.len() == COUNTS[i] && found.iter().enumerate().all(right), "{i} on {device}");
     }
-    // What programs compute with is that, rounded.
+    // Programs compute with these weights, rounded.
     let mut tape = Tape::new(Arc::clone(&layout), precision);
     let mut parameter = tape.parameter(ids[1]);
     if precision == Precision::Bf16 {
@@ -52,7 +52,7 @@ fn assert_filled(device: Device, precision: Precision) {
     let seen = engine.read(&program, twice).unwrap();
     let near = |(place, seen): (usize, &f32)| (seen - 2.0 * value(1, place)).abs() <= 0.01 * seen.abs();
     assert!(seen.iter().enumerate().all(near), "on {device} in {precision:?}");
-    // One that fails leaves the others' memory in peace.
+    // A fill that fails leaves the memory of other parameters alone.
     let failed = engine.fill_parameters(&some, |number, _| match number {
         3 => Err(Error::Unsupported("the third".to_owned())),
         _ => Ok(()),
@@ -61,7 +61,7 @@ fn assert_filled(device: Device, precision: Precision) {
 }
 
 #[test]
-fn weights_written_on_all_cores_are_where_they_belong() {
+fn weights_filled_on_all_cores_have_the_right_offsets() {
     assert_filled(Device::Cpu, Precision::F32);
     if let Some(_gpu) = gpu::present("fill") {
         assert_filled(Device::Cuda(0), Precision::F32);

@@ -9,12 +9,12 @@ use myxtts_tensor::cuda::gemm::*;
 struct Device {
     stream: Arc<CudaStream>,
     engine: GemmEngine,
-    // Freed after the engine that uses it.
+    // Dropped after the engine that uses it.
     _workspace: CudaSlice<u8>,
     _gpu: crate::gpu::Gpu,
 }
 
-/// The first GPU, or nothing. cudarc panics where there is no driver.
+/// The first GPU, if there is one. cudarc panics if there is no driver.
 fn device() -> Option<Device> {
     let gpu = crate::gpu::present("products")?;
     let context = std::panic::catch_unwind(|| CudaContext::new(0)).ok()?.ok()?;
@@ -22,7 +22,7 @@ fn device() -> Option<Device> {
     let workspace = stream.alloc_zeros::<u8>(DEFAULT_WORKSPACE).unwrap();
     stream.synchronize().unwrap();
     let address = workspace.device_ptr(&stream).0;
-    let lt = Arc::new(Lt::find().unwrap());
+    let lt = Arc::new(Lt::load().unwrap());
     let table = Arc::new(GemmTable::in_memory());
     let engine = unsafe { GemmEngine::new(lt, table, address, DEFAULT_WORKSPACE).unwrap() };
     Some(Device { stream, engine, _workspace: workspace, _gpu: gpu })
@@ -40,7 +40,7 @@ macro_rules! device_or_skip {
     };
 }
 
-/// A small generator: the tests want variety, not quality.
+/// A small generator: the tests need variety, not quality.
 struct Random(u64);
 
 impl Random {
@@ -110,7 +110,8 @@ fn extent(matrix: &Matrix, rows: usize, columns: usize, batch: usize) -> usize {
     rows * matrix.ld + (batch - 1) * matrix.batch_stride as usize
 }
 
-/// Runs one product and compares everything it writes, and that it writes nothing else; twice, for the same bits.
+/// Runs one product and compares everything it writes, and checks that it writes nothing else; twice, for the same
+/// bits.
 fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned: bool) {
     gemm.validate().unwrap();
     let (m, n, k) = (gemm.m, gemm.n, gemm.k);
@@ -121,7 +122,7 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
     let bias_len = if gemm.epilogue == Epilogue::BiasGradA { m } else { n };
     let bias = random.values(bias_len);
     let aux = random.values(size);
-    // Whether the factor applies to a bias gradient is not documented; nobody needs to know.
+    // Whether the factor applies to a bias gradient is undocumented and not needed.
     let plain = matches!(gemm.epilogue, Epilogue::BiasGradA | Epilogue::BiasGradB);
     let alpha = if plain || random.below(2) == 0 { 1.0 } else { 0.5 };
 
@@ -146,7 +147,7 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
         }
         if run == 0 && !device.engine.supports(gemm, &operands).unwrap() {
             println!("not supported by this library: {gemm:?}");
-            // Only what the library documents as partial may be missing.
+            // Only products documented as partially supported may be missing.
             assert!(
                 matches!(
                     gemm.epilogue,
@@ -201,11 +202,11 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
         let (row, column) = if gemm.b.transposed { (j, l) } else { (l, j) };
         f64::from(b[p * gemm.b.batch_stride as usize + row * gemm.b.ld + column])
     };
-    // Inputs are below 1, so k terms sum to at most k: the error of f32 addition goes with it, TF32 keeps 10 bits
+    // Inputs are below 1, so k terms sum to at most k: the error of f32 addition grows with it; TF32 keeps 10 bits
     // (bf16-rounded inputs are exact in TF32).
     let sum_error = 1e-6 * k as f64 + 1e-6;
     let rounding = if gemm.output == Element::Bf16 { 1.0 / 128.0 } else { 1e-6 };
-    // The library may round the product before it adds what comes after: the error goes with the largest part.
+    // The library may round the product before it applies the epilogue: the error scales with the largest part.
     let largest = std::cell::Cell::new(0.0f64);
     let close = |what: &str, got: f32, expected: f64, factor: f64| {
         let allowed = sum_error * factor + rounding * (expected.abs() + largest.get() + 0.01);
@@ -236,7 +237,7 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
                     Epilogue::GeluAux => gelu(x),
                     Epilogue::DGelu | Epilogue::DGeluBiasGrad => x * gelu_derivative(kept),
                 };
-                // The library's tanh is an approximation, good to about 2^-11.
+                // The library's tanh is an approximation with an error of about 2^-11.
                 let factor =
                     if gemm.epilogue.has_aux() || gemm.epilogue == Epilogue::GeluBias { 2.0 } else { 1.0 };
                 let slack = if factor > 1.0 { 1e-3 * (1.0 + x.abs()) } else { 0.0 };
@@ -395,7 +396,7 @@ fn a_captured_product_replays_on_new_data() {
     let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     device.stream.begin_capture(mode).unwrap();
     run(&gemm).unwrap();
-    // Never met before: refused, and the capture goes on.
+    // A new product: rejected, and the capture continues.
     let other = Gemm { m: 31, ..gemm };
     assert!(matches!(run(&other), Err(GemmError::Capturing(_))));
     let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -409,7 +410,7 @@ fn a_captured_product_replays_on_new_data() {
     assert!(once.iter().zip(&twice).all(|(x, y)| (2.0 * x).to_bits() == y.to_bits()));
 }
 
-/// What the library makes of the products of a training step; run with `--ignored --nocapture`.
+/// Times of the products of a training step; run with `--ignored --nocapture`.
 #[test]
 #[ignore = "prints times"]
 fn times_of_the_gpt_step() {

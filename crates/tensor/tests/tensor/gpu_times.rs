@@ -1,5 +1,5 @@
-//! What CUPTI records of products run eagerly and from a captured graph, and sums over GPUs by NCCL. Skipped, with the
-//! reason, where a GPU or the library is missing.
+//! CUPTI records of products run eagerly and from a captured graph, and sums over GPUs with NCCL. Skipped, with the
+//! reason, if a GPU or the library is missing.
 
 use crate::gpu::{self, Gpu};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use myxtts_tensor::cuda::cupti::{Activity, KernelRecord, KernelTimes, busy, by_n
 use myxtts_tensor::cuda::gemm::*;
 use myxtts_tensor::cuda::nccl::Nccl;
 
-/// A stream on each device. cudarc panics where there is no driver.
+/// A stream on each device. cudarc panics if there is no driver.
 fn streams() -> Option<(Gpu, Vec<Arc<CudaStream>>)> {
     let gpu = gpu::present("CUPTI and NCCL")?;
     let count = std::panic::catch_unwind(CudaContext::device_count).ok()?.ok()?;
@@ -40,7 +40,7 @@ fn every_kernel_is_recorded_eager_and_captured() {
     let mut out = stream.alloc_zeros::<half::bf16>(size * size).unwrap();
     let workspace = stream.alloc_zeros::<u8>(DEFAULT_WORKSPACE).unwrap();
     stream.synchronize().unwrap();
-    let lt = Arc::new(Lt::find().unwrap());
+    let lt = Arc::new(Lt::load().unwrap());
     let address = workspace.device_ptr(&stream).0;
     let table = Arc::new(GemmTable::in_memory());
     let engine = unsafe { GemmEngine::new(lt, table, address, DEFAULT_WORKSPACE).unwrap() };
@@ -89,7 +89,7 @@ fn every_kernel_is_recorded_eager_and_captured() {
         kernels(captured, to),
         busy(ours.iter().copied(), captured, to)
     );
-    // A product may be more than one kernel where k is split, but not fewer.
+    // A product may be several kernels if k is split, but not fewer than one.
     assert!(kernels(from, eager) >= 10);
     assert_eq!(kernels(captured, to), kernels(from, eager));
     assert!(busy(ours.iter().copied(), from, eager) > 0.0);
@@ -99,7 +99,7 @@ fn every_kernel_is_recorded_eager_and_captured() {
 #[test]
 fn nccl_sums_over_all_gpus_captured_too() {
     let (_gpu, streams) = or_skip!(streams(), "no CUDA device");
-    let nccl = or_skip!(Nccl::find().map_err(|e| println!("{e}")).ok(), "no NCCL");
+    let nccl = or_skip!(Nccl::load().map_err(|e| println!("{e}")).ok(), "no NCCL");
     println!("NCCL {}, {} GPUs", nccl.version().unwrap(), streams.len());
     let devices: Vec<i32> = (0..streams.len() as i32).collect();
     let communicators = nccl.communicators(&devices).unwrap();

@@ -1,4 +1,4 @@
-//! Every kernel compiles for every architecture that is served, and the cache keeps what was compiled.
+//! Every kernel compiles for every supported architecture, and the cache stores what was compiled.
 //!
 //! Needs NVRTC, but no GPU. `MYXTTS_REQUIRE_NVRTC=1` makes its absence a failure.
 
@@ -25,7 +25,7 @@ fn has_nvrtc() -> bool {
             panic!("MYXTTS_REQUIRE_NVRTC is set: {missing}")
         }
         Err(missing) => {
-            // Not eprintln: the test runner keeps to itself what a passing test prints.
+            // Not eprintln: the test runner captures what a passing test prints.
             SAID.call_once(|| _ = writeln!(std::io::stderr(), "kernels: skipped, {missing}"));
             false
         }
@@ -48,27 +48,27 @@ fn every_kernel_file_is_in_the_table() {
 }
 
 #[test]
-fn every_kernel_compiles_for_every_architecture_served() {
+fn every_kernel_compiles_for_every_supported_architecture() {
     if !has_nvrtc() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let cache = KernelCache::at(folder.path());
+    let cache = KernelCache::in_folder(folder.path());
     for arch in SERVED {
         let compiled = cache.compile_all(SOURCES, arch).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(compiled.len(), SOURCES.len());
         for ((name, _), compiled) in SOURCES.iter().zip(compiled) {
-            assert!(compiled.cubin.starts_with(b"\x7fELF"), "{name} for {arch} is no CUBIN");
+            assert!(compiled.cubin.starts_with(b"\x7fELF"), "{name} for {arch} is not a CUBIN");
             assert!(!compiled.from_cache);
         }
     }
-    // One entry each, and nothing left over.
+    // One entry each, and nothing else.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), SOURCES.len() * SERVED.len());
     assert!(cache.compile_all(SOURCES, SERVED[0]).unwrap().iter().all(|compiled| compiled.from_cache));
 }
 
 #[test]
-fn the_specific_architecture_is_another() {
+fn architecture_specific_code_is_compiled_separately() {
     if !has_nvrtc() {
         return;
     }
@@ -78,7 +78,7 @@ fn the_specific_architecture_is_another() {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_file_and_line() {
+fn a_compile_error_names_file_and_line() {
     if !has_nvrtc() {
         return;
     }
@@ -89,15 +89,15 @@ fn a_mistake_is_named_with_its_file_and_line() {
     let message = error.to_string();
     assert!(message.contains("planted.cu(3): error"), "{message}");
     assert!(message.contains("sm_80"), "{message}");
-    // The parallel way says the same, though all the others are good.
+    // The parallel version reports the same error, though all the other kernels are fine.
     let kernels = [("good", GOOD), ("planted", text.as_str()), ("good", GOOD)];
     let error =
-        KernelCache::at(tempfile::tempdir().unwrap().path()).compile_all(&kernels, SM_80).unwrap_err();
+        KernelCache::in_folder(tempfile::tempdir().unwrap().path()).compile_all(&kernels, SM_80).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
 #[test]
-fn an_architecture_the_compiler_does_not_know_is_named() {
+fn an_unknown_architecture_is_named() {
     if !has_nvrtc() {
         return;
     }
@@ -105,7 +105,7 @@ fn an_architecture_the_compiler_does_not_know_is_named() {
     assert!(matches!(error, CompileError::Arch { .. }), "{error:?}");
     assert!(error.to_string().contains("does not compile for sm_30, only for "), "{error}");
     assert_eq!(Arch::for_device(9, 0).unwrap(), Arch::new(9, 0));
-    // Code for 9.0 runs on a 9.9, should there ever be one.
+    // Code for 9.0 would run on a 9.9, should there ever be one.
     assert_eq!(Arch::for_device(9, 9).unwrap(), Arch::new(9, 0));
     assert!(Arch::for_device(3, 0).is_err());
 }
@@ -116,20 +116,20 @@ fn a_second_compilation_comes_from_the_cache_without_the_compiler() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let cache = KernelCache::at(folder.path().join("made/when/needed"));
+    let cache = KernelCache::in_folder(folder.path().join("made/when/needed"));
     let first = cache.compile(GOOD, "good.cu", SM_80).unwrap();
     let second = cache.compile(GOOD, "good.cu", SM_80).unwrap();
     assert!(!first.from_cache && second.from_cache);
     assert_eq!(first.cubin, second.cubin);
 
-    // Had the compiler been asked, it would not have answered this.
+    // A forged entry, which the compiler could not have produced.
     let entry = cache.entry(GOOD, "good.cu", SM_80).unwrap().unwrap();
     let forged = b"not what NVRTC makes";
     let begin = fs::read(&entry).unwrap()[..8].to_vec();
     fs::write(&entry, [&begin[..], blake3::hash(forged).as_bytes(), forged].concat()).unwrap();
     assert_eq!(cache.compile(GOOD, "good.cu", SM_80).unwrap().cubin, forged);
 
-    // Another text, architecture or variant of it is another entry.
+    // Another source, architecture or variant is another entry.
     for (source, arch) in [
         (format!("{GOOD} "), SM_80),
         (GOOD.to_owned(), Arch::new(8, 9)),
@@ -142,12 +142,12 @@ fn a_second_compilation_comes_from_the_cache_without_the_compiler() {
 }
 
 #[test]
-fn a_damaged_entry_is_compiled_anew() {
+fn a_damaged_entry_is_compiled_again() {
     if !has_nvrtc() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let cache = KernelCache::at(folder.path());
+    let cache = KernelCache::in_folder(folder.path());
     let first = cache.compile(GOOD, "good.cu", SM_80).unwrap();
     let entry = cache.entry(GOOD, "good.cu", SM_80).unwrap().unwrap();
     let whole = fs::read(&entry).unwrap();
@@ -162,7 +162,7 @@ fn a_damaged_entry_is_compiled_anew() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_costs_the_cache_only() {
+fn an_unwritable_folder_only_disables_the_cache() {
     if !has_nvrtc() {
         return;
     }
@@ -170,7 +170,7 @@ fn a_folder_that_cannot_be_written_costs_the_cache_only() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let cache = KernelCache::at(file.join("kernels"));
+    let cache = KernelCache::in_folder(file.join("kernels"));
     for _ in 0..2 {
         assert!(!cache.compile(GOOD, "good.cu", SM_80).unwrap().from_cache);
     }
@@ -179,8 +179,8 @@ fn a_folder_that_cannot_be_written_costs_the_cache_only() {
     assert!(cache.take_warning().is_none());
 }
 
-/// A kernel that does not wait in `enter` would read what the kernel before it has not written yet. `enter_later` says
-/// that it loads weights first.
+/// A kernel that does not wait in `enter` could read what the previous kernel has not written yet. `enter_later`
+/// marks a kernel that loads weights first.
 #[test]
 fn every_kernel_enters_first() {
     let mut kernels = 0;
@@ -199,7 +199,7 @@ fn every_kernel_enters_first() {
                     || first.starts_with("enter_later();")
                         && text.contains("enter();\n")
                         && text.contains("wait_for_last();\n"),
-                "{name}.cu: a kernel does not begin with enter(): {signature}"
+                "{name}.cu: a kernel does not start with enter(): {signature}"
             );
             kernels += 1;
         }

@@ -1,5 +1,5 @@
-//! Attention whose scores are so large that a float has no digits left for their differences: networks without norms inside,
-//! as a perceiver is, get there. Weights are at most 1 in both passes, and gradients stay numbers.
+//! Attention with scores so large that a float cannot resolve their differences, as in networks without inner norms
+//! such as a perceiver. Weights must be at most 1 in both passes, and gradients must stay finite.
 
 use crate::gpu;
 use myxtts_tensor::ops::adamw::AdamW;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const TIME: usize = 70;
 const SIZE: usize = 64;
 
-/// The gradients of the sum of what attention makes of queries, keys and values this large.
+/// The gradients of the sum of an attention's output for inputs of this magnitude.
 fn gradients(device: Device, precision: Precision, magnitude: f32) -> Vec<f32> {
     let mut builder = LayoutBuilder::new();
     let group = builder.group("all", 0.0, 1.0);
@@ -34,7 +34,7 @@ fn gradients(device: Device, precision: Precision, magnitude: f32) -> Vec<f32> {
 }
 
 #[test]
-fn weights_of_scores_beyond_all_digits_are_at_most_one() {
+fn weights_of_huge_scores_are_at_most_one() {
     let mut devices = vec![(Device::Cpu, Precision::F32)];
     if gpu::present("weights_of_scores_beyond_all_digits_are_at_most_one").is_some() {
         devices.extend([(Device::Cuda(0), Precision::F32), (Device::Cuda(0), Precision::Bf16)]);
@@ -44,7 +44,8 @@ fn weights_of_scores_beyond_all_digits_are_at_most_one() {
         for magnitude in [1.0, 3e4, 3e5] {
             let all = gradients(device, precision, magnitude);
             assert!(all.iter().all(|x| x.is_finite()), "{device}, {precision:?}, {magnitude}");
-            // The gradient of a value is the sum of the weights that the queries give it: over all values, one for each query.
+            // The gradient of a value is the sum of its weights over the queries: over all values, one for each
+            // query.
             let values: Vec<f32> = all
                 .chunks_exact(3 * SIZE)
                 .map(|row| row[2 * SIZE..].iter().sum::<f32>() / SIZE as f32)

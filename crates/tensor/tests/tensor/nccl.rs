@@ -1,5 +1,5 @@
-//! How NCCL is called, against a library under its names that checks what it is given: calls that go on in the background,
-//! errors that come later, groups that never come together. Sums themselves need GPUs.
+//! How NCCL is called, tested with a fake library that checks its arguments: calls that continue in the background,
+//! delayed errors, groups that never connect. Real sums need GPUs.
 
 use myxtts_tensor::cuda::nccl::{Nccl, NcclError};
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Made by the compiler that every Rust program is linked with.
+/// Compiled with the C compiler that links Rust programs.
 fn fake() -> (tempfile::TempDir, Arc<Nccl>) {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tensor/fake_nccl.c");
@@ -17,20 +17,20 @@ fn fake() -> (tempfile::TempDir, Arc<Nccl>) {
     let made =
         Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap();
     assert!(made.success());
-    // SAFETY: it runs nothing when it is loaded.
+    // SAFETY: the library has no initialisers.
     let library = unsafe { libloading::Library::new(&library) }.unwrap();
     (folder, Nccl::from_library(library).unwrap())
 }
 
 #[test]
-fn processes_join_and_their_calls_go_on_in_the_background() {
+fn processes_join_and_their_calls_continue_in_the_background() {
     let (_folder, nccl) = fake();
     let id = nccl.new_id().unwrap();
     assert_eq!(id.len(), 128);
     for blocking in [false, true] {
         let joined = nccl.join(&id, (1, 2), LIMIT, blocking).unwrap();
         assert_eq!((joined.rank(), joined.world()), (1, 2));
-        // SAFETY: the library touches no memory.
+        // SAFETY: the fake library touches no memory.
         unsafe {
             joined.all_reduce_sum(64, 5, std::ptr::null_mut()).unwrap();
             joined.all_reduce_sum_bf16(64, 5, std::ptr::null_mut()).unwrap();
@@ -47,7 +47,7 @@ fn processes_join_and_their_calls_go_on_in_the_background() {
 }
 
 #[test]
-fn a_group_that_never_comes_together_is_given_up() {
+fn a_group_that_never_connects_times_out() {
     let (_folder, nccl) = fake();
     let id = nccl.new_id().unwrap();
     let began = Instant::now();
@@ -56,17 +56,19 @@ fn a_group_that_never_comes_together_is_given_up() {
     assert!(began.elapsed() < LIMIT);
     let foreign = nccl.join(&[0; 128], (0, 2), LIMIT, false).err().unwrap().to_string();
     assert!(foreign.contains("invalid argument"), "{foreign}");
-    assert!(nccl.join(&id[..7], (0, 2), LIMIT, false).err().unwrap().to_string().contains("128 are due"));
+    assert!(
+        nccl.join(&id[..7], (0, 2), LIMIT, false).err().unwrap().to_string().contains("128 are required")
+    );
 }
 
 #[test]
-fn a_call_that_never_ends_is_ended_from_another_thread() {
+fn a_hung_call_can_be_aborted_from_another_thread() {
     let (_folder, nccl) = fake();
     let id = nccl.new_id().unwrap();
     let joined = Arc::new(nccl.join(&id, (0, 2), LIMIT, false).unwrap());
     let other = joined.clone();
     let waiting = std::thread::spawn(move || {
-        // SAFETY: the library touches no memory.
+        // SAFETY: the fake library touches no memory.
         unsafe { other.all_reduce_sum(64, 14, std::ptr::null_mut()) }.is_err()
     });
     std::thread::sleep(Duration::from_millis(50));

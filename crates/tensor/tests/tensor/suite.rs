@@ -1,5 +1,5 @@
-//! Every operation against the two truths there are: its gradient against differences of its own values on the CPU,
-//! and the device against the CPU, forward and backward. An operation without a case fails the suite.
+//! Checks every operation in two ways: its gradient against finite differences on the CPU, and the device against
+//! the CPU, forward and backward. An operation without a case fails the suite.
 
 use crate::ops;
 use half::bf16;
@@ -8,22 +8,22 @@ use myxtts_tensor::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Makes inputs and an operation on them, and returns its results.
+/// Creates inputs and an operation on them, and returns its outputs.
 type Builder = Box<dyn Fn(&mut Build<'_>) -> Vec<Value>>;
 
-/// One way to use an operation, at random shapes.
+/// One use of an operation, at random shapes.
 pub struct Case {
-    /// For messages.
+    /// Name in messages.
     pub name: &'static str,
-    /// Builds it: inputs through the `Build`, results returned.
+    /// Builds it: inputs through the `Build`, outputs returned.
     pub build: Builder,
-    /// How many random shapes are tried.
+    /// Number of random shapes to try.
     pub rounds: u64,
-    /// The step of the differences; smaller where the function bends.
+    /// Step of the finite differences; smaller for strongly curved functions.
     pub step: f32,
-    /// Whether central differences say anything about it (not where it jumps).
+    /// Whether finite differences are meaningful (not where the function jumps).
     pub smooth: bool,
-    /// Relative tolerance between CPU and device in bf16, where the operation is not made of plain sums.
+    /// Relative tolerance between CPU and device in bf16, for operations that are not plain sums.
     pub bf16: f64,
     /// Relative tolerance between CPU and device in f32.
     pub f32: f64,
@@ -56,7 +56,7 @@ enum Data {
     Integers(Vec<i32>),
 }
 
-/// What a case builds with.
+/// The context a case builds in.
 pub struct Build<'a> {
     pub tape: &'a mut Tape,
     pub random: Stream,
@@ -64,26 +64,26 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// A size between the two, both included.
+    /// A random size in `from ..= to`.
     pub fn size(&mut self, from: usize, to: usize) -> usize {
         from + self.random.below(to - from + 1)
     }
 
-    /// A differentiable activation of normal numbers.
+    /// A differentiable activation with normal samples.
     pub fn variable(&mut self, shape: impl Into<Shape>) -> Value {
         let shape = shape.into();
         let data = self.random.normals(shape.len());
         self.variable_of(shape, data)
     }
 
-    /// A differentiable activation of these numbers.
+    /// A differentiable activation with the given values.
     pub fn variable_of(&mut self, shape: impl Into<Shape>, data: Vec<f32>) -> Value {
         let value = self.tape.variable(shape);
         self.inputs.push((value, Data::Floats(data)));
         value
     }
 
-    /// A differentiable weight in the type of activations, with an f32 gradient.
+    /// A differentiable weight in the activation type, with an f32 gradient.
     pub fn weight(&mut self, shape: impl Into<Shape>) -> Value {
         let (shape, dtype) = (shape.into(), self.tape.dtype());
         let value = self.tape.weight(shape, dtype);
@@ -92,7 +92,7 @@ impl Build<'_> {
         value
     }
 
-    /// A differentiable weight in f32, as `Tape::master` gives.
+    /// A differentiable weight in f32, as from `Tape::master`.
     pub fn master(&mut self, shape: impl Into<Shape>) -> Value {
         let shape = shape.into();
         let value = self.tape.weight(shape, DType::F32);
@@ -101,14 +101,14 @@ impl Build<'_> {
         value
     }
 
-    /// Fixed f32 numbers.
+    /// Constant f32 values.
     pub fn constant(&mut self, shape: impl Into<Shape>, data: Vec<f32>) -> Value {
         let value = self.tape.input(shape, DType::F32);
         self.inputs.push((value, Data::Floats(data)));
         value
     }
 
-    /// Fixed integers.
+    /// Constant integers.
     pub fn integers(&mut self, shape: impl Into<Shape>, data: Vec<i32>) -> Value {
         let value = self.tape.input(shape, DType::I32);
         self.inputs.push((value, Data::Integers(data)));
@@ -124,7 +124,7 @@ struct Built {
     loss: Value,
 }
 
-/// The case with a loss that weighs every result at random, and gradients.
+/// The case with a loss that weights every output at random, and gradients.
 fn built(case: &Case, round: u64, precision: Precision) -> Built {
     let mut tape = Tape::new(Arc::new(Layout::empty()), precision);
     let mut build = Build { tape: &mut tape, random: Stream::new(round * 7919 + 17), inputs: Vec::new() };
@@ -142,7 +142,7 @@ fn built(case: &Case, round: u64, precision: Precision) -> Built {
         loss = Some(tape.dot(output, w, loss));
     }
     let loss = loss.unwrap();
-    // Every other round computes again what can be, so that both ways are held to the same truth.
+    // Every other round recomputes what it can, so that both modes are tested.
     let recompute = if round % 2 == 1 { Recompute::Cheap } else { Recompute::Marked };
     tape.backward(loss, Backward { recompute, accumulate: false });
     tape.keep(loss);
@@ -161,7 +161,7 @@ struct Ran {
     engine: Engine,
     program: Program,
     inputs: Vec<(Value, Data)>,
-    /// Which inputs have gradients.
+    /// Inputs that have gradients.
     variables: Vec<Value>,
     loss: f32,
     outputs: Vec<Vec<f32>>,
@@ -206,7 +206,8 @@ fn relative(a: &[f32], b: &[f32]) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     let apart = norm(&mut a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
     let size = norm(&mut b.iter().map(|b| f64::from(*b)));
-    // A gradient that is nearly zero in exact arithmetic, as a difference of larger numbers, is compared by their size.
+    // A gradient that is nearly zero in exact arithmetic, as a difference of larger numbers, is compared relative
+    // to their size.
     apart / size.max(0.1 * (b.len() as f64).sqrt())
 }
 
@@ -223,7 +224,7 @@ fn check_gradients(case: &Case, round: u64) {
     assert!(ran.loss.is_finite(), "{}: the loss is {}", case.name, ran.loss);
     assert!(!ran.variables.is_empty(), "{}: no gradient flows to any input", case.name);
     let mut random = Stream::new(round + 99);
-    // Roundings of many results are as often up as down.
+    // Rounding errors of many outputs partly cancel.
     let squares = ran.outputs.iter().flatten().map(|y| f64::from(*y).powi(2)).sum::<f64>();
     let rounded = 0.25 * squares.sqrt();
     let inputs = std::mem::take(&mut ran.inputs);
@@ -247,12 +248,12 @@ fn check_gradients(case: &Case, round: u64) {
             let behind = loss_at(&mut ran, value, &moved(-case.step), loss);
             let found = (ahead - behind) / (2.0 * f64::from(case.step));
             let said: f64 = gradient.iter().zip(&direction).map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
-            // What f32 can resolve of the difference of two losses: each is a weighted sum of results, all rounded.
+            // Resolution of the difference of two losses in f32: each is a weighted sum of rounded outputs.
             let noise = 4e-7 * (1.0 + ahead.abs().max(behind.abs()) + rounded) / f64::from(case.step);
             let allowed = 1e-2 * found.abs().max(said.abs()).max(size) + noise;
             assert!(
                 (found - said).abs() <= allowed,
-                "{} round {round}: differences say {found:.6}, the gradient says {said:.6} (allowed {allowed:.2e})",
+                "{} round {round}: finite differences give {found:.6}, the gradient {said:.6} (allowed {allowed:.2e})",
                 case.name
             );
         }
@@ -271,14 +272,14 @@ fn check_device(case: &Case, round: u64, precision: Precision, worst: &mut f64) 
         *worst = worst.max(error / tolerance);
         assert!(
             error <= tolerance,
-            "{} round {round} {precision:?}: a {what} of {} elements is {error:.2e} from the CPU's",
+            "{} round {round} {precision:?}: a {what} of {} elements differs from the CPU's by {error:.2e}",
             case.name,
             a.len()
         );
     }
 }
 
-/// The names operations give themselves, read from the source.
+/// Names of all operations, read from the source.
 fn named() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ops");
@@ -300,7 +301,7 @@ fn named() -> BTreeSet<String> {
     names
 }
 
-/// Operations that are no function of their inputs alone, and where they are tested.
+/// Operations that are not a function of their inputs alone, and where they are tested.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("all_reduce", "replicas"),
     ("clock_start", "replicas"),
@@ -372,7 +373,7 @@ fn the_device_agrees_with_the_cpu() {
                 }
             }
         }
-        println!("{:<32} f32 {:.2} bf16 {:.2} of what is allowed", case.name, worst[0], worst[1]);
+        println!("{:<32} f32 {:.2} bf16 {:.2} of the tolerance", case.name, worst[0], worst[1]);
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }

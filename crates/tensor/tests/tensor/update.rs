@@ -1,5 +1,5 @@
-//! The update of a step against AdamW as its paper has it, computed in f64: clipping by the norm of all gradients, moments and
-//! their corrections, decoupled decay and the rate of each group, the moving average.
+//! The update of a step against AdamW as published, computed in f64: clipping by the global norm, moments and their
+//! corrections, decoupled decay and rate of each group, the moving average.
 
 use crate::gpu;
 use myxtts_tensor::engine::Arena;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 const COUNT: usize = 50;
 const STEPS: usize = 6;
-/// Between the norms of the first and of the last gradients: some are clipped and some are not.
+/// Between the first and the last gradient norms: some steps are clipped and some are not.
 const CLIP: f64 = 0.5;
 const RATE: f64 = 0.2;
 const KEPT: f64 = 0.8;
 
-/// A group as the optimiser knows it: weight decay, and what multiplies the rate.
+/// An optimiser group: weight decay, and factor of the learning rate.
 const GROUPS: [(f64, f64); 2] = [(0.1, 1.0), (0.0, 0.25)];
 
-/// What AdamW makes of one parameter.
+/// AdamW's state for one parameter.
 struct Reference {
     weights: Vec<f64>,
     moments: [Vec<f64>; 2],
@@ -43,7 +43,7 @@ impl Reference {
     }
 }
 
-/// Trains two parameters towards targets, `(x - target)²` on average, beside the reference.
+/// Trains two parameters towards targets, by the mean of `(x - target)²`, next to the reference.
 fn assert_updates(device: Device) {
     let mut builder = LayoutBuilder::new();
     let ids = [0, 1].map(|i| {
@@ -97,7 +97,7 @@ fn assert_updates(device: Device) {
         for (i, reference) in references.iter().enumerate() {
             let Reference { weights, moments: [m, v], average } = reference;
             for ((what, ours), theirs) in arenas.iter().zip(&held).zip([weights, m, v, average]) {
-                // Corrections of the first steps are small differences of f32.
+                // Bias corrections of the first steps are small differences in f32.
                 let largest = theirs.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
                 for (ours, theirs) in ours[layout.get(ids[i]).range()].iter().zip(theirs) {
                     let off = (f64::from(*ours) - theirs).abs() / largest;
@@ -110,7 +110,7 @@ fn assert_updates(device: Device) {
 }
 
 #[test]
-fn an_update_is_that_of_the_paper() {
+fn updates_match_the_published_adamw() {
     assert_updates(Device::Cpu);
     if let Some(_gpu) = gpu::present("an_update_is_that_of_the_paper") {
         assert_updates(Device::Cuda(0));

@@ -1,56 +1,56 @@
-//! CUPTI's records, read from bytes, and what follows from them.
+//! Parsing CUPTI's activity records, and statistics over them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-// Kinds of activity.
+// Activity kinds.
 pub(super) const MEMCPY: u32 = 1;
 pub(super) const MEMSET: u32 = 2;
 const KERNEL: u32 = 3;
 pub(super) const CONCURRENT_KERNEL: u32 = 10;
 pub(super) const MEMCPY_BETWEEN_DEVICES: u32 = 22;
 
-/// What a record is of.
+/// Type of an activity record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// A kernel.
     Kernel,
-    /// A copy.
+    /// A memory copy.
     Memcpy,
-    /// A fill.
+    /// A memory fill.
     Memset,
 }
 
-/// One kernel, copy or fill that the GPU ran.
+/// One kernel, copy or fill the GPU executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelRecord {
-    /// What it was.
+    /// Type of the activity.
     pub activity: Activity,
-    /// The kernel's (C++ names are mangled); `memcpy` or `memset` for the others.
+    /// Kernel name (C++ names are mangled); `memcpy` or `memset` for the others.
     pub name: Arc<str>,
-    /// On CUPTI's clock, that of `KernelTimes::now`.
+    /// Start in nanoseconds, on the clock of `KernelTimes::now`.
     pub start_ns: u64,
-    /// On the same clock.
+    /// End in nanoseconds, on the same clock.
     pub end_ns: u64,
-    /// Number of the device.
+    /// Device index.
     pub device: u32,
-    /// CUPTI's number of the stream.
+    /// CUPTI's stream id.
     pub stream: u32,
-    /// Blocks in each direction; zeros for a copy or fill.
+    /// Blocks per dimension; zeros for a copy or fill.
     pub grid: [i32; 3],
-    /// Threads of a block in each direction; zeros for a copy or fill.
+    /// Threads per block and dimension; zeros for a copy or fill.
     pub block: [i32; 3],
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u16,
-    /// Bytes of a block, static and dynamic.
+    /// Shared memory per block in bytes, static and dynamic.
     pub shared_memory: u32,
     /// Bytes copied or filled; 0 for a kernel.
     pub bytes: u64,
 }
 
-/// One record. Versions of CUPTI add fields at the end and change none that is read here: kernels are so laid out
-/// from version 4 (CUDA 9) to 13 (CUDA 13.4) of their record, copies and fills likewise. What does not make sense,
-/// or has no times, is left out.
+/// Parses one record. CUPTI versions add fields at the end and change none that is read here: kernel records have
+/// this layout from version 4 (CUDA 9) to 13 (CUDA 13.4), copies and fills likewise. Invalid records and records
+/// without times give `None`.
 pub(super) fn parse(bytes: &[u8], name: impl FnOnce(u64) -> Arc<str>) -> Option<KernelRecord> {
     fn at<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
         bytes.get(offset..offset + N)?.try_into().ok()
@@ -100,8 +100,8 @@ pub(super) fn parse(bytes: &[u8], name: impl FnOnce(u64) -> Arc<str>) -> Option<
     Some(record)
 }
 
-/// The share of the time from `from` to `to`, between 0 and 1, in which at least one kernel ran. Copies and fills do
-/// not count. For one device: leave out the records of others.
+/// Fraction (0 to 1) of the time between `from` and `to` in which at least one kernel ran. Copies and fills do not
+/// count. Pass the records of one device only.
 pub fn busy<'a>(records: impl IntoIterator<Item = &'a KernelRecord>, from: u64, to: u64) -> f64 {
     if to <= from {
         return 0.0;
@@ -121,7 +121,7 @@ pub fn busy<'a>(records: impl IntoIterator<Item = &'a KernelRecord>, from: u64, 
     covered as f64 / (to - from) as f64
 }
 
-/// Time by name, the most first: name, how often, nanoseconds in all.
+/// Total time by name, largest first: name, count, nanoseconds.
 pub fn by_name(records: &[KernelRecord]) -> Vec<(Arc<str>, usize, u64)> {
     let mut totals: HashMap<&Arc<str>, (usize, u64)> = HashMap::new();
     for record in records {
@@ -150,7 +150,7 @@ mod tests {
         bytes[offset..offset + value.len()].copy_from_slice(value);
     }
 
-    /// A kernel's record laid out by the binding of CUDA 12.4.
+    /// A kernel record laid out by the CUDA 12.4 bindings.
     fn kernel_bytes(start_ns: u64, end_ns: u64) -> Vec<u8> {
         type K = sys::CUpti_ActivityKernel9;
         let mut bytes = vec![0; size_of::<K>()];
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_read_where_the_binding_has_it() {
+    fn kernel_records_match_the_bindings() {
         let parsed = parse(&kernel_bytes(100, 250), |address| format!("at {address:x}").into()).unwrap();
         let expected = KernelRecord {
             activity: Activity::Kernel,
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_fills_are_read_where_the_binding_has_them() {
+    fn copy_and_fill_records_match_the_bindings() {
         type C = sys::CUpti_ActivityMemcpy5;
         type S = sys::CUpti_ActivityMemset4;
         type P = sys::CUpti_ActivityMemcpyPtoP4;
@@ -231,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_left_out() {
+    fn invalid_records_are_skipped() {
         let good = kernel_bytes(100, 200);
-        // Cut short at every length up to the last field that is read.
+        // Truncated at every length up to the last field that is read.
         for length in 0..112 {
             assert_eq!(parse(&good[..length], |_| "k".into()), None, "{length}");
         }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_is_the_union_of_the_kernels_over_the_wall() {
+    fn busy_is_the_union_of_kernel_intervals_over_wall_time() {
         let share = |intervals: &[(u64, u64)], from, to| {
             let records: Vec<_> = intervals.iter().map(|&(start, end)| kernel(start, end)).collect();
             busy(&records, from, to)
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(share(&[], 0, 100), 0.0);
         assert_eq!(share(&[(10, 20)], 0, 100), 0.1);
         assert_eq!(share(&[(10, 20), (20, 30)], 0, 100), 0.2);
-        // Beside each other on two streams, one inside the other, out of order, past the ends.
+        // Overlapping on two streams, nested, out of order, past the ends.
         assert_eq!(share(&[(10, 30), (20, 40)], 0, 100), 0.3);
         assert_eq!(share(&[(10, 90), (20, 30), (40, 50)], 0, 100), 0.8);
         assert_eq!(share(&[(80, 90), (10, 20)], 0, 100), 0.2);

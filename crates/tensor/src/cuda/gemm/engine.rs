@@ -1,4 +1,4 @@
-//! Runs products: looks the plan up, makes it on first use, times the algorithms when asked to.
+//! Runs products: looks up the plan, creates it on first use, and times the algorithms on request.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -10,54 +10,55 @@ use cudarc::driver::sys::{CUevent, CUevent_flags, CUstream, CUstreamCaptureStatu
 use super::plan::{Handle, Plan};
 use super::{Entry, Gemm, GemmError, GemmTable, Key, Lt, Operands};
 
-/// What NVIDIA advises for Hopper; a smaller one loses algorithms that split k.
+/// Size NVIDIA recommends for Hopper; a smaller one excludes algorithms that split k.
 pub const DEFAULT_WORKSPACE: usize = 32 << 20;
 
-/// Algorithms asked for. The library sorts them by its own estimate, which is not always right.
+/// Algorithms requested from the library, which sorts them by its own estimate; the estimate is not always right.
 const CANDIDATES: usize = 16;
 
-/// A later candidate must win by this much, or noise would choose between equals.
+/// A later candidate must be faster by this factor; otherwise noise would choose between equals.
 const MARGIN: f64 = 0.98;
 
-/// Time of one timed window, and how many of them.
+/// Length of a timing window, and number of windows.
 const WINDOW_NANOSECONDS: f64 = 200_000.0;
 const WINDOWS: usize = 5;
 
-/// How an algorithm was chosen.
+/// The algorithm chosen for a product.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Choice {
-    /// Of one product, measured with the operands in whatever cache they fit.
+pub struct AlgorithmChoice {
+    /// Time of one product, with the operands in whatever cache they fit.
     pub nanoseconds: f64,
-    /// How many were timed; 0 when the table knew.
+    /// Number of algorithms timed; 0 if the table had an entry.
     pub candidates: usize,
 }
 
-struct Chosen {
+struct ChosenAlgorithm {
     plan: Plan,
     algo: [u64; 8],
-    /// Timed, here or by an earlier run; otherwise the library's first guess.
+    /// Measured time, from this or an earlier run; `None` for the library's first guess.
     nanoseconds: Option<f64>,
 }
 
 struct State {
-    plans: HashMap<Key, Chosen>,
+    plans: HashMap<Key, ChosenAlgorithm>,
     handle: Arc<Handle>,
 }
 
 /// Runs products on one device.
 ///
-/// One engine serves one stream at a time: its kernels share the workspace.
+/// An engine serves one stream at a time, because its kernels share the workspace.
 pub struct GemmEngine {
     state: Mutex<State>,
     table: Arc<GemmTable>,
 }
 
 impl GemmEngine {
-    /// On the device whose context is current. Engines of one GPU model share the table, so that replicas agree.
+    /// Creates an engine on the device whose context is current. Engines of one GPU model share the table, so that
+    /// replicas agree.
     ///
     /// # Safety
-    /// `workspace` is the address of `workspace_bytes` on that device, 256-byte aligned, used by nothing else and
-    /// living as long as the engine.
+    /// `workspace` must be the address of `workspace_bytes` on that device, 256-byte aligned, used by nothing else,
+    /// and alive as long as the engine.
     pub unsafe fn new(
         lt: Arc<Lt>,
         table: Arc<GemmTable>,
@@ -69,25 +70,25 @@ impl GemmEngine {
         Ok(GemmEngine { state: Mutex::new(State { plans: HashMap::new(), handle }), table })
     }
 
-    /// Where its choices are kept.
+    /// The table of chosen algorithms.
     pub fn table(&self) -> &GemmTable {
         &self.table
     }
 
-    /// Puts the product on the stream. After the first use of a product this is one look-up and one call of the
-    /// library; nothing is allocated, and it may be captured. The first use takes the algorithm from the table or,
-    /// failing that, the library's first guess.
+    /// Queues the product on the stream. After the first use of a product this is one lookup and one library call;
+    /// it allocates nothing and may be captured. The first use takes the algorithm from the table, or else the
+    /// library's first guess.
     ///
     /// # Safety
-    /// The addresses hold what `gemm` says until the stream has passed the product; the stream is of the engine's
-    /// device.
+    /// The addresses must hold what `gemm` says until the stream has executed the product; the stream must be of
+    /// the engine's device.
     pub unsafe fn run(&self, gemm: &Gemm, operands: &Operands, stream: CUstream) -> Result<(), GemmError> {
         if gemm.is_empty() {
             return Ok(());
         }
         operands.check(gemm)?;
-        let key = Key::of(gemm, operands);
-        // A panic elsewhere leaves the map whole: plans are inserted complete.
+        let key = Key::new(gemm, operands);
+        // A panic elsewhere leaves the map valid: plans are inserted complete.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         let chosen = match state.plans.entry(key) {
@@ -101,19 +102,19 @@ impl GemmEngine {
                 entry.insert(self.first(plan, &key, operands)?)
             }
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { chosen.plan.launch(operands, &chosen.algo, stream) }
     }
 
-    /// Makes a product ready without running it, so that its first use may be recorded: by the table, or failing that
-    /// the library's first guess.
-    pub fn make_ready(&self, gemm: &Gemm, operands: &Operands) -> Result<(), GemmError> {
+    /// Prepares a product without running it, so that its first use may be captured: by the table, or else by the
+    /// library's first guess.
+    pub(crate) fn make_ready(&self, gemm: &Gemm, operands: &Operands) -> Result<(), GemmError> {
         if gemm.is_empty() {
             return Ok(());
         }
         gemm.validate()?;
         operands.check(gemm)?;
-        let key = Key::of(gemm, operands);
+        let key = Key::new(gemm, operands);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         if let hash_map::Entry::Vacant(entry) = state.plans.entry(key) {
@@ -123,11 +124,11 @@ impl GemmEngine {
         Ok(())
     }
 
-    /// Whether the library can do it: not every epilogue goes with every type and layout.
+    /// Whether the library supports the product: not every epilogue works with every type and layout.
     pub fn supports(&self, gemm: &Gemm, operands: &Operands) -> Result<bool, GemmError> {
         gemm.validate()?;
         operands.check(gemm)?;
-        let key = Key::of(gemm, operands);
+        let key = Key::new(gemm, operands);
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.plans.contains_key(&key) {
             return Ok(true);
@@ -135,9 +136,9 @@ impl GemmEngine {
         Ok(!Plan::new(&state.handle, &key)?.algorithms(operands, 1)?.is_empty())
     }
 
-    /// Finds the fastest algorithm, by the table or by trying, and keeps it. Not while the stream is captured. The
-    /// operands are scratch: `d`, and what the epilogue writes, are overwritten. They should have the alignment the
-    /// real ones will have and hold no zeros (a GPU draws less power, and so clocks higher, on zeros).
+    /// Finds the fastest algorithm, in the table or by timing, and stores it. Must not be called during capture.
+    /// The operands are scratch: `d`, and what the epilogue writes, are overwritten. They should have the alignment
+    /// of the real ones and contain no zeros, because a GPU uses less power on zeros and then clocks higher.
     ///
     /// # Safety
     /// As for [`GemmEngine::run`].
@@ -146,16 +147,16 @@ impl GemmEngine {
         gemm: &Gemm,
         scratch: &Operands,
         stream: CUstream,
-    ) -> Result<Choice, GemmError> {
+    ) -> Result<AlgorithmChoice, GemmError> {
         gemm.validate()?;
         if gemm.is_empty() {
-            return Ok(Choice { nanoseconds: 0.0, candidates: 0 });
+            return Ok(AlgorithmChoice { nanoseconds: 0.0, candidates: 0 });
         }
         scratch.check(gemm)?;
-        let key = Key::of(gemm, scratch);
+        let key = Key::new(gemm, scratch);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(nanoseconds) = state.plans.get(&key).and_then(|chosen| chosen.nanoseconds) {
-            return Ok(Choice { nanoseconds, candidates: 0 });
+            return Ok(AlgorithmChoice { nanoseconds, candidates: 0 });
         }
         if capturing(stream)? {
             return Err(GemmError::Capturing(Box::new(key)));
@@ -165,27 +166,29 @@ impl GemmEngine {
             && plan.accepts(scratch, &entry.algo)?
         {
             let nanoseconds = entry.nanoseconds;
-            state.plans.insert(key, Chosen { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
-            return Ok(Choice { nanoseconds, candidates: 0 });
+            state
+                .plans
+                .insert(key, ChosenAlgorithm { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
+            return Ok(AlgorithmChoice { nanoseconds, candidates: 0 });
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let (entry, candidates) = unsafe { fastest(&plan, &key, scratch, stream)? };
-        // Another replica may have been quicker to tell the table; then its choice is everyone's.
+        // Another replica may have added an entry first; then all use its choice.
         let entry = self.table.insert(key, entry, |kept| plan.accepts(scratch, &kept.algo).unwrap_or(false));
         let nanoseconds = entry.nanoseconds;
-        state.plans.insert(key, Chosen { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
-        Ok(Choice { nanoseconds, candidates })
+        state.plans.insert(key, ChosenAlgorithm { plan, algo: entry.algo, nanoseconds: Some(nanoseconds) });
+        Ok(AlgorithmChoice { nanoseconds, candidates })
     }
 
-    fn first(&self, plan: Plan, key: &Key, operands: &Operands) -> Result<Chosen, GemmError> {
+    fn first(&self, plan: Plan, key: &Key, operands: &Operands) -> Result<ChosenAlgorithm, GemmError> {
         if let Some(entry) = self.table.get(key)
             && plan.accepts(operands, &entry.algo)?
         {
-            return Ok(Chosen { plan, algo: entry.algo, nanoseconds: Some(entry.nanoseconds) });
+            return Ok(ChosenAlgorithm { plan, algo: entry.algo, nanoseconds: Some(entry.nanoseconds) });
         }
-        // As many as when timing: the library does not promise that asking for one gives the first of many.
+        // The same count as when timing: the library does not promise that requesting one gives the first of many.
         match plan.algorithms(operands, CANDIDATES)?.first() {
-            Some(heuristic) => Ok(Chosen { algo: heuristic.algo, plan, nanoseconds: None }),
+            Some(heuristic) => Ok(ChosenAlgorithm { algo: heuristic.algo, plan, nanoseconds: None }),
             None => Err(GemmError::Unsupported(Box::new(*key))),
         }
     }
@@ -209,8 +212,8 @@ unsafe fn fastest(
     let timer = Timer::new()?;
     let mut best: Option<Entry> = None;
     for heuristic in &found {
-        // An algorithm that fails to launch is no candidate; a fault of the device shows in the next synchronisation.
-        // SAFETY: the caller's promise.
+        // An algorithm that fails to launch is skipped; a device error shows up in the next synchronisation.
+        // SAFETY: guaranteed by the caller.
         let launch = || unsafe { plan.launch(scratch, &heuristic.algo, stream) };
         let Some(nanoseconds) = timer.time(stream, launch)? else { continue };
         if best.as_ref().is_none_or(|best| nanoseconds < best.nanoseconds * MARGIN) {
@@ -232,21 +235,21 @@ impl Timer {
         match event::create(flags) {
             Ok(end) => Ok(Timer { start, end }),
             Err(error) => {
-                // SAFETY: made above.
+                // SAFETY: created above, destroyed once.
                 let _ = unsafe { event::destroy(start) };
                 Err(error.into())
             }
         }
     }
 
-    /// Nanoseconds of one launch, the least over a few windows; `None` when it cannot be launched.
+    /// Nanoseconds per launch, the minimum over several windows; `None` if it cannot be launched.
     fn time(
         &self,
         stream: CUstream,
         launch: impl Fn() -> Result<(), GemmError>,
     ) -> Result<Option<f64>, GemmError> {
         let window = |launches: usize| -> Result<Option<f64>, GemmError> {
-            // SAFETY: the events are live and of this context.
+            // SAFETY: the events are alive and belong to this context.
             unsafe {
                 event::record(self.start, stream)?;
                 for _ in 0..launches {
@@ -259,7 +262,7 @@ impl Timer {
                 Ok(Some(f64::from(event::elapsed(self.start, self.end)?) * 1e6 / launches as f64))
             }
         };
-        // The first launch loads the kernel; the second says how many make a window.
+        // The first launch loads the kernel; the second determines how many launches fill a window.
         if window(1)?.is_none() {
             return Ok(None);
         }
@@ -278,7 +281,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once.
+        // SAFETY: created by `new`, destroyed once.
         unsafe {
             let _ = event::destroy(self.start);
             let _ = event::destroy(self.end);

@@ -1,5 +1,5 @@
-//! The calls of cuBLASLt that are used, bound here rather than through cudarc: its loader knows the file names of one
-//! major version only, and a status a newer library adds would not be a value of its enums.
+//! Bindings for the cuBLASLt functions in use. Not cudarc's: its loader knows the file names of one major version
+//! only, and a status added by a newer library would not be a valid value of its enums.
 
 use std::ffi::c_void;
 
@@ -14,7 +14,7 @@ type Status = i32;
 type Set = unsafe extern "C" fn(Handle, u32, *const c_void, usize) -> Status;
 type Destroy = unsafe extern "C" fn(Handle) -> Status;
 
-/// The library's answer about one algorithm; its own layout.
+/// The library's description of one algorithm, in its own memory layout.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Heuristic {
@@ -82,11 +82,11 @@ pub struct Lt {
         usize,
         Handle,
     ) -> Status,
-    // After the functions that live in it.
+    // Declared after the functions that point into it.
     _library: Library,
 }
 
-/// A descriptor, layout or preference: one pointer of the library's.
+/// An owned descriptor, layout or preference of the library.
 pub(super) struct Owned {
     pub handle: Handle,
     set: Set,
@@ -94,17 +94,17 @@ pub(super) struct Owned {
     name: &'static str,
 }
 
-// SAFETY: plain memory of the library's that any thread may use, one at a time.
+// SAFETY: plain memory of the library that any thread may use, one at a time.
 unsafe impl Send for Owned {}
 
 impl Owned {
-    /// Sets one attribute; its size must be what the library's manual says.
+    /// Sets one attribute; the size of `T` must be what the library documents.
     pub fn set<T: Copy>(&self, attribute: u32, value: T) -> Result<(), GemmError> {
-        // SAFETY: the handle is live and the value outlives the call.
+        // SAFETY: the handle is alive and the value outlives the call.
         let status = unsafe {
             (self.set)(self.handle, attribute, std::ptr::from_ref(&value).cast(), std::mem::size_of::<T>())
         };
-        passed(self.name, status)
+        check_status(self.name, status)
     }
 }
 
@@ -115,8 +115,8 @@ impl Drop for Owned {
     }
 }
 
-/// A status that is not success, as an error.
-pub(super) fn passed(call: &'static str, status: Status) -> Result<(), GemmError> {
+/// Converts a status other than success to an error.
+pub(super) fn check_status(call: &'static str, status: Status) -> Result<(), GemmError> {
     let name = match status {
         0 => return Ok(()),
         1 => "not initialized: is the driver older than the library?",
@@ -134,28 +134,28 @@ pub(super) fn passed(call: &'static str, status: Status) -> Result<(), GemmError
 }
 
 impl Lt {
-    /// Loads by the usual names from the usual places of the system.
-    pub fn find() -> Result<Lt, GemmError> {
+    /// Loads the library by its usual names from the system's search path.
+    pub fn load() -> Result<Lt, GemmError> {
         let names: &[&str] = if cfg!(windows) {
             &["cublasLt64_13.dll", "cublasLt64_12.dll"]
         } else {
             &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]
         };
-        let library = shared_library::first_of(names).map_err(GemmError::Library)?;
+        let library = shared_library::load_first(names).map_err(GemmError::Library)?;
         Lt::from_library(library)
     }
 
-    /// Binds the calls of a library found elsewhere.
+    /// Uses a library loaded elsewhere.
     pub fn from_library(library: Library) -> Result<Lt, GemmError> {
-        // SAFETY: the signatures are those of cublasLt.h, the same from 12.0 to 13.x.
+        // SAFETY: the signatures are those of cublasLt.h, unchanged from 12.0 to 13.x.
         let bound = unsafe { Lt::bind(library) };
         bound.map_err(GemmError::Library)
     }
 
     /// # Safety
-    /// The library is cuBLASLt.
+    /// The library must be cuBLASLt.
     unsafe fn bind(library: Library) -> Result<Lt, String> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             Ok(Lt {
                 create: symbol(&library, "cublasLtCreate")?,
@@ -178,24 +178,24 @@ impl Lt {
         }
     }
 
-    /// For example 120402.
+    /// Library version, for example 120402.
     pub fn version(&self) -> usize {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { (self.version)() }
     }
 
-    /// A handle on the current CUDA context.
+    /// Creates a handle on the current CUDA context.
     pub(super) fn handle(&self) -> Result<Handle, GemmError> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes one pointer.
-        passed("cublasLtCreate", unsafe { (self.create)(&mut handle) })?;
+        check_status("cublasLtCreate", unsafe { (self.create)(&mut handle) })?;
         Ok(handle)
     }
 
     /// # Safety
-    /// The handle is of [`Lt::handle`] and is not used again.
+    /// The handle must come from [`Lt::handle`] and must not be used again.
     pub(super) unsafe fn destroy(&self, handle: Handle) {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { (self.destroy)(handle) };
     }
 
@@ -203,7 +203,7 @@ impl Lt {
         let mut handle = std::ptr::null_mut();
         let scale = sys::cudaDataType_t::CUDA_R_32F as u32;
         // SAFETY: writes one pointer.
-        passed("cublasLtMatmulDescCreate", unsafe {
+        check_status("cublasLtMatmulDescCreate", unsafe {
             (self.desc_create)(&mut handle, compute as u32, scale)
         })?;
         let name = "cublasLtMatmulDescSetAttribute";
@@ -213,7 +213,7 @@ impl Lt {
     pub(super) fn layout(&self, element: u32, rows: u64, columns: u64, ld: i64) -> Result<Owned, GemmError> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes one pointer.
-        passed("cublasLtMatrixLayoutCreate", unsafe {
+        check_status("cublasLtMatrixLayoutCreate", unsafe {
             (self.layout_create)(&mut handle, element, rows, columns, ld)
         })?;
         let name = "cublasLtMatrixLayoutSetAttribute";
@@ -223,15 +223,15 @@ impl Lt {
     pub(super) fn preference(&self) -> Result<Owned, GemmError> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: writes one pointer.
-        passed("cublasLtMatmulPreferenceCreate", unsafe { (self.preference_create)(&mut handle) })?;
+        check_status("cublasLtMatmulPreferenceCreate", unsafe { (self.preference_create)(&mut handle) })?;
         let name = "cublasLtMatmulPreferenceSetAttribute";
         Ok(Owned { handle, set: self.preference_set, destroy: self.preference_destroy, name })
     }
 
-    /// At most `most` algorithms, the library's favourite first; empty when it has none.
+    /// At most `most` algorithms, in the library's order of preference; empty if it has none.
     ///
     /// # Safety
-    /// All handles are live; `layouts` are of a, b, c and d.
+    /// All handles must be alive; `layouts` are those of a, b, c and d.
     pub(super) unsafe fn heuristics(
         &self,
         handle: Handle,
@@ -243,7 +243,7 @@ impl Lt {
         let mut found = vec![Heuristic::default(); most];
         let mut count = 0;
         let [a, b, c, d] = layouts.map(|l| l.handle);
-        // SAFETY: room for `most` results, as is said.
+        // SAFETY: there is room for `most` results, as check_status.
         let status = unsafe {
             (self.heuristic)(
                 handle,
@@ -258,20 +258,20 @@ impl Lt {
                 &mut count,
             )
         };
-        // No algorithm is an answer here, not a failure.
+        // Having no algorithm is a valid answer here, not an error.
         if status == 15 {
             return Ok(Vec::new());
         }
-        passed("cublasLtMatmulAlgoGetHeuristic", status)?;
+        check_status("cublasLtMatmulAlgoGetHeuristic", status)?;
         found.truncate(count.max(0) as usize);
         found.retain(|h| h.state == 0);
         Ok(found)
     }
 
-    /// Whether the algorithm can do the product, and the workspace it needs.
+    /// Whether the algorithm supports the product, and the workspace it needs.
     ///
     /// # Safety
-    /// All handles are live; `layouts` are of a, b, c and d.
+    /// All handles must be alive; `layouts` are those of a, b, c and d.
     pub(super) unsafe fn check(
         &self,
         handle: Handle,
@@ -287,7 +287,8 @@ impl Lt {
     }
 
     /// # Safety
-    /// All handles are live, the addresses hold what the layouts say, and `workspace` is that many bytes.
+    /// All handles must be alive, the addresses must hold what the layouts say, and `workspace` must have that many
+    /// bytes.
     #[allow(clippy::too_many_arguments)]
     pub(super) unsafe fn matmul(
         &self,
@@ -302,7 +303,7 @@ impl Lt {
     ) -> Result<(), GemmError> {
         let [a, b, c, d] = addresses;
         let [la, lb, lc, ld] = layouts.map(|l| l.handle);
-        // SAFETY: the caller's; the scales are read before the call returns (pointer mode is host).
+        // SAFETY: guaranteed by the caller; the scales are read before the call returns (pointer mode is host).
         let status = unsafe {
             (self.matmul)(
                 handle,
@@ -323,6 +324,6 @@ impl Lt {
                 stream.cast(),
             )
         };
-        passed("cublasLtMatmul", status)
+        check_status("cublasLtMatmul", status)
     }
 }

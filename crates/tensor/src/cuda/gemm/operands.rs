@@ -1,4 +1,4 @@
-//! What a product is run on, and how much of that its plan depends on.
+//! Operands of a product, and the properties of them that its plan depends on.
 
 use super::{Gemm, GemmError};
 use serde::{Deserialize, Serialize};
@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 /// Device addresses of one product.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands {
-    /// The left matrix.
+    /// Address of the left matrix.
     pub a: u64,
-    /// The right matrix.
+    /// Address of the right matrix.
     pub b: u64,
-    /// What is added; not read unless the product accumulates. The same as `d` to add in place.
+    /// Address of the addend, read only if the product accumulates. Equal to `d` to accumulate in place.
     pub c: u64,
-    /// The result.
+    /// Address of the output.
     pub d: u64,
-    /// Bias, or where its gradient goes, if the epilogue has one.
+    /// Address of the bias or of its gradient, if the epilogue has one.
     pub bias: Option<u64>,
-    /// Input of GELU, if the epilogue has one.
+    /// Address of the input of GELU, if the epilogue has one.
     pub aux: Option<u64>,
-    /// Factor of the product. In a captured step its value is fixed at capture.
+    /// Factor of the product. A captured step keeps the value it had at capture.
     pub alpha: f32,
 }
 
 impl Operands {
-    /// `d = a * b`, or `d += a * b` when the product accumulates.
+    /// `d = a * b`, or `d += a * b` if the product accumulates.
     pub fn new(a: u64, b: u64, d: u64) -> Operands {
         Operands { a, b, c: d, d, bias: None, aux: None, alpha: 1.0 }
     }
 
-    /// The same with a bias or a place for its gradient.
+    /// Sets the bias, or the destination of its gradient.
     pub fn bias(self, bias: u64) -> Operands {
         Operands { bias: Some(bias), ..self }
     }
 
-    /// The same with the input of GELU.
+    /// Sets the input of GELU.
     pub fn aux(self, aux: u64) -> Operands {
         Operands { aux: Some(aux), ..self }
     }
@@ -50,28 +50,28 @@ impl Operands {
     }
 }
 
-/// Bytes each address is a multiple of, at most 16, which is all that any kernel asks for. A shifted view (a
-/// convolution's tap) may have less than its buffer, and an algorithm chosen for 16 would fault on it: so it is part
-/// of the key. An operand that is not used counts as 16.
+/// Alignment of each address in bytes, at most 16, which is the most any kernel requires. A shifted view (a
+/// convolution's tap) may have less alignment than its buffer, and an algorithm chosen for 16 would fault on it, so
+/// alignment is part of the key. An unused operand counts as 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Alignment {
-    /// Of the left matrix.
+    /// Alignment of the left matrix.
     pub a: u8,
-    /// Of the right matrix.
+    /// Alignment of the right matrix.
     pub b: u8,
-    /// Of what is added.
+    /// Alignment of the addend.
     pub c: u8,
-    /// Of the result.
+    /// Alignment of the output.
     pub d: u8,
-    /// Of the bias.
+    /// Alignment of the bias.
     pub bias: u8,
-    /// Of the input of GELU.
+    /// Alignment of the input of GELU.
     pub aux: u8,
 }
 
 impl Alignment {
-    /// Of these operands as this product uses them.
-    pub fn of(gemm: &Gemm, operands: &Operands) -> Alignment {
+    /// Alignment of the operands as the product uses them.
+    pub fn new(gemm: &Gemm, operands: &Operands) -> Alignment {
         let of = |address: u64| 1u8 << address.trailing_zeros().min(4);
         let optional = |used: bool, address: Option<u64>| if used { address.map_or(16, of) } else { 16 };
         Alignment {
@@ -85,19 +85,19 @@ impl Alignment {
     }
 }
 
-/// What a plan is kept under, in memory and on disk.
+/// Key of a plan, in memory and on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// The product.
     pub gemm: Gemm,
-    /// How its operands are aligned.
+    /// Alignment of its operands.
     pub alignment: Alignment,
 }
 
 impl Key {
-    /// Of a product on these operands.
-    pub fn of(gemm: &Gemm, operands: &Operands) -> Key {
-        Key { gemm: *gemm, alignment: Alignment::of(gemm, operands) }
+    /// The key of a product with these operands.
+    pub fn new(gemm: &Gemm, operands: &Operands) -> Key {
+        Key { gemm: *gemm, alignment: Alignment::new(gemm, operands) }
     }
 }
 
@@ -109,14 +109,16 @@ mod tests {
     #[test]
     fn a_shifted_view_has_its_own_key() {
         let gemm = Gemm::packed(4, 4, 4, Element::Bf16);
-        let whole = Key::of(&gemm, &Operands::new(4096, 8192, 256));
-        let shifted = Key::of(&gemm, &Operands::new(4096 + 6, 8192, 256));
+        let whole = Key::new(&gemm, &Operands::new(4096, 8192, 256));
+        let shifted = Key::new(&gemm, &Operands::new(4096 + 6, 8192, 256));
         assert_eq!(whole.alignment.a, 16);
         assert_eq!(shifted.alignment.a, 2);
         assert_ne!(whole, shifted);
-        // What is not read does not count.
-        let unread =
-            Key::of(&gemm, &Operands { c: 6, bias: Some(2), aux: Some(2), ..Operands::new(4096, 8192, 256) });
+        // Operands that are not read do not count.
+        let unread = Key::new(
+            &gemm,
+            &Operands { c: 6, bias: Some(2), aux: Some(2), ..Operands::new(4096, 8192, 256) },
+        );
         assert_eq!(whole, unread);
     }
 

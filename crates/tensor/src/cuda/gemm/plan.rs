@@ -1,4 +1,4 @@
-//! A product's descriptors and the algorithm chosen for it: all that `cublasLtMatmul` needs besides the addresses.
+//! Descriptors of a product and its chosen algorithm: everything `cublasLtMatmul` needs besides the addresses.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use cudarc::cublaslt::sys;
 use cudarc::driver::sys::CUstream;
 
 use super::lt::{Heuristic, Lt, Owned};
-use super::{Element, Epilogue, Gemm, GemmError, Key, Operands, Side};
+use super::{Element, Epilogue, Gemm, GemmError, Key, Operands, StoredMatrix};
 
-/// A handle of the library with the workspace its kernels may use.
+/// A library handle with the workspace its kernels may use.
 pub(super) struct Handle {
     pub lt: Arc<Lt>,
     pub raw: *mut std::ffi::c_void,
@@ -16,21 +16,21 @@ pub(super) struct Handle {
     pub workspace_bytes: usize,
 }
 
-// SAFETY: the library's handle holds no thread's state and may be used by several at once.
+// SAFETY: the library's handle has no thread-local state and may be used by several threads at once.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: made by `Lt::handle`, dropped once.
+        // SAFETY: created by `Lt::handle`, destroyed once.
         unsafe { self.lt.destroy(self.raw) };
     }
 }
 
-/// Everything of one product but the algorithm.
+/// Everything about one product except the algorithm.
 pub(super) struct Plan {
-    // Destroyed through functions of the library, which the handle keeps loaded: declared before it.
+    // Dropped before `handle`, which keeps the library's destroy functions loaded.
     desc: Owned,
     first: Owned,
     second: Owned,
@@ -56,15 +56,16 @@ fn epilogue(epilogue: Epilogue) -> u32 {
         Epilogue::GeluAuxBias => E::CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
         Epilogue::DGelu => E::CUBLASLT_EPILOGUE_DGELU,
         Epilogue::DGeluBiasGrad => E::CUBLASLT_EPILOGUE_DGELU_BGRAD,
-        // The operands have changed places, and so do the names.
+        // The operands are swapped, and so are the names.
         Epilogue::BiasGradA => E::CUBLASLT_EPILOGUE_BGRADB,
         Epilogue::BiasGradB => E::CUBLASLT_EPILOGUE_BGRADA,
     };
     value as u32
 }
 
-/// Partial sums of a split k may not be added in place: the counters there make the additions sequential but not in a
-/// fixed order, so two runs could differ. Nor may they be kept in bf16, which would lose what f32 accumulation won.
+/// Partial sums of a split k must not be added in place: the counters used there serialise the additions but do not
+/// fix their order, so two runs could differ. They must not be stored in bf16 either, which would lose the
+/// precision of f32 accumulation.
 fn reduction_mask(gemm: &Gemm) -> u32 {
     use sys::cublasLtReductionScheme_t as R;
     let compute = R::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
@@ -99,7 +100,7 @@ impl Plan {
                 desc.set(D::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE as u32, gemm.c_batch_stride)?;
             }
         }
-        let layout = |side: &Side, element: Element| -> Result<Owned, GemmError> {
+        let layout = |side: &StoredMatrix, element: Element| -> Result<Owned, GemmError> {
             use sys::cublasLtMatrixLayoutAttribute_t as L;
             let layout = lt.layout(data_type(element), side.rows, side.columns, side.ld)?;
             if gemm.batch > 1 {
@@ -122,8 +123,8 @@ impl Plan {
         [&self.first, &self.second, &self.out, &self.out]
     }
 
-    /// The addresses that lie in the descriptor. Also before asking for algorithms: the library takes the alignment
-    /// from them.
+    /// Sets the addresses stored in the descriptor. Also called before requesting algorithms, because the library
+    /// derives the alignment from them.
     fn point(&self, operands: &Operands) -> Result<(), GemmError> {
         use sys::cublasLtMatmulDescAttributes_t as D;
         if let (true, Some(bias)) = (self.key.gemm.epilogue.has_bias(), operands.bias) {
@@ -154,11 +155,11 @@ impl Plan {
         Ok(preference)
     }
 
-    /// The library's algorithms, its favourite first.
+    /// The library's algorithms in its order of preference.
     pub fn algorithms(&self, operands: &Operands, most: usize) -> Result<Vec<Heuristic>, GemmError> {
         self.point(operands)?;
         let preference = self.preference()?;
-        // SAFETY: every handle is owned by this plan and live.
+        // SAFETY: every handle is owned by this plan and alive.
         let mut found = unsafe {
             self.handle.lt.heuristics(self.handle.raw, &self.desc, self.layouts(), &preference, most)?
         };
@@ -166,16 +167,16 @@ impl Plan {
         Ok(found)
     }
 
-    /// An algorithm that was kept still serves, with this library and within this workspace.
+    /// Whether a stored algorithm is still valid with this library and workspace.
     pub fn accepts(&self, operands: &Operands, algo: &[u64; 8]) -> Result<bool, GemmError> {
         self.point(operands)?;
-        // SAFETY: every handle is owned by this plan and live.
+        // SAFETY: every handle is owned by this plan and alive.
         let workspace = unsafe { self.handle.lt.check(self.handle.raw, &self.desc, self.layouts(), algo) };
         Ok(workspace.is_some_and(|bytes| bytes <= self.handle.workspace_bytes))
     }
 
     /// # Safety
-    /// The addresses hold what the product says, on the device of the handle and the stream.
+    /// The addresses must hold what the product says, on the device of the handle and the stream.
     pub unsafe fn launch(
         &self,
         operands: &Operands,
@@ -184,9 +185,9 @@ impl Plan {
     ) -> Result<(), GemmError> {
         self.point(operands)?;
         let accumulate = self.key.gemm.accumulate;
-        // With beta 0 c is not read, but its address is still checked.
+        // With beta 0, c is not read, but its address is still validated.
         let c = if accumulate { operands.c } else { operands.d };
-        // SAFETY: handles are live; the addresses are the caller's promise.
+        // SAFETY: the handles are alive; the addresses are guaranteed by the caller.
         unsafe {
             self.handle.lt.matmul(
                 self.handle.raw,
@@ -207,10 +208,10 @@ mod tests {
     use super::super::Matrix;
     use super::*;
 
-    /// The library checks the size of every attribute when it is set, and needs no GPU for that.
+    /// The library validates the size of every attribute when it is set, and needs no GPU for that.
     #[test]
-    fn the_library_takes_every_descriptor() {
-        let Ok(lt) = Lt::find() else {
+    fn the_library_accepts_every_descriptor() {
+        let Ok(lt) = Lt::load() else {
             println!("skipped: no cuBLASLt");
             return;
         };
@@ -243,7 +244,7 @@ mod tests {
                     ..Gemm::packed(8, 16, 24, input)
                 };
                 let operands = Operands::new(256, 512, 1024).bias(2048).aux(4096);
-                let plan = Plan::new(&handle, &Key::of(&gemm, &operands)).unwrap();
+                let plan = Plan::new(&handle, &Key::new(&gemm, &operands)).unwrap();
                 plan.point(&operands).unwrap();
                 plan.preference().unwrap();
             }

@@ -1,5 +1,5 @@
-//! The fastest algorithm of every product met so far, kept on disk: timing has noise, and a second timing could choose
-//! another algorithm, which adds in another order. One file per GPU model and library version.
+//! Stores the fastest algorithm of every product on disk. Timing is noisy: a second timing could choose another
+//! algorithm, which adds in another order. One file per GPU model and library version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -12,22 +12,22 @@ use super::{GemmError, Key};
 
 const FORMAT: u32 = 1;
 
-/// What is known of one product.
+/// The algorithm stored for one product.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     /// The library's opaque `cublasLtMatmulAlgo_t`.
     pub algo: [u64; 8],
-    /// Of one product when it was chosen.
+    /// Time of one product when it was chosen.
     pub nanoseconds: f64,
 }
 
-/// The file.
+/// Format of the file.
 #[derive(Serialize, Deserialize)]
 struct File {
     format: u32,
     gpu: String,
     cublaslt: usize,
-    /// Of the entries as written: an algorithm with a flipped bit may pass the library's check.
+    /// Checksum of the entries as written: an algorithm with a flipped bit may pass the library's check.
     checksum: String,
     entries: Vec<Line>,
 }
@@ -44,7 +44,7 @@ struct Line {
 #[derive(Default)]
 struct Content {
     entries: BTreeMap<Key, Entry>,
-    /// Chosen anew because what was kept no longer served; these win over the file.
+    /// Keys chosen again because the stored algorithm was no longer valid; these override the file.
     replaced: BTreeSet<Key>,
     changed: bool,
 }
@@ -58,8 +58,8 @@ pub struct GemmTable {
 }
 
 impl GemmTable {
-    /// The table kept in the folder, or an empty one: a file that cannot be read or is damaged only costs the time to
-    /// choose again, and is written anew by [`GemmTable::save`].
+    /// Opens the table in a folder, or an empty one: a file that cannot be read or is damaged only costs the time
+    /// to choose again, and is rewritten by [`GemmTable::save`].
     pub fn open(folder: &Path, gpu: &str, cublaslt: usize) -> GemmTable {
         let path = folder.join(format!("gemm-{}-{cublaslt}.json", slug(gpu)));
         let entries = read(&path, gpu, cublaslt).unwrap_or_default();
@@ -67,32 +67,32 @@ impl GemmTable {
         GemmTable { path: Some(path), gpu: gpu.to_owned(), cublaslt, content }
     }
 
-    /// A table that is never written.
+    /// A table that is never written to disk.
     pub fn in_memory() -> GemmTable {
         GemmTable { path: None, gpu: String::new(), cublaslt: 0, content: Mutex::default() }
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        // Every change is one insertion: a panic elsewhere leaves it whole.
+        // Every change is a single insertion, so a panic elsewhere leaves the content valid.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of products known.
+    /// Number of products in the table.
     pub fn len(&self) -> usize {
         self.content().entries.len()
     }
 
-    /// None are known.
+    /// Whether the table has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What is known of one.
+    /// The entry of a product.
     pub fn get(&self, key: &Key) -> Option<Entry> {
         self.content().entries.get(key).copied()
     }
 
-    /// Adds what was chosen and returns what now holds: an entry that is there already and `serves` stays.
+    /// Inserts an entry and returns the one in effect: an existing entry that still `serves` wins.
     pub fn insert(&self, key: Key, entry: Entry, serves: impl FnOnce(&Entry) -> bool) -> Entry {
         let mut content = self.content();
         if let Some(kept) = content.entries.get(&key).copied() {
@@ -106,7 +106,8 @@ impl GemmTable {
         entry
     }
 
-    /// Writes the table if it changed, together with what others wrote meanwhile: beside the file, then renamed.
+    /// Writes the table if it changed, merged with what other processes wrote meanwhile, to a temporary file that
+    /// is then renamed.
     pub fn save(&self) -> Result<(), GemmError> {
         let Some(path) = &self.path else { return Ok(()) };
         let mut content = self.content();
@@ -126,7 +127,7 @@ impl GemmTable {
     }
 }
 
-/// A name for a file, from a name for a GPU.
+/// A file name derived from a GPU name.
 fn slug(gpu: &str) -> String {
     let mut slug = String::new();
     for c in gpu.chars() {
@@ -177,7 +178,7 @@ fn write(path: &Path, gpu: &str, cublaslt: usize, entries: &BTreeMap<Key, Entry>
         .map(|(key, entry)| Line {
             key: *key,
             algo: to_hex(&entry.algo),
-            // To 0.1 ns: a shorter file, and a number that reads back as itself.
+            // To 0.1 ns: a shorter file, and a value that reads back unchanged.
             nanoseconds: (entry.nanoseconds * 10.0).round() / 10.0,
         })
         .collect();
@@ -210,7 +211,7 @@ mod tests {
     const GPU: &str = "NVIDIA H200";
 
     fn key(m: usize) -> Key {
-        Key::of(&Gemm::packed(m, 8, 8, Element::Bf16), &Operands::new(256, 512, 1024))
+        Key::new(&Gemm::packed(m, 8, 8, Element::Bf16), &Operands::new(256, 512, 1024))
     }
 
     fn entry(seed: u64) -> Entry {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_choice_stays_unless_it_no_longer_serves() {
+    fn the_first_choice_stays_while_it_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let one = GemmTable::open(folder.path(), GPU, 1);
         let two = GemmTable::open(folder.path(), GPU, 1);
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_ignored_and_written_anew() {
+    fn a_damaged_file_is_ignored_and_rewritten() {
         let folder = tempfile::tempdir().unwrap();
         let table = GemmTable::open(folder.path(), GPU, 1);
         table.insert(key(1), entry(1), |_| true);

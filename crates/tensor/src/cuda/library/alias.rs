@@ -1,10 +1,10 @@
-//! A second name for a library that is loaded already.
+//! A second name for a library that is already loaded.
 //!
-//! cudarc opens libraries by file name and knows a fixed list of them: `libnvrtc.so`, `libnvrtc.so.12`, ... but neither
-//! `libnvrtc.so.13` nor `libnccl.so.2`, and where nothing answers it panics. The dynamic linker answers a name with the
-//! library in memory whose SONAME it is. So we load an empty shared object with the SONAME `libnvrtc.so`, the first on
-//! cudarc's list, that depends on the file we chose: symbols are looked up through dependencies, and cudarc works with
-//! exactly that file, whatever else the linker's path holds.
+//! cudarc opens libraries by file name from a fixed list: `libnvrtc.so`, `libnvrtc.so.12`, ... but neither
+//! `libnvrtc.so.13` nor `libnccl.so.2`, and panics if none is found. The dynamic linker resolves a name to a loaded
+//! library with that SONAME. We therefore load an empty shared object with the SONAME `libnvrtc.so`, the first on
+//! cudarc's list, that depends on the chosen file. Symbols are resolved through dependencies, so cudarc uses
+//! exactly that file, whatever else is on the linker's path.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::fs::File;
@@ -17,32 +17,32 @@ use std::path::Path;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
 unsafe extern "C" {
-    // Part of every C library that has the dynamic linker we talk to; a file system would have to be writable.
+    // Part of every C library with a dynamic linker we support; a temporary file would need a writable file system.
     fn memfd_create(name: *const c_char, flags: c_uint) -> c_int;
 }
 
 const MFD_CLOEXEC: c_uint = 1;
 
-/// Makes `dlopen(soname)` answer with the symbols of `target`, for the rest of the process.
+/// Makes `dlopen(soname)` return the symbols of `target` for the rest of the process.
 pub(super) fn publish(soname: &str, target: &Path) -> io::Result<()> {
     // SAFETY: the name is a C string; the descriptor is checked before it is owned.
     let descriptor = unsafe { memfd_create(c"myxtts-alias".as_ptr(), MFD_CLOEXEC) };
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // Stays open for ever: the linker remembers the path below, and a later alias with the same descriptor would be
-    // taken for this one.
-    // SAFETY: the descriptor is new and nobody else's.
+    // Stays open forever: the linker remembers the path below and would mistake a later alias with the same
+    // descriptor for this one.
+    // SAFETY: the descriptor is new and has no other owner.
     let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
     file.write_all(&shared_object(soname.as_bytes(), target.as_os_str().as_bytes()))?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // SAFETY: the object has no code, so none is run; its dependency is loaded already.
+    // SAFETY: the object has no code to run; its dependency is already loaded.
     let library = unsafe { Library::open(Some(path.as_str()), RTLD_NOW | RTLD_GLOBAL) };
     std::mem::forget(library.map_err(io::Error::other)?);
     Ok(())
 }
 
-/// The smallest shared object that the linker takes: headers, a dynamic section, an empty symbol table.
+/// The smallest shared object the linker accepts: headers, a dynamic section, an empty symbol table.
 fn shared_object(soname: &[u8], needed: &[u8]) -> Vec<u8> {
     const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
     const HEADERS: u64 = 64 + 3 * 56;
@@ -50,7 +50,7 @@ fn shared_object(soname: &[u8], needed: &[u8]) -> Vec<u8> {
     const SYMBOLS_AT: u64 = HEADERS + DYNAMIC;
     const HASH_AT: u64 = SYMBOLS_AT + 24;
     const STRINGS_AT: u64 = HASH_AT + 16;
-    // The largest page of the machines served: the linker refuses a smaller alignment than its page.
+    // The largest page size of supported machines: the linker rejects an alignment smaller than its page.
     const ALIGNMENT: u64 = 0x10000;
     const READ_WRITE: u32 = 6;
 
@@ -65,7 +65,7 @@ fn shared_object(soname: &[u8], needed: &[u8]) -> Vec<u8> {
 
     object.segment(1, READ_WRITE, 0, length, ALIGNMENT);
     object.segment(2, READ_WRITE, HEADERS, DYNAMIC, 8);
-    // Without this one the linker takes it that the object wants an executable stack.
+    // Without this segment the linker assumes that the object needs an executable stack.
     object.segment(0x6474_e551, READ_WRITE, 0, 0, 16);
 
     object.u64(1).u64(1); // DT_NEEDED
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_nobody_has_answers_with_the_symbols_of_the_target() {
-        // SAFETY: the C library's own mathematics, loaded in half the programs there are.
+    fn an_unused_name_resolves_to_the_target() {
+        // SAFETY: the C library's own mathematics library.
         unsafe {
             let target = Library::open(Some("libm.so.6"), RTLD_NOW).unwrap();
             let cosine = target.get::<unsafe extern "C" fn(f64) -> f64>("cos").unwrap();

@@ -1,8 +1,8 @@
-//! The command that installs what is missing.
+//! Installation commands for missing libraries.
 
 use super::{Library, NEWEST_MAJOR};
 
-/// For a driver that serves this CUDA; the newest where there is none.
+/// The command for a driver that supports this CUDA version; for the newest version if there is no driver.
 pub(super) fn command(library: Library, driver: Option<u32>) -> String {
     let newest = driver.unwrap_or(NEWEST_MAJOR) >= 13;
     let package = match library {
@@ -22,7 +22,7 @@ pub(super) fn command(library: Library, driver: Option<u32>) -> String {
     format!("pip install {package}")
 }
 
-/// By the distribution's family, as /etc/os-release tells it.
+/// Chosen by the distribution family in /etc/os-release.
 fn driver_command(os_release: &str) -> &'static str {
     let value = |key: &str| {
         let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_comes_from_the_distribution() {
+    fn the_driver_command_depends_on_the_distribution() {
         assert_eq!(
             driver_command("ID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"),
             "sudo ubuntu-drivers install"

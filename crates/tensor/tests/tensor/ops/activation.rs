@@ -23,10 +23,10 @@ pub fn cases() -> Vec<Case> {
         .map(|(name, function)| {
             let case = Case::new(name, move |b| {
                 let shape = [b.size(1, 5), b.size(1, 40)];
-                // Away from zero, where the kinked ones have no derivative.
+                // Away from zero, where the derivative of some functions jumps.
                 let n = shape[0] * shape[1];
                 let away = |x: f32| match function {
-                    // These have no value below it.
+                    // Not defined for negative inputs.
                     Function::Log | Function::Sqrt => x.abs() + 0.2,
                     _ => x + 0.05f32.copysign(x),
                 };
@@ -40,7 +40,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(Case::new("cast", |b| {
         let n = b.size(1, 300);
         let x = b.variable([n]);
-        // There and back, twice used: the gradients meet.
+        // Cast there and back, and used twice: gradients are accumulated.
         let y = b.tape.cast(x, DType::F32);
         vec![y, b.tape.activation(x, Function::Tanh), b.tape.reshape(x, [1, n])]
     }));

@@ -27,7 +27,7 @@ pub fn cases() -> Vec<Case> {
             let (batch, time, c) = (b.size(1, 4), b.size(1, 20), b.size(1, 40));
             let (x, row, master) = (b.variable([batch, time, c]), b.weight([c]), b.master([c]));
             let y = b.tape.add_row(x, row);
-            // Seen under another shape by what uses it.
+            // Used under another shape.
             let y = b.tape.add_row(y, master);
             vec![b.tape.reshape(y, [batch * time * c])]
         }),
@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
             vec![b.tape.multiply_per_item(z, y), b.tape.add_per_item(x, y)]
         })
         .step(5e-3),
-        // Time long enough to be summed in stretches, channels that end within a block.
+        // Long enough for several partial sums, with channels that end within a block.
         Case::new("multiply_per_item, long", |b| {
             let (time, c) = (b.size(130, 400), b.size(60, 70));
             let (x, y) = (b.variable([2, time, c]), b.variable([2, c]));

@@ -3,7 +3,7 @@ use myxtts_tensor::Value;
 use myxtts_tensor::ops::attention::{Mask, Order};
 
 fn lengths(b: &mut Build<'_>, batch: usize, keys: usize) -> Value {
-    // A length of nothing is allowed: its queries see nobody.
+    // A length of zero is allowed: its queries see no keys.
     let data = (0..batch).map(|_| b.size(0, keys) as i32).collect();
     b.integers([batch], data)
 }

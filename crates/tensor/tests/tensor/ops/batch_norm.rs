@@ -16,7 +16,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("batch_norm", |b| {
             let shape = [b.size(1, 3), b.size(2, 40), b.size(1, 70)];
             let (x, affine, running) = inputs(b, &shape);
-            vec![b.tape.batch_norm_of(x, affine, running, 0.1, 1e-5).y]
+            vec![b.tape.batch_norm_with(x, affine, running, 0.1, 1e-5).y]
         })
         .step(3e-3),
         Case::new("batch_norm, many rows, before a product", |b| {
@@ -24,15 +24,15 @@ pub fn cases() -> Vec<Case> {
             let shape = [2, 5, b.size(100, 300), c];
             let (x, affine, running) = inputs(b, &shape);
             let m = b.weight([4, c]);
-            let y = b.tape.batch_norm_of(x, affine, running, 0.1, 1e-5).y;
+            let y = b.tape.batch_norm_with(x, affine, running, 0.1, 1e-5).y;
             vec![b.tape.linear(y, m, None)]
         })
         .step(3e-2),
-        // The running statistics are constants to the gradient, but not to differences of the loss.
+        // The running statistics are constants for the gradient, but not for finite differences of the loss.
         Case::new("batch_norm, its running statistics", |b| {
             let shape = [b.size(1, 50), b.size(1, 40)];
             let (x, affine, running) = inputs(b, &shape);
-            let normed = b.tape.batch_norm_of(x, affine, running, 0.1, 1e-5);
+            let normed = b.tape.batch_norm_with(x, affine, running, 0.1, 1e-5);
             vec![normed.y, normed.mean, normed.variance]
         })
         .not_smooth(),
@@ -50,7 +50,7 @@ fn running_statistics_move_towards_the_samples() {
     let mut tape = Tape::new(Arc::new(Layout::empty()), Precision::F32);
     let (x, one, zero) =
         (tape.input([4, 1], DType::F32), tape.input([1], DType::F32), tape.input([1], DType::F32));
-    let normed = tape.batch_norm_of(x, (one, zero), (zero, one), 0.25, 0.0);
+    let normed = tape.batch_norm_with(x, (one, zero), (zero, one), 0.25, 0.0);
     for value in [normed.y, normed.mean, normed.variance] {
         tape.keep(value);
     }

@@ -5,7 +5,7 @@ use myxtts_tensor::random::Stream;
 use myxtts_tensor::*;
 use std::sync::Arc;
 
-/// A cache with something in it, rows at some place of it, and what the rows see.
+/// A non-empty cache, rows at a random position in it, and their attention.
 fn case(b: &mut Build<'_>, heads: usize, size: usize, most: usize) -> Vec<Value> {
     let (batch, new, before, after) = (b.size(1, 3), b.size(1, most), b.size(0, 50), b.size(0, 9));
     let (room, width) = (before + new + after, heads * size);
@@ -16,7 +16,7 @@ fn case(b: &mut Build<'_>, heads: usize, size: usize, most: usize) -> Vec<Value>
     let cache = b.constant([batch, room, 2 * width], data);
     let position = b.integers([1], vec![before as i32]);
     let seen = b.tape.cached_attention(rows, cache, position, heads);
-    // It has no gradient; something must have one.
+    // It has no gradient, but the case needs one.
     let x = b.variable([3]);
     vec![seen, cache, b.tape.activation(x, Function::Tanh)]
 }
@@ -29,10 +29,10 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// A sequence in pieces through one cache, the pieces of one row by one program, is the sequence at once.
+/// A sequence in pieces through one cache, single rows by one program, equals the whole sequence.
 #[test]
-fn a_sequence_in_pieces_is_the_sequence() {
-    let gpu = crate::gpu::present("a_sequence_in_pieces_is_the_sequence");
+fn a_sequence_in_pieces_equals_the_whole() {
+    let gpu = crate::gpu::present("a_sequence_in_pieces_equals_the_whole");
     for device in [Some(Device::Cpu), gpu.as_ref().map(|_| Device::Cuda(0))].into_iter().flatten() {
         let (batch, heads, width, first, steps) = (2, 3, 96, 11, 6);
         let time = first + steps;
@@ -81,7 +81,7 @@ fn a_sequence_in_pieces_is_the_sequence() {
                 let wanted = &whole[(item * time + start) * width..][..new * width];
                 let piece = &piece[item * new * width..][..new * width];
                 let far = piece.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-                assert!(far < 1e-5, "{device}: rows at {start} of item {item} are {far} away");
+                assert!(far < 1e-5, "{device}: rows at {start} of item {item} differ by {far}");
             }
             start += new;
         }
@@ -90,7 +90,7 @@ fn a_sequence_in_pieces_is_the_sequence() {
 }
 
 #[test]
-fn rows_that_do_not_fit_the_cache_are_refused() {
+fn rows_that_do_not_fit_the_cache_are_rejected() {
     let mut tape = Tape::new(Arc::new(Layout::empty()), Precision::F32);
     let (qkv, cache) = (tape.input([1, 2, 12], DType::F32), tape.input([1, 5, 8], DType::F32));
     let position = tape.input([1], DType::I32);

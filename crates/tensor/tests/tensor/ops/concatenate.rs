@@ -6,7 +6,7 @@ pub fn cases() -> Vec<Case> {
             let (batch, c) = (b.size(1, 4), b.size(1, 20));
             let times: Vec<_> = (0..b.size(1, 4)).map(|_| b.size(1, 9)).collect();
             let mut parts: Vec<_> = times.into_iter().map(|t| b.variable([batch, t, c])).collect();
-            // One of them twice.
+            // One of them appears twice.
             parts.push(parts[0]);
             vec![b.tape.concatenate_time(&parts)]
         }),

@@ -48,7 +48,7 @@ pub fn cases() -> Vec<Case> {
             let (x, w, bias) = (b.variable([2, 90, cin]), b.weight([cout, taps, cin]), b.master([cout]));
             vec![b.tape.conv1d(x, w, Some(bias), Conv1d { stride, padding: taps / 2, ..Conv1d::default() })]
         })
-        // Straight in each input, and its sums are large: a long step drowns their rounding.
+        // Linear in each input, with large sums: a large step drowns their rounding.
         .step(0.3)
         .rounds(6),
         Case::new("conv1d, a waveform out", |b| {

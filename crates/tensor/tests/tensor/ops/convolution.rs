@@ -1,11 +1,11 @@
-//! Convolutions against the sums they are defined by, at sizes where the work is cut into pieces too.
+//! Convolutions against their definition, also at sizes where the work is split into pieces.
 
 use myxtts_tensor::ops::conv1d::Conv1d;
 use myxtts_tensor::random::Stream;
 use myxtts_tensor::*;
 use std::sync::Arc;
 
-/// A convolution over height and width; over time it is one of width 1.
+/// A convolution over height and width; over time it has width 1.
 #[derive(Clone, Copy, Debug)]
 struct Definition {
     batch: usize,
@@ -60,7 +60,7 @@ fn close(what: &str, found: &[f32], truth: &[f64], d: &Definition) {
     }
 }
 
-/// Result and gradients of `conv` and of what `up` says is its transpose.
+/// Checks output and gradients of a convolution or of its transpose.
 fn check(d: Definition, transposed: bool) {
     let mut random = Stream::new(5);
     let (out, taps) = (d.output(), d.kernel[0] * d.kernel[1]);
@@ -74,7 +74,7 @@ fn check(d: Definition, transposed: bool) {
         up[i] += y * w;
         weight[k] += x * y;
     });
-    // The result is weighed by the other side, which makes that side's sum the gradient.
+    // The output is weighted by the other operand, which makes that operand's sum the gradient.
     let mut tape = Tape::new(Arc::new(Layout::empty()), Precision::F32);
     let two = d.kernel[1] > 1 || d.input[1] > 1;
     let shape = |size: [usize; 2], channels: usize| match two {
@@ -129,13 +129,13 @@ const LINE: Definition = Definition {
 };
 
 #[test]
-fn convolutions_over_time_are_their_sums() {
+fn convolutions_over_time_match_their_definition() {
     check(LINE, false);
     check(Definition { kernel: [1, 1], padding: [0, 0], ..LINE }, false);
     check(Definition { kernel: [1, 1], padding: [0, 0], groups: 3, filters: 6, ..LINE }, false);
     check(Definition { kernel: [4, 1], stride: [3, 1], dilation: 2, padding: [5, 0], ..LINE }, false);
     check(Definition { kernel: [5, 1], groups: 2, filters: 4, stride: [2, 1], ..LINE }, false);
-    // Longer than a piece, and than eight of them, which are then worked on side by side.
+    // Longer than a piece, and than eight of them, which are then processed in parallel.
     for time in [90_000, 400_000] {
         let long = Definition { batch: 1, input: [time, 1], channels: 8, filters: 3, ..LINE };
         check(Definition { kernel: [7, 1], dilation: 3, padding: [11, 0], ..long }, false);
@@ -145,9 +145,9 @@ fn convolutions_over_time_are_their_sums() {
 }
 
 #[test]
-fn transposed_convolutions_are_their_sums() {
+fn transposed_convolutions_match_their_definition() {
     for (kernel, stride) in [(16, 8), (4, 2), (3, 1), (2, 3)] {
-        // The long side is such that nothing is left over.
+        // A length without remainder.
         let grown = |time: usize| (time - 1) * stride + kernel - 2;
         let line = Definition { kernel: [kernel, 1], stride: [stride, 1], input: [grown(20), 1], ..LINE };
         check(line, true);
@@ -159,7 +159,7 @@ fn transposed_convolutions_are_their_sums() {
 }
 
 #[test]
-fn convolutions_over_height_and_width_are_their_sums() {
+fn convolutions_over_height_and_width_match_their_definition() {
     let image = Definition { input: [9, 7], kernel: [3, 2], padding: [1, 1], ..LINE };
     check(image, false);
     check(Definition { stride: [2, 3], ..image }, false);

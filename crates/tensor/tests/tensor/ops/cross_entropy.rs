@@ -2,7 +2,7 @@ use crate::suite::{Build, Case};
 use myxtts_tensor::*;
 use std::sync::Arc;
 
-/// Every fourth row or so does not count.
+/// About every fourth row is not counted.
 fn targets(b: &mut Build<'_>, rows: usize, n: usize) -> Value {
     let data = (0..rows).map(|_| if b.random.below(4) == 0 { -100 } else { b.random.below(n) as i32 });
     let data = data.collect();
@@ -21,10 +21,10 @@ pub fn cases() -> Vec<Case> {
             let (batch, time, n) = (b.size(1, 3), b.size(1, 8), 8 * b.size(1, 20));
             let logits = b.variable([batch, time, n]);
             let (one, two) = (targets(b, batch * time, n), targets(b, batch * time, n));
-            // Twice used, so that the gradients meet.
+            // Used twice, so that gradients are accumulated.
             vec![b.tape.cross_entropy(logits, one, 0.1).loss, b.tape.cross_entropy(logits, two, 0.0).loss]
         }),
-        // Of few distinct logits many are equal: the first of the largest is the answer on every device.
+        // With few distinct logits many are equal: the first of the largest is the prediction on every device.
         Case::new("cross_entropy, equal logits", |b| {
             let (rows, n) = (b.size(20, 60), [2, 7, 33, 260][b.random.below(4)]);
             let data = (0..rows * n).map(|_| b.random.below(3) as f32).collect();
@@ -34,7 +34,7 @@ pub fn cases() -> Vec<Case> {
             vec![found.loss, found.correct, found.count, found.rows]
         })
         .not_smooth(),
-        // Rows that start at every alignment, and more of them than threads.
+        // Rows with every alignment, and more of them than threads.
         Case::new("cross_entropy, many classes", |b| {
             let n = [1026, 1027, 7001, 32771][b.random.below(4)];
             let data = b.random.normals(9 * n).into_iter().map(|x| 4.0 * x).collect();
@@ -70,7 +70,7 @@ fn run(targets: &[i32], classes: usize, logits: &[f32]) -> Result<(f32, f32, f32
 
 #[test]
 fn cross_entropy_has_known_values() {
-    // ln(1 + e) of the first row; the second is ignored, the third's largest logit is first elsewhere.
+    // ln(1 + e) for the first row; the second is ignored; the third's largest logit appears first elsewhere.
     let (loss, correct, count) =
         run(&[1, -1, 2], 3, &[0.0, 1.0, f32::NEG_INFINITY, 5.0, 5.0, 5.0, 2.0, 2.0, 2.0]).unwrap();
     let expected = ((1f32 + (-1f32).exp()).ln() + 3f32.ln()) / 2.0;
@@ -79,12 +79,12 @@ fn cross_entropy_has_known_values() {
 }
 
 #[test]
-fn a_batch_in_which_no_row_counts_has_no_loss() {
+fn a_batch_without_counted_rows_has_zero_loss() {
     assert_eq!(run(&[-1, -5], 2, &[1.0, 2.0, 3.0, 4.0]).unwrap(), (0.0, 0.0, 0.0));
 }
 
 #[test]
-fn a_target_that_is_no_class_is_named() {
+fn an_out_of_range_target_is_named() {
     let error = run(&[3], 3, &[0.0; 3]).unwrap_err().to_string();
     assert!(error.contains("target 3 ") && error.contains("3 classes"), "{error}");
 }

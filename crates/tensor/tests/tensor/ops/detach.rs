@@ -4,7 +4,7 @@ use myxtts_tensor::*;
 use std::sync::Arc;
 
 pub fn cases() -> Vec<Case> {
-    // Differences of the loss would see the way that the gradient does not take.
+    // Finite differences of the loss would include the path that the gradient does not take.
     vec![
         Case::new("detach", |b| {
             let n = b.size(1, 300);

@@ -9,14 +9,14 @@ pub fn cases() -> Vec<Case> {
             let shape = [b.size(1, 5), b.size(1, 700)];
             let x = b.variable(shape);
             let y = b.tape.dropout(x, 0.3);
-            // Another stream drops others.
+            // Another stream has another mask.
             vec![y, b.tape.dropout(x, 0.5), b.tape.dropout(x, 0.0)]
         }),
         Case::new("dropout_add", |b| {
             let shape = [b.size(1, 5), b.size(1, 700)];
             let [x, residual] = [b.variable(shape), b.variable(shape)];
             let y = b.tape.dropout_add(x, residual, 0.3);
-            // As the end of a block and the start of the next: the residual is read twice.
+            // As between two transformer blocks: the residual is read twice.
             let z = b.tape.dropout_add(y, y, 0.2);
             vec![y, z, b.tape.dropout_add(x, z, 0.0)]
         }),
@@ -26,7 +26,7 @@ pub fn cases() -> Vec<Case> {
             let x = b.variable(shape);
             vec![b.tape.dropout(x, 0.4)]
         }),
-        // What is computed again must be what was computed: the mask too.
+        // What is recomputed must equal what was computed, including the mask.
         Case::new("dropout, computed again", |b| {
             let shape = [b.size(1, 5), b.size(1, 100)];
             let x = b.variable(shape);
@@ -55,7 +55,7 @@ fn dropped(seed: u64, p: f32, n: usize) -> [Vec<f32>; 2] {
 }
 
 #[test]
-fn dropout_drops_its_share_and_keeps_the_mean() {
+fn dropout_drops_the_given_fraction_and_keeps_the_mean() {
     let n = 100_000;
     let [y, other] = dropped(5, 0.1, n);
     let kept = y.iter().filter(|&&y| y != 0.0).count();
@@ -91,7 +91,7 @@ fn replicas_drop_what_one_device_drops_in_the_whole_batch() {
 }
 
 #[test]
-fn a_residual_is_added_to_what_the_same_mask_leaves() {
+fn dropout_add_uses_the_mask_of_dropout() {
     let (n, layout) = (1000, Arc::new(Layout::empty()));
     let read = |add: bool| {
         let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);
@@ -111,7 +111,7 @@ fn a_residual_is_added_to_what_the_same_mask_leaves() {
 }
 
 #[test]
-fn the_mask_is_the_seeds() {
+fn the_mask_depends_on_the_seed() {
     assert_eq!(dropped(1 << 40, 0.5, 999), dropped(1 << 40, 0.5, 999));
     assert_ne!(dropped(1 << 40, 0.5, 999), dropped(1 << 41, 0.5, 999));
 }

@@ -22,7 +22,7 @@ pub fn cases() -> Vec<Case> {
             let (one, two) = (b.integers([n], one), b.integers([n], two));
             vec![b.tape.embedding(table, one), b.tape.embedding(table, two)]
         }),
-        // One row that nearly all places hold, and most rows that none does.
+        // One row that nearly all positions use, and most rows unused.
         Case::new("embedding, a crowded row", |b| {
             let (rows, c, n) = (b.size(30, 90), [256, 264, 50, 1024][b.random.below(4)], b.size(100, 400));
             let table = b.weight([rows, c]);
@@ -41,7 +41,7 @@ pub fn cases() -> Vec<Case> {
             let y = b.tape.add_positions(x, table);
             vec![b.tape.add_positions(y, table)]
         }),
-        // Nothing flows to the zeros; a table alone is every item.
+        // No gradient flows to the zeros; the table alone is every item.
         Case::new("add_positions to zeros", |b| {
             let (batch, time, c) = (b.size(1, 5), b.size(1, 20), b.size(1, 20));
             let (zeros, table) = (b.tape.zeros([batch, time, c]), b.weight([time, c]));
@@ -51,7 +51,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn an_id_outside_the_table_is_named() {
+fn an_out_of_range_id_is_named() {
     for id in [-1, 5] {
         let layout = Arc::new(Layout::empty());
         let mut tape = Tape::new(Arc::clone(&layout), Precision::F32);

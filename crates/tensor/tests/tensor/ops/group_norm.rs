@@ -6,7 +6,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("group_norm", |b| {
             let (groups, per) = (b.size(1, 5), b.size(1, 9));
             let (batch, time, c) = (b.size(1, 3), b.size(1, 40), groups * per);
-            // Two elements to a group, or the variance is nothing.
+            // At least two elements per group, otherwise the variance is zero.
             let time = if per == 1 { time + 3 } else { time };
             let (x, w, bias) = (b.variable([batch, time, c]), b.master([c]), b.master([c]));
             vec![b.tape.group_norm(x, groups, w, bias, 1e-5)]
@@ -31,7 +31,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("instance_norm", |b| {
             let (batch, time, c) = (b.size(1, 3), b.size(4, 200), b.size(1, 70));
             let x = b.variable([batch, time, c]);
-            // Twice used: the gradients meet.
+            // Used twice: gradients are accumulated.
             vec![b.tape.instance_norm(x, 1e-5), b.tape.activation(x, Function::Tanh)]
         })
         .step(3e-3),

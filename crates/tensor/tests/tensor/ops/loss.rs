@@ -1,7 +1,7 @@
 use crate::suite::{Build, Case};
 use myxtts_tensor::Value;
 
-/// Two values that are nowhere nearer than the step of the differences.
+/// Two values that differ everywhere by more than the finite-difference step.
 fn apart(b: &mut Build<'_>) -> (Value, Value) {
     let shape = [b.size(1, 5), b.size(1, 100)];
     let x = b.random.normals(shape[0] * shape[1]);

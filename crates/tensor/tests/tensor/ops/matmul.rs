@@ -10,7 +10,7 @@ pub fn cases() -> Vec<Case> {
     .into_iter()
     .map(|(name, transposed)| {
         Case::new(name, move |b| {
-            // Odd sizes, and every other time sizes a tensor core likes.
+            // Odd sizes, and every other time sizes suited to tensor cores.
             let unit = [1, 8][b.random.below(2)];
             let [m, k, p] = [b.size(1, 9) * unit, b.size(1, 9) * unit, b.size(1, 9) * unit];
             let n = b.size(1, 4);

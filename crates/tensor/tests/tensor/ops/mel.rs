@@ -29,7 +29,7 @@ pub fn cases() -> Vec<Case> {
         .step(3e-3),
         Case::new("mel_log, some below the floor", |b| {
             let n = b.size(1, 300);
-            // Not at the kink.
+            // Away from the kink.
             let data =
                 (0..n).map(|_| b.random.uniform()).map(|x| if x < 0.3 { x } else { x + 0.1 }).collect();
             let ones = b.constant([1, 1], vec![1.0]);
@@ -51,7 +51,7 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The numbers of a `.npy` file of f32.
+/// The f32 values of a `.npy` file.
 fn npy(path: &Path) -> Vec<f32> {
     let bytes = read(path);
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -83,7 +83,7 @@ fn computed(mel: &Mel, wave: &[f32]) -> Vec<f32> {
     engine.read(&program, y).unwrap()
 }
 
-/// The three front-ends of XTTS as torchaudio computes them, itself off by up to 2.5e-4 near silence.
+/// The three front-ends of XTTS as torchaudio computes them, which itself is off by up to 2.5e-4 near silence.
 #[test]
 fn the_front_ends_of_xtts_agree_with_the_reference() {
     let at_22050 = |points| Mel {
@@ -146,7 +146,7 @@ fn filters_peak_where_their_scale_says() {
             log: Log::Plus(1.0),
         };
         let filters = mel.filters();
-        // The bins are one hertz wide: where a filter peaks is its centre in hertz.
+        // Bins are one hertz wide: the bin of a filter's peak is its centre in hertz.
         let peak =
             |filter: &[f32]| (0..filter.len()).max_by(|&a, &b| filter[a].total_cmp(&filter[b])).unwrap();
         filters.chunks(stft.bins()).map(peak).collect::<Vec<usize>>()

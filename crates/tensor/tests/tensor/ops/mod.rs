@@ -1,4 +1,4 @@
-//! The cases of the suite, one file per file of operations.
+//! Cases of the suite, one file per file of operations.
 
 use crate::suite::Case;
 

@@ -9,7 +9,7 @@ fn codebook(b: &mut Build<'_>, d: usize, codes: usize) -> Value {
     b.constant([d, codes], data)
 }
 
-/// Small whole numbers, many of them the same: distances are exact, and there are ties.
+/// Small integers with many duplicates: distances are exact, and there are ties.
 fn whole(b: &mut Build<'_>, n: usize) -> Vec<f32> {
     (0..n).map(|_| b.random.below(3) as f32 - 1.0).collect()
 }
@@ -21,7 +21,7 @@ pub fn cases() -> Vec<Case> {
             let x = b.variable([batch, time, d]);
             let table = codebook(b, d, codes);
             let found = b.tape.quantize(x, table);
-            // The gradients of a commitment meet those that came straight.
+            // The gradient of a commitment loss is added to the straight-through one.
             vec![found.ids, found.rows, b.tape.activation(x, Function::Tanh)]
         }),
         Case::new("quantize, ties", |b| {
@@ -53,7 +53,7 @@ pub fn cases() -> Vec<Case> {
             let next = b.tape.next_codebook(x, ids, old, 0.99, 1e-5);
             vec![next.embed, next.cluster_size, next.embed_avg]
         })
-        // A code of few rows is divided by little.
+        // A code with few rows is divided by a small count.
         .tolerances(1e-5, 1e-4),
     ];
     cases.into_iter().map(Case::not_smooth).collect()
@@ -64,7 +64,7 @@ fn engine() -> Engine {
 }
 
 #[test]
-fn the_nearest_code_is_found_and_the_lower_of_two_as_near() {
+fn the_nearest_code_is_found_and_ties_go_to_the_lower_index() {
     let mut tape = Tape::new(Arc::new(Layout::empty()), Precision::F32);
     let (x, table) = (tape.variable([4, 2]), tape.input([2, 5], DType::F32));
     let found = tape.quantize(x, table);

@@ -8,7 +8,7 @@ pub fn cases() -> Vec<Case> {
             let sum = b.tape.sum(x);
             vec![sum, b.tape.mean(x)]
         }),
-        // More than one block of the first pass.
+        // More than one block in the first pass.
         Case::new("sum of much", |b| {
             let n = b.size(20_000, 40_000);
             let x = b.variable([n]);

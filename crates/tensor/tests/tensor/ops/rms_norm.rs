@@ -18,7 +18,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("l2_normalize", |b| {
             let (rows, c) = (b.size(1, 20), b.size(2, 70));
             let x = b.variable([rows, c]);
-            // Twice used: the gradients meet.
+            // Used twice: gradients are accumulated.
             vec![b.tape.l2_normalize(x), b.tape.activation(x, Function::Tanh)]
         })
         .step(3e-3),
@@ -29,7 +29,7 @@ pub fn cases() -> Vec<Case> {
             let x = b.variable_of([2, c], data);
             vec![b.tape.l2_normalize(x)]
         })
-        // At zero the function is a jump on the scale of any step.
+        // At zero the function jumps on the scale of any step.
         .not_smooth(),
     ]
 }

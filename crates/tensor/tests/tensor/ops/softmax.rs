@@ -6,7 +6,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("softmax", |b| {
             let shape = [b.size(1, 3), b.size(1, 20), b.size(1, 90)];
             let x = b.variable(shape);
-            // Twice used: the gradients meet.
+            // Used twice: gradients are accumulated.
             vec![b.tape.softmax(x), b.tape.activation(x, Function::Tanh)]
         }),
         Case::new("softmax, wide rows, far from zero", |b| {
@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
             let x = b.variable_of([2, c], data);
             vec![b.tape.softmax(x)]
         })
-        // Where one element has nearly all of the weight, its gradient is a small difference.
+        // If one element has nearly all of the weight, its gradient is a small difference.
         .tolerances(3e-5, 2e-2),
         Case::new("softmax_time", |b| {
             let shape = [b.size(1, 3), b.size(1, 60), b.size(1, 70)];

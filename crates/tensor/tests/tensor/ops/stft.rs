@@ -42,7 +42,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// As the definition says: every frame in full, the window in the middle of its points.
+/// By definition: every frame in full, with the window centred in the transform.
 fn direct(x: &[f32], stft: &Stft) -> Vec<f32> {
     let (n, half) = (stft.points, stft.points as i64 / 2);
     let last = x.len() as i64 - 1;
@@ -75,7 +75,7 @@ fn direct(x: &[f32], stft: &Stft) -> Vec<f32> {
 }
 
 #[test]
-fn the_transform_is_the_one_of_the_definition() {
+fn the_transform_matches_its_definition() {
     for (points, length, hop, samples) in [(64, 64, 16, 200), (64, 40, 10, 131), (16, 16, 20, 33)] {
         let stft = Stft { points, length, window: Window::Hann, hop };
         let mut tape = Tape::new(Arc::new(Layout::empty()), Precision::F32);

@@ -6,7 +6,7 @@ pub fn cases() -> Vec<Case> {
         let data = b.random.normals(n * k);
         let (x, matrix) = (b.master([batch, time, k]), b.constant([n, k], data));
         let y = b.tape.transform(x, matrix);
-        // Twice used: the gradients meet.
+        // Used twice: gradients are accumulated.
         vec![y, b.tape.transform(x, matrix)]
     })]
 }

@@ -5,7 +5,7 @@ pub fn cases() -> Vec<Case> {
         let (batch, time, c) = (b.size(1, 3), b.size(1, 150), b.size(1, 150));
         let x = b.variable([batch, time, c]);
         let y = b.tape.transpose(x);
-        // Twice used: its gradient has a base.
+        // Used twice: its gradient has a base.
         vec![b.tape.add(y, y), b.tape.transpose(x)]
     })]
 }

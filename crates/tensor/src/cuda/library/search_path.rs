@@ -1,52 +1,54 @@
-//! Where CUDA's libraries may lie: what the user names, the dynamic linker's path, toolkits, distributions, and the
-//! nvidia-* packages of Python (which needs to be neither run nor installed).
+//! Search path of CUDA's libraries: folders set by the user, the dynamic linker's path, toolkits, distributions,
+//! and Python's nvidia-* packages (Python itself need not be installed).
 
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable with folders to look in first, separated by colons.
+/// Environment variable with folders to search first, separated by colons.
 pub const OVERRIDE: &str = "MYXTTS_CUDA_PATH";
 
-/// One place to look in.
+/// One location to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A folder of [`OVERRIDE`]: what lies there is taken, even where another version would fit the driver better.
+pub(super) enum Location {
+    /// A folder of [`OVERRIDE`]. Libraries there are used even where another version would fit the driver better.
     Chosen(PathBuf),
     /// Whatever the dynamic linker finds by name.
     Linker,
     Folder(PathBuf),
 }
 
-/// All places in the order they are tried; folders that do not exist are left out, but for those the user named.
+/// All locations in search order. Folders that do not exist are left out, except those the user set.
 ///
-/// `root` is `/`, and `variable` the environment, except in tests.
-pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Place> {
+/// `root` is `/` and `variable` reads the environment, except in tests.
+pub(super) fn locations(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Location> {
     let mut seen = HashSet::new();
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let folders = |name: &str| -> Vec<PathBuf> {
         let list = variable(name).unwrap_or_default();
         std::env::split_paths(&list).filter(|folder| folder.is_absolute()).collect()
     };
 
-    // Here alone a relative path is meant as it stands: the user wrote it for this program.
+    // Relative paths are accepted only here: the user wrote them for this program.
     let chosen = variable(OVERRIDE).unwrap_or_default();
     for folder in std::env::split_paths(&chosen).filter(|folder| !folder.as_os_str().is_empty()) {
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         if !folder.is_dir() {
-            // Nothing lies there, but the user thinks so, and must be told.
-            places.push(Place::Chosen(folder));
+            // The folder does not exist, but the user set it, so it must appear in the message.
+            locations.push(Location::Chosen(folder));
             continue;
         }
-        places.extend(inside(&folder).into_iter().filter(|f| seen.insert(f.clone())).map(Place::Chosen));
+        locations.extend(
+            library_folders(&folder).into_iter().filter(|f| seen.insert(f.clone())).map(Location::Chosen),
+        );
     }
-    places.push(Place::Linker);
+    locations.push(Location::Linker);
 
     let mut roots = Vec::new();
     for name in ["CUDA_HOME", "CUDA_PATH"] {
         roots.extend(folders(name));
     }
-    let mut toolkits = listed(&root.join("usr/local"), "cuda");
+    let mut toolkits = entries(&root.join("usr/local"), "cuda");
     toolkits.reverse(); // /usr/local/cuda-13.0 before /usr/local/cuda-12.4
     roots.push(root.join("usr/local/cuda"));
     roots.extend(toolkits);
@@ -70,46 +72,47 @@ pub(super) fn places(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -
     roots.extend(conda);
     prefixes.extend(folders("HOME").into_iter().map(|home| home.join(".local")));
     for folder in folders("PATH") {
-        // A virtual environment's python3 is a link: both the folder it stands in and the one it leads to are prefixes.
+        // A virtual environment's python3 is a link: both the folder it is in and the folder it points to are
+        // prefixes.
         let python = folder.join("python3");
         prefixes.extend(python.is_file().then(|| folder.parent().map(Path::to_owned)).flatten());
-        // pyenv's python3 is a script that chooses among its versions: all of them count.
+        // pyenv's python3 is a script that selects among its versions: include all of them.
         if folder.ends_with("shims") {
-            prefixes.extend(listed(&folder.with_file_name("versions"), ""));
+            prefixes.extend(entries(&folder.with_file_name("versions"), ""));
         }
         let real = python.canonicalize().ok();
         prefixes.extend(real.and_then(|file| Some(file.parent()?.parent()?.to_owned())));
     }
     prefixes.extend([root.join("usr/local"), root.join("usr")]);
     for prefix in prefixes {
-        for version in listed(&prefix.join("lib"), "python3") {
+        for version in entries(&prefix.join("lib"), "python3") {
             roots.extend([version.join("site-packages"), version.join("dist-packages")]);
         }
     }
 
-    for folder in roots.iter().flat_map(|root| inside(root)) {
-        // Links such as /usr/local/cuda would name every folder twice.
+    for folder in roots.iter().flat_map(|root| library_folders(root)) {
+        // Links such as /usr/local/cuda would list every folder twice.
         let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         if !seen.contains(&folder) && seen.insert(real) {
-            places.push(Place::Folder(folder));
+            locations.push(Location::Folder(folder));
         }
     }
-    places
+    locations
 }
 
-/// The folders that may hold libraries in a folder somebody named: itself, and those of a toolkit or of Python.
-fn inside(folder: &Path) -> Vec<PathBuf> {
+/// Folders that may hold libraries below a folder the user set: itself, and those of a toolkit or of Python.
+fn library_folders(folder: &Path) -> Vec<PathBuf> {
     let mut folders = vec![folder.to_owned()];
     folders.extend(["lib64", "lib"].map(|name| folder.join(name)));
-    folders.extend(listed(&folder.join("targets"), "").into_iter().map(|target| target.join("lib")));
+    folders.extend(entries(&folder.join("targets"), "").into_iter().map(|target| target.join("lib")));
     folders.push(folder.join("extras/CUPTI/lib64"));
-    folders.extend(listed(&folder.join("nvidia"), "").into_iter().map(|package| package.join("lib")));
+    folders.extend(entries(&folder.join("nvidia"), "").into_iter().map(|package| package.join("lib")));
     folders.retain(|folder| folder.is_dir());
     folders
 }
 
-/// What lies in a folder under a name that begins so, in order of name.
-fn listed(folder: &Path, begin: &str) -> Vec<PathBuf> {
+/// Entries of a folder whose names start with `begin`, sorted by name.
+fn entries(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_in_the_order_promised_and_once_each() {
+    fn locations_are_in_the_documented_order_without_duplicates() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         for folder in [
@@ -161,14 +164,14 @@ mod tests {
             };
             Some(root.join(folder).into_os_string())
         };
-        let found: Vec<String> = places(root, &variable)
+        let found: Vec<String> = locations(root, &variable)
             .iter()
-            .map(|place| match place {
-                Place::Linker => "linker".to_owned(),
-                Place::Chosen(path) => format!("! {}", path.strip_prefix(root).unwrap().display()),
-                Place::Folder(path) => path.strip_prefix(root).unwrap().display().to_string(),
+            .map(|location| match location {
+                Location::Linker => "linker".to_owned(),
+                Location::Chosen(path) => format!("! {}", path.strip_prefix(root).unwrap().display()),
+                Location::Folder(path) => path.strip_prefix(root).unwrap().display().to_string(),
             })
-            .filter(|place| place.contains("lib") || place == "linker")
+            .filter(|location| location.contains("lib") || location == "linker")
             .collect();
         assert_eq!(
             found,
@@ -193,10 +196,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_folder_that_is_not_there_is_still_named() {
+    fn a_missing_user_folder_is_still_listed() {
         let root = tempfile::tempdir().unwrap();
         let gone = root.path().join("gone");
         let variable = |name: &str| (name == OVERRIDE).then(|| gone.clone().into_os_string());
-        assert_eq!(places(root.path(), &variable), [Place::Chosen(gone.clone()), Place::Linker]);
+        assert_eq!(locations(root.path(), &variable), [Location::Chosen(gone.clone()), Location::Linker]);
     }
 }
