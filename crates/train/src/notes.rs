@@ -1,0 +1,146 @@
+//! Notes for the user before a run begins: settings without effect, and what to expect of the corpus.
+
+use crate::machine::Machine;
+use crate::preferences::is_set_by_user;
+use crate::run_error::RunError;
+use crate::sizes::Sizes;
+use crate::training_data::Corpus;
+use myxtts_data::record::RecordSource;
+use myxtts_run::config::{GPT_ONLY, GPU_ONLY};
+use myxtts_run::plan::{DataPlan, Plan, StageKind};
+use myxtts_tensor::Device;
+use std::collections::BTreeMap;
+
+/// Number of mel frames per audio code.
+const FRAMES_PER_CODE: usize = 4;
+/// Number of speakers that are listed by name.
+const NAMED_SPEAKERS: usize = 5;
+
+/// A run that is about to begin.
+pub struct PlannedRun<'a> {
+    /// Its settings.
+    pub plan: &'a Plan,
+    /// The device of its first replica.
+    pub machine: Machine,
+    /// The only stage it trains; every stage where it is `None`.
+    pub only: Option<StageKind>,
+    /// Whether it begins from a model.
+    pub fine_tune: bool,
+}
+
+/// Notes on settings that have no effect on the device, the stages or the model of a run. Each is a whole sentence.
+pub fn settings_notes(run: &PlannedRun<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(gpu_only(run));
+    notes.extend(gpt_only(run));
+    notes.extend(untrained_base(run));
+    notes.extend(beyond_the_model(run));
+    if run.fine_tune && run.only == Some(StageKind::Dvae) {
+        notes.push(
+            "training the DVAE further changes the meaning of its codes: the model's GPT and decoder were trained on the old \
+             ones, and speak well again only when they are trained on the new ones (`--stage gpt`, then `--stage decoder`)"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// Settings that act only on a GPU, for a run on the CPU.
+fn gpu_only(run: &PlannedRun<'_>) -> Option<String> {
+    let set: Vec<&str> = GPU_ONLY.iter().copied().filter(|path| is_set_by_user(run.plan, path)).collect();
+    if run.machine.device != Device::Cpu || set.is_empty() {
+        return None;
+    }
+    Some(format!("no effect on a CPU, which shares its memory with the batches: {}", set.join(", ")))
+}
+
+/// Settings of the GPT stage, where other stages are trained as well or instead.
+fn gpt_only(run: &PlannedRun<'_>) -> Option<String> {
+    let others = [StageKind::Dvae, StageKind::Decoder].into_iter().any(|stage| {
+        run.only.is_none_or(|only| only == stage) && run.plan.recipe(stage, run.fine_tune).steps > 0
+    });
+    let set = GPT_ONLY.iter().filter(|(path, _)| is_set_by_user(run.plan, path));
+    let set: Vec<String> = set.map(|(path, why)| format!("{path} ({why})")).collect();
+    (others && !set.is_empty()).then(|| format!("these act only in the stage `gpt`: {}", set.join(", ")))
+}
+
+/// Settings that freeze weights, where no model has trained these weights.
+fn untrained_base(run: &PlannedRun<'_>) -> Option<String> {
+    let training = &run.plan.training;
+    let frozen = match (training.lora_rank, training.freeze_layers) {
+        (Some(rank), _) => format!("training.lora_rank = {rank} freezes the GPT itself"),
+        (None, 0) => return None,
+        (None, layers) => format!("training.freeze_layers = {layers} freezes the lowest layers of the GPT"),
+    };
+    let trained = run.only.is_none_or(|only| only == StageKind::Gpt);
+    (trained && !run.fine_tune)
+        .then(|| format!("{frozen}, which is untrained without --from: name a trained model with --from"))
+}
+
+/// Length limits above those of the network.
+fn beyond_the_model(run: &PlannedRun<'_>) -> Vec<String> {
+    let (data, sizes) = (&run.plan.data, Sizes::without_vocabulary(run.plan, run.machine));
+    let limits = [
+        ("data.max_text_tokens", data.max_text_tokens, sizes.gpt.max_text, "tokens"),
+        ("data.max_mel_frames", data.max_mel_frames, sizes.gpt.max_audio * FRAMES_PER_CODE, "mel frames"),
+    ];
+    let beyond = limits.into_iter().filter(|(_, limit, most, _)| limit > most);
+    beyond
+        .map(|(path, limit, most, unit)| {
+            format!("{path} = {limit} is above the GPT's limit: its stage leaves out clips of more than {most} {unit}")
+        })
+        .collect()
+}
+
+/// Notes on the clips of a corpus; an error where there is none to train on.
+pub fn corpus_notes(corpus: &Corpus, data: &DataPlan) -> Result<Vec<String>, RunError> {
+    let mut notes = Vec::new();
+    match corpus.train.len() {
+        0 => {
+            return Err(RunError::NothingToTrainOn {
+                usable: corpus.source.len(),
+                fraction: data.val_fraction,
+                validation: corpus.validation.len(),
+            });
+        }
+        1 => notes.push(
+            "there is one clip to train on: the model will overfit to it, and cannot be expected to say any other sentence"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if corpus.validation.is_empty() {
+        let remedy = match corpus.source.len() {
+            1 => "that takes a second clip",
+            _ => "raise data.val_fraction to have them",
+        };
+        notes.push(format!(
+            "the validation set is empty (data.val_fraction = {}): no validation, no best checkpoint, no early stop and no \
+             samples at the end; {remedy}",
+            data.val_fraction
+        ));
+    }
+    let single = speakers_with_one_clip(&*corpus.source, &corpus.train);
+    if !single.is_empty() {
+        let names: Vec<&str> = single.iter().take(NAMED_SPEAKERS).map(String::as_str).collect();
+        let more = match single.len().saturating_sub(NAMED_SPEAKERS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        notes.push(format!(
+            "speakers with one clip: {}{more}; one half of the clip conditions the model, the other half is the target",
+            names.join(", ")
+        ));
+    }
+    Ok(notes)
+}
+
+fn speakers_with_one_clip(source: &dyn RecordSource, records: &[u32]) -> Vec<String> {
+    let mut clips: BTreeMap<u32, usize> = BTreeMap::new();
+    for &record in records {
+        *clips.entry(source.speaker(record as usize)).or_default() += 1;
+    }
+    let names = source.speakers();
+    let single = clips.into_iter().filter(|(_, count)| *count == 1);
+    single.filter_map(|(speaker, _)| names.get(speaker as usize).cloned()).collect()
+}

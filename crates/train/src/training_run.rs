@@ -1,0 +1,260 @@
+//! One run of `myxtts train`: from its settings to a run folder, its corpus, and the trained model on disk.
+
+use crate::base_model::{BaseText, base_vocabulary};
+use crate::corpus::{Assembled, Assembly, RecordMode, SavedSplit};
+use crate::devices::{DeviceRequest, RunDevices};
+use crate::error::TrainError;
+use crate::evaluate::listener::Listener;
+use crate::notes::{PlannedRun, corpus_notes, settings_notes};
+use crate::pipeline::{self, Devices, MODEL_FOLDER, Request};
+use crate::ranks::{Ranks, briefing};
+use crate::run_error::RunError;
+use crate::run_request::{
+    self, CORPUS_EVENT, REQUEST_EVENT, RunRequest, check_corpus, corpus_event, open_for_resume,
+};
+use crate::session::Session;
+use crate::strategy::split;
+use crate::training_data::Corpus;
+use crate::tune::host::{Host, host_memory};
+use crate::{low_data, stages, tune};
+use myxtts_run::durable::fault::disk_from_env;
+use myxtts_run::folder::{BASE_VOCABULARY_FILE, FolderError, REQUEST_FILE, RunFolder};
+use myxtts_run::plan::{Plan, StageKind};
+use myxtts_run::progress::Progress;
+use myxtts_text::Cleaner;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Time limit of a speech recogniser for one spoken sample: training waits for it.
+const LISTENING: Duration = Duration::from_secs(120);
+
+/// A run with its folder, ready to train.
+pub struct TrainingRun {
+    folder: RunFolder,
+    plan: Plan,
+    request: RunRequest,
+    devices: RunDevices,
+    is_resumed: bool,
+}
+
+impl TrainingRun {
+    /// Begins a new run: checks its settings and base model, and makes its folder. `name` is a number where it is `None`.
+    pub fn begin(
+        name: Option<&str>,
+        mut plan: Plan,
+        request: RunRequest,
+        devices: RunDevices,
+        progress: &dyn Progress,
+    ) -> Result<TrainingRun, RunError> {
+        RecordMode::check_columns(&plan.data)?;
+        recogniser(&plan)?;
+        plan.begin_tuning();
+        let trains_gpt = request.stage.is_none_or(|stage| stage == StageKind::Gpt);
+        if trains_gpt && plan.data.frame_budget.is_none() && !plan.is_pending("data.batch_size") {
+            // Before anything is written. The other stages use as many replicas as fit, and a tuned batch size always fits.
+            split(plan.data.batch_size, devices.machines.len())?;
+        }
+        plan.strategy = Some(devices.summary());
+        let fine_tune = request.from.is_some();
+        check_steps(&plan, request.stage, fine_tune)?;
+        let base = match &request.from {
+            Some(from) => BaseText::load(from, request.stage)?,
+            None => None,
+        };
+        if let Some(base) = &base {
+            base.apply_cleaner(&mut plan, progress);
+        }
+        let planned = PlannedRun { plan: &plan, machine: devices.first(), only: request.stage, fine_tune };
+        settings_notes(&planned).iter().for_each(|note| progress.say(&format!("note: {note}")));
+        let (request_file, base) = (request.to_json(), base.map(|base| base.vocabulary.to_json()));
+        let mut files = vec![(REQUEST_FILE, &request_file[..])];
+        files.extend(base.as_deref().map(|base| (BASE_VOCABULARY_FILE, base)));
+        let folder = RunFolder::create_with(disk_from_env(), &plan.training.runs_dir, name, &plan, &files)?;
+        Ok(TrainingRun { folder, plan, request, devices, is_resumed: false })
+    }
+
+    /// Opens a run that was stopped. `settings` are those of this start: they name the folder of all runs, and the settings that
+    /// change from now on.
+    pub fn resume(
+        name: &str,
+        settings: &Plan,
+        devices: &DeviceRequest<'_>,
+        stop: &AtomicBool,
+        progress: &dyn Progress,
+    ) -> Result<TrainingRun, RunError> {
+        let (folder, mut plan) = open_for_resume(&settings.training.runs_dir, name, stop, progress)?;
+        run_request::change_settings(&folder, &mut plan, settings, progress)?;
+        let devices = devices.choose(&plan)?;
+        let request = RunRequest::load(&folder, progress)?;
+        Ok(TrainingRun { folder, plan, request, devices, is_resumed: true })
+    }
+
+    /// Name of the run.
+    pub fn name(&self) -> &str {
+        self.folder.name()
+    }
+
+    /// The run folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The devices it trains on.
+    pub fn devices(&self) -> &RunDevices {
+        &self.devices
+    }
+
+    /// Trains every stage that is due, and returns the model folder. With `ranks` this process is rank 0.
+    pub fn train(
+        &mut self,
+        ranks: Option<&Arc<Ranks>>,
+        stop: Arc<AtomicBool>,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, RunError> {
+        let base = base_vocabulary(self.path())?;
+        let Assembled { corpus, cleaner, .. } = self.open_corpus(base.as_ref(), &stop, progress)?;
+        self.devices.lines().iter().for_each(|line| progress.say(line));
+        let request = Request::from(&self.request);
+        self.choose_settings(&request, &corpus, cleaner, progress)?;
+        let (plan, machines) = (&self.plan, &self.devices.machines);
+        // Other ranks may be on other machines, with memory of their own.
+        if ranks.is_none()
+            && let Some(line) = host_memory(plan, &request, &corpus, machines, Host::detect())?
+        {
+            progress.say(&line);
+        }
+        if let Some(ranks) = ranks {
+            briefing::send(ranks, plan, base.as_ref(), &corpus)?;
+        }
+        corpus_notes(&corpus, &plan.data)?.iter().for_each(|note| progress.say(note));
+        let mut session = self.session(stop, progress)?;
+        session.events.append_durably(REQUEST_EVENT, &self.request)?;
+        session.events.append_durably(CORPUS_EVENT, corpus_event(&*corpus.source))?;
+        session.events.append_durably("strategy", self.devices.event())?;
+        if let Some(tuning) = &plan.tuning {
+            session.events.append_durably("tuning", tuning)?;
+        }
+        let trained = pipeline::train(&mut session, &request, &corpus, Devices { machines, ranks });
+        // Where a rank is lost, every other error followed from that.
+        let lost = |error| ranks.and_then(|ranks| ranks.health().cause()).map_or(error, TrainError::from);
+        trained.map_err(lost)?;
+        Ok(self.path().join(MODEL_FOLDER))
+    }
+
+    /// Opens the corpus of the run, with the split it began with, and saves the split of a new one.
+    fn open_corpus(
+        &self,
+        base: Option<&myxtts_data::tokenizer::Tokenizer>,
+        stop: &Arc<AtomicBool>,
+        progress: &dyn Progress,
+    ) -> Result<Assembled, RunError> {
+        let has_begun = self.is_resumed && !self.folder.checkpoint_store()?.list()?.checkpoints.is_empty();
+        let saved_split = SavedSplit::load(self.path(), has_begun)?;
+        let assembly = Assembly {
+            base,
+            saved_split: saved_split.as_ref(),
+            data_gpu: self.devices.data_gpu(),
+            ..Assembly::default()
+        };
+        let assembled = match assembly.assemble(&self.plan, stop, progress) {
+            Err(error) if error.is_stopped() => {
+                return Err(RunError::StoppedEarly { run: self.name().to_owned() });
+            }
+            assembled => assembled?,
+        };
+        let corpus = &assembled.corpus;
+        progress.say(&format!(
+            "run {}: {} training clips, {} validation clips",
+            self.name(),
+            corpus.train.len(),
+            corpus.validation.len()
+        ));
+        check_corpus(&self.folder, &*corpus.source)?;
+        assembled.validation_lines.iter().for_each(|line| progress.say(line));
+        if saved_split.is_none() {
+            assembled.validation.save(&self.folder)?;
+        }
+        Ok(assembled)
+    }
+
+    /// Chooses the settings left unset that depend on the machine and the corpus: once per run, saved in its folder and reported.
+    fn choose_settings(
+        &mut self,
+        request: &Request,
+        corpus: &Corpus,
+        cleaner: Cleaner,
+        progress: &dyn Progress,
+    ) -> Result<(), RunError> {
+        let TrainingRun { folder, plan, devices, .. } = self;
+        // Saved for a resumed run, and for speaking with the model.
+        let cleaner_is_chosen = plan.data.cleaner.is_none();
+        plan.data.cleaner.get_or_insert_with(|| cleaner.to_string());
+        if plan.tuning.as_ref().is_some_and(|tuning| !tuning.pending.is_empty()) {
+            let chosen = tune::tuned(plan, request, corpus, &devices.machines).unwrap_or_else(|error| {
+                // What cannot be planned fails where it is used, with its own message.
+                progress.say(&format!("note: no setting is tuned: {error}"));
+                Vec::new()
+            });
+            plan.finish_tuning(&chosen);
+            folder.replace_plan(plan)?;
+        }
+        // A resumed run has these in its plan already.
+        let facts = low_data::Facts::of(corpus);
+        let chosen = low_data::choose(plan, &facts, request.from.is_none());
+        if !chosen.is_empty() || cleaner_is_chosen {
+            folder.replace_plan(plan)?;
+            low_data::lines(&facts, &chosen).iter().for_each(|line| progress.say(line));
+        }
+        let changes = plan.tuning.as_ref().map(|tuning| &tuning.changed[..]).unwrap_or_default();
+        if let Some(line) = tune::line(changes) {
+            progress.say(&line);
+        }
+        Ok(())
+    }
+
+    fn session<'a>(
+        &'a self,
+        stop: Arc<AtomicBool>,
+        progress: &'a dyn Progress,
+    ) -> Result<Session<'a>, RunError> {
+        let store = self.folder.checkpoint_store()?;
+        let last = store.list()?.checkpoints.last().map(|checkpoint| checkpoint.step);
+        Ok(Session {
+            folder: &self.folder,
+            plan: &self.plan,
+            store,
+            events: self.folder.event_log()?,
+            // Steps up to the last checkpoint are not logged again.
+            board: self.folder.tensorboard(last.filter(|_| self.is_resumed).map(|step| step + 1))?,
+            stop,
+            progress,
+            listener: recogniser(&self.plan)?,
+        })
+    }
+
+    /// Removes the folder of a run that failed before its first stage, so that its name is free. Returns whether it did.
+    pub fn discard_if_unstarted(self) -> Result<bool, FolderError> {
+        self.folder.rollback()
+    }
+}
+
+/// The speech recogniser that checks spoken samples; `None` where the settings name none.
+fn recogniser(plan: &Plan) -> Result<Option<Listener>, RunError> {
+    Ok(Listener::of(&plan.training)?.map(|listener| listener.with_patience(LISTENING)))
+}
+
+/// Refuses a run of 0 steps: there would be no model.
+fn check_steps(plan: &Plan, only: Option<StageKind>, fine_tune: bool) -> Result<(), RunError> {
+    let stages = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
+    let mut wanted = stages.into_iter().filter(|stage| only.is_none_or(|only| only == *stage));
+    if wanted.any(|stage| plan.recipe(stage, fine_tune).steps > 0) {
+        return Ok(());
+    }
+    let settings = match only {
+        Some(stage) => format!("training.{}_steps is 0", stages::name(stage)),
+        None => "training.dvae_steps, training.gpt_steps and training.decoder_steps are 0".to_owned(),
+    };
+    Err(RunError::NoSteps { settings })
+}
