@@ -20,7 +20,7 @@ use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
 use crate::sampling::{Ended, Sampler, SamplingOptions};
 use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Error, Initial, Layout, Precision, Program, Tape, Value,
+    Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -216,7 +216,7 @@ impl Generator {
             !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
         });
         // Every weight is written by whoever loads it, and the caches begin empty.
-        let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+        let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
         let mut engine = Engine::new(device, Arc::clone(&layout), precision, options)?;
         let line = Line::new(&mut engine, &gpt, caches)?;
         let textless = match textless {

@@ -210,7 +210,7 @@ fn gradients(side: Side) -> Vec<(String, Vec<f32>)> {
     }
     let loss = tape.weighted_sum(&losses);
     tape.backward(loss, Backward::default());
-    tape.tell(loss);
+    tape.report_loss(loss);
     let mut program = rig.engine.load(tape).unwrap();
     let mut random = Stream::new(8);
     for value in [z, speaker] {

@@ -92,7 +92,7 @@ fn a_training_pass_is_the_reference_s() {
         dvae.follow(&mut tape, &made);
         [made.ids, made.mel, made.squared, made.commitment].into_iter().for_each(|v| tape.keep(v));
         tape.backward(made.loss, Backward::default());
-        tape.tell(made.loss);
+        tape.report_loss(made.loss);
         let mut program = rig.engine.load(tape).unwrap();
         rig.engine.write(&program, input, &turned(mel.floats(), &mel.shape)).unwrap();
         let report = rig.engine.run(&mut program, &Control::default()).unwrap();

@@ -182,7 +182,7 @@ fn agrees(device: Device, recomputed_blocks: usize, recompute: Recompute) {
     all.for_each(|value| tape.keep(value));
     tape.backward(losses.total, Backward { recompute, accumulate: false });
     losses.note(&mut tape, 0);
-    tape.tell(losses.total);
+    tape.report_loss(losses.total);
     let mut program = rig.engine.load(tape).unwrap();
     feed(&gpt, &rig, &program, &inputs, &given.mels, &sequences);
     hold(&rig, &program, &targets, &sequences);

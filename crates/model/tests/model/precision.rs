@@ -27,7 +27,7 @@ fn planned<N>(
         let loss = loss(&mut tape, &network);
         tape.backward(loss, Backward::default());
         tape.update(loss, AdamW::default());
-        MemoryPlan::of(&tape).scratch_bytes
+        MemoryPlan::new(&tape).scratch_bytes
     });
     println!("{name}: {} MB of scratch in f32, {} in bf16", bytes[0] >> 20, bytes[1] >> 20);
     bytes

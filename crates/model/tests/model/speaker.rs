@@ -182,7 +182,7 @@ fn running_statistics_follow_those_of_batches() {
         let vector = encoder.hear(&mut tape, input, statistics).vector;
         tape.keep(vector);
         let loss = tape.mse_to_constant(vector, 1.0);
-        tape.tell(loss);
+        tape.report_loss(loss);
         (rig.engine.load(tape).unwrap(), input, vector)
     });
     let features = Stream::new(4).normals(shape.iter().product());

@@ -35,7 +35,7 @@ pub(super) fn kind_of(device: Device) -> &'static str {
 pub(super) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
     match device {
         Device::Cpu => Ok(None),
-        Device::Cuda(_) => Ok(Some(Nccl::find().and_then(|nccl| nccl.new_id()).map_err(Error::from)?)),
+        Device::Cuda(_) => Ok(Some(Nccl::load().and_then(|nccl| nccl.new_id()).map_err(Error::from)?)),
     }
 }
 
@@ -57,7 +57,7 @@ impl Joined {
         // For NCCL versions whose calls in the background go wrong.
         let blocking = std::env::var_os("MYXTTS_NCCL_BLOCKING").is_some();
         let place = (ranks.rank(), ranks.world());
-        let joined = Nccl::find().and_then(|nccl| nccl.join(id, place, CONNECTING, blocking));
+        let joined = Nccl::load().and_then(|nccl| nccl.join(id, place, CONNECTING, blocking));
         let communicator = Arc::new(joined.map_err(Error::from)?);
         let weak = Arc::downgrade(&communicator);
         ranks.health().on_loss(move || abort(weak));
@@ -122,7 +122,7 @@ const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Aren
 pub(super) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
     for arena in ARENAS {
         if engine.holds(arena) {
-            engine.copy_arena_from_first(arena)?;
+            engine.broadcast_arena(arena)?;
         }
     }
     Ok(())

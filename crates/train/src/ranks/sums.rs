@@ -61,7 +61,7 @@ impl TcpSums {
         self.spent.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         done.map_err(|Failed(rank, error)| {
             let reason = self.health.explain(rank, &error).to_string();
-            CollectiveError::Gone { rank, world: self.world, reason }
+            CollectiveError::Ended { rank, world: self.world, reason }
         })
     }
 
@@ -140,10 +140,6 @@ impl Collective for TcpSums {
             Ok(())
         })
     }
-
-    fn barrier(&self) -> Result<(), CollectiveError> {
-        self.all_reduce_sum(&mut [0.0])
-    }
 }
 
 #[cfg(test)]
@@ -197,7 +193,6 @@ mod tests {
                     sums.all_reduce_sum(&mut own).unwrap();
                     let mut copied = vec![sums.rank() as f32; 5];
                     sums.broadcast(&mut copied, 0).unwrap();
-                    sums.barrier().unwrap();
                     assert_eq!(copied, [0.0; 5]);
                     assert!(sums.spent() > Duration::ZERO);
                     own

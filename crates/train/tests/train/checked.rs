@@ -17,7 +17,7 @@ fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
         for step in 0..4 {
             let taken = stage.submit(step, &Control { rate: 1e-4, ..Control::default() }).unwrap();
             assert!(stage.wait(taken.ticket).unwrap().good);
-            let fault = stage.engine_mut().take_fault().map(|fault| fault.to_string());
+            let fault = stage.engine_mut().take_first_nonfinite().map(|fault| fault.to_string());
             assert_eq!(fault, None, "step {step} of {kind:?}");
         }
     }
@@ -32,7 +32,7 @@ fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
         stage.engine_mut().set_mode(Mode::Checked);
         let folder = tempfile::tempdir().unwrap();
         let (_, said) = small::run(folder.path(), &plan, &mut *stage);
-        let named = said.iter().find(|line| line.contains("is the first whose result is not finite"));
+        let named = said.iter().find(|line| line.contains("is the first with a NaN or Inf output"));
         let named = named.unwrap_or_else(|| panic!("{kind:?}: {said:?}"));
         assert!(named.contains("its inputs are not finite either"), "{named}");
         assert!(!small::events(folder.path(), "fault").is_empty());
@@ -49,7 +49,7 @@ fn a_step_reads_nothing_that_it_did_not_write() {
                 let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
                 for step in 0..6 {
                     if forgetful {
-                        stage.engine().forget_scratch().unwrap();
+                        stage.engine().poison_scratch().unwrap();
                     }
                     let control = Control { rate: 1e-4, seed: step, ..Control::default() };
                     let taken = stage.submit(step, &control).unwrap();

@@ -5,7 +5,7 @@ use crate::declare::Released;
 use crate::sampling::{Sampler, SamplingOptions};
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::decode::{
-    DecodeSizes, Decoder, MOST_ROWS, MOST_STEPS, Row, SlotPrompt, SlotSampling, Weight,
+    DecodeSizes, Decoder, MAX_ROWS, MAX_STEPS, Row, SlotPrompt, SlotSampling, Weight,
 };
 use myxtts_tensor::{Engine, Error};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Fused {
     }
 
     pub fn record_again(&mut self) -> Result<(), Error> {
-        self.decoder.record_again()
+        self.decoder.recapture()
     }
 
     /// Whether a slot began with this voice when it last began, which then takes less time.
@@ -94,7 +94,7 @@ impl Fused {
         for &(index, prompt, speech) in joining {
             let Some(own) = begun.next() else { break };
             let textless = prompt.textless.and_then(|_| begun.next());
-            let textless = textless.map(|row| Row { pair: Row::GUIDES, ..row });
+            let textless = textless.map(|row| Row { pair: Row::GUIDE, ..row });
             self.decoder.set_sampling(index, &sampling(&speech.options, sizes, speech.limit))?;
             self.rows[index] = Some(Rows { own, textless });
         }
@@ -110,7 +110,7 @@ impl Fused {
         self.settle(speeches, sizes)?;
         let mut left = steps;
         while left > 0 {
-            let together = left.min(MOST_STEPS);
+            let together = left.min(MAX_STEPS);
             let going: Vec<(usize, Rows)> = speeches
                 .iter()
                 .enumerate()
@@ -121,7 +121,7 @@ impl Fused {
             let mut of: Vec<(usize, bool)> = Vec::new();
             for (i, rows) in going {
                 let more = 1 + usize::from(rows.textless.is_some());
-                if batch.len() + more > MOST_ROWS {
+                if batch.len() + more > MAX_ROWS {
                     self.send(&mut batch, &mut of, together)?;
                     self.settle(speeches, sizes)?;
                 }
@@ -181,7 +181,7 @@ impl Fused {
                 let at = step * batch + r;
                 speech.push(advanced.codes[at], &advanced.latents[at * width..(at + 1) * width]);
             }
-            if row.status == Row::NO_NUMBERS {
+            if row.status == Row::ALL_NAN {
                 speech.fail();
             }
         }
@@ -226,9 +226,9 @@ fn decode_sizes(sizes: &GptSizes, options: SlotOptions) -> DecodeSizes {
         heads: sizes.heads,
         inner: 4 * sizes.width,
         vocabulary: sizes.audio_vocabulary,
-        places: sizes.audio_positions(),
+        positions: sizes.audio_positions(),
         text_vocabulary: sizes.text_vocabulary,
-        text_places: sizes.text_positions(),
+        text_positions: sizes.text_positions(),
         latents: sizes.perceiver.latents,
         stop: sizes.stop_audio,
         slots: options.slots * (1 + usize::from(options.guided)),
@@ -244,7 +244,7 @@ fn sampling(options: &SamplingOptions, sizes: &GptSizes, limit: usize) -> SlotSa
         guidance: options.guidance,
         greedy: options.greedy,
         limit,
-        said: Sampler::said_before(sizes.start_audio).to_vec(),
+        seen_codes: Sampler::said_before(sizes.start_audio).to_vec(),
         uniforms: Sampler::uniforms(options.seed).take(limit).collect(),
     }
 }

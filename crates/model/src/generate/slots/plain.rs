@@ -6,7 +6,7 @@ use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt};
 use crate::sampling::Sampler;
 use myxtts_tensor::cuda::Cuda;
-use myxtts_tensor::{Device, Engine, EngineOptions, Error, Initial, Layout, Precision};
+use myxtts_tensor::{Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision};
 use std::sync::Arc;
 
 /// A sequence with keys and values of its own.
@@ -71,7 +71,7 @@ impl Declared {
 
 /// Every weight is written by whoever loads it, and the caches begin empty: nothing is drawn.
 fn all_loaded() -> EngineOptions {
-    EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() }
+    EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() }
 }
 
 impl Plain {

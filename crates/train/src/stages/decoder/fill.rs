@@ -5,7 +5,7 @@ use crate::overlay::{floats, samples};
 use crate::stages::clips::Row;
 use myxtts_data::record::{RecordError, RecordSource, SPEAKER_MEL};
 use myxtts_tensor::Value as Node;
-use myxtts_tensor::engine::Image;
+use myxtts_tensor::engine::InputLayout;
 
 /// What cosines are multiplied with: between -1 and 1 they could not say what is certain.
 pub(super) const SHARPNESS: f32 = 16.0;
@@ -16,7 +16,7 @@ const MARGIN: f32 = 0.5;
 /// The inputs every program has, at the same places in all of them.
 #[derive(Clone)]
 pub(super) struct Inputs {
-    pub image: Image,
+    pub image: InputLayout,
     pub latents: Node,
     pub speaker: Node,
     pub wave: Node,

@@ -9,7 +9,7 @@ use crate::feed::{Finisher, Made};
 use myxtts_data::cache::sounds::SOUND_OVERLAP;
 use myxtts_data::mel::FrontEnd;
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
-use myxtts_tensor::engine::{Forecast, Image, Slot, Upload, Uploader};
+use myxtts_tensor::engine::{Forecast, InputLayout, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -47,7 +47,7 @@ pub(in crate::stages) enum How {
 /// What a program is made of.
 struct ProgramSpec {
     tape: Tape,
-    image: Image,
+    image: InputLayout,
     places: Value,
     sound: Option<Value>,
     made: Value,
@@ -58,7 +58,7 @@ struct ProgramSpec {
 struct Ready {
     program: Program,
     /// Where the inputs that change lie; constants follow them.
-    image: Image,
+    image: InputLayout,
     places: Value,
     sound: Option<Value>,
     made: Value,
@@ -114,7 +114,7 @@ impl How {
             How::Table(_) => None,
             How::Mels { mel, .. } => Some(tape.input([rows + 1, hops * mel.stft.hop], DType::F32)),
         };
-        let (image, mut constants) = (Image::of(&tape), Vec::new());
+        let (image, mut constants) = (InputLayout::new(&tape), Vec::new());
         let table = match self {
             How::Table(table) => tape.parameter(*table),
             How::Mels { mel, stats } => {
