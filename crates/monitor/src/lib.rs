@@ -1,9 +1,10 @@
-//! Watching a machine while it trains.
+//! Monitors a machine while it trains.
 //!
-//! In the order of a sample: [`probe`] asks [`nvml`] and [`host`], [`attached`] reads what a run says of itself; together
-//! they are a [`sample`], taken in turn or by a [`sampler`] beside other work. Samples go to a [`log`], and into a [`summary`] by way of [`statistics`].
+//! In the order of a sample: [`probe`] queries [`nvml`] and [`host`], and [`attached_run`] reads the events of a run;
+//! together they form a [`sample`]. Samples are taken one at a time or by a background [`sampler`], appended to a [`log`],
+//! and summarised in a [`summary`] by [`statistics`].
 
-pub mod attached;
+pub mod attached_run;
 pub mod host;
 pub mod log;
 pub mod nvml;
@@ -13,9 +14,9 @@ pub mod sampler;
 pub mod statistics;
 pub mod summary;
 
-pub use attached::Attached;
-pub use log::Log;
-pub use probe::{Machine, Monitor, Probe, Simulated};
-pub use sample::{Gpu, Host, Limit, Process, Run, Sample, Unit};
+pub use attached_run::AttachedRun;
+pub use log::SampleLog;
+pub use probe::{LocalMachine, Monitor, Probe};
+pub use sample::{ClockLimit, GpuProcess, GpuSample, HostSample, RunSample, Sample, Unit};
 pub use sampler::Sampler;
-pub use summary::{Summary, Tally};
+pub use summary::{Summary, SummaryBuilder};

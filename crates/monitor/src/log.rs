@@ -1,7 +1,7 @@
-//! Samples in a file, one a line, only ever added to: CSV or JSON lines by the file's name.
+//! Append-only log of samples, one per line: CSV or JSON lines, chosen by the file extension.
 //!
-//! A line is handed to the system when it is written, whole or not at all. A file that is there is gone on with: a torn last
-//! line is cut off, and a CSV of other columns is refused rather than mixed.
+//! Lines are written atomically. An existing file is continued: an incomplete last line is removed, and a CSV file with
+//! other columns is refused.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -9,83 +9,83 @@ use std::path::{Path, PathBuf};
 
 use myxtts_run::durable::{Appender, DurableError, fault};
 
-use crate::sample::{Limit, Sample};
+use crate::sample::{ClockLimit, Sample};
 
-/// A header longer than this is none of ours.
-const LONGEST_HEADER: u64 = 1 << 20;
+/// Maximum length of a CSV header in bytes.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
 
-/// Why samples cannot be kept.
+/// Why samples cannot be logged.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The name does not say what to write.
-    #[error("{} is neither .csv nor .jsonl: end the file's name in one of them", path.display())]
-    Kind {
+    /// The file extension is unknown.
+    #[error("{} must end in .csv or .jsonl", path.display())]
+    Extension {
         /// The file.
         path: PathBuf,
     },
-    /// There is a file of other columns.
+    /// The file exists with other columns.
     #[error(
-        "{} has other columns (another program's, or of a machine with another number of GPUs): name another file",
+        "{} has other columns (written by another program, or with another number of GPUs): choose another file",
         path.display()
     )]
     Columns {
         /// The file.
         path: PathBuf,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] DurableError),
 }
 
-/// A log, to be written.
-pub struct Log {
+/// A log, open for writing.
+pub struct SampleLog {
     file: Appender,
-    kind: Kind,
+    format: Format,
     gpus: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Format {
     Csv,
     Jsonl,
 }
 
-impl Log {
-    /// Opens a log, made if need be.
-    pub fn open(path: &Path) -> Result<Log, LogError> {
+impl SampleLog {
+    /// Opens a log, creating it if needed.
+    pub fn open(path: &Path) -> Result<SampleLog, LogError> {
         let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
-        let kind = match extension.as_ref().and_then(|extension| extension.to_str()) {
-            Some("csv") => Kind::Csv,
-            Some("jsonl") => Kind::Jsonl,
-            _ => return Err(LogError::Kind { path: path.to_owned() }),
+        let format = match extension.as_ref().and_then(|extension| extension.to_str()) {
+            Some("csv") => Format::Csv,
+            Some("jsonl") => Format::Jsonl,
+            _ => return Err(LogError::Extension { path: path.to_owned() }),
         };
-        let (file, _) = Appender::open_lines(fault::disk_of_environment(), path)?;
-        Ok(Log { file, kind, gpus: None })
+        let (file, _) = Appender::open_lines(fault::disk_from_env(), path)?;
+        Ok(SampleLog { file, format, gpus: None })
     }
 
     /// Adds a sample.
     pub fn append(&mut self, sample: &Sample) -> Result<(), LogError> {
-        let line = match self.kind {
-            Kind::Jsonl => serde_json::to_string(sample).expect("a sample is numbers and words"),
-            Kind::Csv => {
-                self.head(sample)?;
+        let line = match self.format {
+            Format::Jsonl => serde_json::to_string(sample).expect("a sample consists of numbers and strings"),
+            Format::Csv => {
+                self.ensure_header(sample)?;
                 row(sample)
             }
         };
         Ok(self.file.append(format!("{line}\n").as_bytes())?)
     }
 
-    /// Before the first line, when the number of GPUs is known.
-    fn head(&mut self, sample: &Sample) -> Result<(), LogError> {
+    /// Writes or checks the header before the first line, when the number of GPUs is known.
+    fn ensure_header(&mut self, sample: &Sample) -> Result<(), LogError> {
         let path = || self.file.path().to_owned();
         match self.gpus {
             Some(gpus) if gpus == sample.gpus.len() => return Ok(()),
@@ -95,7 +95,7 @@ impl Log {
         let header = columns(sample).join(",");
         let mut first = String::new();
         File::open(self.file.path())
-            .and_then(|file| BufReader::new(file.take(LONGEST_HEADER)).read_line(&mut first))
+            .and_then(|file| BufReader::new(file.take(MAX_HEADER_BYTES)).read_line(&mut first))
             .map_err(|source| LogError::Read { path: path(), source })?;
         match first.trim_end() {
             "" => self.file.append(format!("{header}\n").as_bytes())?,
@@ -107,12 +107,12 @@ impl Log {
     }
 }
 
-/// Names of the columns, in order.
+/// Column names, in order.
 pub fn columns(sample: &Sample) -> Vec<String> {
     let mut names = vec!["time".to_owned(), "run_stage".to_owned(), "run_step".to_owned()];
     names.extend(sample.quantities().iter().map(|quantity| {
-        let of = quantity.gpu.map(|gpu| format!("gpu{gpu}_")).unwrap_or_default();
-        format!("{of}{}_{}", quantity.name, quantity.unit.name())
+        let prefix = quantity.gpu.map(|gpu| format!("gpu{gpu}_")).unwrap_or_default();
+        format!("{prefix}{}_{}", quantity.name, quantity.unit.name())
     }));
     for gpu in 0..sample.gpus.len() {
         names.extend([format!("gpu{gpu}_limits"), format!("gpu{gpu}_processes")]);
@@ -120,7 +120,7 @@ pub fn columns(sample: &Sample) -> Vec<String> {
     names
 }
 
-/// What was not found is an empty cell. Limits and processes (`NUMBER:BYTES`) are separated by spaces.
+/// Formats a CSV row. Unknown values are empty; limits and processes (`PID:BYTES`) are separated by spaces.
 fn row(sample: &Sample) -> String {
     let run = sample.run.as_ref();
     let stage = run.and_then(|run| run.stage.clone()).unwrap_or_default();
@@ -129,7 +129,7 @@ fn row(sample: &Sample) -> String {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     cells.extend(sample.quantities().iter().map(|quantity| number(quantity.value)));
     for gpu in &sample.gpus {
-        let limits: Vec<String> = gpu.limits.iter().flatten().map(word).collect();
+        let limits: Vec<String> = gpu.limits.iter().flatten().map(limit_name).collect();
         let memory = |memory: Option<u64>| memory.map(|memory| memory.to_string()).unwrap_or_default();
         let processes: Vec<String> =
             gpu.processes.iter().map(|one| format!("{}:{}", one.pid, memory(one.memory))).collect();
@@ -138,8 +138,8 @@ fn row(sample: &Sample) -> String {
     cells.join(",")
 }
 
-/// As in JSON, so that both logs say the same.
-fn word(limit: &Limit) -> String {
+/// Name of a limit as in JSON, so that both formats agree.
+fn limit_name(limit: &ClockLimit) -> String {
     let value = serde_json::to_value(limit).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }

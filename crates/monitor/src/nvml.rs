@@ -1,22 +1,22 @@
-//! NVML: what the driver tells of its GPUs, without a context on any of them.
+//! NVML: queries the driver about its GPUs without a context on any of them.
 //!
-//! The library is the one that the engine's search has found. Whatever NVML answers but success is "not known": a GPU of
-//! which a figure cannot be had is normal, and so is one that is lost while it is watched.
+//! The library is the one that the engine found. Any result but success means "unknown": it is normal that a GPU does not
+//! report some value, or that it is lost while it is monitored.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use myxtts_tensor::cuda::library::{self, Library};
 
-use crate::sample::{Gpu, Limit, Process};
+use crate::sample::{ClockLimit, GpuProcess, GpuSample};
 
 const SUCCESS: c_int = 0;
 const INSUFFICIENT_SIZE: c_int = 7;
-/// Where the driver does not know how much memory a process has.
+/// Reported when the driver does not know the memory of a process.
 const NO_VALUE: u64 = u64::MAX;
-/// GPUs of one machine; a count past this is no count.
-const MOST_GPUS: c_uint = 256;
-/// Processes on one GPU that are listed.
-const MOST_PROCESSES: usize = 4096;
+/// Maximum number of GPUs; a larger count is invalid.
+const MAX_GPUS: c_uint = 256;
+/// Maximum number of processes listed per GPU.
+const MAX_PROCESSES: usize = 4096;
 
 const SENSOR_OF_GPU: c_uint = 0;
 const CLOCK_SM: c_uint = 1;
@@ -49,7 +49,7 @@ struct Memory {
     used: c_ulonglong,
 }
 
-/// `nvmlProcessInfo_t` of the functions that end in `_v2` and `_v3`.
+/// `nvmlProcessInfo_t` of the `_v2` and `_v3` functions.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct ProcessInfo {
@@ -59,21 +59,21 @@ struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// NVML at work.
+/// An initialised NVML library with its devices.
 pub struct Nvml {
     functions: Functions,
     devices: Vec<Device>,
 }
 
-/// One that cannot be opened keeps its place, so that the others keep their numbers.
+/// A device handle; `None` if it could not be opened, so that the others keep their indices.
 struct Device(Option<Handle>);
 
-// SAFETY: NVML may be called from any thread, and its handles are names that are never written to.
+// SAFETY: NVML is thread-safe, and its handles are opaque and never written to.
 unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// What the library has; an older one lacks some.
+/// Functions of the library; older versions lack some.
 struct Functions {
     by_bus: Option<ByBus>,
     index: Option<ToNumber>,
@@ -84,32 +84,32 @@ struct Functions {
     power_limit: Option<ToNumber>,
     temperature: Option<ToNumberOf>,
     clock: Option<ToNumberOf>,
-    most_clock: Option<ToNumberOf>,
+    max_clock: Option<ToNumberOf>,
     pcie: Option<ToNumberOf>,
     limits: Option<ToMask>,
     processes: [Option<ToProcesses>; 2],
 }
 
 impl Nvml {
-    /// Starts NVML, or says in a sentence why there are no GPUs to watch.
+    /// Initialises NVML, or explains why there are no GPUs to monitor.
     pub fn open() -> Result<Nvml, String> {
         let library = library::handle(Library::Nvml).map_err(|missing| missing.summary())?;
-        // SAFETY: the signatures are those of NVIDIA's header, the same in all versions that have the names.
+        // SAFETY: the signatures match NVIDIA's header and are the same in all versions that have these functions.
         unsafe {
-            let start = function::<unsafe extern "C" fn() -> c_int>(library, &["nvmlInit_v2"]);
-            let code = start.map_or(-1, |start| start());
+            let init = function::<unsafe extern "C" fn() -> c_int>(library, &["nvmlInit_v2"]);
+            let code = init.map_or(-1, |init| init());
             if code != SUCCESS {
-                return Err(format!("NVML does not start: {}", words(library, code)));
+                return Err(format!("NVML does not initialise: {}", error_text(library, code)));
             }
             let count =
                 function::<unsafe extern "C" fn(*mut c_uint) -> c_int>(library, &["nvmlDeviceGetCount_v2"]);
             let mut number = 0;
             let code = count.map_or(-1, |count| count(&mut number));
             if code != SUCCESS {
-                return Err(format!("NVML does not count the GPUs: {}", words(library, code)));
+                return Err(format!("NVML cannot count the GPUs: {}", error_text(library, code)));
             }
             if number == 0 {
-                return Err("the driver shows no GPU".to_owned());
+                return Err("the driver reports no GPU".to_owned());
             }
             let open = function::<unsafe extern "C" fn(c_uint, *mut Handle) -> c_int>(
                 library,
@@ -121,21 +121,21 @@ impl Nvml {
                     open.is_some_and(|open| open(index, &mut handle) == SUCCESS) && !handle.is_null();
                 Device(opened.then_some(handle))
             };
-            let devices = (0..number.min(MOST_GPUS)).map(device).collect();
-            Ok(Nvml { functions: Functions::of(library), devices })
+            let devices = (0..number.min(MAX_GPUS)).map(device).collect();
+            Ok(Nvml { functions: Functions::load(library), devices })
         }
     }
 
-    /// How many GPUs there are.
+    /// Number of GPUs.
     pub fn count(&self) -> usize {
         self.devices.len()
     }
 
-    /// The number of the GPU that is plugged in there, such as `0000:3b:00.0`.
-    pub fn at(&self, pci_bus_id: &str) -> Option<usize> {
+    /// Index of the GPU with a PCI bus id such as `0000:3b:00.0`.
+    pub fn index_of(&self, pci_bus_id: &str) -> Option<usize> {
         let bus = CString::new(pci_bus_id).ok()?;
         let (mut handle, mut index): (Handle, c_uint) = (std::ptr::null_mut(), 0);
-        // SAFETY: a text with its end and places for the answers; the second is asked of what the first gave.
+        // SAFETY: a NUL-terminated string and valid output pointers; the second call uses the handle of the first.
         let found = unsafe {
             self.functions.by_bus?(bus.as_ptr(), &mut handle) == SUCCESS
                 && !handle.is_null()
@@ -144,32 +144,31 @@ impl Nvml {
         Some(index as usize).filter(|index| found && *index < self.devices.len())
     }
 
-    /// One GPU without what takes the driver long: no throughput of PCIe, no processes.
-    pub fn brief(&self, index: usize) -> Gpu {
+    /// Samples one GPU without the values that are slow to read: PCIe throughput and processes.
+    pub fn quick_sample(&self, index: usize) -> GpuSample {
         let handle = self.devices.get(index).and_then(|device| device.0);
-        handle.map(|handle| self.functions.brief(handle)).unwrap_or_default()
+        handle.map(|handle| self.functions.quick_sample(handle)).unwrap_or_default()
     }
 
-    /// All GPUs as they are now. Throughput of PCIe is measured by the driver over 20 ms each way, so they are asked side
-    /// by side.
-    pub fn sample(&self) -> Vec<Gpu> {
-        let ask = |device: &Device| device.0.map(|handle| self.functions.gpu(handle)).unwrap_or_default();
+    /// Samples all GPUs. The driver measures PCIe throughput over 20 ms per direction, so they are queried in parallel.
+    pub fn sample(&self) -> Vec<GpuSample> {
+        let query = |device: &Device| device.0.map(|handle| self.functions.gpu(handle)).unwrap_or_default();
         if let [device] = &self.devices[..] {
-            return vec![ask(device)];
+            return vec![query(device)];
         }
-        let (devices, ask) = (&self.devices, &ask);
+        let (devices, query) = (&self.devices, &query);
         std::thread::scope(|scope| {
-            let asked: Vec<_> = devices.iter().map(|device| scope.spawn(move || ask(device))).collect();
-            asked.into_iter().map(|one| one.join().unwrap_or_default()).collect()
+            let threads: Vec<_> = devices.iter().map(|device| scope.spawn(move || query(device))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
         })
     }
 }
 
 impl Functions {
     /// # Safety
-    /// The library is NVML.
-    unsafe fn of(library: &libloading::Library) -> Functions {
-        // SAFETY: each type is that of the function in NVIDIA's header.
+    /// The library must be NVML.
+    unsafe fn load(library: &libloading::Library) -> Functions {
+        // SAFETY: each type matches the function in NVIDIA's header.
         unsafe {
             Functions {
                 by_bus: function(library, &["nvmlDeviceGetHandleByPciBusId_v2"]),
@@ -181,9 +180,9 @@ impl Functions {
                 power_limit: function(library, &["nvmlDeviceGetEnforcedPowerLimit"]),
                 temperature: function(library, &["nvmlDeviceGetTemperature"]),
                 clock: function(library, &["nvmlDeviceGetClockInfo"]),
-                most_clock: function(library, &["nvmlDeviceGetMaxClockInfo"]),
+                max_clock: function(library, &["nvmlDeviceGetMaxClockInfo"]),
                 pcie: function(library, &["nvmlDeviceGetPcieThroughput"]),
-                // The same under two names: the second is that of drivers before 535.
+                // One function with two names: drivers before 535 have the second.
                 limits: function(
                     library,
                     &["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"],
@@ -208,25 +207,25 @@ impl Functions {
         }
     }
 
-    fn gpu(&self, handle: Handle) -> Gpu {
+    fn gpu(&self, handle: Handle) -> GpuSample {
         let pcie = |which| {
             let mut kilobytes = 0;
-            // SAFETY: a handle of NVML's and a place for the answer.
-            let told = unsafe { self.pcie?(handle, which, &mut kilobytes) } == SUCCESS;
-            told.then_some(f64::from(kilobytes) * 1e3)
+            // SAFETY: a valid NVML handle and output pointer.
+            let ok = unsafe { self.pcie?(handle, which, &mut kilobytes) } == SUCCESS;
+            ok.then_some(f64::from(kilobytes) * 1e3)
         };
-        Gpu {
+        GpuSample {
             pcie_in: pcie(PCIE_IN),
             pcie_out: pcie(PCIE_OUT),
             processes: self.processes(handle),
-            ..self.brief(handle)
+            ..self.quick_sample(handle)
         }
     }
 
-    fn brief(&self, handle: Handle) -> Gpu {
+    fn quick_sample(&self, handle: Handle) -> GpuSample {
         let number = |get: Option<ToNumber>| {
             let mut value = 0;
-            // SAFETY: a handle of NVML's and a place for the answer.
+            // SAFETY: a valid NVML handle and output pointer.
             (unsafe { get?(handle, &mut value) } == SUCCESS).then_some(f64::from(value))
         };
         let number_of = |get: Option<ToNumberOf>, which| {
@@ -247,9 +246,9 @@ impl Functions {
         let limits = self.limits.and_then(|get| {
             let mut mask = 0;
             // SAFETY: as above.
-            (unsafe { get(handle, &mut mask) } == SUCCESS).then(|| Limit::of_mask(mask))
+            (unsafe { get(handle, &mut mask) } == SUCCESS).then(|| ClockLimit::from_mask(mask))
         });
-        Gpu {
+        GpuSample {
             name: self.name(handle),
             utilisation: utilisation.as_ref().map(|value| f64::from(value.gpu)),
             memory_activity: utilisation.as_ref().map(|value| f64::from(value.memory)),
@@ -259,29 +258,29 @@ impl Functions {
             power_limit: number(self.power_limit).map(|milliwatts| milliwatts / 1e3),
             temperature: number_of(self.temperature, SENSOR_OF_GPU),
             sm_clock: number_of(self.clock, CLOCK_SM),
-            sm_clock_most: number_of(self.most_clock, CLOCK_SM),
+            sm_clock_max: number_of(self.max_clock, CLOCK_SM),
             memory_clock: number_of(self.clock, CLOCK_MEMORY),
             limits,
-            ..Gpu::default()
+            ..GpuSample::default()
         }
     }
 
     fn name(&self, handle: Handle) -> Option<String> {
         let mut text = [0 as c_char; 97];
-        // SAFETY: the last byte is not offered, and so ends the text whatever is written.
-        let told = unsafe { self.name?(handle, text.as_mut_ptr(), 96) } == SUCCESS;
+        // SAFETY: NVML is given one byte less than the buffer has, so the text is always NUL-terminated.
+        let ok = unsafe { self.name?(handle, text.as_mut_ptr(), 96) } == SUCCESS;
         // SAFETY: as above.
-        told.then(|| unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+        ok.then(|| unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    /// One that both computes and draws is listed once.
-    fn processes(&self, handle: Handle) -> Vec<Process> {
-        let mut processes: Vec<Process> = Vec::new();
-        for info in self.processes.iter().flatten().flat_map(|get| list(*get, handle)) {
+    /// Compute and graphics processes; one that is both is listed once.
+    fn processes(&self, handle: Handle) -> Vec<GpuProcess> {
+        let mut processes: Vec<GpuProcess> = Vec::new();
+        for info in self.processes.iter().flatten().flat_map(|get| list_processes(*get, handle)) {
             let memory = Some(info.memory).filter(|memory| *memory != NO_VALUE);
             match processes.iter_mut().find(|process| process.pid == info.pid) {
                 Some(process) => process.memory = process.memory.max(memory),
-                None => processes.push(Process { pid: info.pid, name: None, memory }),
+                None => processes.push(GpuProcess { pid: info.pid, name: None, memory }),
             }
         }
         processes.sort_by_key(|process| (std::cmp::Reverse(process.memory), process.pid));
@@ -289,45 +288,46 @@ impl Functions {
     }
 }
 
-fn list(get: ToProcesses, handle: Handle) -> Vec<ProcessInfo> {
-    let mut room = 64;
-    // Others may come between two calls: a list that has outgrown its room again is left for the next sample.
+fn list_processes(get: ToProcesses, handle: Handle) -> Vec<ProcessInfo> {
+    let mut capacity = 64;
+    // Processes may start between two calls: a list that outgrows its buffer again is left for the next sample.
     for _ in 0..3 {
-        let mut infos = vec![ProcessInfo::default(); room];
-        let mut count = room as c_uint;
-        // SAFETY: there is room for as many as are announced.
+        let mut infos = vec![ProcessInfo::default(); capacity];
+        let mut count = capacity as c_uint;
+        // SAFETY: the buffer has `count` elements.
         let code = unsafe { get(handle, &mut count, infos.as_mut_ptr()) };
         let found = count as usize;
         if code == SUCCESS {
             infos.truncate(found);
             return infos;
         }
-        if code != INSUFFICIENT_SIZE || room == MOST_PROCESSES {
+        if code != INSUFFICIENT_SIZE || capacity == MAX_PROCESSES {
             return Vec::new();
         }
-        room = found.max(room * 2).min(MOST_PROCESSES);
+        capacity = found.max(capacity * 2).min(MAX_PROCESSES);
     }
     Vec::new()
 }
 
-/// The first of the names that there is.
+/// Loads the first of the named functions that exists.
 ///
 /// # Safety
-/// `F` is the type of the functions of these names.
+/// `F` must be the type of these functions.
 unsafe fn function<F: Copy>(library: &libloading::Library, names: &[&str]) -> Option<F> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     names.iter().find_map(|name| unsafe { library.get::<F>(*name) }.ok().map(|symbol| *symbol))
 }
 
-/// NVML's own words for a code.
+/// NVML's description of an error code.
 ///
 /// # Safety
-/// The library is NVML.
-unsafe fn words(library: &libloading::Library, code: c_int) -> String {
-    // SAFETY: the signature of NVIDIA's header; the text is a constant of the library.
+/// The library must be NVML.
+unsafe fn error_text(library: &libloading::Library, code: c_int) -> String {
+    // SAFETY: the signature matches NVIDIA's header; the text is a constant of the library.
     unsafe {
-        let tell = function::<unsafe extern "C" fn(c_int) -> *const c_char>(library, &["nvmlErrorString"]);
-        let text = tell.map_or(std::ptr::null(), |tell| tell(code));
+        let describe =
+            function::<unsafe extern "C" fn(c_int) -> *const c_char>(library, &["nvmlErrorString"]);
+        let text = describe.map_or(std::ptr::null(), |describe| describe(code));
         if text.is_null() {
             return format!("code {code}");
         }

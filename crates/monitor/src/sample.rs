@@ -1,182 +1,185 @@
-//! What was found at one moment. Whatever could not be found is `None`: that is normal for single figures of a GPU.
+//! Values of one moment. Unknown values are `None`, which is normal for some values of a GPU.
 
 use serde::{Deserialize, Serialize};
 
-/// Everything at one moment.
+/// All values of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since 1970.
     pub time: f64,
-    /// Processor and memory.
-    pub host: Host,
-    /// Every GPU, in the order of `nvidia-smi`.
-    pub gpus: Vec<Gpu>,
-    /// What the run says of itself, where one is watched.
-    pub run: Option<Run>,
+    /// CPU and memory.
+    pub host: HostSample,
+    /// Every GPU, in `nvidia-smi` order.
+    pub gpus: Vec<GpuSample>,
+    /// State of the monitored run, if any.
+    pub run: Option<RunSample>,
 }
 
-/// Processor and memory of the machine, and the run's part of them.
+/// CPU and memory of the machine, and the run's share of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    /// Percent of all cores, since the sample before.
+pub struct HostSample {
+    /// CPU use in percent of all cores, since the previous sample.
     pub cpu: Option<f64>,
-    /// Bytes in use: what could not be had without swapping.
+    /// Memory in use in bytes: what is not available without swapping.
     pub memory_used: Option<u64>,
-    /// Bytes, all of them.
+    /// Total memory in bytes.
     pub memory_total: Option<u64>,
-    /// Percent of one core that the run's process took: 250 is two cores and a half.
+    /// CPU use of the run's process in percent of one core: 250 is two and a half cores.
     pub run_cpu: Option<f64>,
-    /// Bytes of memory that the run's process holds.
+    /// Resident memory of the run's process in bytes.
     pub run_memory: Option<u64>,
 }
 
-/// A GPU.
+/// Values of one GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// As its maker calls it.
+pub struct GpuSample {
+    /// Product name.
     pub name: Option<String>,
-    /// Percent of the driver's last window (a sixth of a second to one) in which a kernel ran.
+    /// Percent of the driver's last window (1/6 s to 1 s) in which a kernel ran.
     pub utilisation: Option<f64>,
     /// Percent of the same window in which its memory was read or written.
     pub memory_activity: Option<f64>,
-    /// Bytes in use.
+    /// Memory in use in bytes.
     pub memory_used: Option<u64>,
-    /// Bytes, all of them.
+    /// Total memory in bytes.
     pub memory_total: Option<u64>,
-    /// Watts.
+    /// Power draw in watts.
     pub power: Option<f64>,
-    /// Watts it may draw.
+    /// Power limit in watts.
     pub power_limit: Option<f64>,
-    /// Degrees Celsius.
+    /// Temperature in degrees Celsius.
     pub temperature: Option<f64>,
-    /// Megahertz of the multiprocessors.
+    /// Clock of the multiprocessors in MHz.
     pub sm_clock: Option<f64>,
-    /// The most they can have.
-    pub sm_clock_most: Option<f64>,
-    /// Megahertz of the memory.
+    /// Maximum clock of the multiprocessors in MHz.
+    #[serde(rename = "sm_clock_most")]
+    pub sm_clock_max: Option<f64>,
+    /// Memory clock in MHz.
     pub memory_clock: Option<f64>,
-    /// Bytes per second that come over PCIe.
+    /// Bytes per second received over PCIe.
     pub pcie_in: Option<f64>,
-    /// Bytes per second that leave over PCIe.
+    /// Bytes per second sent over PCIe.
     pub pcie_out: Option<f64>,
-    /// Why the clocks are not higher.
-    pub limits: Option<Vec<Limit>>,
-    /// Who computes or draws on it.
-    pub processes: Vec<Process>,
+    /// Reasons why the clocks are limited.
+    pub limits: Option<Vec<ClockLimit>>,
+    /// Compute and graphics processes on it.
+    pub processes: Vec<GpuProcess>,
 }
 
 /// A process on a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Process {
-    /// Its number, as the driver counts: another than ours where this is a container.
+pub struct GpuProcess {
+    /// Process id as the driver sees it; differs from the local one in a container.
     pub pid: u32,
-    /// Its program, where the system knows it.
+    /// Program name, if known.
     pub name: Option<String>,
-    /// Bytes of the GPU's memory.
+    /// GPU memory in bytes.
     pub memory: Option<u64>,
 }
 
-/// Why clocks are not higher.
+/// Reason why clocks are limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Limit {
-    /// Nothing to do.
+pub enum ClockLimit {
+    /// The GPU is idle.
     Idle,
-    /// Somebody has set the clocks.
+    /// The clocks were set by the user.
     SetByUser,
-    /// The power it may draw.
+    /// The power limit.
     PowerCap,
-    /// The hardware has slowed down, for heat or power.
+    /// The hardware slowed down because of heat or power.
     HardwareSlowdown,
-    /// Clocks of several GPUs are kept equal.
+    /// Clocks of several GPUs are synchronised.
     SyncBoost,
-    /// Heat, as the driver sees it.
+    /// Temperature, limited by the driver.
     Thermal,
-    /// Heat, as the hardware sees it.
+    /// Temperature, limited by the hardware.
     HardwareThermal,
-    /// The power supply has asked for less.
+    /// Power brake asserted by the power supply.
     PowerBrake,
-    /// A display needs these clocks.
+    /// Display clock setting.
     Display,
-    /// Something newer than this program.
+    /// A reason unknown to this program.
     Other,
 }
 
-impl Limit {
-    const BITS: [(u64, Limit); 9] = [
-        (0x1, Limit::Idle),
-        (0x2, Limit::SetByUser),
-        (0x4, Limit::PowerCap),
-        (0x8, Limit::HardwareSlowdown),
-        (0x10, Limit::SyncBoost),
-        (0x20, Limit::Thermal),
-        (0x40, Limit::HardwareThermal),
-        (0x80, Limit::PowerBrake),
-        (0x100, Limit::Display),
+impl ClockLimit {
+    const BITS: [(u64, ClockLimit); 9] = [
+        (0x1, ClockLimit::Idle),
+        (0x2, ClockLimit::SetByUser),
+        (0x4, ClockLimit::PowerCap),
+        (0x8, ClockLimit::HardwareSlowdown),
+        (0x10, ClockLimit::SyncBoost),
+        (0x20, ClockLimit::Thermal),
+        (0x40, ClockLimit::HardwareThermal),
+        (0x80, ClockLimit::PowerBrake),
+        (0x100, ClockLimit::Display),
     ];
 
-    /// The limits in NVML's mask.
-    pub fn of_mask(mask: u64) -> Vec<Limit> {
+    /// Converts NVML's bit mask.
+    pub fn from_mask(mask: u64) -> Vec<ClockLimit> {
         let known = Self::BITS.iter().fold(0, |all, (bit, _)| all | bit);
         let named = Self::BITS.iter().filter(|(bit, _)| mask & bit != 0).map(|(_, limit)| *limit);
-        named.chain((mask & !known != 0).then_some(Limit::Other)).collect()
+        named.chain((mask & !known != 0).then_some(ClockLimit::Other)).collect()
     }
 
-    /// For people.
-    pub fn words(self) -> &'static str {
+    /// Description for display.
+    pub fn description(self) -> &'static str {
         match self {
-            Limit::Idle => "nothing to do",
-            Limit::SetByUser => "clocks set by hand",
-            Limit::PowerCap => "power cap",
-            Limit::HardwareSlowdown => "hardware slowdown",
-            Limit::SyncBoost => "clocks kept equal",
-            Limit::Thermal => "heat",
-            Limit::HardwareThermal => "heat (hardware)",
-            Limit::PowerBrake => "power brake",
-            Limit::Display => "display",
-            Limit::Other => "unknown reason",
+            ClockLimit::Idle => "idle",
+            ClockLimit::SetByUser => "clocks set by the user",
+            ClockLimit::PowerCap => "power cap",
+            ClockLimit::HardwareSlowdown => "hardware slowdown",
+            ClockLimit::SyncBoost => "synchronised clocks",
+            ClockLimit::Thermal => "temperature",
+            ClockLimit::HardwareThermal => "temperature (hardware)",
+            ClockLimit::PowerBrake => "power brake",
+            ClockLimit::Display => "display",
+            ClockLimit::Other => "unknown reason",
         }
     }
 }
 
-/// What a run says of itself in `events.jsonl`.
+/// State of a run, from its `events.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// The stage it is in.
+pub struct RunSample {
+    /// Current stage.
     pub stage: Option<String>,
-    /// Steps of the stage that are done.
+    /// Completed steps of the stage.
     pub step: Option<u64>,
-    /// Steps that the stage has.
+    /// Total steps of the stage.
     pub steps: Option<u64>,
-    /// Steps per second, between the last two steps it has told of.
+    /// Steps per second between the last two logged steps.
     pub steps_per_second: Option<f64>,
-    /// Clips per second, over its last seconds.
+    /// Clips per second over its last seconds.
     pub clips_per_second: Option<f64>,
-    /// Share of the time in which steps were on the GPU.
+    /// Fraction of time in which a step ran on the GPU.
     pub busy: Option<f64>,
-    /// Share of the time in which the loop waited for batches.
+    /// Fraction of time in which the loop waited for batches.
     pub wait: Option<f64>,
-    /// When it last said something, in seconds since 1970.
-    pub told: Option<f64>,
-    /// The process that trains, where it lives here.
+    /// Time of its last event in seconds since 1970.
+    #[serde(rename = "told")]
+    pub last_event: Option<f64>,
+    /// Id of the training process, if it runs on this machine.
     pub pid: Option<u32>,
-    /// How the stage ended, or that nobody trains it.
+    /// How the stage ended, or that no process is training it.
     pub ended: Option<String>,
-    /// Why its events cannot be read, where they cannot.
+    /// Why its events cannot be read, if they cannot.
     pub unreadable: Option<String>,
 }
 
-/// A run whose process is not seen (another container, another machine) is taken for alive so long after its last word.
-const SILENT: f64 = 120.0;
+/// Seconds after its last event for which a run without a visible process (another container or machine) counts as live.
+const LIVE_SECONDS: f64 = 120.0;
 
-impl Run {
-    /// Whether its figures are of this moment: those of a run that is over must not go into means.
+impl RunSample {
+    /// Whether its values are current: those of a finished run must not enter the means.
     pub fn is_live(&self, now: f64) -> bool {
-        self.ended.is_none() && (self.pid.is_some() || self.told.is_some_and(|told| now - told <= SILENT))
+        self.ended.is_none()
+            && (self.pid.is_some() || self.last_event.is_some_and(|time| now - time <= LIVE_SECONDS))
     }
 }
 
-/// What a quantity is counted in.
+/// Unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -191,7 +194,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it stands in the name of a column.
+    /// Name as used in column names.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Percent => "percent",
@@ -205,21 +208,21 @@ impl Unit {
     }
 }
 
-/// One number of a sample.
+/// One value of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// Such as `cpu` or `utilisation`.
+    /// Name such as `cpu` or `utilisation`.
     pub name: &'static str,
-    /// The GPU it belongs to.
+    /// Index of the GPU it belongs to; `None` for the host and the run.
     pub gpu: Option<usize>,
-    /// What it is counted in.
+    /// Unit of the value.
     pub unit: Unit,
-    /// What was found.
+    /// The value, if known.
     pub value: Option<f64>,
 }
 
 impl Sample {
-    /// Every quantity that varies, always in the same order: what is logged as a column and summed up.
+    /// All varying quantities in a fixed order, as logged in columns and summarised.
     pub fn quantities(&self) -> Vec<Quantity> {
         let bytes = |value: Option<u64>| value.map(|value| value as f64);
         let host = &self.host;

@@ -1,4 +1,4 @@
-//! Samples taken on a thread of their own, at a fixed interval, while something else runs.
+//! Takes samples on a background thread at a fixed interval.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -6,38 +6,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Takes samples until it is dropped.
+/// Background sampler that runs until it is dropped.
 pub struct Sampler<T> {
-    taken: Arc<Mutex<Vec<(Instant, T)>>>,
+    samples: Arc<Mutex<Vec<(Instant, T)>>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<T: Clone + Send + 'static> Sampler<T> {
-    /// Asks `look` now and after every interval. A look that takes longer is not made up for.
-    pub fn start(interval: Duration, look: impl FnMut() -> T + Send + 'static) -> io::Result<Sampler<T>> {
-        Sampler::keeping(Duration::MAX, interval, look)
+    /// Calls `take` now and after every interval. Intervals missed by a slow call are skipped.
+    pub fn start(interval: Duration, take: impl FnMut() -> T + Send + 'static) -> io::Result<Sampler<T>> {
+        Sampler::with_window(Duration::MAX, interval, take)
     }
 
-    /// As [`Sampler::start`], and forgets what is older than `window`: for what runs for days.
-    pub fn keeping(
+    /// Like [`Sampler::start`], but discards samples older than `window`, for long runs.
+    pub fn with_window(
         window: Duration,
         interval: Duration,
-        mut look: impl FnMut() -> T + Send + 'static,
+        mut take: impl FnMut() -> T + Send + 'static,
     ) -> io::Result<Sampler<T>> {
-        let taken = Arc::new(Mutex::new(Vec::new()));
+        let samples = Arc::new(Mutex::new(Vec::new()));
         let (stop, stopped) = channel::<()>();
-        let into = taken.clone();
+        let shared = samples.clone();
         let work = move || {
             let mut due = Instant::now();
             loop {
-                let sample = look();
-                // The moment it is complete: what it tells lies before.
+                let sample = take();
+                // The time when it is complete; its values are from before.
                 let now = Instant::now();
                 {
-                    let mut taken = into.lock().unwrap_or_else(PoisonError::into_inner);
-                    taken.retain(|(at, _): &(Instant, T)| now.duration_since(*at) <= window);
-                    taken.push((now, sample));
+                    let mut samples = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    samples.retain(|(at, _): &(Instant, T)| now.duration_since(*at) <= window);
+                    samples.push((now, sample));
                 }
                 while due <= now {
                     due += interval.max(Duration::from_millis(1));
@@ -48,13 +48,13 @@ impl<T: Clone + Send + 'static> Sampler<T> {
             }
         };
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(work)?;
-        Ok(Sampler { taken, stop: Some(stop), thread: Some(thread) })
+        Ok(Sampler { samples, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What was taken between two moments, with the seconds since the first of them.
+    /// Samples taken between two times, each with the seconds since `from`.
     pub fn between(&self, from: Instant, to: Instant) -> Vec<(f64, T)> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let inside = taken.iter().filter(|(at, _)| (from..=to).contains(at));
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let inside = samples.iter().filter(|(at, _)| (from..=to).contains(at));
         inside.map(|(at, sample)| ((*at - from).as_secs_f64(), sample.clone())).collect()
     }
 }

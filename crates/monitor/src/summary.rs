@@ -1,15 +1,15 @@
-//! All samples as one page of figures.
+//! Summary of all samples.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::sample::{Limit, Sample, Unit};
-use crate::statistics::{Figures, Oscillation, Series};
+use crate::sample::{ClockLimit, Sample, Unit};
+use crate::statistics::{Oscillation, Series, Spread};
 
-/// Takes samples one by one.
+/// Accumulates samples into a [`Summary`].
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct SummaryBuilder {
     samples: u64,
     first: f64,
     last: f64,
@@ -19,51 +19,52 @@ pub struct Tally {
 
 #[derive(Clone, Debug, Default)]
 struct Limits {
-    told: u64,
-    counts: BTreeMap<Limit, u64>,
+    /// Samples in which the driver reported limits.
+    reported: u64,
+    counts: BTreeMap<ClockLimit, u64>,
 }
 
-/// What there was.
+/// Statistics over all samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many samples.
+    /// Number of samples.
     pub samples: u64,
-    /// From the first to the last.
+    /// Time from the first to the last sample.
     pub seconds: f64,
-    /// Every quantity that was found at least once.
-    pub quantities: Vec<Row>,
-    /// What else there is to say of each GPU.
+    /// Every quantity with at least one value.
+    pub quantities: Vec<QuantitySummary>,
+    /// Further statistics per GPU.
     pub gpus: Vec<GpuSummary>,
 }
 
-/// A quantity.
+/// Statistics of one quantity.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// Such as `cpu` or `utilisation`.
+pub struct QuantitySummary {
+    /// Name such as `cpu` or `utilisation`.
     pub name: &'static str,
-    /// The GPU it belongs to.
+    /// Index of the GPU it belongs to; `None` for the host and the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<usize>,
-    /// What it is counted in.
+    /// Unit of the values.
     pub unit: Unit,
     /// Mean and spread.
     #[serde(flatten)]
-    pub figures: Figures,
+    pub spread: Spread,
 }
 
-/// A GPU over all samples.
+/// Statistics of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GpuSummary {
-    /// How much its utilisation swings.
+    /// Oscillation of its utilisation; `None` if that was never reported.
     pub oscillation: Option<Oscillation>,
-    /// Share of the samples in which its clocks were limited, by reason.
-    pub limited: BTreeMap<Limit, f64>,
+    /// Fraction of samples in which its clocks were limited, by reason.
+    pub limited: BTreeMap<ClockLimit, f64>,
 }
 
-impl Tally {
-    /// Nothing yet.
-    pub fn new() -> Tally {
-        Tally::default()
+impl SummaryBuilder {
+    /// Creates an empty builder.
+    pub fn new() -> SummaryBuilder {
+        SummaryBuilder::default()
     }
 
     /// Adds a sample.
@@ -87,27 +88,27 @@ impl Tally {
         self.gpus.resize_with(self.gpus.len().max(sample.gpus.len()), Limits::default);
         for (limits, gpu) in self.gpus.iter_mut().zip(&sample.gpus) {
             let Some(found) = &gpu.limits else { continue };
-            limits.told += 1;
+            limits.reported += 1;
             found.iter().for_each(|limit| *limits.counts.entry(*limit).or_default() += 1);
         }
     }
 
-    /// What there was so far.
+    /// Summary of the samples so far.
     pub fn summary(&self) -> Summary {
         let seconds = (self.last - self.first).max(0.0);
         let row = |(name, gpu, unit, series): &(&'static str, Option<usize>, Unit, Series)| {
-            Some(Row { name, gpu: *gpu, unit: *unit, figures: series.figures()? })
+            Some(QuantitySummary { name, gpu: *gpu, unit: *unit, spread: series.spread()? })
         };
-        let swings = |index: usize| {
-            let of = |(name, gpu, ..): &&(&str, Option<usize>, Unit, Series)| {
+        let oscillation = |index: usize| {
+            let is_utilisation = |(name, gpu, ..): &&(&str, Option<usize>, Unit, Series)| {
                 *name == "utilisation" && *gpu == Some(index)
             };
-            self.series.iter().find(of).and_then(|(.., series)| series.oscillation(seconds))
+            self.series.iter().find(is_utilisation).and_then(|(.., series)| series.oscillation(seconds))
         };
         let gpus = self.gpus.iter().enumerate().map(|(index, limits)| GpuSummary {
-            oscillation: swings(index),
+            oscillation: oscillation(index),
             limited: (limits.counts.iter())
-                .map(|(limit, count)| (*limit, *count as f64 / limits.told as f64))
+                .map(|(limit, count)| (*limit, *count as f64 / limits.reported as f64))
                 .collect(),
         });
         Summary {

@@ -1,36 +1,36 @@
-//! The exit codes of the program: few, documented, and the same for every command.
+//! Exit codes of the program, the same for every command.
 
 use std::process::ExitCode;
 
-/// How a command ended, as the shell sees it.
+/// Exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything was done.
+    /// Success.
     Done = 0,
-    /// The command line or the configuration is wrong.
+    /// The command line or the configuration is invalid.
     Usage = 2,
-    /// The data is worse than the failure budget allows.
+    /// More of the data is invalid than the failure budget allows.
     BadData = 65,
-    /// A defect of ours.
+    /// A bug in this program.
     Internal = 70,
     /// Reading or writing failed: disk full, no permission, device gone.
     Io = 74,
-    /// Another process or machine of the run is gone: to be tried again, from the last checkpoint (`EX_TEMPFAIL`).
+    /// Another process or machine of the run failed; retry from the last checkpoint (`EX_TEMPFAIL`).
     Retry = 75,
-    /// Stopped by a signal, cleanly.
+    /// Stopped cleanly by a signal.
     Stopped = 143,
 }
 
 impl Exit {
-    /// The meaning of a number, where it is one of ours.
+    /// Converts a numeric code; `None` if the program does not use it.
     pub fn from_code(code: u8) -> Option<Exit> {
         let all =
             [Exit::Done, Exit::Usage, Exit::BadData, Exit::Internal, Exit::Io, Exit::Retry, Exit::Stopped];
         all.into_iter().find(|exit| exit.code() == code)
     }
 
-    /// The number that the shell sees.
+    /// The numeric code.
     pub fn code(self) -> u8 {
         self as u8
     }

@@ -1,17 +1,18 @@
-//! The folder of a run: everything it keeps on disk, and who may write there.
+//! The run folder: all files of a run, and the lock that allows one process to write there.
 //!
 //! ```text
 //! runs/NAME/
-//!   request.json   what was asked beside the settings
-//!   from-vocab.json  the vocabulary of the model it began from, where it began from one
-//!   plan.json      every setting as it was resolved; the folder is a run once this is there
-//!   events.jsonl   what happened
-//!   log.txt        what was said
-//!   checkpoints/   states to go on from
-//!   samples/       what the voice sounded like on the way
-//!   tensorboard/   curves, pictures and sound
-//!   write.lock     held by the process that trains
-//!   write.owner    which process of which machine that is, as long as it trains
+//!   request.json     command-line options that are not settings
+//!   from-vocab.json  vocabulary of the base model, for a fine-tuning run
+//!   plan.json        every resolved setting; a folder with this file is a run
+//!   held-out.json    the validation clips
+//!   events.jsonl     event log
+//!   log.txt          messages
+//!   checkpoints/     states to resume from
+//!   samples/         synthesised samples
+//!   tensorboard/     curves, images and audio
+//!   write.lock       locked by the process that trains
+//!   write.owner      process and machine that hold the lock, while it is held
 //! ```
 
 use std::io::{self, ErrorKind};
@@ -27,29 +28,29 @@ use crate::plan::Plan;
 use crate::tensorboard::{TensorBoard, TensorBoardError};
 
 const PLAN: &str = "plan.json";
-/// What a run was asked beside its plan, for when it goes on.
-pub const REQUEST: &str = "request.json";
-/// The vocabulary of the model a run began from: it goes on with it, whatever stands in that folder by then.
-pub const BASE_VOCABULARY: &str = "from-vocab.json";
-/// What a run holds out: clips that it only measures on.
-pub const HELD_OUT: &str = "held-out.json";
-/// Files that a beginning writes before its plan.
-const FIRST: [&str; 2] = [REQUEST, BASE_VOCABULARY];
+/// File with the command-line options of a run that are not part of its plan, read on resume.
+pub const REQUEST_FILE: &str = "request.json";
+/// File with the vocabulary of the base model; a resumed run uses it even if the base model has changed since.
+pub const BASE_VOCABULARY_FILE: &str = "from-vocab.json";
+/// File with the validation clips of a run.
+pub const HELD_OUT_FILE: &str = "held-out.json";
+/// Files that are written before the plan when a run is created.
+const INITIAL_FILES: [&str; 2] = [REQUEST_FILE, BASE_VOCABULARY_FILE];
 const EVENTS: &str = "events.jsonl";
 const LOG: &str = "log.txt";
 const CHECKPOINTS: &str = "checkpoints";
 const SAMPLES: &str = "samples";
 const TENSORBOARD: &str = "tensorboard";
 const FOLDERS: [&str; 3] = [CHECKPOINTS, SAMPLES, TENSORBOARD];
-/// Numbers tried for a run without a name, before something else must be wrong.
-const MOST_TRIES: u64 = 1000;
+/// Maximum number of names tried for a run without a name.
+const MAX_ATTEMPTS: u64 = 1000;
 
-/// Why there is no such run, or no right to write in it.
+/// Why a run folder cannot be created or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// A run of that name is there already.
+    /// A run of that name already exists.
     #[error(
-        "the run {} exists already: `--resume {name}` goes on with it, another name begins a new one",
+        "the run {} already exists: continue it with `--resume {name}`, or choose another name",
         path.display()
     )]
     Exists {
@@ -58,59 +59,59 @@ pub enum FolderError {
         /// Its name.
         name: String,
     },
-    /// Something else has that name.
-    #[error("{} is not a run, and holds {found:?}, which is not ours: choose another name", path.display())]
+    /// The path is something other than a run.
+    #[error("{} is not a run and contains {found:?}: choose another name", path.display())]
     Foreign {
         /// The folder or file.
         path: PathBuf,
-        /// What was found there.
+        /// Name of an unrelated file in it.
         found: String,
     },
     /// There is no run of that name.
-    #[error("{} is not a run: it has no plan.json{}", path.display(), others(names))]
+    #[error("{} is not a run: it has no plan.json{}", path.display(), existing(names))]
     NotARun {
         /// The folder.
         path: PathBuf,
-        /// Runs that there are.
+        /// Existing runs.
         names: Vec<String>,
     },
-    /// The name cannot be that of a folder everywhere.
+    /// The name is not a portable folder name.
     #[error(
-        "{name:?} cannot be the name of a run: take up to 100 letters, digits, `.`, `_` and `-`, beginning \
+        "{name:?} is not a valid run name: use up to 100 letters, digits, `.`, `_` and `-`, starting \
          with a letter or digit"
     )]
     Name {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// The plan of a run cannot be read.
-    #[error("{} is damaged; without it the run cannot go on", path.display())]
+    /// The plan of a run cannot be parsed.
+    #[error("{} is damaged; the run cannot be resumed without it", path.display())]
     Plan {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// Somebody trains there.
+    /// Another process holds the lock.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A step on the disk failed.
+    /// A disk operation failed.
     #[error(transparent)]
     Durable(#[from] DurableError),
-    /// Something cannot be read.
+    /// A file or folder cannot be read.
     #[error("cannot read {}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl FolderError {
-    /// The exit code that belongs to it.
+    /// Exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             FolderError::Durable(_) | FolderError::Io { .. } => Exit::Io,
@@ -124,31 +125,31 @@ impl FolderError {
     }
 }
 
-fn others(names: &[String]) -> String {
+fn existing(names: &[String]) -> String {
     match names {
         [] => String::new(),
-        names => format!("; there are {}", names[names.len().saturating_sub(10)..].join(", ")),
+        names => format!("; existing runs: {}", names[names.len().saturating_sub(10)..].join(", ")),
     }
 }
 
-/// The folder of a run.
+/// The folder of a run, open for writing or only for reading.
 pub struct RunFolder {
     path: PathBuf,
     name: String,
     disk: Arc<dyn Disk>,
-    /// Held by who writes.
+    /// `None` when opened for reading.
     lock: Option<FolderLock>,
-    /// It was not there before.
-    is_made: bool,
+    /// Whether this value created the folder.
+    is_new: bool,
 }
 
 impl RunFolder {
-    /// Begins a run in the folder of all runs. Without a name it gets the next number: `run-001`.
+    /// Creates a run in the folder of all runs. Without a name it gets the next free number: `run-001`.
     pub fn create(runs: &Path, name: Option<&str>, plan: &Plan) -> Result<Self, FolderError> {
-        Self::create_on(fault::disk_of_environment(), runs, name, plan)
+        Self::create_on(fault::disk_from_env(), runs, name, plan)
     }
 
-    /// [`Self::create`] on a disk of the caller's choice.
+    /// [`Self::create`] on the given disk.
     pub fn create_on(
         disk: Arc<dyn Disk>,
         runs: &Path,
@@ -158,30 +159,30 @@ impl RunFolder {
         Self::create_with(disk, runs, name, plan, &[])
     }
 
-    /// [`Self::create_on`] with the first files of a run, [`REQUEST`] and [`BASE_VOCABULARY`]: they are there before the
-    /// plan, so that a folder that is a run has all that it takes to go on.
+    /// [`Self::create_on`] with initial files, [`REQUEST_FILE`] and [`BASE_VOCABULARY_FILE`]. They are written before
+    /// the plan, so that a folder with a plan has everything needed to resume.
     pub fn create_with(
         disk: Arc<dyn Disk>,
         runs: &Path,
         name: Option<&str>,
         plan: &Plan,
-        first: &[(&str, &[u8])],
+        files: &[(&str, &[u8])],
     ) -> Result<Self, FolderError> {
         if let Some(name) = name {
-            return Self::begin(disk, runs, check_name(name)?, plan, first);
+            return Self::begin(disk, runs, check_name(name)?, plan, files);
         }
         durable::create_folder(&*disk, runs)?;
-        // No date in the name: numbers are short to type, and the folder knows when it was made.
+        // Numbers rather than dates: they are short to type, and the folder has a creation time.
         let entries = entries(runs)?;
         let numbers = entries.iter().filter_map(|name| name.strip_prefix("run-")?.parse::<u64>().ok());
         let mut next = numbers.max().map_or(1, |last| last.saturating_add(1));
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let name = format!("run-{next:03}");
-            match Self::begin(disk.clone(), runs, &name, plan, first) {
-                // Begun by another process since the folder was read.
+            match Self::begin(disk.clone(), runs, &name, plan, files) {
+                // Created by another process since the folder was read.
                 Err(
                     FolderError::Exists { .. }
-                    | FolderError::Lock(LockError::Held { .. } | LockError::Silent { .. }),
+                    | FolderError::Lock(LockError::Held { .. } | LockError::Unresponsive { .. }),
                 ) => next += 1,
                 other => return other,
             }
@@ -195,21 +196,21 @@ impl RunFolder {
         runs: &Path,
         name: &str,
         plan: &Plan,
-        first: &[(&str, &[u8])],
+        files: &[(&str, &[u8])],
     ) -> Result<Self, FolderError> {
         let path = runs.join(name);
         let exists = || FolderError::Exists { path: path.clone(), name: name.to_owned() };
         if path.join(PLAN).exists() {
             return Err(exists());
         }
-        let is_made = !path.exists();
-        if !is_made {
-            // What a beginning that was cut off leaves may be taken over, and nothing else.
+        let is_new = !path.exists();
+        if !is_new {
+            // Only leftovers of an interrupted creation may be reused.
             let ours = |entry: &str| {
                 let folder = path.join(entry);
                 entry == LOCK_FILE
                     || entry == OWNER_FILE
-                    || FIRST.contains(&entry)
+                    || INITIAL_FILES.contains(&entry)
                     || durable::is_unfinished(entry)
                     || FOLDERS.contains(&entry) && entries(&folder).is_ok_and(|inside| inside.is_empty())
             };
@@ -219,35 +220,35 @@ impl RunFolder {
         }
         durable::create_folder(&*disk, &path)?;
         let lock = FolderLock::acquire(&path)?;
-        // Two may have come this far; the lock lets the first one finish.
+        // Two processes may get this far; the lock lets the first one finish.
         if path.join(PLAN).exists() {
             return Err(exists());
         }
-        durable::sweep(&*disk, &path)?;
+        durable::remove_unfinished(&*disk, &path)?;
         for folder in FOLDERS {
             durable::create_folder(&*disk, &path.join(folder))?;
         }
-        for old in FIRST.iter().filter(|old| first.iter().all(|(name, _)| name != *old)) {
+        for old in INITIAL_FILES.iter().filter(|old| files.iter().all(|(name, _)| name != *old)) {
             durable::remove(&*disk, &path.join(old))?;
         }
-        for (name, bytes) in first {
+        for (name, bytes) in files {
             durable::write_with(&*disk, &path.join(name), bytes)?;
         }
         durable::write_with(&*disk, &path.join(PLAN), plan.to_json().as_bytes())?;
-        Ok(RunFolder { path, name: name.to_owned(), disk, lock: Some(lock), is_made })
+        Ok(RunFolder { path, name: name.to_owned(), disk, lock: Some(lock), is_new })
     }
 
-    /// Opens a run to go on with it, and the plan it was begun with.
+    /// Opens a run for writing and returns it with its stored plan.
     pub fn resume(runs: &Path, name: &str) -> Result<(Self, Plan), FolderError> {
-        Self::resume_on(fault::disk_of_environment(), runs, name)
+        Self::resume_on(fault::disk_from_env(), runs, name)
     }
 
-    /// [`Self::resume`] on a disk of the caller's choice.
+    /// [`Self::resume`] on the given disk.
     pub fn resume_on(disk: Arc<dyn Disk>, runs: &Path, name: &str) -> Result<(Self, Plan), FolderError> {
         let mut run = Self::view(runs, name)?;
         run.lock = Some(FolderLock::acquire(&run.path)?);
         run.disk = disk;
-        durable::sweep(&*run.disk, &run.path)?;
+        durable::remove_unfinished(&*run.disk, &run.path)?;
         for folder in FOLDERS {
             durable::create_folder(&*run.disk, &run.path.join(folder))?;
         }
@@ -255,26 +256,27 @@ impl RunFolder {
         Ok((run, plan))
     }
 
-    /// Opens a run to look at it, while another process may train.
+    /// Opens a run for reading; another process may be training it.
     pub fn view(runs: &Path, name: &str) -> Result<Self, FolderError> {
         let path = runs.join(check_name(name)?);
         if !path.join(PLAN).is_file() {
             return Err(FolderError::NotARun { path, names: Self::list(runs)? });
         }
-        let (name, disk) = (name.to_owned(), fault::disk_of_environment());
-        Ok(RunFolder { path, name, disk, lock: None, is_made: false })
+        let (name, disk) = (name.to_owned(), fault::disk_from_env());
+        Ok(RunFolder { path, name, disk, lock: None, is_new: false })
     }
 
-    /// Takes the folder away again, so that the name of a run that was refused is free: only where this very value made
-    /// it, no stage has begun, and nothing is in it but what a beginning writes. Says whether it is gone.
-    pub fn take_back(self) -> Result<bool, FolderError> {
-        if !self.is_made || !self.is_bare()? {
+    /// Removes the folder again, so that the name of a rejected run stays free. Only if this value created it, no stage
+    /// has started, and it contains nothing but initial files. Returns whether it was removed.
+    pub fn rollback(self) -> Result<bool, FolderError> {
+        if !self.is_new || !self.is_bare()? {
             return Ok(false);
         }
-        // The plan late: cut off before, this is a run that can be named and removed. Then the first files, which a next
-        // beginning takes over as well. The lock last: until then nobody else
-        // begins one of the same name.
-        let last = |name: &str| [PLAN, LOCK_FILE, OWNER_FILE].contains(&name) || FIRST.contains(&name);
+        // The plan is removed late: if interrupted before, the folder is still a valid run. Then the initial files, which
+        // the next creation would reuse. The lock comes last: until then no other process can create a run of the
+        // same name.
+        let last =
+            |name: &str| [PLAN, LOCK_FILE, OWNER_FILE].contains(&name) || INITIAL_FILES.contains(&name);
         for name in entries(&self.path)?.iter().filter(|name| !last(name)) {
             let path = self.path.join(name);
             match FOLDERS.contains(&name.as_str()) {
@@ -282,30 +284,30 @@ impl RunFolder {
                 false => durable::remove(&*self.disk, &path)?,
             }
         }
-        for name in [&[PLAN][..], &FIRST, &[OWNER_FILE, LOCK_FILE]].concat() {
+        for name in [&[PLAN][..], &INITIAL_FILES, &[OWNER_FILE, LOCK_FILE]].concat() {
             durable::remove(&*self.disk, &self.path.join(name))?;
         }
         match self.disk.remove_folder(&self.path) {
-            // Somebody has begun one just now: it is his.
+            // Another process has just created a run there.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             removed => removed.map_err(DurableError::at("remove", &self.path))?,
         }
         Ok(true)
     }
 
-    /// Nothing but what is there before the first stage begins.
+    /// Whether the folder contains only what exists before the first stage.
     fn is_bare(&self) -> Result<bool, FolderError> {
         let ours = |name: &str| match name {
-            // Files for curves are made before there is one.
-            PLAN | EVENTS | LOG | LOCK_FILE | OWNER_FILE | TENSORBOARD | REQUEST | BASE_VOCABULARY
-            | HELD_OUT => true,
+            // TensorBoard files are created before the first curve.
+            PLAN | EVENTS | LOG | LOCK_FILE | OWNER_FILE | TENSORBOARD | REQUEST_FILE
+            | BASE_VOCABULARY_FILE | HELD_OUT_FILE => true,
             CHECKPOINTS | SAMPLES => entries(&self.path.join(name)).is_ok_and(|inside| inside.is_empty()),
             name => durable::is_unfinished(name),
         };
         let events =
             self.events().read().map_err(|source| FolderError::Io { path: self.path.clone(), source })?;
-        let begun = events.iter().any(|event| event.kind == "stage");
-        Ok(!begun && entries(&self.path)?.iter().all(|name| ours(name)))
+        let started = events.iter().any(|event| event.kind == "stage");
+        Ok(!started && entries(&self.path)?.iter().all(|name| ours(name)))
     }
 
     /// Whether a folder is a run.
@@ -313,7 +315,7 @@ impl RunFolder {
         path.join(PLAN).is_file()
     }
 
-    /// Names of all runs, in alphabetical order. A folder that is not there holds none.
+    /// Names of all runs in alphabetical order; empty if the folder does not exist.
     pub fn list(runs: &Path) -> Result<Vec<String>, FolderError> {
         let mut names = entries(runs)?;
         names.retain(|name| check_name(name).is_ok() && runs.join(name).join(PLAN).is_file());
@@ -321,22 +323,22 @@ impl RunFolder {
         Ok(names)
     }
 
-    /// Its name.
+    /// Name of the run.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where spoken samples and their pictures go.
+    /// Folder of synthesised samples and their images.
     pub fn samples(&self) -> PathBuf {
         self.path.join(SAMPLES)
     }
 
-    /// The plan it was begun with.
+    /// The stored plan.
     pub fn plan(&self) -> Result<Plan, FolderError> {
         let path = self.path.join(PLAN);
         let text = std::fs::read_to_string(&path)
@@ -344,49 +346,48 @@ impl RunFolder {
         Plan::from_json(&text).map_err(|source| FolderError::Plan { path, source })
     }
 
-    /// Puts another plan in the place of the one it was begun with: before its first step, when all is known that the
-    /// settings depend on.
-    pub fn settle(&self, plan: &Plan) -> Result<(), FolderError> {
+    /// Replaces the stored plan, when everything that the settings depend on is known or a resumed run changes them.
+    pub fn replace_plan(&self, plan: &Plan) -> Result<(), FolderError> {
         self.assert_writing();
         Ok(durable::write_with(&*self.disk, &self.path.join(PLAN), plan.to_json().as_bytes())?)
     }
 
-    /// Its checkpoints, to be read.
+    /// Its checkpoints, for reading.
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints::at(&self.path.join(CHECKPOINTS))
     }
 
-    /// Its checkpoints, to be written.
+    /// Its checkpoints, for writing.
     pub fn checkpoint_store(&self) -> Result<CheckpointStore, CheckpointError> {
         self.assert_writing();
         CheckpointStore::open_on(self.disk.clone(), &self.path.join(CHECKPOINTS))
     }
 
-    /// What happened, to be read.
+    /// Its event log, for reading.
     pub fn events(&self) -> EventReader {
         EventReader::new(&self.path.join(EVENTS))
     }
 
-    /// What happens, to be written.
+    /// Its event log, for writing.
     pub fn event_log(&self) -> Result<EventLog, DurableError> {
         self.assert_writing();
         EventLog::open_on(self.disk.clone(), &self.path.join(EVENTS))
     }
 
-    /// What is said, to be written line by line.
+    /// Its message log, for appending lines.
     pub fn log(&self) -> Result<Appender, DurableError> {
         self.assert_writing();
         Appender::open_lines(self.disk.clone(), &self.path.join(LOG)).map(|(log, _)| log)
     }
 
-    /// Curves for TensorBoard. `resumed` is the first step that will be told again, where the run goes on.
+    /// Its TensorBoard log. `resumed` is the first step that a resumed run will write again.
     pub fn tensorboard(&self, resumed: Option<u64>) -> Result<TensorBoard, TensorBoardError> {
         self.assert_writing();
         TensorBoard::open_on(self.disk.clone(), &self.path.join(TENSORBOARD), resumed)
     }
 
     fn assert_writing(&self) {
-        assert!(self.lock.is_some(), "the run {} was opened to be looked at", self.name);
+        assert!(self.lock.is_some(), "the run {} was opened for reading", self.name);
     }
 }
 
@@ -397,7 +398,7 @@ fn check_name(name: &str) -> Result<&str, FolderError> {
     if fits { Ok(name) } else { Err(FolderError::Name { name: name.to_owned() }) }
 }
 
-/// Names in a folder; none where it is not there. One that is no text is none of ours, but is there.
+/// Names in a folder; empty if it does not exist. Names that are not UTF-8 are included, lossily converted.
 fn entries(folder: &Path) -> Result<Vec<String>, FolderError> {
     let failed = |source| FolderError::Io { path: folder.to_owned(), source };
     let entries = match std::fs::read_dir(folder) {

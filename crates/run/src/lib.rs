@@ -1,27 +1,28 @@
-//! What a run stands on, with no tensor in it: configuration as written and as resolved on this
-//! machine, seeds, durable files, the folder of a run with all it keeps, what watches a run, progress
-//! and exit codes.
+//! Everything a training run needs that involves no tensors: configuration and its resolved plan, seeds, durable
+//! files, the run folder and its contents, loss guards, progress and exit codes.
 //!
-//! In the order a run meets them:
-//! [`config`] (what the user wrote) -> [`plan`] (what it means here, and the recipe of each stage) ->
-//! [`seed`] -> [`regular`] and [`mapped`] (files that are read), [`durable`], [`destination`] and [`lock`] (files that survive) -> [`folder`] (`runs/NAME`) ->
-//! [`schedule`] (the learning rate) -> [`guard`] and [`trend`] (what watches the losses) -> [`events`],
-//! [`tensorboard`] (what is told) -> [`checkpoint`] (what is kept) -> [`progress`] -> [`exit`].
+//! In the order a run uses them:
+//! [`config`] (settings as written) -> [`plan`] (settings as resolved on this machine, and the recipe of each stage) ->
+//! [`seed`] -> [`regular_file`] and [`mmap`] (reading files), [`durable`], [`output_path`] and [`lock`] (writing
+//! files) -> [`folder`] (`runs/NAME`) -> [`schedule`] (learning rate) -> [`guard`] and [`loss_trend`] (loss
+//! monitoring) -> [`events`] and [`tensorboard`] (logs) -> [`checkpoint`] -> [`progress`] -> [`exit`].
+//! [`procfs`] parses the files of Linux's `/proc`.
 
 pub mod checkpoint;
 pub mod config;
-pub mod destination;
 pub mod durable;
 pub mod events;
 pub mod exit;
 pub mod folder;
 pub mod guard;
 pub mod lock;
-pub mod mapped;
+pub mod loss_trend;
+pub mod mmap;
+pub mod output_path;
 pub mod plan;
+pub mod procfs;
 pub mod progress;
-pub mod regular;
+pub mod regular_file;
 pub mod schedule;
 pub mod seed;
 pub mod tensorboard;
-pub mod trend;

@@ -1,16 +1,16 @@
-//! One writer per folder, on one machine and on file systems that several machines share.
+//! One writer per folder, also on file systems that several machines share.
 //!
-//! Two locks are taken, one after the other:
+//! Two locks are acquired, one after the other:
 //!
-//! 1. The operating system's, on the file `write.lock`. It ends with its process, however that ends, and decides between
-//!    processes of one machine. On a network file system it may or may not be seen by other machines: NFS with `nolock`
-//!    and Lustre with `localflock` keep it to themselves and say nothing.
-//! 2. The file [`OWNER_FILE`], linked into place with its content, which fails where it exists on every file system. It names
-//!    machine and process, and is written again every few seconds. It decides between machines.
+//! 1. An operating-system lock on the file `write.lock`. It ends with its process, however that ends, and excludes other
+//!    processes of the same machine. On a network file system other machines may not see it: NFS with `nolock` and
+//!    Lustre with `localflock` silently keep it local.
+//! 2. The file [`OWNER_FILE`], hard-linked into place with its content, which fails on every file system if it exists. It
+//!    names machine and process, is rewritten every few seconds as a heartbeat, and excludes other machines.
 //!
-//! An owner file of this machine is stale once the first lock is free, and is taken over. One of another machine is not
-//! taken over on a shared file system: a machine that lost the network for a while would come back and write. The
-//! message says whose it is, how long it has been silent and what to do.
+//! An owner file of this machine is stale once the first lock is free, and is replaced. One of another machine is never
+//! replaced on a shared file system: a machine that lost the network for a while would come back and write. The error
+//! message names the owner, the time since its last heartbeat and what to do.
 
 mod machine;
 mod owner;
@@ -22,18 +22,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::exit::Exit;
+use crate::procfs::{self, ProcessStat};
 use machine::Machine;
 use owner::{Claim, Ownership};
 
 /// Name of the file that is locked.
 pub const LOCK_FILE: &str = "write.lock";
-/// Name of the file that says who writes; there as long as somebody does.
+/// Name of the file that identifies the writer; exists while the lock is held.
 pub const OWNER_FILE: &str = "write.owner";
 
-/// How often who waits asks. Blocking would be no shorter to write, and would not hear a signal.
-const ASK_EVERY: Duration = Duration::from_millis(200);
+/// Polling interval while waiting for a lock. A blocking wait could not be interrupted by a signal.
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// The right to write in a folder, held until it is dropped.
+/// The exclusive right to write in a folder, released on drop.
 #[derive(Debug)]
 pub struct FolderLock {
     folder: PathBuf,
@@ -41,54 +42,54 @@ pub struct FolderLock {
     ownership: Ownership,
 }
 
-/// Why the right to write was not given.
+/// Why a lock could not be acquired or was lost.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Somebody else writes there.
+    /// Another process holds the lock.
     #[error(
-        "{} is being written by {}: wait until it has finished, or stop it, and run the command again",
+        "{} is in use by {}: wait until it finishes, or stop it, and run the command again",
         folder.display(),
         named(*holder, host.as_deref())
     )]
     Held {
         /// The folder.
         folder: PathBuf,
-        /// The other process, where it said who it is.
+        /// Id of the other process, if known.
         holder: Option<u32>,
-        /// Its machine, where that is another one.
+        /// Its host name, if it is another machine.
         host: Option<String>,
     },
-    /// Another machine has the right to write, and has not been heard of for a while.
+    /// Another machine holds the lock, but its heartbeat has stopped.
     #[error(
-        "{} is locked by {}, which has given no sign of life for {}: if it is still running there, wait for it or stop \
-         it; if it is gone, remove {} and run the command again",
+        "{} is locked by {}, which has sent no heartbeat for {}: if it is still running there, wait for it or stop \
+         it; if it is not, remove {} and run the command again",
         folder.display(),
         named(*holder, host.as_deref()),
         duration(*silent),
         folder.join(OWNER_FILE).display()
     )]
-    Silent {
+    Unresponsive {
         /// The folder.
         folder: PathBuf,
-        /// The other process, where it said who it is.
+        /// Id of the other process, if known.
         holder: Option<u32>,
-        /// Its machine, where it said so.
+        /// Its host name, if known.
         host: Option<String>,
-        /// Time since it last wrote its owner file.
+        /// Time since its last heartbeat.
         silent: Duration,
     },
     /// The owner file was removed or replaced while this process held the lock.
     #[error(
         "this process has lost the lock of {}: {} was removed or replaced, so another process may be writing there; \
-         what was finished is kept, run the command again when nobody else writes",
+         finished work is kept, run the command again when no other process uses the folder",
         folder.display(),
         folder.join(OWNER_FILE).display()
     )]
-    Lost {
+    OnReadFault {
         /// The folder.
         folder: PathBuf,
     },
-    /// The lock file cannot be used.
+    /// The lock file cannot be opened or locked.
     #[error(
         "cannot lock {} (is the folder writable, and on a file system with locks? NFS needs a lock service, Lustre the \
          mount option `flock`)",
@@ -97,18 +98,18 @@ pub enum LockError {
     Io {
         /// The lock file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl LockError {
-    /// What to say to whoever would rather wait than be refused.
-    pub fn waiting(&self) -> String {
+    /// Message for a command that waits for the lock.
+    pub fn waiting_message(&self) -> String {
         match self {
             LockError::Held { folder, holder, host } => format!(
-                "{} is writing {}: waiting until it has finished (Ctrl-C ends that)",
+                "{} is writing {}: waiting until it finishes (Ctrl-C to cancel)",
                 named(*holder, host.as_deref()),
                 folder.display()
             ),
@@ -116,57 +117,49 @@ impl LockError {
         }
     }
 
-    /// Whether who holds the lock has been killed, and the system is still taking it down: then it will be free soon.
+    /// Whether the holder has been killed but is still exiting; the lock will then be free soon.
     pub fn is_dying(&self) -> bool {
         matches!(self, LockError::Held { holder: Some(pid), host: None, .. } if is_dying(*pid))
     }
 
-    /// The exit code that belongs to it. A lock of another machine is worth a later try, which a scheduler makes by itself; with
-    /// one of this machine a person has something to decide, which `refused` says.
+    /// Exit code for this error. A lock of another machine may be retried later, as job schedulers do; for a lock of this
+    /// machine, where the user has to decide, it is `refused`.
     pub fn exit(&self, refused: Exit) -> Exit {
         match self {
-            LockError::Held { host: Some(_), .. } | LockError::Silent { .. } => Exit::Retry,
+            LockError::Held { host: Some(_), .. } | LockError::Unresponsive { .. } => Exit::Retry,
             LockError::Held { host: None, .. } => refused,
-            LockError::Lost { .. } | LockError::Io { .. } => Exit::Io,
+            LockError::OnReadFault { .. } | LockError::Io { .. } => Exit::Io,
         }
     }
 
-    /// Who holds the lock, for a sentence.
+    /// Describes the holder, for a message.
     pub fn holder(&self) -> String {
         match self {
-            LockError::Held { holder, host, .. } | LockError::Silent { holder, host, .. } => {
+            LockError::Held { holder, host, .. } | LockError::Unresponsive { holder, host, .. } => {
                 named(*holder, host.as_deref())
             }
-            LockError::Lost { .. } | LockError::Io { .. } => named(None, None),
+            LockError::OnReadFault { .. } | LockError::Io { .. } => named(None, None),
         }
     }
 }
 
-/// Whether a process is gone, or has been killed and only has to be taken down: which can take seconds where it has much
-/// memory or a GPU.
+/// Whether a process is gone or exiting. Exiting can take seconds for a process with much memory or a GPU.
 fn is_dying(pid: u32) -> bool {
     let process = PathBuf::from(format!("/proc/{pid}"));
     if !cfg!(target_os = "linux") || !Path::new("/proc/self").exists() {
         return false;
     }
     let Ok(stat) = std::fs::read_to_string(process.join("stat")) else { return true };
-    // After the name, which may hold anything: state, six numbers, flags.
-    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let state = fields.next().unwrap_or_default();
-    let flags: u64 = fields.nth(5).and_then(|flags| flags.parse().ok()).unwrap_or(0);
     let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
-    let killed = status.lines().filter_map(|line| {
-        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
-        u64::from_str_radix(mask.trim(), 16).ok()
-    });
-    matches!(state, "Z" | "X" | "x")
-        || flags & EXITING != 0
-        || killed.into_iter().any(|mask| mask & KILL != 0)
+    let is_exiting = ProcessStat::parse(&stat)
+        .is_some_and(|stat| matches!(stat.state, 'Z' | 'X' | 'x') || stat.flags & EXITING != 0);
+    let pending = ["SigPnd", "ShdPnd"].into_iter().filter_map(|key| procfs::mask(&status, key));
+    is_exiting || pending.into_iter().any(|mask| mask & KILL != 0)
 }
 
-/// `PF_EXITING` of the kernel.
+/// The kernel's `PF_EXITING` flag.
 const EXITING: u64 = 4;
-/// SIGKILL in a mask of signals.
+/// SIGKILL in a signal mask.
 const KILL: u64 = 1 << 8;
 
 fn named(holder: Option<u32>, host: Option<&str>) -> String {
@@ -186,24 +179,24 @@ fn duration(time: Duration) -> String {
 }
 
 impl FolderLock {
-    /// Waits until nobody holds the lock of a folder, and does not take it; `false` where `stop` was raised before.
+    /// Waits until the lock of a folder is free, without keeping it; `false` if `stop` was set first.
     pub fn wait(folder: &Path, stop: &AtomicBool) -> Result<bool, LockError> {
         while !stop.load(Ordering::Relaxed) {
             match Self::acquire(folder) {
                 Ok(_) => return Ok(true),
-                Err(LockError::Held { .. }) => std::thread::sleep(ASK_EVERY),
+                Err(LockError::Held { .. }) => std::thread::sleep(POLL_EVERY),
                 Err(error) => return Err(error),
             }
         }
         Ok(false)
     }
 
-    /// Takes the lock of a folder that exists, or says at once who has it.
+    /// Acquires the lock of an existing folder, or returns immediately with its holder.
     pub fn acquire(folder: &Path) -> Result<Self, LockError> {
         Self::acquire_as(folder, Machine::this(), machine::is_shared(folder))
     }
 
-    /// [`Self::acquire`] by a machine, on a file system that others share or not.
+    /// [`Self::acquire`] for a given machine and kind of file system.
     fn acquire_as(folder: &Path, machine: &Machine, is_shared: bool) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
         let failed = |source| LockError::Io { path: path.clone(), source };
@@ -218,7 +211,7 @@ impl FolderLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Only a courtesy: between its locking and its writing the file is still empty.
+                // Best effort: between locking and writing its id, the other process leaves the file empty.
                 let _ = (&mut file).take(20).read_to_string(&mut text);
                 let host = owner::other_host(folder, machine);
                 let (folder, holder) = (folder.to_owned(), text.trim().parse().ok());
@@ -233,22 +226,22 @@ impl FolderLock {
                 let holder = owner.as_ref().map(|owner| owner.pid);
                 let host = owner.map(|owner| owner.host);
                 return Err(match silent {
-                    Some(silent) => LockError::Silent { folder, holder, host, silent },
+                    Some(silent) => LockError::Unresponsive { folder, holder, host, silent },
                     None => LockError::Held { folder, holder, host },
                 });
             }
             Err(source) => return Err(LockError::Io { path: folder.join(OWNER_FILE), source }),
         };
-        // The number is for the message above; on a full disk it may be missing.
+        // The process id is for the message above; on a full disk it may be missing.
         let _ = file.set_len(0).and_then(|()| file.rewind());
         let _ = writeln!(file, "{}", std::process::id());
         Ok(FolderLock { folder: folder.to_owned(), file, ownership })
     }
 
-    /// Whether the lock is still this process's: to be asked before something is written that counts.
+    /// Returns an error if this process has lost the lock; to be called before important writes.
     pub fn check(&self) -> Result<(), LockError> {
         match self.ownership.is_lost() {
-            true => Err(LockError::Lost { folder: self.folder.clone() }),
+            true => Err(LockError::OnReadFault { folder: self.folder.clone() }),
             false => Ok(()),
         }
     }
@@ -256,13 +249,13 @@ impl FolderLock {
 
 impl Drop for FolderLock {
     fn drop(&mut self) {
-        // Emptied, not removed: whoever has opened the file meanwhile must lock the same one. And
-        // empty, so that a folder's bytes do not depend on who wrote them.
+        // Truncated, not removed: another process may have opened the file and must lock the same one. Empty, so that
+        // the contents of a folder do not depend on the process that wrote them.
         if self.ownership.release() {
             let _ = self.file.set_len(0);
         }
-        // Said aloud, because closing is not enough: a program being started by another thread has a
-        // copy of every open file for a moment, and the lock would last as long as the copy.
+        // Unlocked explicitly, because closing is not enough: a process being spawned by another thread briefly has a
+        // copy of every open file, and the lock would last as long as the copy.
         let _ = self.file.unlock();
     }
 }
@@ -275,7 +268,7 @@ mod tests {
         Machine { host: host.to_owned(), boot: boot.to_owned() }
     }
 
-    /// Leaves the folder as a process of that machine would that was killed.
+    /// Leaves the folder in the state of a process killed on that machine.
     fn killed_on(folder: &Path, host: &str, boot: &str) {
         let lock = FolderLock::acquire_as(folder, &machine(host, boot), true).unwrap();
         let owner = std::fs::read(folder.join(OWNER_FILE)).unwrap();
@@ -290,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_outlived_its_holder_while_another_thread_started_a_program() {
+    fn a_lock_is_released_while_another_thread_spawns_a_process() {
         let folder = tempfile::tempdir().unwrap();
         let lock = FolderLock::acquire(folder.path()).unwrap();
         let copy = lock.file.try_clone().unwrap();
@@ -300,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_of_this_machine_left_is_taken_over_at_once() {
+    fn the_lock_of_a_killed_process_of_this_machine_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         for shared in [true, false] {
             killed_on(folder.path(), "node01", "boot 1");
@@ -313,47 +306,47 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_was_started_again_takes_its_own_lock_over() {
+    fn a_rebooted_machine_replaces_its_own_lock() {
         let folder = tempfile::tempdir().unwrap();
-        // On a disk of its own at once; on a shared one, where two machines may have the same name, after a silence.
+        // At once on a local disk; on a shared one, where two machines may have the same name, after a time without heartbeat.
         killed_on(folder.path(), "node01", "boot 1");
-        let again = machine("node01", "boot 2");
-        let held = FolderLock::acquire_as(folder.path(), &again, true).unwrap_err();
+        let rebooted = machine("node01", "boot 2");
+        let held = FolderLock::acquire_as(folder.path(), &rebooted, true).unwrap_err();
         assert!(matches!(held, LockError::Held { .. }), "{held}");
         assert_eq!(held.exit(Exit::Usage), Exit::Retry);
-        drop(FolderLock::acquire_as(folder.path(), &again, false).unwrap());
+        drop(FolderLock::acquire_as(folder.path(), &rebooted, false).unwrap());
         killed_on(folder.path(), "node01", "boot 1");
         age(folder.path(), 600);
-        drop(FolderLock::acquire_as(folder.path(), &again, true).unwrap());
+        drop(FolderLock::acquire_as(folder.path(), &rebooted, true).unwrap());
     }
 
     #[test]
-    fn a_lock_of_another_machine_is_refused_with_its_name_and_what_to_do() {
+    fn a_lock_of_another_machine_is_refused_with_its_name_and_advice() {
         let folder = tempfile::tempdir().unwrap();
         let other = machine("node02", "boot 2");
         killed_on(folder.path(), "node01", "boot 1");
         let held = FolderLock::acquire_as(folder.path(), &other, true).unwrap_err();
         let process = format!("process {} on node01", std::process::id());
         assert!(matches!(held, LockError::Held { .. }) && held.to_string().contains(&process), "{held}");
-        assert!(!held.is_dying(), "numbers of processes mean nothing on another machine");
+        assert!(!held.is_dying(), "process ids of another machine mean nothing here");
         assert_eq!(held.exit(Exit::Usage), Exit::Retry, "a scheduler may try again");
 
         age(folder.path(), 600);
-        let silent = FolderLock::acquire_as(folder.path(), &other, true).unwrap_err();
-        let words = silent.to_string();
-        assert!(matches!(silent, LockError::Silent { .. }), "{words}");
+        let unresponsive = FolderLock::acquire_as(folder.path(), &other, true).unwrap_err();
+        let message = unresponsive.to_string();
+        assert!(matches!(unresponsive, LockError::Unresponsive { .. }), "{message}");
         let path = folder.path().join(OWNER_FILE).display().to_string();
         for part in [&process, "10 minutes", "remove", &path] {
-            assert!(words.contains(part), "{words}");
+            assert!(message.contains(part), "{message}");
         }
-        assert_eq!(silent.exit(Exit::Usage), Exit::Retry);
-        // The refusal took nothing: the file is as it was, and doing as it says helps.
+        assert_eq!(unresponsive.exit(Exit::Usage), Exit::Retry);
+        // The refusal changed nothing, and following its advice works.
         std::fs::remove_file(folder.path().join(OWNER_FILE)).unwrap();
         drop(FolderLock::acquire_as(folder.path(), &other, true).unwrap());
     }
 
     #[test]
-    fn a_disk_of_its_own_does_not_wait_for_another_machine_that_is_silent() {
+    fn on_a_local_disk_the_lock_of_an_unresponsive_machine_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         killed_on(folder.path(), "container-1", "boot 1");
         age(folder.path(), 600);
@@ -361,22 +354,22 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_file_without_a_word_is_somebodys_on_a_shared_file_system() {
+    fn an_unreadable_owner_file_counts_as_held_on_a_shared_file_system() {
         let folder = tempfile::tempdir().unwrap();
-        let me = machine("node01", "boot 1");
+        let this = machine("node01", "boot 1");
         for content in ["", "{", "\0\0\0\0"] {
             std::fs::write(folder.path().join(OWNER_FILE), content).unwrap();
-            let held = FolderLock::acquire_as(folder.path(), &me, true).unwrap_err();
+            let held = FolderLock::acquire_as(folder.path(), &this, true).unwrap_err();
             assert!(matches!(held, LockError::Held { holder: None, host: None, .. }), "{held}");
             age(folder.path(), 600);
-            let silent = FolderLock::acquire_as(folder.path(), &me, true).unwrap_err();
-            assert!(matches!(silent, LockError::Silent { holder: None, .. }), "{silent}");
-            drop(FolderLock::acquire_as(folder.path(), &me, false).unwrap());
+            let unresponsive = FolderLock::acquire_as(folder.path(), &this, true).unwrap_err();
+            assert!(matches!(unresponsive, LockError::Unresponsive { holder: None, .. }), "{unresponsive}");
+            drop(FolderLock::acquire_as(folder.path(), &this, false).unwrap());
         }
     }
 
     #[test]
-    fn a_lock_whose_owner_file_was_replaced_is_lost_and_leaves_the_new_one_alone() {
+    fn a_lock_whose_owner_file_was_replaced_is_lost_and_keeps_the_new_file() {
         let folder = tempfile::tempdir().unwrap();
         let mut lock = FolderLock::acquire_as(folder.path(), &machine("node01", "boot 1"), true).unwrap();
         lock.ownership.beat_now();
@@ -386,7 +379,10 @@ mod tests {
         std::fs::write(folder.path().join(OWNER_FILE), other).unwrap();
         lock.ownership.beat_now();
         let lost = lock.check().unwrap_err();
-        assert!(matches!(lost, LockError::Lost { .. }) && lost.to_string().contains("write.owner"), "{lost}");
+        assert!(
+            matches!(lost, LockError::OnReadFault { .. }) && lost.to_string().contains("write.owner"),
+            "{lost}"
+        );
         drop(lock);
         assert_eq!(std::fs::read_to_string(folder.path().join(OWNER_FILE)).unwrap(), other);
     }

@@ -1,45 +1,46 @@
-//! The learning rate as a pure function of the step: nothing to save, nothing to drift.
+//! The learning rate as a pure function of the step: there is no state to save or to drift.
 
 use serde::{Deserialize, Serialize};
 
-/// A warm-up and what comes after it.
+/// A linear warm-up followed by a decay.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// The highest rate.
+    /// Peak learning rate.
     pub rate: f64,
-    /// Steps over which the rate rises to it in a line; 0 begins there.
+    /// Steps over which the rate rises linearly to the peak; 0 starts at the peak.
     pub warmup: u64,
-    /// What comes then.
-    pub then: Then,
+    /// Decay after the warm-up.
+    #[serde(rename = "then")]
+    pub decay: Decay,
 }
 
-/// How the rate goes on after the warm-up.
+/// Learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Then {
-    /// It stays.
+pub enum Decay {
+    /// Stays at the peak.
     Constant,
-    /// It falls along half a cosine.
+    /// Falls along half a cosine.
     Cosine {
-        /// The step at which it has arrived, counted from the very first.
+        /// Step at which the floor is reached, counted from the start of the stage.
         steps: u64,
-        /// The share of the rate that is left then and afterwards.
+        /// Final rate as a fraction of the peak, from `steps` on.
         floor: f64,
     },
 }
 
 impl Schedule {
-    /// The rate of a step, counted from 0.
+    /// Learning rate of a step, counted from 0.
     ///
-    /// The first step of a warm-up has a rate already: with 0 it would be wasted.
+    /// The first step of a warm-up has a rate above 0; otherwise it would be wasted.
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.rate * (step + 1) as f64 / self.warmup as f64;
         }
-        match self.then {
-            Then::Constant => self.rate,
-            Then::Cosine { steps, floor } => {
-                // Where the warm-up takes all steps, what comes after it is the end.
+        match self.decay {
+            Decay::Constant => self.rate,
+            Decay::Cosine { steps, floor } => {
+                // If the warm-up takes all steps, the floor follows directly.
                 let length = steps.saturating_sub(self.warmup);
                 let done = if length == 0 { 1.0 } else { (step - self.warmup) as f64 / length as f64 };
                 let height = 0.5 * (1.0 + (std::f64::consts::PI * done.min(1.0)).cos());

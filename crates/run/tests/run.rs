@@ -3,8 +3,6 @@
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]
 
-#[path = "run/changed.rs"]
-mod changed;
 #[path = "run/checkpoint.rs"]
 mod checkpoint;
 #[path = "run/checkpoint_damage.rs"]
@@ -15,6 +13,8 @@ mod checkpoint_kill;
 mod checkpoint_order;
 #[path = "run/config.rs"]
 mod config;
+#[path = "run/config_errors.rs"]
+mod config_errors;
 #[path = "run/durable.rs"]
 mod durable;
 #[path = "run/events.rs"]
@@ -27,13 +27,13 @@ mod fuzzed;
 mod guard;
 #[path = "run/lock.rs"]
 mod lock;
-#[path = "run/mistakes.rs"]
-mod mistakes;
 #[path = "../../../fuzz/mutator.rs"]
 mod mutator;
 #[path = "../../../fuzz/parsers/run.rs"]
 mod parsers;
-#[path = "run/retain.rs"]
-mod retain;
+#[path = "run/resume_changes.rs"]
+mod resume_changes;
+#[path = "run/retention.rs"]
+mod retention;
 #[path = "run/tensorboard.rs"]
 mod tensorboard;

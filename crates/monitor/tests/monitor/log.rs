@@ -1,60 +1,60 @@
-//! Samples in a file come back as they were.
+//! Logged samples are read back unchanged.
 
 use std::fs;
 use std::io::Write;
 
 use myxtts_monitor::log::{LogError, columns};
-use myxtts_monitor::{Gpu, Host, Limit, Log, Process, Run, Sample};
+use myxtts_monitor::{ClockLimit, GpuProcess, GpuSample, HostSample, RunSample, Sample, SampleLog};
 
 fn sample(time: f64) -> Sample {
-    let gpu = Gpu {
+    let gpu = GpuSample {
         name: Some("H200, the \"big\" one".to_owned()),
         utilisation: Some(97.0),
         memory_used: Some(12_345_678_901),
         power: Some(612.125),
-        limits: Some(vec![Limit::PowerCap, Limit::Thermal]),
+        limits: Some(vec![ClockLimit::PowerCap, ClockLimit::Thermal]),
         processes: vec![
-            Process { pid: 7, name: Some("myxtts".to_owned()), memory: Some(5) },
-            Process { pid: 8, name: None, memory: None },
+            GpuProcess { pid: 7, name: Some("myxtts".to_owned()), memory: Some(5) },
+            GpuProcess { pid: 8, name: None, memory: None },
         ],
-        ..Gpu::default()
+        ..GpuSample::default()
     };
-    let run = Run {
+    let run = RunSample {
         stage: Some("a,\"b\"".to_owned()),
         step: Some(1200),
         clips_per_second: Some(85.5),
         busy: Some(0.975),
-        told: Some(time),
-        ..Run::default()
+        last_event: Some(time),
+        ..RunSample::default()
     };
-    let host = Host { cpu: Some(12.5), memory_used: Some(1 << 33), ..Host::default() };
-    Sample { time, host, gpus: vec![gpu, Gpu::default()], run: Some(run) }
+    let host = HostSample { cpu: Some(12.5), memory_used: Some(1 << 33), ..HostSample::default() };
+    Sample { time, host, gpus: vec![gpu, GpuSample::default()], run: Some(run) }
 }
 
 #[test]
-fn json_lines_come_back() {
+fn json_lines_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.jsonl");
-    Log::open(&path).unwrap().append(&sample(1.5)).unwrap();
-    // What a killed process leaves is cut off by the next.
+    SampleLog::open(&path).unwrap().append(&sample(1.5)).unwrap();
+    // The incomplete line of a killed process is removed by the next one.
     fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"time\":2,\"ho").unwrap();
-    let mut log = Log::open(&path).unwrap();
+    let mut log = SampleLog::open(&path).unwrap();
     log.append(&Sample { time: 2.5, ..Sample::default() }).unwrap();
-    // Read while it is still open: every line is there at once.
+    // Read while the log is open: every line is written immediately.
     let text = fs::read_to_string(&path).unwrap();
     let read: Vec<Sample> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read, [sample(1.5), Sample { time: 2.5, ..Sample::default() }]);
 }
 
 #[test]
-fn a_csv_has_one_header_and_a_cell_for_everything() {
+fn a_csv_has_one_header_and_all_columns() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.CSV");
     for time in [1.5, 2.5] {
-        Log::open(&path).unwrap().append(&sample(time)).unwrap();
+        SampleLog::open(&path).unwrap().append(&sample(time)).unwrap();
         fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"3,torn").unwrap();
     }
-    drop(Log::open(&path).unwrap());
+    drop(SampleLog::open(&path).unwrap());
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
@@ -87,17 +87,17 @@ fn a_csv_has_one_header_and_a_cell_for_everything() {
 }
 
 #[test]
-fn other_columns_are_not_mixed_and_other_endings_not_guessed() {
+fn other_columns_and_unknown_extensions_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.csv");
-    Log::open(&path).unwrap().append(&sample(1.0)).unwrap();
+    SampleLog::open(&path).unwrap().append(&sample(1.0)).unwrap();
     let before = fs::read(&path).unwrap();
-    let refused = Log::open(&path).unwrap().append(&Sample::default());
+    let refused = SampleLog::open(&path).unwrap().append(&Sample::default());
     assert!(matches!(refused, Err(LogError::Columns { .. })), "{refused:?}");
     assert_eq!(fs::read(&path).unwrap(), before);
     for name in ["log", "log.txt", "log.json"] {
         let path = folder.path().join(name);
-        assert!(matches!(Log::open(&path), Err(LogError::Kind { .. })), "{name}");
+        assert!(matches!(SampleLog::open(&path), Err(LogError::Extension { .. })), "{name}");
         assert!(!path.exists(), "{name}");
     }
 }

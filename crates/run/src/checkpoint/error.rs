@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint, and with saving or reading one.
+//! Errors of checkpoints and of saving or reading them.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use crate::durable::DurableError;
 use crate::lock::LockError;
 
-/// Why a checkpoint cannot be used.
+/// What is wrong with a checkpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
-    /// There is no manifest.
+    /// The manifest is missing.
     #[error("it has no manifest")]
     ManifestMissing,
-    /// The manifest is not what was written.
-    #[error("its manifest was changed or cut off: the checksum does not fit")]
+    /// The manifest differs from what was written.
+    #[error("its manifest was modified or truncated: the checksum does not match")]
     ManifestChanged,
-    /// The manifest is what was written, but not by a program we know.
-    #[error("its manifest cannot be understood ({0}); was it written by a newer version of this program?")]
+    /// The manifest is intact, but its format is unknown.
+    #[error("its manifest cannot be read ({0}); was it written by a newer version of this program?")]
     ManifestUnknown(String),
-    /// A blob is not there.
+    /// A blob is missing.
     #[error("{blob}.bin is missing")]
     BlobMissing {
         /// Name of the blob.
@@ -29,101 +29,103 @@ pub enum Damage {
     BlobLength {
         /// Name of the blob.
         blob: String,
-        /// Bytes there.
+        /// Actual bytes.
         found: u64,
-        /// Bytes there should be.
+        /// Expected bytes.
         wanted: u64,
     },
-    /// A blob is not what was written.
-    #[error("{blob}.bin was changed: bytes {from} to {to} do not fit their checksum")]
+    /// A blob differs from what was written.
+    #[error("{blob}.bin was modified: bytes {from} to {to} do not match their checksum")]
     BlobChanged {
         /// Name of the blob.
         blob: String,
-        /// First byte of the stretch that one checksum covers.
+        /// First byte of the damaged chunk.
         from: u64,
-        /// The byte after its last.
+        /// End of the damaged chunk, exclusive.
         to: u64,
     },
-    /// The system does not let us read it.
+    /// A file cannot be read.
     #[error("{file} cannot be read: {source}")]
     Unreadable {
-        /// The file in the checkpoint's folder.
+        /// Name of the file in the checkpoint's folder.
         file: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// A checkpoint that cannot be used, and why.
+/// A checkpoint that cannot be used, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("checkpoint {} cannot be used: {damage}", folder.display())]
 pub struct Damaged {
     /// Its folder.
     pub folder: PathBuf,
-    /// Its name within the store.
+    /// Its name in the store.
     pub name: String,
     /// What is wrong with it.
     #[source]
     pub damage: Damage,
 }
 
-/// Why something could not be done with checkpoints.
+/// Why a checkpoint operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The checkpoint asked for is damaged.
+    /// The requested checkpoint is damaged.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// There is none of that name.
+    /// There is no checkpoint of that name.
     #[error("there is no checkpoint {name} in {}{}", dir.display(), known(names))]
     Unknown {
         /// The store.
         dir: PathBuf,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that there are.
+        /// Existing checkpoints.
         names: Vec<String>,
     },
-    /// The blob asked for is not part of the checkpoint.
-    #[error("checkpoint {name} has no part called {blob}: it was saved by another stage or version")]
+    /// The requested blob is not part of the checkpoint.
+    #[error("checkpoint {name} has no blob {blob}: it was saved by another stage or version")]
     NoBlob {
         /// The checkpoint.
         name: String,
         /// The blob.
         blob: String,
     },
-    /// A blob does not have the size its reader has room for.
-    #[error("{blob} of checkpoint {name} has {found} bytes where {wanted} are needed: another model's?")]
+    /// A blob does not have the size that the reader expects.
+    #[error(
+        "{blob} of checkpoint {name} has {found} bytes instead of {wanted}: it may belong to another model"
+    )]
     Size {
         /// The checkpoint.
         name: String,
         /// The blob.
         blob: String,
-        /// Its bytes.
+        /// Actual bytes.
         found: u64,
-        /// The reader's.
+        /// Expected bytes.
         wanted: u64,
     },
-    /// The folder of checkpoints cannot be read.
-    #[error("cannot read the folder of checkpoints {}", dir.display())]
+    /// The checkpoint folder cannot be read.
+    #[error("cannot read the checkpoint folder {}", dir.display())]
     Folder {
         /// The store.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// Somebody else writes there.
+    /// Another process holds the lock.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A step on the disk failed.
+    /// A disk operation failed.
     #[error(transparent)]
     Durable(#[from] DurableError),
 }
 
 fn known(names: &[String]) -> String {
     match names {
-        [] => "; the folder holds none".to_owned(),
-        names => format!("; there are {}", names.join(", ")),
+        [] => "; the folder contains none".to_owned(),
+        names => format!("; existing checkpoints: {}", names.join(", ")),
     }
 }

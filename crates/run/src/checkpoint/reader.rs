@@ -1,4 +1,4 @@
-//! Checkpoints as anybody may read them, while a run writes others.
+//! Reads checkpoints, also while a run is saving others.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -6,54 +6,54 @@ use std::path::{Path, PathBuf};
 
 use super::error::{CheckpointError, Damage, Damaged};
 use super::manifest::{self, Blob, CHUNK_BYTES, Checkpoint, MANIFEST};
-use super::saving::file_name;
+use super::writer::file_name;
 use crate::durable::{self, Disk, fault};
 
-/// Name of the file that keeps a checkpoint.
+/// Name of the file that marks a pinned checkpoint.
 pub(super) const PINNED: &str = "pinned";
 
-/// A folder of checkpoints, to be read. Needs no lock.
+/// A checkpoint folder, for reading. Needs no lock.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     dir: PathBuf,
 }
 
-/// What there is, in the order of saving. Of the checkpoints only the manifests were looked at.
+/// Checkpoints in the order of saving. Only the manifests were checked.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Those whose manifest is whole.
+    /// Checkpoints with a valid manifest.
     pub checkpoints: Vec<Checkpoint>,
-    /// Those whose manifest is not.
+    /// Checkpoints with a damaged manifest.
     pub damaged: Vec<Damaged>,
 }
 
-/// The checkpoint to go on from.
+/// The checkpoint to resume from.
 #[derive(Debug)]
 pub struct Latest {
-    /// The newest one of which every byte was checked; `None` where there is none.
+    /// The newest valid checkpoint, every byte checked; `None` if there is none.
     pub checkpoint: Option<Checkpoint>,
-    /// Newer ones that were passed over, newest first.
+    /// Newer, damaged checkpoints, newest first.
     pub damaged: Vec<Damaged>,
 }
 
 impl Checkpoints {
-    /// The checkpoints in a folder; one that is not there holds none.
+    /// The checkpoints in a folder, which need not exist.
     pub fn at(dir: &Path) -> Self {
         Checkpoints { dir: dir.to_owned() }
     }
 
-    /// The folder they are in.
+    /// Path of the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// All of them by their manifests, oldest first.
+    /// Lists all checkpoints by their manifests, oldest first.
     pub fn list(&self) -> Result<Listing, CheckpointError> {
         let mut listing = Listing::default();
         for name in self.names()? {
             match self.manifest(&name) {
                 Ok(checkpoint) => listing.checkpoints.push(checkpoint),
-                // Taken away by the run that writes here, since the folder was read.
+                // Deleted by the running process since the folder was read.
                 Err(_) if !self.dir.join(&name).exists() => {}
                 Err(damaged) => listing.damaged.push(damaged),
             }
@@ -61,7 +61,7 @@ impl Checkpoints {
         Ok(listing)
     }
 
-    /// The newest checkpoint that is whole to the last byte.
+    /// Finds the newest checkpoint of which every byte is valid.
     pub fn latest_valid(&self) -> Result<Latest, CheckpointError> {
         let mut damaged = Vec::new();
         for name in self.names()?.iter().rev() {
@@ -86,33 +86,33 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Opens a checkpoint by its name. Its parts are checked as they are read.
-    pub fn load(&self, name: &str) -> Result<Loaded, CheckpointError> {
+    /// Opens a checkpoint by its name. Its blobs are checked as they are read.
+    pub fn load(&self, name: &str) -> Result<OpenCheckpoint, CheckpointError> {
         let folder = self.known(name)?;
-        Ok(Loaded { checkpoint: self.manifest(name)?, name: name.to_owned(), folder })
+        Ok(OpenCheckpoint { checkpoint: self.manifest(name)?, name: name.to_owned(), folder })
     }
 
-    /// Whether a person wants it kept.
+    /// Whether it is protected from deletion.
     pub fn is_pinned(&self, name: &str) -> bool {
-        // Where it cannot be known, it must not be deleted.
+        // If this cannot be determined, it must not be deleted.
         self.dir.join(name).join(PINNED).try_exists().unwrap_or(true)
     }
 
-    /// Keeps a checkpoint until it is unpinned. Any process may, while another trains; one that is just
-    /// being deleted is not there any more.
+    /// Protects a checkpoint from deletion until it is unpinned, also while another process trains. Returns an error if
+    /// it is being deleted.
     pub fn pin(&self, name: &str) -> Result<(), CheckpointError> {
-        self.pin_on(&*fault::disk_of_environment(), name)
+        self.pin_on(&*fault::disk_from_env(), name)
     }
 
-    /// Leaves a checkpoint to retention again.
+    /// Removes the protection of [`Self::pin`].
     pub fn unpin(&self, name: &str) -> Result<(), CheckpointError> {
-        self.unpin_on(&*fault::disk_of_environment(), name)
+        self.unpin_on(&*fault::disk_from_env(), name)
     }
 
     pub(super) fn pin_on(&self, disk: &dyn Disk, name: &str) -> Result<(), CheckpointError> {
         durable::write_with(disk, &self.known(name)?.join(PINNED), b"")?;
-        // Whoever deletes gives a folder another name and then looks for the pin: if it has its name
-        // still, or again, it stays.
+        // A process that deletes renames the folder first and then checks for the pin: if the folder still has, or has
+        // again, its name, it stays.
         self.known(name).map(|_| ())
     }
 
@@ -122,7 +122,7 @@ impl Checkpoints {
         Ok(durable::sync_folder(disk, &folder)?)
     }
 
-    /// The folder of a checkpoint that is there, damaged or not.
+    /// Folder of an existing checkpoint, damaged or not.
     pub(super) fn known(&self, name: &str) -> Result<PathBuf, CheckpointError> {
         if manifest::parse_name(name).is_some() && self.dir.join(name).is_dir() {
             return Ok(self.dir.join(name));
@@ -171,17 +171,17 @@ impl Checkpoints {
     }
 }
 
-/// A checkpoint whose manifest is whole.
+/// A checkpoint with a valid manifest, open for reading its blobs.
 #[derive(Debug)]
-pub struct Loaded {
-    /// What stands in its manifest.
+pub struct OpenCheckpoint {
+    /// Its manifest.
     pub checkpoint: Checkpoint,
     name: String,
     folder: PathBuf,
 }
 
-impl Loaded {
-    /// A part as a whole.
+impl OpenCheckpoint {
+    /// Reads a whole blob.
     pub fn read(&self, blob: &str) -> Result<Vec<u8>, CheckpointError> {
         let mut all = Vec::new();
         self.stream(blob, |bytes| -> Result<(), CheckpointError> {
@@ -191,9 +191,9 @@ impl Loaded {
         Ok(all)
     }
 
-    /// A part into memory that the caller owns, which must have its size.
+    /// Reads a blob into a buffer of exactly its size.
     ///
-    /// After an error the memory holds whatever had been read by then.
+    /// After an error the contents of the buffer are unspecified.
     pub fn read_into(&self, blob: &str, into: &mut [u8]) -> Result<(), CheckpointError> {
         let found = self.blob(blob)?.bytes;
         if found != into.len() as u64 {
@@ -202,7 +202,7 @@ impl Loaded {
         }
         let mut rest = into;
         self.stream(blob, |bytes| -> Result<(), CheckpointError> {
-            // The stream gives exactly as many bytes as the manifest says.
+            // The stream yields exactly as many bytes as the manifest states.
             let (now, later) = std::mem::take(&mut rest).split_at_mut(bytes.len());
             now.copy_from_slice(bytes);
             rest = later;
@@ -210,7 +210,7 @@ impl Loaded {
         })
     }
 
-    /// A part piece by piece, each of [`CHUNK_BYTES`] but the last, and each checked before it is given.
+    /// Reads a blob in chunks of [`CHUNK_BYTES`], the last one possibly shorter; each is checked before it is passed on.
     pub fn stream<E: From<CheckpointError>>(
         &self,
         blob: &str,
@@ -234,8 +234,8 @@ impl Loaded {
     }
 }
 
-/// Read and not mapped: a file that is cut while it is mapped kills the process, and one pass of large
-/// reads is what a disk likes best.
+/// Reads a blob chunk by chunk. The file is read rather than mapped: truncating a mapped file raises SIGBUS, and one
+/// sequential pass of large reads is fastest.
 struct BlobStream<'b> {
     file: File,
     blob: &'b Blob,
@@ -256,14 +256,14 @@ impl<'b> BlobStream<'b> {
         Ok(BlobStream { file, blob, chunk: 0 })
     }
 
-    /// Reads and checks the next chunk; its length, 0 at the end.
+    /// Reads and checks the next chunk; returns its length, 0 at the end.
     fn next(&mut self, buffer: &mut Vec<u8>) -> Result<usize, Damage> {
         let from = (self.chunk * CHUNK_BYTES) as u64;
         let Some(&wanted) = self.blob.checksums.get(self.chunk) else { return Ok(0) };
         let length = (self.blob.bytes - from).min(CHUNK_BYTES as u64);
         buffer.resize(length as usize, 0);
         self.file.read_exact(buffer).map_err(|source| match source.kind() {
-            // It had its length when it was opened.
+            // The length was correct when the file was opened.
             ErrorKind::UnexpectedEof => {
                 let found = self.file.metadata().map_or(0, |now| now.len());
                 Damage::BlobLength { blob: self.blob.name.clone(), found, wanted: self.blob.bytes }

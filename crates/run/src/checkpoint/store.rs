@@ -1,4 +1,4 @@
-//! The one writer of a folder of checkpoints.
+//! The single writer of a checkpoint folder.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,57 +8,56 @@ use serde_json::Value;
 
 use super::error::CheckpointError;
 use super::manifest::{self, Checkpoint};
-use super::reader::{Checkpoints, Latest, Listing, Loaded, PINNED};
-use super::retain::{Keep, Kept, retain};
-use super::saving::Saving;
+use super::reader::{Checkpoints, Latest, Listing, OpenCheckpoint, PINNED};
+use super::retention::{RetentionCandidate, RetentionPolicy, expired};
+use super::writer::CheckpointWriter;
 use crate::durable::{self, Disk, DurableError};
 use crate::lock::FolderLock;
 
-/// A folder of checkpoints, to be written and read.
+/// A checkpoint folder, open for writing and reading.
 pub struct CheckpointStore {
     checkpoints: Checkpoints,
     pub(super) disk: Arc<dyn Disk>,
-    /// Found to be damaged while this store was open: they count for nothing in [`Self::tidy`], or
-    /// they would push out the good one that was fallen back to.
+    /// Found to be damaged while this store was open. [`Self::prune`] ignores them; otherwise they would displace the
+    /// valid one that was used instead.
     damaged: BTreeSet<String>,
     lock: FolderLock,
 }
 
 impl CheckpointStore {
-    /// Opens a folder, made if need be, on the disk of the environment, and removes what a dead process
-    /// left unfinished there.
+    /// Opens a folder on the default disk, creating it if needed, and removes unfinished checkpoints of dead processes.
     pub fn open(dir: &Path) -> Result<Self, CheckpointError> {
-        Self::open_on(durable::fault::disk_of_environment(), dir)
+        Self::open_on(durable::fault::disk_from_env(), dir)
     }
 
-    /// [`Self::open`] on a disk of the caller's choice.
+    /// [`Self::open`] on the given disk.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<Self, CheckpointError> {
         durable::create_folder(&*disk, dir)?;
         let lock = FolderLock::acquire(dir)?;
-        durable::sweep(&*disk, dir)?;
+        durable::remove_unfinished(&*disk, dir)?;
         Ok(CheckpointStore { checkpoints: Checkpoints::at(dir), disk, damaged: BTreeSet::new(), lock })
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub fn dir(&self) -> &Path {
         self.checkpoints.dir()
     }
 
-    /// The same for reading only.
+    /// The same folder, for reading.
     pub fn reader(&self) -> &Checkpoints {
         &self.checkpoints
     }
 
-    /// Begins a checkpoint whose parts are written one after the other.
-    pub fn begin(&mut self, step: u64) -> Result<Saving<'_>, CheckpointError> {
+    /// Starts a checkpoint whose blobs are written one after the other.
+    pub fn begin(&mut self, step: u64) -> Result<CheckpointWriter<'_>, CheckpointError> {
         self.lock.check()?;
-        // A save that failed for want of space may have left gigabytes, which is why the next would fail.
-        let _ = durable::sweep(&*self.disk, self.dir());
+        // A save that failed on a full disk may have left gigabytes, and the next one would fail as well.
+        let _ = durable::remove_unfinished(&*self.disk, self.dir());
         let last = self.checkpoints.names()?.last().and_then(|name| manifest::parse_name(name));
-        Saving::begin(self, last.map_or(1, |(number, _)| number.saturating_add(1)), step)
+        CheckpointWriter::begin(self, last.map_or(1, |(number, _)| number.saturating_add(1)), step)
     }
 
-    /// Saves parts that are in memory. When this returns, the checkpoint survives whatever happens.
+    /// Saves blobs from memory. When this returns, the checkpoint survives a power failure.
     pub fn save(
         &mut self,
         step: u64,
@@ -66,11 +65,11 @@ impl CheckpointStore {
         meta: Value,
         score: Option<f64>,
     ) -> Result<Checkpoint, CheckpointError> {
-        let mut saving = self.begin(step)?;
+        let mut writer = self.begin(step)?;
         for (name, bytes) in blobs {
-            saving.blob(name, bytes)?;
+            writer.blob(name, bytes)?;
         }
-        saving.commit(score, meta)
+        writer.commit(score, meta)
     }
 
     /// All checkpoints by their manifests, oldest first.
@@ -78,7 +77,7 @@ impl CheckpointStore {
         self.checkpoints.list()
     }
 
-    /// The newest checkpoint that is whole to the last byte, and which newer ones are not.
+    /// Finds the newest checkpoint of which every byte is valid, and lists newer, damaged ones.
     pub fn latest_valid(&mut self) -> Result<Latest, CheckpointError> {
         let latest = self.checkpoints.latest_valid()?;
         self.damaged.extend(latest.damaged.iter().map(|damaged| damaged.name.clone()));
@@ -86,62 +85,62 @@ impl CheckpointStore {
     }
 
     /// Opens a checkpoint by its name.
-    pub fn load(&self, name: &str) -> Result<Loaded, CheckpointError> {
+    pub fn load(&self, name: &str) -> Result<OpenCheckpoint, CheckpointError> {
         self.checkpoints.load(name)
     }
 
-    /// Keeps a checkpoint until it is unpinned.
+    /// Protects a checkpoint from deletion until it is unpinned.
     pub fn pin(&mut self, name: &str) -> Result<(), CheckpointError> {
         self.checkpoints.pin_on(&*self.disk, name)
     }
 
-    /// Leaves a checkpoint to retention again.
+    /// Removes the protection of [`Self::pin`].
     pub fn unpin(&mut self, name: &str) -> Result<(), CheckpointError> {
         self.checkpoints.unpin_on(&*self.disk, name)
     }
 
-    /// Deletes what need not be kept, and says what that was. To be called after a save.
+    /// Deletes expired checkpoints and returns their names. To be called after a save.
     ///
-    /// What is damaged is neither counted nor deleted: a person may want to see it.
-    pub fn tidy(&mut self, keep: Keep) -> Result<Vec<String>, CheckpointError> {
+    /// Damaged checkpoints are neither counted nor deleted: the user may want to inspect them.
+    pub fn prune(&mut self, keep: RetentionPolicy) -> Result<Vec<String>, CheckpointError> {
         let mut checkpoints = self.list()?.checkpoints;
         checkpoints.retain(|checkpoint| !self.damaged.contains(&checkpoint.name()));
-        let history = checkpoints.iter().map(|checkpoint| Kept {
+        let history = checkpoints.iter().map(|checkpoint| RetentionCandidate {
             number: checkpoint.number,
             stage: checkpoint.meta["stage"].as_str().unwrap_or_default(),
             score: checkpoint.score,
             pinned: self.checkpoints.is_pinned(&checkpoint.name()),
         });
-        let gone = retain(&history.collect::<Vec<_>>(), keep);
-        checkpoints.retain(|checkpoint| gone.contains(&checkpoint.number));
+        let expired = expired(&history.collect::<Vec<_>>(), keep);
+        checkpoints.retain(|checkpoint| expired.contains(&checkpoint.number));
         let mut names = Vec::new();
         for name in checkpoints.iter().map(Checkpoint::name) {
-            if self.take_away(&name, true)? {
+            if self.delete(&name, true)? {
                 names.push(name);
             }
         }
         Ok(names)
     }
 
-    /// Deletes one checkpoint, whatever it is.
+    /// Deletes one checkpoint, even if it is pinned.
     pub fn remove(&mut self, name: &str) -> Result<(), CheckpointError> {
-        self.take_away(name, false).map(|_| ())
+        self.delete(name, false).map(|_| ())
     }
 
-    fn take_away(&mut self, name: &str, unless_pinned: bool) -> Result<bool, CheckpointError> {
+    fn delete(&mut self, name: &str, unless_pinned: bool) -> Result<bool, CheckpointError> {
         let folder = self.checkpoints.known(name)?;
-        // The name goes first and at once: what is half deleted must not look damaged.
-        let leaving = durable::unfinished_name(&folder);
-        let renamed = self.disk.rename(&folder, &leaving);
-        renamed.map_err(DurableError::at("rename to", &leaving))?;
-        if unless_pinned && leaving.join(PINNED).exists() {
-            // Pinned by another process since it was looked at; whoever pins looks afterwards, too.
-            let back = self.disk.rename(&leaving, &folder);
+        // Renamed first, so that a half-deleted checkpoint does not look damaged.
+        let doomed = durable::unfinished_name(&folder);
+        let renamed = self.disk.rename(&folder, &doomed);
+        renamed.map_err(DurableError::at("rename to", &doomed))?;
+        if unless_pinned && doomed.join(PINNED).exists() {
+            // Pinned by another process in the meantime; `pin` also checks afterwards.
+            let back = self.disk.rename(&doomed, &folder);
             back.map_err(DurableError::at("rename to", &folder))?;
             return Ok(false);
         }
         durable::sync_folder(&*self.disk, self.dir())?;
-        durable::remove_folder(&*self.disk, &leaving)?;
+        durable::remove_folder(&*self.disk, &doomed)?;
         Ok(true)
     }
 }

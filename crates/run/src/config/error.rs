@@ -1,53 +1,53 @@
-//! What can be wrong with a configuration. All mistakes of all sources are collected and said at
-//! once, so that a user does not repair a file one run at a time.
+//! Configuration errors. All mistakes of all sources are collected and reported together, so that a user can fix them
+//! in one go.
 
 use std::path::PathBuf;
 
 use super::sources::Origin;
 
-/// Why there is no plan. Always the user's to repair: the program ends with exit code 2.
+/// Why no plan could be made. Always the user's to fix: the program ends with exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file named by the user cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
+    /// The configuration file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file that must not be overwritten is there already.
-    #[error("{} exists already; choose another name, or overwrite it with --force", path.display())]
+    /// The file already exists and must not be overwritten.
+    #[error("{} already exists; choose another name, or overwrite it with --force", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// Settings that are wrong.
+    /// Invalid settings, all of them.
     #[error("{}", listed(.0))]
     Mistakes(Vec<Mistake>),
 }
 
-/// More than a screen of mistakes is another file given by mistake.
-const MOST_LISTED: usize = 50;
+/// Mistakes listed in a message; a file with more is probably not a configuration.
+const MAX_LISTED: usize = 50;
 
 fn listed(mistakes: &[Mistake]) -> String {
     match mistakes {
         [one] => one.to_string(),
         many => {
-            let mut text = format!("{} mistakes in the configuration:", many.len());
-            for mistake in many.iter().take(MOST_LISTED) {
+            let mut text = format!("{} errors in the configuration:", many.len());
+            for mistake in many.iter().take(MAX_LISTED) {
                 text.push_str("\n  ");
                 text.push_str(&mistake.to_string());
             }
-            if many.len() > MOST_LISTED {
-                text.push_str(&format!("\n  and {} more", many.len() - MOST_LISTED));
+            if many.len() > MAX_LISTED {
+                text.push_str(&format!("\n  and {} more", many.len() - MAX_LISTED));
             }
             text
         }
     }
 }
 
-/// One thing that is wrong, and where.
+/// One problem and where it is.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{origin}: {problem}")]
 pub struct Mistake {
@@ -57,46 +57,46 @@ pub struct Mistake {
     pub problem: Problem,
 }
 
-/// What is wrong, in words that end with what to do.
+/// What is wrong; the message ends with what to do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// The file or the variable is no text.
+    /// The file or the variable is not UTF-8.
     #[error("not UTF-8 text; write it as UTF-8")]
     NotUtf8,
-    /// The parser gave up.
+    /// The file is not valid YAML.
     #[error("not valid YAML: {0}")]
     Syntax(String),
-    /// More than a configuration ever needs: refused before it costs memory.
+    /// The file exceeds a size limit, and is rejected before it uses much memory.
     #[error("{0}")]
-    TooMuch(String),
-    /// YAML that we do not take part in: tags, merge keys, several documents.
+    TooLarge(String),
+    /// Valid YAML that is not supported: tags, merge keys, several documents.
     #[error("{0}")]
     Unsupported(String),
-    /// The file, or a section of it, is something else than `name: value` lines.
+    /// The file, or a section of it, is not a mapping.
     #[error("{what} must consist of `name: value` lines, found {found}")]
     NotAMapping {
         /// The file or the section.
         what: String,
-        /// What is there instead.
+        /// Description of what was found.
         found: String,
     },
-    /// There is no such section.
+    /// Unknown section.
     #[error("unknown section {name}; the sections are data, model and training{}", did_you_mean(suggestion))]
     UnknownSection {
         /// As written.
         name: String,
-        /// The nearest section.
+        /// The most similar section.
         suggestion: Option<String>,
     },
-    /// There is no such setting.
+    /// Unknown setting.
     #[error("unknown setting {path}{}", did_you_mean_or_list(suggestion))]
     UnknownKey {
         /// As written, with its section.
         path: String,
-        /// The nearest setting.
+        /// The most similar setting.
         suggestion: Option<String>,
     },
-    /// The setting exists, elsewhere.
+    /// The setting exists in another place.
     #[error("{path} is not a setting; use {instead}")]
     Misplaced {
         /// As written.
@@ -104,39 +104,39 @@ pub enum Problem {
         /// Where it belongs.
         instead: String,
     },
-    /// A name that occurs twice in one file: which of the two was meant is not ours to guess.
-    #[error("{path} is set twice, first on line {first}; remove one of the two")]
+    /// A name that occurs twice in one file. Which one was meant is not guessed.
+    #[error("{path} is set twice, first on line {first}; remove one of them")]
     Duplicate {
         /// The setting or section.
         path: String,
-        /// Line of the first.
+        /// Line of the first occurrence.
         first: u64,
     },
-    /// Not the kind of value the setting takes.
+    /// A value of the wrong type.
     #[error("{path} must be {allowed}, found {found}{}", did_you_mean(suggestion))]
     WrongType {
         /// The setting.
         path: String,
-        /// What it takes, with its default.
+        /// Accepted values and the default.
         allowed: String,
-        /// What was there.
+        /// Description of what was found.
         found: String,
-        /// The nearest choice, or how to write it.
+        /// The most similar choice, or the correct notation.
         suggestion: Option<String>,
     },
-    /// The right kind of value, outside of what can work.
+    /// A value of the right type outside the accepted range.
     #[error("{path} must be {allowed}, found {found}")]
-    Impossible {
+    OutOfRange {
         /// The setting.
         path: String,
-        /// What it takes, with its default.
+        /// Accepted values and the default.
         allowed: String,
-        /// What was there.
+        /// Description of what was found.
         found: String,
     },
-    /// Two settings that cannot both hold.
+    /// Two settings that exclude each other.
     #[error("{0}")]
-    Contradiction(String),
+    Conflict(String),
     /// `--set` without `=`.
     #[error("expected KEY=VALUE such as data.batch_size=32, found {0}")]
     NotAnAssignment(String),

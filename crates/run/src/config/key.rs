@@ -1,24 +1,24 @@
-//! What is known of one setting: its name, what it takes, what it is when nobody says.
+//! One setting: its name, the values it accepts, its default and its documentation.
 
 use super::keys::KEYS;
 use super::value::Value;
 
-/// The three sections of the file.
+/// A section of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Section {
     /// Corpus, features, cache, batches, loading.
     Data,
-    /// Which network.
+    /// The network.
     Model,
-    /// How it is trained.
+    /// Training and devices.
     Training,
 }
 
 impl Section {
-    /// All of them, in the order in which they are shown.
+    /// All sections, in display order.
     pub const ALL: [Section; 3] = [Section::Data, Section::Model, Section::Training];
 
-    /// The name in the file.
+    /// Its name in the file.
     pub fn name(self) -> &'static str {
         match self {
             Section::Data => "data",
@@ -27,32 +27,32 @@ impl Section {
         }
     }
 
-    /// What the section is about, for people.
+    /// One-line description, for display.
     pub fn doc(self) -> &'static str {
         match self {
-            Section::Data => "the corpus, what is computed from it, and how batches are made of it",
-            Section::Model => "which network is trained",
-            Section::Training => "how it is trained, and on which devices",
+            Section::Data => "the corpus, its features, the cache, and how batches are built",
+            Section::Model => "the network to train",
+            Section::Training => "how the network is trained, and on which devices",
         }
     }
 
-    /// The section of that name.
+    /// Finds a section by its name.
     pub fn find(name: &str) -> Option<Section> {
         Section::ALL.into_iter().find(|section| section.name() == name)
     }
 
-    /// Its settings in the order of the table.
+    /// The settings of the section, in table order.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().filter(move |key| key.section() == self)
     }
 }
 
-/// What values a setting takes.
+/// Values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `true` or `false`.
     Bool,
-    /// A whole number in a closed range.
+    /// An integer in a closed range.
     Int {
         /// Smallest.
         min: u64,
@@ -73,64 +73,63 @@ pub enum Kind {
         /// Largest.
         max: u64,
     },
-    /// One of a few words.
+    /// One of the given words.
     Choice(&'static [&'static str]),
-    /// Some of a few words, each once.
+    /// A list of the given words without duplicates.
     Choices(&'static [&'static str]),
-    /// Words of the user's own.
+    /// Free text.
     Text,
-    /// A file or folder, relative to the working folder.
+    /// A file or folder, relative to the working directory.
     Path,
-    /// Some of those, each once; one alone is written as a path.
+    /// One path, or a list of paths without duplicates.
     Paths,
     /// A language code: `en`, `fa`, `zh-cn`.
     Language,
-    /// The number of one GPU.
+    /// Index of one GPU.
     Gpu,
-    /// Numbers of distinct GPUs, written `0,1`.
+    /// Indices of distinct GPUs, written `0,1`.
     Gpus,
 }
 
-/// One setting. The entries stand in [`KEYS`].
+/// One setting; [`KEYS`] is the table of all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
     /// Section and name: `data.batch_size`.
     pub path: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// What it is when nobody says, written as a user would write it; `null` for a setting that may
-    /// be left unset.
+    /// Values it accepts.
+    pub kind: ValueKind,
+    /// Default value as a user would write it; `null` for a setting that may be left unset.
     pub default: &'static str,
-    /// One line: what it does, and why the default is what it is.
+    /// One line: what it does, its unit, and why the default is what it is.
     pub doc: &'static str,
-    /// Names of older files for the same thing.
+    /// Names of the same setting in older files, without the section.
     pub aliases: &'static [&'static str],
-    /// Its own flag, without the dashes.
+    /// Its command-line flag, without the dashes; `None` where only `--set` sets it.
     pub flag: Option<&'static str>,
 }
 
 impl Key {
-    /// An entry without aliases and flag.
-    pub const fn new(path: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    /// Creates an entry without aliases and without a flag.
+    pub const fn new(path: &'static str, kind: ValueKind, default: &'static str, doc: &'static str) -> Key {
         Key { path, kind, default, doc, aliases: &[], flag: None }
     }
 
-    /// The same with names of older files.
+    /// Adds names used in older files.
     pub const fn alias(self, aliases: &'static [&'static str]) -> Key {
         Key { aliases, ..self }
     }
 
-    /// The same with a flag of its own.
+    /// Adds a command-line flag.
     pub const fn flag(self, flag: &'static str) -> Key {
         Key { flag: Some(flag), ..self }
     }
 
-    /// The section it stands in.
+    /// The section it belongs to.
     pub fn section(&self) -> Section {
         self.path
             .split_once('.')
             .and_then(|(section, _)| Section::find(section))
-            .expect("every path of the table begins with a section; a test reads them all")
+            .expect("every path in the table begins with a section; a test checks all of them")
     }
 
     /// Its name within the section.
@@ -148,32 +147,32 @@ impl Key {
         self.default == "null"
     }
 
-    /// What it takes, in words: `an integer from 1 to 4096`.
+    /// Describes the accepted values: `an integer from 1 to 4096`.
     pub fn allowed(&self) -> String {
-        let words = match self.kind {
-            Kind::Bool => "true or false".to_owned(),
-            Kind::Int { min, max } => format!("an integer from {min} to {max}"),
-            Kind::Float { min, max } => format!("a number from {min} to {max}"),
-            Kind::Size { min, max } => {
+        let description = match self.kind {
+            ValueKind::Bool => "true or false".to_owned(),
+            ValueKind::Int { min, max } => format!("an integer from {min} to {max}"),
+            ValueKind::Float { min, max } => format!("a number from {min} to {max}"),
+            ValueKind::Size { min, max } => {
                 format!(
                     "an amount of memory such as 24GiB, from {} to {}",
                     Value::Bytes(min),
                     Value::Bytes(max)
                 )
             }
-            Kind::Choice(choices) => format!("one of {}", choices.join(", ")),
-            Kind::Choices(choices) => format!("a list of some of {}", choices.join(", ")),
-            Kind::Text => "a text".to_owned(),
-            Kind::Path => "a path".to_owned(),
-            Kind::Paths => "a path, or a list such as [a, b]".to_owned(),
-            Kind::Language => "a language code such as en, fa or zh-cn".to_owned(),
-            Kind::Gpu => "the number of a GPU such as 0".to_owned(),
-            Kind::Gpus => "distinct numbers of GPUs such as \"0,1\"".to_owned(),
+            ValueKind::Choice(choices) => format!("one of {}", choices.join(", ")),
+            ValueKind::Choices(choices) => format!("a list of words from {}", choices.join(", ")),
+            ValueKind::Text => "text".to_owned(),
+            ValueKind::Path => "a path".to_owned(),
+            ValueKind::Paths => "a path, or a list such as [a, b]".to_owned(),
+            ValueKind::Language => "a language code such as en, fa or zh-cn".to_owned(),
+            ValueKind::Gpu => "a GPU index such as 0".to_owned(),
+            ValueKind::Gpus => "distinct GPU indices such as \"0,1\"".to_owned(),
         };
-        if self.optional() { words + ", or null" } else { words }
+        if self.optional() { description + ", or null" } else { description }
     }
 
-    /// What it takes and what it is when nobody says.
+    /// Describes the accepted values and the default.
     pub fn allowed_and_default(&self) -> String {
         if self.optional() {
             self.allowed()
@@ -182,12 +181,12 @@ impl Key {
         }
     }
 
-    /// The setting of that name, or of that older name, in a section.
+    /// Finds a setting of a section by its name or an alias.
     pub fn find_in(section: Section, name: &str) -> Option<&'static Key> {
         section.keys().find(|key| key.name() == name || key.aliases.contains(&name))
     }
 
-    /// The setting of that path: `data.batch_size`, `data.use_tf_native_loading`.
+    /// Finds a setting by its path or an alias: `data.batch_size`, `data.use_tf_native_loading`.
     pub fn find(path: &str) -> Option<&'static Key> {
         let (section, name) = path.split_once('.')?;
         Key::find_in(Section::find(section)?, name)

@@ -1,11 +1,11 @@
-//! Finding a setting by the name a user wrote; where there is none, saying which was meant.
+//! Finds a setting by the name a user wrote, or suggests the one that was probably meant.
 
 use super::error::Problem;
 use super::key::{Key, Section};
 use super::keys::KEYS;
 use super::node::clipped;
 
-/// The setting of a path such as `data.batch_size`.
+/// Finds a setting by a path such as `data.batch_size`.
 pub(super) fn by_path(path: &str) -> Result<&'static Key, Problem> {
     match path.split_once('.') {
         Some((section, name)) => by_name(by_section(section)?, name),
@@ -17,10 +17,10 @@ pub(super) fn by_path(path: &str) -> Result<&'static Key, Problem> {
     }
 }
 
-/// The section of that name.
+/// Finds a section by its name.
 pub(super) fn by_section(name: &str) -> Result<Section, Problem> {
     Section::find(name).ok_or_else(|| {
-        // A setting at the left margin: its section is missing above it.
+        // A setting at the left margin: the line of its section is missing.
         match anywhere(name).or_else(|| Key::find(name)) {
             Some(key) => {
                 misplaced(name, format!("{} inside the section {}", key.name(), key.section().name()))
@@ -33,7 +33,7 @@ pub(super) fn by_section(name: &str) -> Result<Section, Problem> {
     })
 }
 
-/// The setting of that name in a section.
+/// Finds a setting in a section by its name.
 pub(super) fn by_name(section: Section, name: &str) -> Result<&'static Key, Problem> {
     if let Some(key) = Key::find_in(section, name) {
         return Ok(key);
@@ -48,7 +48,7 @@ pub(super) fn by_name(section: Section, name: &str) -> Result<&'static Key, Prob
     }
 }
 
-/// The setting of that name in whichever section. Names are unique over all sections.
+/// Finds a setting by its name in any section. Names are unique across sections.
 fn anywhere(name: &str) -> Option<&'static Key> {
     Section::ALL.into_iter().find_map(|section| Key::find_in(section, name))
 }
@@ -63,22 +63,22 @@ fn unknown(path: &str, keys: impl Iterator<Item = &'static Key>, name: &str) -> 
     Problem::UnknownKey { path: clipped(path), suggestion }
 }
 
-/// The candidate most like `written`.
+/// The candidate most similar to `written`; `None` where none is similar.
 pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Longer names forgive more; four letters and less forgive one slip.
+    // The tolerance grows with the length; names of up to four letters tolerate one edit.
     let written = written.to_lowercase();
     let length = written.chars().count();
     if length == 0 || length > 64 {
         return None;
     }
-    let forgiven = (length / 4).max(1);
+    let tolerance = (length / 4).max(1);
     candidates
         .into_iter()
         .filter_map(|candidate| {
             let distance = strsim::damerau_levenshtein(&written, candidate);
-            // `workers` for `num_workers`: a part of the name, long enough to mean something.
+            // `workers` for `num_workers`: a part of the name that is long enough to be specific.
             let part = length >= 4 && candidate.contains(&written);
-            (distance <= forgiven || part).then_some((distance, candidate))
+            (distance <= tolerance || part).then_some((distance, candidate))
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -89,7 +89,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn near_names_are_found_and_far_ones_are_not() {
+    fn similar_names_are_suggested_and_others_are_not() {
         let names = ["batch_size", "buffer_size", "num_workers", "seed"];
         assert_eq!(nearest("batch_sise", names), Some("batch_size"));
         assert_eq!(nearest("Batch_Size", names), Some("batch_size"));

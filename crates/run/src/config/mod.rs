@@ -1,19 +1,19 @@
 //! Configuration as the user wrote it: YAML, environment, command line, each value with its origin.
 //!
-//! One table, [`keys::KEYS`], is the only place that knows the settings; reading, refusing,
-//! suggesting, showing and documenting are all driven by it. A new setting is one entry there and
-//! one field in [`crate::plan`].
+//! All settings are listed in one table, [`keys::KEYS`], which drives parsing, validation, suggestions, display and
+//! documentation. A new setting is one entry there and one field in [`crate::plan`].
 //!
-//! [`keys`] (what exists) -> [`value`] (one value read) -> [`yaml`], [`sources`] (all of them, by
-//! layer) -> [`crate::plan`]; [`error`] says what is wrong, [`mod@tune`] what this machine suggests,
-//! [`template`] writes the file to start from. [`removed`] are settings of older files, [`change`] those that a run which
-//! goes on may be told anew.
+//! [`keys`] (the table) -> [`value`] (parsing one value) -> [`yaml`] and [`sources`] (all values, by layer) ->
+//! [`crate::plan`]. [`error`] describes what is wrong, [`host`] and [`mod@tune`] adapt defaults to this machine, and
+//! [`template`] writes a file to start from. [`scope`] lists the settings that a resumed run may change and those that
+//! act in one stage only; [`removed_keys`] lists settings of older files.
 
-pub mod change;
 pub mod error;
+pub mod host;
 pub mod key;
 pub mod keys;
-pub mod removed;
+pub mod removed_keys;
+pub mod scope;
 pub mod sources;
 pub mod template;
 pub mod tune;
@@ -23,12 +23,13 @@ pub mod yaml;
 mod lookup;
 mod node;
 
-pub use change::{CHANGEABLE, GPT_ONLY, GPU_ONLY};
 pub use error::{ConfigError, Mistake, Problem};
-pub use key::{Key, Kind, Section};
+pub use host::HostResources;
+pub use key::{Key, Section, ValueKind};
 pub use keys::KEYS;
-pub use removed::{REMOVED, Removed};
-pub use sources::{Assignment, Flag, Origin, Settled, Sources};
-pub use tune::{Gpu, Machine, Tuned, tune};
+pub use removed_keys::{REMOVED_KEYS, RemovedKey};
+pub use scope::{CHANGEABLE_ON_RESUME, GPT_ONLY, GPU_ONLY};
+pub use sources::{Assignment, Flag, MergedSettings, Origin, Sources};
+pub use tune::{Tuned, tune};
 pub use value::Value;
 pub use yaml::parse_yaml;

@@ -1,8 +1,7 @@
 //! YAML as a small tree: every entry with its line, every scalar with its text as written.
 //!
-//! Built from the parser's events and not through serde, for three reasons: duplicated names must
-//! all be seen and not only the first; `speaker: 007` must keep its zeros; and one wrong value must
-//! not end the reading of the others.
+//! Built from parser events rather than through serde, for three reasons: all duplicated names must be seen, not only
+//! the first; `speaker: 007` must keep its zeros; and one wrong value must not stop the parsing of the others.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,30 +10,30 @@ use serde_saphyr::granit_parser::{self, Event, Parser, ScalarStyle};
 
 use super::error::Problem;
 
-/// A configuration is a page or two; what is larger is another file given by mistake.
+/// Maximum file size in bytes; a larger file is not a configuration.
 pub(super) const MAX_BYTES: usize = 1 << 20;
-/// Settings, sections and list items in one file.
+/// Maximum number of settings, sections and list items in one file.
 const MAX_NODES: usize = 10_000;
-/// Two levels are used. The tree is dropped by recursion, so its depth is bounded.
+/// Maximum nesting depth; settings use two levels. The tree is dropped recursively, so its depth must be bounded.
 const MAX_DEPTH: usize = 16;
 
 /// A node of the tree.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// A text; shared, so that an alias costs nothing.
+    /// A text; reference-counted, so that a YAML alias costs no copy.
     Scalar {
-        /// After escapes.
+        /// The text with escapes resolved.
         text: Rc<str>,
-        /// Without quotes: may be read as a number, a switch or null.
+        /// Not quoted, so it may be a number, a boolean or null.
         plain: bool,
     },
     /// A list.
     List(Vec<Node>),
-    /// Names and values in the order of the file, duplicates included.
+    /// Names and values in file order, including duplicates.
     Mapping(Vec<Entry>),
 }
 
-/// One `name: value`.
+/// One `name: value` line.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     /// Line of the name, from 1.
@@ -50,35 +49,34 @@ impl Node {
         Node::Scalar { text: "".into(), plain: true }
     }
 
-    /// Nothing is written here.
+    /// Whether the value is empty or null.
     pub fn is_empty(&self) -> bool {
         matches!(self.plain(), Some("" | "~" | "null"))
     }
 
-    /// The text, quoted or not.
+    /// The text, whether quoted or not; `None` for lists and mappings.
     pub fn scalar(&self) -> Option<&str> {
         if let Node::Scalar { text, .. } = self { Some(text) } else { None }
     }
 
-    /// The text, where it stands without quotes.
+    /// The text if it is not quoted.
     pub fn plain(&self) -> Option<&str> {
         if let Node::Scalar { text, plain: true } = self { Some(text) } else { None }
     }
 
-    /// What is here, for a message: short, on one line, and telling text from number.
+    /// Describes the node for a message: short, on one line, and distinguishing text from numbers.
     pub fn described(&self) -> String {
         match self {
             Node::Scalar { text, plain: true } if matches!(&**text, "" | "~") => "nothing".to_owned(),
             Node::Scalar { text, plain: true } => clipped(text),
             Node::Scalar { text, plain: false } => format!("the text \"{}\"", clipped(text)),
             Node::List(_) => "a list".to_owned(),
-            Node::Mapping(_) => "further `name: value` lines".to_owned(),
+            Node::Mapping(_) => "nested `name: value` lines".to_owned(),
         }
     }
 }
 
-/// At most 60 characters and no control characters: what comes from a file must not play with the
-/// terminal.
+/// Shortens to 60 characters and escapes control characters: text from a file must not control the terminal.
 pub(super) fn clipped(text: &str) -> String {
     let mut short = String::new();
     for c in text.chars().take(60) {
@@ -90,7 +88,7 @@ pub(super) fn clipped(text: &str) -> String {
     short
 }
 
-/// The tree of a file, or the first thing that ends its reading, with the line.
+/// Parses a file into a tree, or returns the first syntax problem with its line.
 pub(super) fn tree(text: &str) -> Result<Node, (u64, Problem)> {
     let options = granit_parser::options! {
         flow_nesting_limit: 2 * MAX_DEPTH,
@@ -111,7 +109,7 @@ fn line_of(marker: &granit_parser::Marker) -> u64 {
     marker.line().max(1) as u64
 }
 
-/// A list or mapping whose end has not come yet.
+/// A list or mapping that is still being parsed.
 enum Open {
     List(Vec<Node>),
     Mapping { entries: Vec<Entry>, name: Option<(u64, Rc<str>)> },
@@ -129,7 +127,7 @@ impl Builder {
     fn take(&mut self, event: Event<'_>, line: u64) -> Result<(), Problem> {
         match event {
             Event::DocumentStart(..) if self.root.is_some() => Err(Problem::Unsupported(
-                "a second document begins here; keep one file for one run".to_owned(),
+                "a second document begins here; use one document per file".to_owned(),
             )),
             Event::Scalar(text, style, anchor, tag) => {
                 no_tag(tag.is_some())?;
@@ -140,8 +138,8 @@ impl Builder {
                 self.place(node, line)
             }
             Event::Alias(anchor) => {
-                // Only single values are repeated: a few anchored lists of lists would grow to
-                // gigabytes, and no setting needs them.
+                // Only scalars can be repeated: a few anchored lists of lists could grow to gigabytes, and no
+                // setting needs them.
                 let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
                     Problem::Unsupported(
                         "an alias can repeat a single value only, not a list or a section; write it out"
@@ -173,14 +171,12 @@ impl Builder {
     fn begin(&mut self, open: Open) -> Result<(), Problem> {
         self.count()?;
         if self.open.len() >= MAX_DEPTH {
-            return Err(Problem::TooMuch(format!(
-                "nested more than {MAX_DEPTH} levels deep; settings stand two levels deep: section, name"
+            return Err(Problem::TooLarge(format!(
+                "nested more than {MAX_DEPTH} levels deep; settings have two levels: section and name"
             )));
         }
         if let Some(Open::Mapping { name: None, .. }) = self.open.last() {
-            return Err(Problem::Unsupported(
-                "a list or further lines stand where a name is expected".to_owned(),
-            ));
+            return Err(Problem::Unsupported("expected a name, found a list or a mapping".to_owned()));
         }
         self.open.push(open);
         Ok(())
@@ -197,7 +193,7 @@ impl Builder {
         Ok(())
     }
 
-    /// A node is complete: it goes into what is open around it.
+    /// Adds a complete node to the enclosing list or mapping.
     fn close(&mut self, node: Node) {
         match self.open.last_mut() {
             None => self.root = Some(node),
@@ -213,7 +209,9 @@ impl Builder {
     fn count(&mut self) -> Result<(), Problem> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(Problem::TooMuch(format!("more than {MAX_NODES} values; this is no configuration")));
+            return Err(Problem::TooLarge(format!(
+                "more than {MAX_NODES} values; this is not a configuration file"
+            )));
         }
         Ok(())
     }
@@ -222,7 +220,7 @@ impl Builder {
 fn no_tag(tagged: bool) -> Result<(), Problem> {
     if tagged {
         return Err(Problem::Unsupported(
-            "YAML tags (!…) are not used here; write the plain value".to_owned(),
+            "YAML tags (!…) are not supported; write the plain value".to_owned(),
         ));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! The sources of settings and their order: defaults < auto-tuning < file < environment < command
-//! line. Every value keeps the place it came from.
+//! The sources of settings in order of precedence: defaults < auto-tuning < file < environment < command line. Every
+//! value keeps its origin.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::error::{ConfigError, Mistake, Problem};
+use super::host::HostResources;
 use super::key::Key;
 use super::keys::KEYS;
 use super::lookup;
 use super::node::clipped;
-use super::removed::Removed;
-use super::tune::{Machine, Tuned, tune};
+use super::removed_keys::RemovedKey;
+use super::tune::{Tuned, tune};
 use super::value::Value;
 use super::yaml::read_layer;
 
@@ -21,18 +22,18 @@ use super::yaml::read_layer;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The table's default.
     Default,
     /// Chosen for this machine.
     Tuned {
-        /// Why.
+        /// Why, for display.
         reason: String,
     },
     /// The configuration file.
     File {
-        /// As it was named.
+        /// Path as the user gave it.
         path: PathBuf,
-        /// From 1.
+        /// Line number, from 1.
         line: u64,
     },
     /// An environment variable.
@@ -48,8 +49,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether a person wrote it, and not the table or the tuning.
-    pub fn is_written(&self) -> bool {
+    /// Whether the user set the value, rather than the table or auto-tuning.
+    pub fn is_explicit(&self) -> bool {
         !matches!(self, Origin::Default | Origin::Tuned { .. })
     }
 }
@@ -66,23 +67,23 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One setting with a value that fits it.
+/// A setting with a valid value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     /// The setting.
     pub key: &'static Key,
     /// Its value.
     pub value: Value,
-    /// Where it was said.
+    /// Where it was set.
     pub origin: Origin,
 }
 
-/// Something on the command line that sets a value.
+/// A command-line argument that sets a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flag {
-    /// `--set KEY=VALUE`: what follows `--set`.
+    /// `--set KEY=VALUE`: the text after `--set`.
     Set(String),
-    /// A flag or an argument that stands for one setting.
+    /// A flag or positional argument of one setting.
     Own {
         /// As the user knows it: `--batch-size`, `DIR`.
         name: String,
@@ -93,28 +94,28 @@ pub enum Flag {
     },
 }
 
-/// What one source said: what could be used, and what could not.
+/// The valid and invalid settings of one source.
 #[derive(Default)]
 pub(super) struct Layer {
     pub assignments: Vec<Assignment>,
     pub mistakes: Vec<Mistake>,
-    /// What was said of settings that are no more.
+    /// Notes on removed settings.
     pub notes: Vec<String>,
 }
 
-/// Every setting with the value that holds, and what is to be said of the sources.
+/// Every setting with its effective value, and notes on the sources.
 #[derive(Clone, Debug)]
-pub struct Settled {
-    /// In the order of the table.
+pub struct MergedSettings {
+    /// One per setting, in table order.
     pub values: Vec<Assignment>,
-    /// Whole sentences: settings that no longer mean anything.
+    /// Full sentences about removed settings, for display.
     pub notes: Vec<String>,
 }
 
 impl Layer {
-    /// Whether a path is that of a setting that is no more, which is noted.
+    /// Whether the path names a removed setting; adds a note if so.
     fn is_removed(&mut self, origin: &Origin, path: &str) -> bool {
-        let removed = Removed::find(path);
+        let removed = RemovedKey::find(path);
         self.notes.extend(removed.map(|removed| removed.note(origin, path)));
         removed.is_some()
     }
@@ -127,30 +128,30 @@ impl Layer {
     }
 }
 
-/// Everything that has a say in the settings of one run.
+/// All sources of the settings of one run.
 #[derive(Clone, Debug)]
 pub struct Sources {
     /// The machine the run is planned for.
-    pub machine: Machine,
-    /// What suits it; heeded where `data.auto_tune_performance` is on.
+    pub host: HostResources,
+    /// Values chosen for it; used where `data.auto_tune_performance` is on.
     pub tuned: Vec<Tuned>,
     /// The YAML file.
     pub file: Option<PathBuf>,
-    /// Environment variables; those that are no settings are passed over.
+    /// Environment variables; those that are not settings are ignored.
     pub environment: Vec<(OsString, OsString)>,
-    /// The command line in its order: what comes later wins.
+    /// Command-line arguments in order; later ones win.
     pub command_line: Vec<Flag>,
 }
 
 impl Sources {
-    /// Nothing but the defaults and what suits the machine.
-    pub fn of(machine: Machine) -> Sources {
-        let tuned = tune(&machine);
-        Sources { machine, tuned, file: None, environment: Vec::new(), command_line: Vec::new() }
+    /// The defaults and auto-tuning for a machine, without any user settings.
+    pub fn for_host(host: HostResources) -> Sources {
+        let tuned = tune(&host);
+        Sources { host, tuned, file: None, environment: Vec::new(), command_line: Vec::new() }
     }
 
-    /// One assignment per setting, in the order of the table: the one that has the last word.
-    pub fn settle(&self) -> Result<Settled, ConfigError> {
+    /// Merges all sources: one assignment per setting, in table order, from the source with the highest precedence.
+    pub fn merge(&self) -> Result<MergedSettings, ConfigError> {
         let file = self.file.as_deref().map(read_layer).transpose()?.unwrap_or_default();
         let layers =
             [self.tuned_layer(), file, environment_layer(&self.environment), self.command_line_layer()];
@@ -165,13 +166,13 @@ impl Sources {
         let values = KEYS
             .iter()
             .map(|key| {
-                let said = written.iter().rev().chain(tuned.iter().rev());
-                said.into_iter().find(|assignment| assignment.key == key).cloned().unwrap_or_else(|| {
-                    Assignment { key, value: key.default_value(), origin: Origin::Default }
-                })
+                let by_precedence = written.iter().rev().chain(tuned.iter().rev());
+                by_precedence.into_iter().find(|assignment| assignment.key == key).cloned().unwrap_or_else(
+                    || Assignment { key, value: key.default_value(), origin: Origin::Default },
+                )
             })
             .collect();
-        Ok(Settled { values, notes })
+        Ok(MergedSettings { values, notes })
     }
 
     fn tuned_layer(&self) -> Layer {
@@ -210,14 +211,15 @@ impl Sources {
 
 fn tuning_is_on(written: &[Assignment]) -> bool {
     let key = Key::find("data.auto_tune_performance").expect("a setting of the table");
-    let said = written.iter().rev().find(|assignment| assignment.key == key);
-    said.map_or_else(|| key.default_value(), |assignment| assignment.value.clone()) == Value::Bool(true)
+    let explicit = written.iter().rev().find(|assignment| assignment.key == key);
+    explicit.map_or_else(|| key.default_value(), |assignment| assignment.value.clone()) == Value::Bool(true)
 }
 
-/// `MYXTTS_DATA__BATCH_SIZE`: two underscores after the section, because names have single ones.
+/// Reads variables such as `MYXTTS_DATA__BATCH_SIZE`: two underscores after the section, because names contain single
+/// ones.
 fn environment_layer(variables: &[(OsString, OsString)]) -> Layer {
     let mut layer = Layer::default();
-    // Sorted, so that messages and results never depend on the order of the environment.
+    // Sorted, so that messages and results do not depend on the order of the environment.
     let mut ours: Vec<_> = variables
         .iter()
         .filter_map(|(name, value)| {
@@ -229,8 +231,8 @@ fn environment_layer(variables: &[(OsString, OsString)]) -> Layer {
     for (name, rest, value) in ours {
         let origin = Origin::Environment { name: name.to_owned() };
         let Some((section, setting)) = rest.split_once("__") else {
-            // Variables such as MYXTTS_GOLDENS are not settings; a setting with an underscore too
-            // few is, and would be ignored without a word.
+            // Variables such as MYXTTS_GOLDENS are not settings. A setting with one underscore too few would be
+            // ignored silently.
             if let Some(key) = KEYS.iter().find(|key| key.path.replace('.', "_") == rest) {
                 let problem = Problem::Misplaced { path: name.to_owned(), instead: key.variable() };
                 layer.mistakes.push(Mistake { origin, problem });
@@ -249,8 +251,8 @@ fn environment_layer(variables: &[(OsString, OsString)]) -> Layer {
         if let Ok(key) = key
             && let Some(other) = layer.assignments.iter().find(|assignment| assignment.key == key)
         {
-            let problem = Problem::Contradiction(format!(
-                "sets {} as {} does; unset one of the two",
+            let problem = Problem::Conflict(format!(
+                "sets {}, which {} also sets; unset one of them",
                 key.path, other.origin
             ));
             layer.mistakes.push(Mistake { origin, problem });

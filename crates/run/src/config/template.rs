@@ -1,15 +1,15 @@
-//! The table as a commented file to start from, and as a page of documentation.
+//! The table of settings as a commented YAML file to start from, and as Markdown documentation.
 
 use super::key::{Key, Section};
 
-/// A file with every setting, its purpose, what it takes and its default.
+/// A YAML file with every setting, its description, accepted values and default.
 ///
-/// The settings are commented out: written down, a default would outrank auto-tuning.
+/// The settings are commented out: an active default would override auto-tuning.
 pub fn yaml() -> String {
     let mut text = String::from(
-        "# Settings of MyXTTS. Lines that begin with `#` and a space explain; the others are settings with\n\
-         # their defaults: remove the `#` and change the value. What is not set here is chosen for this\n\
-         # machine or left at its default; `myxtts config show --config FILE` says which.\n",
+        "# MyXTTS settings. Lines that begin with `#` and a space are explanations; other lines are settings with\n\
+         # their defaults: remove the `#` and change the value. Settings you leave unset are chosen for this\n\
+         # machine or keep their default; `myxtts config show --config FILE` shows the result.\n",
     );
     for section in Section::ALL {
         text.push_str(&format!("\n# {}\n{}:\n", sentence(section.doc()), section.name()));
@@ -31,14 +31,14 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Every setting as Markdown tables, one per section.
+/// Every setting as Markdown, one table per section.
 pub fn markdown() -> String {
     let mut text = String::new();
     for section in Section::ALL {
         let title = format!("## `{}`: {}\n\n", section.name(), section.doc());
         text.push_str(if text.is_empty() { "" } else { "\n" });
         text.push_str(&title);
-        text.push_str("| setting | default | takes | flag | what for |\n|---|---|---|---|---|\n");
+        text.push_str("| setting | default | values | flag | description |\n|---|---|---|---|---|\n");
         for key in section.keys() {
             let aliases: String = key.aliases.iter().map(|alias| format!(" (also `{alias}`)")).collect();
             let flag = key.flag.map(|flag| format!("`--{flag}`")).unwrap_or_default();

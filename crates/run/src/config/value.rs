@@ -1,19 +1,19 @@
-//! One value: read by what its setting takes, shown, and written back as YAML.
+//! One value: parsed as its setting requires, displayed, and written back as YAML.
 
 use std::fmt;
 
 use serde::Serialize;
 
 use super::error::Problem;
-use super::key::{Key, Kind};
+use super::key::{Key, ValueKind};
 use super::lookup::nearest;
 use super::node::Node;
 
-/// The largest number a GPU may have; more than any machine holds.
+/// Largest accepted GPU index; more than any machine has.
 const MAX_GPU: u32 = 1023;
-/// Bytes of a text or path: what Linux takes for a path.
-const MAX_WORDS: usize = 4096;
-/// Units of memory, the larger first. No bare `g`: some mean 10^9 by it and some 2^30.
+/// Maximum length of a text or path in bytes: Linux's limit for paths.
+const MAX_TEXT_BYTES: usize = 4096;
+/// Units of memory, largest first. There is no bare `g`: it may mean 10^9 or 2^30.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("TB", 1_000_000_000_000),
@@ -26,30 +26,30 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// A value that fits its setting.
+/// A value that is valid for its setting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// Left unset.
     Null,
-    /// A switch.
+    /// A boolean.
     Bool(bool),
-    /// A whole number, or the number of a GPU.
+    /// An integer, or the index of a GPU.
     Int(u64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
-    /// An amount of memory.
+    /// An amount of memory in bytes.
     Bytes(u64),
-    /// A word, a text or a path.
+    /// A choice, a text or a path.
     Text(String),
-    /// Some words.
+    /// Several choices or paths.
     List(Vec<String>),
-    /// Numbers of GPUs.
+    /// Indices of GPUs.
     Ids(Vec<u32>),
 }
 
 impl Value {
-    /// The value as it stands in a YAML file.
+    /// Formats the value as it is written in a YAML file.
     pub fn to_yaml(&self) -> String {
         match self {
             Value::Text(text) => quoted_where_needed(text),
@@ -65,7 +65,7 @@ impl Value {
     }
 }
 
-/// Plain words stay plain; everything else is a JSON string, which YAML reads as it is.
+/// Leaves plain words unquoted; everything else becomes a JSON string, which is valid YAML.
 fn quoted_where_needed(text: &str) -> String {
     let simple = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
@@ -82,7 +82,7 @@ impl fmt::Display for Value {
             Value::Int(value) => write!(f, "{value}"),
             Value::Float(value) => write!(f, "{value:?}"),
             Value::Bytes(bytes) => {
-                // The largest unit that says it exactly, so that it is read back as it was.
+                // The largest unit that represents it exactly, so that it is read back unchanged.
                 let binary = UNITS.iter().filter(|(name, _)| name.contains('i'));
                 match binary.into_iter().find(|(_, unit)| *bytes > 0 && bytes.is_multiple_of(*unit)) {
                     Some((name, unit)) => write!(f, "{}{name}", bytes / unit),
@@ -100,17 +100,17 @@ impl fmt::Display for Value {
 }
 
 impl Key {
-    /// Its default as a value.
+    /// The default, parsed.
     pub fn default_value(&self) -> Value {
-        self.read_text(self.default).expect("every default of the table is valid; a test reads them all")
+        self.read_text(self.default).expect("every default in the table is valid; a test checks all of them")
     }
 
-    /// Reads what was written in a variable, in a flag or in the table.
+    /// Parses text from an environment variable, a flag or the table.
     pub fn read_text(&self, text: &str) -> Result<Value, Problem> {
         self.read(&Node::Scalar { text: text.trim().into(), plain: true })
     }
 
-    /// Reads what was written in a file.
+    /// Parses a node of a YAML file.
     pub(super) fn read(&self, node: &Node) -> Result<Value, Problem> {
         if let Node::Scalar { text, plain: true } = node
             && is_null(text)
@@ -118,25 +118,25 @@ impl Key {
             return if self.optional() { Ok(Value::Null) } else { Err(self.wrong_type(node, None)) };
         }
         match self.kind {
-            Kind::Bool => self.read_bool(node),
-            Kind::Int { min, max } => self.read_int(node, min, max),
-            Kind::Float { min, max } => self.read_float(node, min, max),
-            Kind::Size { min, max } => self.read_size(node, min, max),
-            Kind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
-            Kind::Choices(choices) => self.read_choices(node, choices),
-            Kind::Text | Kind::Path => self.read_words(node),
-            Kind::Paths => self.read_paths(node),
-            Kind::Language => self.read_language(node),
-            Kind::Gpu => match &self.read_gpus(node)?[..] {
+            ValueKind::Bool => self.read_bool(node),
+            ValueKind::Int { min, max } => self.read_int(node, min, max),
+            ValueKind::Float { min, max } => self.read_float(node, min, max),
+            ValueKind::Size { min, max } => self.read_size(node, min, max),
+            ValueKind::Choice(choices) => self.read_choice(node, choices).map(Value::Text),
+            ValueKind::Choices(choices) => self.read_choices(node, choices),
+            ValueKind::Text | ValueKind::Path => self.read_free_text(node),
+            ValueKind::Paths => self.read_paths(node),
+            ValueKind::Language => self.read_language(node),
+            ValueKind::Gpu => match &self.read_gpus(node)?[..] {
                 [id] => Ok(Value::Int(u64::from(*id))),
                 _ => Err(self.wrong_type(node, None)),
             },
-            Kind::Gpus => self.read_gpus(node).map(Value::Ids),
+            ValueKind::Gpus => self.read_gpus(node).map(Value::Ids),
         }
     }
 
     fn read_bool(&self, node: &Node) -> Result<Value, Problem> {
-        // yes/no and on/off: files of the older system were read as YAML 1.1, where these are switches.
+        // yes/no and on/off: older files were read as YAML 1.1, where these are booleans.
         match node.plain().map(str::to_ascii_lowercase).as_deref() {
             Some("true" | "yes" | "on") => Ok(Value::Bool(true)),
             Some("false" | "no" | "off") => Ok(Value::Bool(false)),
@@ -150,17 +150,17 @@ impl Key {
                 node.scalar().filter(|text| is_integer(text)).map(|text| format!("{text} without quotes"));
             return Err(self.wrong_type(node, bare));
         };
-        // Too large for i128 is an integer all the same, only not a possible one.
+        // A number too large for i128 is still an integer, only out of range.
         let number: Option<u64> =
             text.replace('_', "").parse::<i128>().ok().and_then(|n| u64::try_from(n).ok());
         match number {
             Some(number) if (min..=max).contains(&number) => Ok(Value::Int(number)),
-            _ => Err(self.impossible(node)),
+            _ => Err(self.out_of_range(node)),
         }
     }
 
     fn read_float(&self, node: &Node, min: f64, max: f64) -> Result<Value, Problem> {
-        // A digit is asked for because Rust also reads "inf", "infinity" and "nan".
+        // A digit is required because Rust also parses "inf", "infinity" and "nan".
         let is_number =
             |text: &&str| text.contains(|c: char| c.is_ascii_digit()) && text.parse::<f64>().is_ok();
         let Some(text) = node.plain().filter(is_number) else {
@@ -169,7 +169,7 @@ impl Key {
         };
         match text.parse::<f64>() {
             Ok(number) if (min..=max).contains(&number) => Ok(Value::Float(number)),
-            _ => Err(self.impossible(node)),
+            _ => Err(self.out_of_range(node)),
         }
     }
 
@@ -180,7 +180,7 @@ impl Key {
             .iter()
             .find_map(|(name, size)| Some((text.strip_suffix(&name.to_lowercase())?.trim_end(), *size)));
         let Some((number, size)) = unit else {
-            // A number alone is nearly always meant in gigabytes, and would be taken for bytes.
+            // A number without a unit nearly always means gigabytes, and would be read as bytes.
             let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
             let bare = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.parse::<f64>().is_ok();
             return Err(self.wrong_type(node, bare.then(|| format!("{digits}GiB"))));
@@ -195,7 +195,7 @@ impl Key {
             },
             Err(_) => return Err(self.wrong_type(node, None)),
         };
-        if (min..=max).contains(&bytes) { Ok(Value::Bytes(bytes)) } else { Err(self.impossible(node)) }
+        if (min..=max).contains(&bytes) { Ok(Value::Bytes(bytes)) } else { Err(self.out_of_range(node)) }
     }
 
     fn read_choice(&self, node: &Node, choices: &[&str]) -> Result<String, Problem> {
@@ -211,25 +211,26 @@ impl Key {
         for item in self.items(node)? {
             let word = self.read_choice(&item, choices)?;
             if words.contains(&word) {
-                return Err(self.impossible_as(format!("{word} twice")));
+                return Err(self.out_of_range_as(format!("{word} twice")));
             }
             words.push(word);
         }
         Ok(Value::List(words))
     }
 
-    fn read_words(&self, node: &Node) -> Result<Value, Problem> {
-        // Words are printed, and end up in names of files: no control characters, no novels.
-        let unfit =
-            |text: &str| text.trim().is_empty() || text.contains(char::is_control) || text.len() > MAX_WORDS;
+    fn read_free_text(&self, node: &Node) -> Result<Value, Problem> {
+        // These texts are printed and become file names: no control characters, no excessive length.
+        let is_invalid = |text: &str| {
+            text.trim().is_empty() || text.contains(char::is_control) || text.len() > MAX_TEXT_BYTES
+        };
         match node.scalar() {
-            Some(text) if unfit(text) => Err(self.impossible(node)),
+            Some(text) if is_invalid(text) => Err(self.out_of_range(node)),
             Some(text) => Ok(Value::Text(text.to_owned())),
             None => Err(self.wrong_type(node, None)),
         }
     }
 
-    /// A list, as YAML has it or as text in brackets; anything else is one path, commas and all.
+    /// Parses a YAML list or a bracketed text; anything else is one path, including its commas.
     fn read_paths(&self, node: &Node) -> Result<Value, Problem> {
         let items = match node {
             Node::List(_) => self.items(node)?,
@@ -244,15 +245,17 @@ impl Key {
         };
         let mut paths = Vec::new();
         for item in items {
-            let Value::Text(path) = self.read_words(&item)? else { return Err(self.wrong_type(node, None)) };
+            let Value::Text(path) = self.read_free_text(&item)? else {
+                return Err(self.wrong_type(node, None));
+            };
             if paths.contains(&path) {
-                return Err(self.impossible_as(format!("{path} twice")));
+                return Err(self.out_of_range_as(format!("{path} twice")));
             }
             paths.push(path);
         }
         match <[String; 1]>::try_from(paths) {
             Ok([one]) => Ok(Value::Text(one)),
-            Err(paths) if paths.is_empty() => Err(self.impossible_as("an empty list".to_owned())),
+            Err(paths) if paths.is_empty() => Err(self.out_of_range_as("an empty list".to_owned())),
             Err(paths) => Ok(Value::List(paths)),
         }
     }
@@ -264,7 +267,7 @@ impl Key {
             && language.bytes().all(|b| b.is_ascii_lowercase())
             && (2..=8).contains(&region.len())
             && region.bytes().all(|b| b.is_ascii_alphanumeric());
-        if valid { Ok(Value::Text(code)) } else { Err(self.impossible(node)) }
+        if valid { Ok(Value::Text(code)) } else { Err(self.out_of_range(node)) }
     }
 
     fn read_gpus(&self, node: &Node) -> Result<Vec<u32>, Problem> {
@@ -277,14 +280,14 @@ impl Key {
                 .filter(|id| *id <= MAX_GPU)
                 .ok_or_else(|| self.wrong_type(node, None))?;
             if ids.contains(&id) {
-                return Err(self.impossible_as(format!("{id} twice")));
+                return Err(self.out_of_range_as(format!("{id} twice")));
             }
             ids.push(id);
         }
         Ok(ids)
     }
 
-    /// A list as YAML has it, or as text with commas. Never empty: no setting means anything then.
+    /// Items of a YAML list or of a comma-separated text. Never empty: no setting accepts an empty list.
     fn items(&self, node: &Node) -> Result<Vec<Node>, Problem> {
         match node {
             Node::Scalar { text, plain } => Ok(text
@@ -292,7 +295,7 @@ impl Key {
                 .map(|item| Node::Scalar { text: item.trim().into(), plain: *plain })
                 .collect()),
             Node::List(items) if !items.is_empty() => Ok(items.clone()),
-            Node::List(_) => Err(self.impossible_as("an empty list".to_owned())),
+            Node::List(_) => Err(self.out_of_range_as("an empty list".to_owned())),
             Node::Mapping(_) => Err(self.wrong_type(node, None)),
         }
     }
@@ -306,12 +309,12 @@ impl Key {
         }
     }
 
-    fn impossible(&self, node: &Node) -> Problem {
-        self.impossible_as(node.described())
+    fn out_of_range(&self, node: &Node) -> Problem {
+        self.out_of_range_as(node.described())
     }
 
-    fn impossible_as(&self, found: String) -> Problem {
-        Problem::Impossible { path: self.path.to_owned(), allowed: self.allowed_and_default(), found }
+    fn out_of_range_as(&self, found: String) -> Problem {
+        Problem::OutOfRange { path: self.path.to_owned(), allowed: self.allowed_and_default(), found }
     }
 }
 
@@ -319,7 +322,7 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// Digits with an optional sign and, as PyYAML had it, underscores between them.
+/// Digits with an optional sign and, as in PyYAML, underscores between them.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     digits.starts_with(|c: char| c.is_ascii_digit())
@@ -342,19 +345,19 @@ mod tests {
         assert_eq!(read("training.seed", "18446744073709551615"), Ok(Value::Int(u64::MAX)));
         assert_eq!(read("data.val_fraction", "0"), Ok(Value::Float(0.0)));
         for text in ["4097", "0", "-1", "99999999999999999999999999999999999999999999"] {
-            assert!(matches!(read("data.batch_size", text), Err(Problem::Impossible { .. })), "{text}");
+            assert!(matches!(read("data.batch_size", text), Err(Problem::OutOfRange { .. })), "{text}");
         }
         for text in ["8.0", "1e1", "eight", "", "_8", "8_", "0x8", "null"] {
             assert!(matches!(read("data.batch_size", text), Err(Problem::WrongType { .. })), "{text}");
         }
-        assert!(matches!(read("data.val_fraction", "1e999"), Err(Problem::Impossible { .. })));
+        assert!(matches!(read("data.val_fraction", "1e999"), Err(Problem::OutOfRange { .. })));
         for text in ["nan", "inf", ".inf", "-infinity"] {
             assert!(matches!(read("data.val_fraction", text), Err(Problem::WrongType { .. })), "{text}");
         }
     }
 
     #[test]
-    fn gpu_numbers_in_all_their_spellings() {
+    fn gpu_indices_in_all_spellings() {
         assert_eq!(read("data.model_gpu", "1"), Ok(Value::Ids(vec![1])));
         assert_eq!(read("data.model_gpu", "1, 2,3"), Ok(Value::Ids(vec![1, 2, 3])));
         assert_eq!(read("data.model_gpu", "null"), Ok(Value::Null));
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_all_its_spellings() {
+    fn memory_in_all_spellings() {
         let read = |text| read("training.memory_limit", text);
         for (text, bytes, shown) in [
             ("24GiB", 24 << 30, "24GiB"),
@@ -384,14 +387,14 @@ mod tests {
             assert!(matches!(read(text), Err(Problem::WrongType { .. })), "{text}");
         }
         for text in ["1KiB", "0B", "99999999999999999999TiB", "1e300GiB"] {
-            assert!(matches!(read(text), Err(Problem::Impossible { .. })), "{text}");
+            assert!(matches!(read(text), Err(Problem::OutOfRange { .. })), "{text}");
         }
         let Err(Problem::WrongType { suggestion, .. }) = read("24") else { panic!() };
         assert_eq!(suggestion.as_deref(), Some("24GiB"));
     }
 
     #[test]
-    fn words_that_look_like_something_else_stay_words() {
+    fn texts_that_look_like_other_types_stay_texts() {
         assert_eq!(read("data.language", "no"), Ok(Value::Text("no".into())), "Norwegian, not false");
         assert_eq!(read("data.language", "zh-CN"), Ok(Value::Text("zh-cn".into())));
         assert_eq!(read("data.speaker", "007"), Ok(Value::Text("007".into())), "not seven");

@@ -1,4 +1,4 @@
-//! A YAML file as settings, or everything that is wrong with it.
+//! Parses a YAML file into settings, or collects everything that is wrong with it.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -8,21 +8,21 @@ use super::error::{ConfigError, Mistake, Problem};
 use super::key::{Key, Section};
 use super::lookup;
 use super::node::{Entry, MAX_BYTES, Node, tree};
-use super::removed::Removed;
+use super::removed_keys::RemovedKey;
 use super::sources::{Assignment, Layer, Origin};
-use crate::regular;
+use crate::regular_file;
 
-/// The settings of a file given as bytes; `path` is for messages only. Never panics, whatever the
-/// bytes are, and reports all mistakes at once.
+/// Parses the bytes of a file; `path` is used in messages only. Never panics on any input, and reports all mistakes at
+/// once.
 pub fn parse_yaml(path: &Path, bytes: &[u8]) -> Result<Vec<Assignment>, ConfigError> {
     let layer = layer(path, bytes);
     if layer.mistakes.is_empty() { Ok(layer.assignments) } else { Err(ConfigError::Mistakes(layer.mistakes)) }
 }
 
-/// Reads a file, no more of it than a configuration may have.
+/// Reads a file, up to the maximum size of a configuration.
 pub(super) fn read_layer(path: &Path) -> Result<Layer, ConfigError> {
     let mut bytes = Vec::new();
-    regular::open(path)
+    regular_file::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     Ok(layer(path, &bytes))
@@ -37,15 +37,15 @@ fn layer(path: &Path, bytes: &[u8]) -> Layer {
 struct Reader<'a> {
     path: &'a Path,
     layer: Layer,
-    /// Where a section or setting was first seen, by its path.
+    /// Line where a section or setting first occurs, by its path.
     lines: HashMap<&'static str, u64>,
 }
 
 impl Reader<'_> {
     fn file(&mut self, bytes: &[u8]) {
         if bytes.len() > MAX_BYTES {
-            let limit = format!("larger than {} KiB; this is no configuration", MAX_BYTES >> 10);
-            return self.mistake(1, Problem::TooMuch(limit));
+            let limit = format!("larger than {} KiB; this is not a configuration file", MAX_BYTES >> 10);
+            return self.mistake(1, Problem::TooLarge(limit));
         }
         let text = match std::str::from_utf8(bytes) {
             Ok(text) => text,
@@ -68,7 +68,7 @@ impl Reader<'_> {
     fn section(&mut self, entry: &Entry) {
         let section = match lookup::by_section(&entry.name) {
             Ok(section) => section,
-            Err(problem) => return self.mistake(entry.line, no_merge(entry, problem)),
+            Err(problem) => return self.mistake(entry.line, explain_merge_key(entry, problem)),
         };
         self.seen(section.name(), entry.line);
         match &entry.value {
@@ -83,14 +83,14 @@ impl Reader<'_> {
 
     fn setting(&mut self, section: Section, entry: &Entry) {
         let path = format!("{}.{}", section.name(), entry.name);
-        if let Some(removed) = Removed::find(&path) {
+        if let Some(removed) = RemovedKey::find(&path) {
             self.seen(removed.path, entry.line);
             let origin = self.origin(entry.line);
             return self.layer.notes.push(removed.note(&origin, &path));
         }
         let key: &'static Key = match lookup::by_name(section, &entry.name) {
             Ok(key) => key,
-            Err(problem) => return self.mistake(entry.line, no_merge(entry, problem)),
+            Err(problem) => return self.mistake(entry.line, explain_merge_key(entry, problem)),
         };
         self.seen(key.path, entry.line);
         match key.read(&entry.value) {
@@ -102,7 +102,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A name, or an older name for the same setting, may occur once.
+    /// Reports a section or setting that occurs a second time, under any of its names.
     fn seen(&mut self, path: &'static str, line: u64) {
         if let Some(first) = self.lines.insert(path, line) {
             self.lines.insert(path, first);
@@ -120,9 +120,9 @@ impl Reader<'_> {
     }
 }
 
-fn no_merge(entry: &Entry, problem: Problem) -> Problem {
+fn explain_merge_key(entry: &Entry, problem: Problem) -> Problem {
     if &*entry.name == "<<" {
-        return Problem::Unsupported("merge keys (<<) are not used here; write the settings out".to_owned());
+        return Problem::Unsupported("merge keys (<<) are not supported; write the settings out".to_owned());
     }
     problem
 }

@@ -1,4 +1,4 @@
-//! A file that grows for as long as a run lasts.
+//! A log file that grows while a run lasts.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use super::{Disk, DiskFile, DurableError, parent, sync_folder};
 
-/// Adds whole pieces at the end of a file. A piece that has been taken survives the death of the
-/// process, and after [`Self::sync`] that of the machine. One that failed leaves no part of itself in
-/// front of the next.
+/// Appends whole records to a file. An appended record survives a crash of the process and, after [`Self::sync`], of the
+/// machine. A failed append leaves no partial record before the next one.
 pub struct Appender {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -18,7 +17,7 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// Opens a file, made if need be, of which the first `length` bytes are whole; the rest is cut off.
+    /// Opens a file, creating it if needed, and truncates it to its first `length` bytes, which are valid.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, length: u64) -> Result<Self, DurableError> {
         let mut appender = Appender { disk, path: path.to_owned(), file: None, length };
         appender.file()?;
@@ -26,18 +25,18 @@ impl Appender {
         Ok(appender)
     }
 
-    /// Opens a file of lines, made if need be. A last line without an end is what a dead process did not
-    /// finish, and is cut off; the second number says how long it was.
+    /// Opens a text file, creating it if needed. A last line without a newline was left by a dead process and is
+    /// removed; the second value is its length in bytes.
     pub fn open_lines(disk: Arc<dyn Disk>, path: &Path) -> Result<(Self, u64), DurableError> {
-        let (whole, length) = match File::open(path) {
+        let (valid, length) = match File::open(path) {
             Ok(mut file) => end_of_lines(&mut file).map_err(DurableError::at("read", path))?,
             Err(error) if error.kind() == ErrorKind::NotFound => (0, 0),
             Err(error) => return Err(DurableError::at("read", path)(error)),
         };
-        Ok((Self::open(disk, path, whole)?, length - whole))
+        Ok((Self::open(disk, path, valid)?, length - valid))
     }
 
-    /// Adds bytes, all of them or none.
+    /// Appends bytes, all or none.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -50,7 +49,7 @@ impl Appender {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => error,
             };
-            // Opened anew, which cuts off what came of this one; by the next one, if it cannot be done now.
+            // Reopening truncates the partial write; if it fails now, the next append retries it.
             self.file = None;
             self.file = self.disk.extend(&self.path, self.length).ok();
             return Err(DurableError::at("write", &self.path)(failed));
@@ -59,13 +58,13 @@ impl Appender {
         Ok(())
     }
 
-    /// Brings everything to the device.
+    /// Flushes everything to the device.
     pub fn sync(&mut self) -> Result<(), DurableError> {
         let synced = self.file()?.sync();
         synced.map_err(DurableError::at("sync", &self.path))
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -79,7 +78,7 @@ impl Appender {
     }
 }
 
-/// Where the last whole line ends, and where the file does.
+/// End of the last complete line, and length of the file.
 fn end_of_lines(file: &mut File) -> io::Result<(u64, u64)> {
     let length = file.metadata()?.len();
     let mut end = length;

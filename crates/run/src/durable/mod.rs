@@ -1,7 +1,7 @@
-//! Files that survive `kill -9`: written beside, synced, renamed, folder synced.
+//! Files that survive `kill -9`: written to a temporary file in the same folder, synced, renamed, folder synced.
 //!
-//! A name either holds the old bytes or the new ones, never a part. All writing goes through a
-//! [`Disk`], so that [`fault`] can stand in for one that is full, failing or gone.
+//! A path contains either the old bytes or the new ones, never a part. All writes go through a [`Disk`], so that
+//! [`fault`] can simulate a full or failing disk.
 
 mod appender;
 pub mod fault;
@@ -12,44 +12,44 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 pub use appender::Appender;
-pub use writer::{Finished, Writer};
+pub use writer::{FinishedFile, Writer};
 
-/// What the durable files need of a file system, and nothing more.
+/// The file system operations that durable files need.
 pub trait Disk: Send + Sync {
-    /// Makes a new file for writing; it must not exist.
+    /// Creates a new file for writing; it must not exist.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
-    /// Opens a file to add at its end, made if need be, cut to `length` if it is longer: whoever adds
-    /// knows how much of it is whole.
+    /// Opens a file for appending, creating it if needed, and truncates it to `length` if it is longer: the caller knows
+    /// how much of it is valid.
     fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>>;
-    /// Gives a file or folder its final name; a file that has that name is replaced.
+    /// Renames a file or folder; an existing file at `to` is replaced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name, which is replaced where it exists; a copy where the file system has no second names.
+    /// Creates a hard link at `to`, replacing an existing file; copies the file if the file system has no hard links.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Makes a folder and those above it; it may exist.
+    /// Creates a folder and its parents; it may exist.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
-    /// Returns when the names in the folder are on the device.
+    /// Flushes the folder's directory entries to the device.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
 /// A file being written.
 pub trait DiskFile: Send {
-    /// Writes a first part of `bytes` and says how long it was.
+    /// Writes a prefix of `bytes` and returns its length.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
-    /// Moves the place of the next write.
+    /// Sets the position of the next write.
     fn seek(&mut self, position: u64) -> io::Result<()>;
-    /// Returns when the content is on the device.
+    /// Flushes the content to the device.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The file system of this machine.
+/// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Os;
+pub struct OsDisk;
 
-impl Disk for Os {
+impl Disk for OsDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(File::options().write(true).create_new(true).open(path)?))
     }
@@ -73,7 +73,7 @@ impl Disk for Os {
             let copied = std::fs::copy(from, &temp).and_then(|_| File::open(&temp)?.sync_all());
             copied.inspect_err(|_| drop(std::fs::remove_file(&temp)))?;
         }
-        // Renaming one name of a file to another of its names does nothing, and leaves both.
+        // Renaming a hard link onto another link of the same file does nothing and leaves both.
         let renamed = std::fs::rename(&temp, to);
         let _ = std::fs::remove_file(&temp);
         renamed
@@ -96,7 +96,7 @@ impl Disk for Os {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        // Elsewhere a folder cannot be opened as a file; there the rename has to be enough.
+        // On other systems a folder cannot be opened as a file, and the rename has to suffice.
         if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
     }
 }
@@ -115,55 +115,55 @@ impl DiskFile for File {
     }
 }
 
-/// A step on the disk failed. The cause is the `source`.
+/// A disk operation failed; `source` is the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}{}", path.display(), advice(source))]
 pub struct DurableError {
-    /// What was being done, as a verb: "write", "rename".
+    /// The failed action, as a verb: "write", "rename".
     pub action: &'static str,
-    /// The file or folder it was done to.
+    /// The file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }
 
 impl DurableError {
-    /// What an error of the system becomes: `map_err(DurableError::at("write", path))`.
+    /// Converts a system error: `map_err(DurableError::at("write", path))`.
     pub(crate) fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DurableError + use<> {
         let path = path.to_owned();
         move |source| DurableError { action, path, source }
     }
 }
 
-/// What a person can do about it.
+/// Advice for the user.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            " (no space is left: free some there; what was finished is kept)"
+            " (no space left: free some there; finished work is kept)"
         }
-        ErrorKind::PermissionDenied => " (give this user the right to write there, or choose another folder)",
+        ErrorKind::PermissionDenied => " (get write permission there, or choose another folder)",
         ErrorKind::ReadOnlyFilesystem => " (it is mounted read-only: choose another folder)",
-        _ => " (what was finished is kept)",
+        _ => " (finished work is kept)",
     }
 }
 
-/// Makes a folder, and those above it, durably.
+/// Creates a folder and its parents durably.
 pub fn create_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
-    disk.create_folder(path).map_err(DurableError::at("make the folder", path))
+    disk.create_folder(path).map_err(DurableError::at("create the folder", path))
 }
 
-/// Waits until the names in a folder are on the device.
+/// Flushes the directory entries of a folder to the device.
 pub fn sync_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     disk.sync_folder(path).map_err(DurableError::at("sync the folder", path))
 }
 
-/// Gives a file a second name; a file that has that name is replaced.
+/// Creates a hard link, replacing an existing file at `to`.
 pub fn link(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), DurableError> {
     disk.link(from, to).map_err(DurableError::at("link", to))
 }
 
-/// Removes a file; one that is not there is no error.
+/// Removes a file; a missing file is not an error.
 pub fn remove(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     match disk.remove(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(DurableError::at("remove", path)(error)),
@@ -171,8 +171,8 @@ pub fn remove(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     }
 }
 
-/// Removes a folder with the files in it; one that is not there is no error. Not at once: a reader may
-/// meet a part of it, so it should have got a name of [`unfinished_name`] before.
+/// Removes a folder and its contents; a missing folder is not an error. This is not atomic: rename the folder to an
+/// [`unfinished_name`] first, so that no reader sees a part of it.
 pub fn remove_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     let entries = match std::fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -189,9 +189,9 @@ pub fn remove_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
     }
 }
 
-/// Removes from a folder what processes left unfinished. Only for whoever holds its lock: another's
-/// unfinished work looks the same.
-pub fn sweep(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
+/// Removes unfinished files that dead processes left in a folder. The caller must hold the folder's lock: unfinished
+/// files of a running process look the same.
+pub fn remove_unfinished(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
     let entries = std::fs::read_dir(folder).map_err(DurableError::at("read the folder", folder))?;
     for entry in entries {
         let entry = entry.map_err(DurableError::at("read the folder", folder))?;
@@ -204,12 +204,12 @@ pub fn sweep(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
     Ok(())
 }
 
-/// Writes a whole file: when this returns, `path` holds `bytes` even if the power goes.
+/// Writes a whole file atomically: when this returns, `path` contains `bytes` even after a power failure.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), DurableError> {
-    write_with(&Os, path, bytes)
+    write_with(&OsDisk, path, bytes)
 }
 
-/// [`write()`] on a disk of the caller's choice.
+/// [`write()`] on the given disk.
 pub fn write_with(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), DurableError> {
     let mut writer = Writer::create(disk, path)?;
     writer.write(bytes)?;
@@ -217,15 +217,15 @@ pub fn write_with(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Dura
     sync_folder(disk, parent(path))
 }
 
-/// The name beside `path` of what is not finished yet, or not any more; no other process uses it.
+/// Temporary name next to `path`, for a file that is not complete yet or about to be deleted. Unique to this process.
 pub fn unfinished_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}-{}.tmp", std::process::id(), writer::number()));
     path.with_file_name(name)
 }
 
-/// Was this name given by [`unfinished_name`], as to every file of a [`Writer`] until it is published? Those of a dead process stay
-/// behind; whoever holds the folder's lock may remove them.
+/// Whether [`unfinished_name`] created this name, as for every file of a [`Writer`] until it is published. The holder of
+/// the folder's lock may remove such files of dead processes.
 pub fn is_unfinished(name: &str) -> bool {
     // stem.PID-NUMBER.tmp
     let mark = name.strip_suffix(".tmp").and_then(|rest| rest.rsplit_once('.')).map(|(_, mark)| mark);
@@ -233,7 +233,7 @@ pub fn is_unfinished(name: &str) -> bool {
     mark.and_then(|mark| mark.split_once('-')).is_some_and(|(pid, number)| digits(pid) && digits(number))
 }
 
-/// The folder a path stands in.
+/// The folder that contains a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_unfinished_names_are_recognised() {
+    fn only_names_of_unfinished_files_are_recognised() {
         assert!(is_unfinished("index.bin.4711-0.tmp"));
         for name in ["index.bin", "notes.tmp", "a.12-.tmp", "a.-3.tmp", "a.1-2", ".tmp", "a.1-2.tmp.bak"] {
             assert!(!is_unfinished(name), "{name}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_name_stands_in_the_working_folder() {
+    fn the_parent_of_a_bare_name_is_the_working_directory() {
         assert_eq!(parent(Path::new("a")), Path::new("."));
         assert_eq!(parent(Path::new("b/a")), Path::new("b"));
     }

@@ -1,4 +1,4 @@
-//! A file written as a stream beside its final name.
+//! A file written as a stream under a temporary name.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::time::SystemTime;
 
 use super::{Disk, DiskFile, DurableError, parent, sync_folder, unfinished_name};
 
-/// Small writes are gathered up to this size; larger ones pass straight through.
+/// Buffer size in bytes; larger writes bypass the buffer.
 const BUFFER: usize = 64 * 1024;
 
-/// A file on its way. Dropped before [`Finished::publish`], it leaves nothing behind.
+/// A file being written. If dropped before [`FinishedFile::publish`], it is removed.
 pub struct Writer<'d> {
     file: Box<dyn DiskFile>,
     buffer: Vec<u8>,
     temp: Temp<'d>,
 }
 
-/// A file whose bytes are on the device but which has not got its name yet.
-pub struct Finished<'d> {
+/// A file whose content is on the device but which does not have its final name yet.
+pub struct FinishedFile<'d> {
     temp: Temp<'d>,
 }
 
@@ -33,14 +33,14 @@ struct Temp<'d> {
 impl Drop for Temp<'_> {
     fn drop(&mut self) {
         if !self.published {
-            // Nothing can be done about a failure here; the next holder of the lock sweeps.
+            // A failure here is ignored; the next holder of the lock removes the file.
             let _ = self.disk.remove(&self.path);
         }
     }
 }
 
-/// A number of its own for every file. It begins at the time of day: in two containers that share a
-/// folder, two processes can have the same id.
+/// A unique number for every temporary file. It starts at the current time, because processes in two containers that
+/// share a folder can have the same id.
 pub(super) fn number() -> u64 {
     static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -50,8 +50,8 @@ pub(super) fn number() -> u64 {
 }
 
 impl<'d> Writer<'d> {
-    /// Begins a file beside `path`: the same folder, so that the rename cannot cross file systems,
-    /// and a name that no other writer uses.
+    /// Creates a temporary file next to `path`: in the same folder, so that the rename stays within one file system,
+    /// and with a unique name.
     pub fn create(disk: &'d dyn Disk, path: &Path) -> Result<Self, DurableError> {
         loop {
             let temp = unfinished_name(path);
@@ -60,14 +60,14 @@ impl<'d> Writer<'d> {
                     let temp = Temp { disk, path: temp, published: false };
                     return Ok(Writer { file, buffer: Vec::new(), temp });
                 }
-                // Numbers only grow, so this comes to an end.
+                // Numbers only increase, so this loop ends.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(DurableError::at("create", &temp)(error)),
             }
         }
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
         if self.buffer.len() + bytes.len() > BUFFER {
             self.flush()?;
@@ -79,20 +79,20 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
-    /// Overwrites the first bytes, which must have been written before; then only [`Self::finish`]
-    /// may follow. This is how a header that depends on the whole is put right.
+    /// Overwrites the first bytes, which must have been written before, for a header that depends on the whole content.
+    /// Only [`Self::finish`] may follow.
     pub fn replace_start(&mut self, bytes: &[u8]) -> Result<(), DurableError> {
         self.flush()?;
         self.file.seek(0).map_err(DurableError::at("seek in", &self.temp.path))?;
         self.write_through(bytes)
     }
 
-    /// Brings everything to the device.
-    pub fn finish(mut self) -> Result<Finished<'d>, DurableError> {
+    /// Flushes everything to the device.
+    pub fn finish(mut self) -> Result<FinishedFile<'d>, DurableError> {
         self.flush()?;
-        // A failed sync is final: the kernel may have dropped the pages, so a second one proves nothing.
+        // A failed sync is final: the kernel may have dropped the pages, so a second attempt proves nothing.
         self.file.sync().map_err(DurableError::at("sync", &self.temp.path))?;
-        Ok(Finished { temp: self.temp })
+        Ok(FinishedFile { temp: self.temp })
     }
 
     fn flush(&mut self) -> Result<(), DurableError> {
@@ -120,16 +120,16 @@ impl<'d> Writer<'d> {
     }
 }
 
-impl Finished<'_> {
-    /// Gives the file its name, in the folder it was begun in. The name itself is durable after the
-    /// next [`sync_folder`]: several files can share one.
+impl FinishedFile<'_> {
+    /// Renames the file to its final name in the same folder. The name is durable after the next [`sync_folder`], which
+    /// several files can share.
     pub fn publish(mut self, path: &Path) -> Result<(), DurableError> {
         self.temp.disk.rename(&self.temp.path, path).map_err(DurableError::at("rename to", path))?;
         self.temp.published = true;
         Ok(())
     }
 
-    /// [`Self::publish`] and the folder synced.
+    /// [`Self::publish`], then syncs the folder.
     pub fn publish_durably(self, path: &Path) -> Result<(), DurableError> {
         let disk = self.temp.disk;
         self.publish(path)?;

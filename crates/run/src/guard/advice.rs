@@ -1,85 +1,87 @@
-//! What validations say of the whole stage: that it overfits, or that the text is ignored.
+//! Advice from the validations of a stage: overfitting, or a model that ignores the text.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A score that is this share above the best one has risen; a training loss this share below has fallen.
+/// Relative change that counts as a rise of the score or a fall of the training loss.
 const CLEARLY: f64 = 0.01;
-/// Validations in a row that must show it: one alone may be noise.
+/// Consecutive validations that must show overfitting: a single one may be noise.
 const IN_A_ROW: u32 = 2;
-/// Validations after which a text gain that stayed near zero is worth a word.
-const FIRST: u32 = 3;
+/// Number of validations after which a text gain near zero is reported.
+const TEXT_VALIDATIONS: u32 = 3;
 /// A text gain below this many nats is near zero.
 const NEAR_ZERO: f64 = 0.02;
 
-/// Looks for overfitting and for ignored text in the validations of a stage, and says each once.
+/// Detects overfitting and ignored text in the validations of a stage, and reports each once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Advice {
-    best: Option<Seen>,
+pub struct TrainingAdvisor {
+    best: Option<Validation>,
     overfitting: u32,
     ignoring: u32,
     validations: u32,
-    told_overfitting: bool,
+    #[serde(rename = "told_overfitting")]
+    overfitting_reported: bool,
 }
 
-/// A validation.
+/// One validation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct Validation {
     step: u64,
     score: f64,
     training: f64,
 }
 
-/// Something to be told once per stage.
+/// A finding that is reported once per stage.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Advised {
+pub enum TrainingAdvice {
     /// The validation loss rises while the training loss falls.
     Overfitting {
         /// Step of the best validation so far.
         best_step: u64,
         /// Its score.
         best: f64,
-        /// The score now.
+        /// The current score.
         score: f64,
-        /// Training loss at the best validation and now.
+        /// Training loss at the best validation, and the current one.
         training: (f64, f64),
     },
-    /// Text from other clips serves the model as well as the right one.
+    /// Text of other clips gives the same loss as the right text.
     TextIgnored {
-        /// The last text gain, in nats.
+        /// The last text gain in nats.
         gain: f64,
     },
 }
 
-impl Advice {
-    /// Takes a validation: after how many steps, its score (lower is better), the mean of the last training losses,
-    /// and the text gain where there is one.
+impl TrainingAdvisor {
+    /// Adds a validation: its step, its score (lower is better), the mean of the recent training losses, and the text
+    /// gain if it was measured.
     pub fn observe(
         &mut self,
         step: u64,
         score: f64,
         training: Option<f64>,
         text_gain: Option<f64>,
-    ) -> Vec<Advised> {
-        let mut advised = Vec::new();
-        advised.extend(text_gain.and_then(|gain| self.text(gain)));
+    ) -> Vec<TrainingAdvice> {
+        let mut advice = Vec::new();
+        advice.extend(text_gain.and_then(|gain| self.text(gain)));
         if let Some(training) = training.filter(|training| training.is_finite() && score.is_finite()) {
-            advised.extend(self.overfitting(Seen { step, score, training }));
+            advice.extend(self.overfitting(Validation { step, score, training }));
         }
-        advised
+        advice
     }
 
-    fn text(&mut self, gain: f64) -> Option<Advised> {
+    fn text(&mut self, gain: f64) -> Option<TrainingAdvice> {
         self.validations = self.validations.saturating_add(1);
         if gain < NEAR_ZERO {
             self.ignoring += 1;
         }
-        (self.validations == FIRST && self.ignoring == FIRST).then_some(Advised::TextIgnored { gain })
+        (self.validations == TEXT_VALIDATIONS && self.ignoring == TEXT_VALIDATIONS)
+            .then_some(TrainingAdvice::TextIgnored { gain })
     }
 
-    fn overfitting(&mut self, now: Seen) -> Option<Advised> {
+    fn overfitting(&mut self, now: Validation) -> Option<TrainingAdvice> {
         let best = match self.best {
             Some(best) if now.score >= best.score => best,
             _ => {
@@ -90,11 +92,11 @@ impl Advice {
         let risen = now.score - best.score > CLEARLY * best.score.abs();
         let fallen = best.training - now.training > CLEARLY * best.training.abs();
         self.overfitting = if risen && fallen { self.overfitting + 1 } else { 0 };
-        if self.overfitting < IN_A_ROW || self.told_overfitting {
+        if self.overfitting < IN_A_ROW || self.overfitting_reported {
             return None;
         }
-        self.told_overfitting = true;
-        Some(Advised::Overfitting {
+        self.overfitting_reported = true;
+        Some(TrainingAdvice::Overfitting {
             best_step: best.step,
             best: best.score,
             score: now.score,
@@ -102,26 +104,26 @@ impl Advice {
         })
     }
 
-    /// From now on scores measure something else: the next validation is the first to compare with.
+    /// Forgets earlier scores, for when they are no longer comparable with later ones.
     pub fn restart(&mut self) {
         (self.best, self.overfitting) = (None, 0);
     }
 }
 
-impl fmt::Display for Advised {
+impl fmt::Display for TrainingAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Advised::Overfitting { best_step, best, score, training: (before, now) } => write!(
+            TrainingAdvice::Overfitting { best_step, best, score, training: (before, now) } => write!(
                 f,
-                "overfitting: since step {best_step} the loss on held-out clips rose from {best:.3} to {score:.3} while the \
-                 training loss fell from {before:.3} to {now:.3}; the weights of the best validation are kept, and more \
-                 steps will not help: add recordings, begin from a model (--from), raise training.dropout or take a \
+                "overfitting: since step {best_step} the validation loss rose from {best:.3} to {score:.3} while the training \
+                 loss fell from {before:.3} to {now:.3}; the weights of the best validation are kept, and more steps \
+                 will not help: add recordings, fine-tune a model (--from), raise training.dropout or choose a \
                  smaller --preset"
             ),
-            Advised::TextIgnored { gain } => write!(
+            TrainingAdvice::TextIgnored { gain } => write!(
                 f,
-                "the text gain stays near zero ({gain:.3}): the model does not use the text yet; if that lasts, more \
-                 recordings, a smaller data.vocab_size or a model to begin from (--from) help"
+                "the text gain stays near zero ({gain:.3}): the model does not use the text yet; if that lasts, add \
+                 recordings, lower data.vocab_size or fine-tune a model (--from)"
             ),
         }
     }
@@ -132,39 +134,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overfitting_is_told_once_after_two_validations_in_a_row() {
-        let mut advice = Advice::default();
-        let mut told = Vec::new();
-        // (validation, training): better, noise, better, then apart for good.
+    fn overfitting_is_reported_once_after_two_consecutive_validations() {
+        let mut advisor = TrainingAdvisor::default();
+        let mut reported = Vec::new();
+        // (validation, training): better, noise, better, then diverging.
         for (i, (score, training)) in
             [(6.2, 6.5), (6.3, 6.0), (6.0, 5.8), (6.2, 5.0), (6.6, 4.0), (7.0, 3.0)].into_iter().enumerate()
         {
-            told.push(advice.observe(100 * (i as u64 + 1), score, Some(training), None));
+            reported.push(advisor.observe(100 * (i as u64 + 1), score, Some(training), None));
         }
-        let counts: Vec<usize> = told.iter().map(Vec::len).collect();
+        let counts: Vec<usize> = reported.iter().map(Vec::len).collect();
         assert_eq!(counts, [0, 0, 0, 0, 1, 0]);
-        let words = told[4][0].to_string();
-        assert!(words.contains("since step 300") && words.contains("6.000 to 6.600"), "{words}");
+        let message = reported[4][0].to_string();
+        assert!(message.contains("since step 300") && message.contains("6.000 to 6.600"), "{message}");
     }
 
     #[test]
-    fn a_training_loss_that_rises_too_is_no_overfitting() {
-        let mut advice = Advice::default();
+    fn a_rising_training_loss_is_not_overfitting() {
+        let mut advisor = TrainingAdvisor::default();
         for i in 0..9 {
             let rising = 5.0 + f64::from(i);
-            assert_eq!(advice.observe(u64::from(i as u32), rising, Some(rising), None), []);
+            assert_eq!(advisor.observe(u64::from(i as u32), rising, Some(rising), None), []);
         }
     }
 
     #[test]
-    fn ignored_text_is_told_once_and_only_at_the_beginning() {
-        let mut advice = Advice::default();
-        let told: Vec<usize> =
-            (0..6).map(|i| advice.observe(i, 5.0 - i as f64, Some(5.0), Some(0.001)).len()).collect();
-        assert_eq!(told, [0, 0, 1, 0, 0, 0]);
-        let mut advice = Advice::default();
+    fn ignored_text_is_reported_once_and_only_at_the_start() {
+        let mut advisor = TrainingAdvisor::default();
+        let reported: Vec<usize> =
+            (0..6).map(|i| advisor.observe(i, 5.0 - i as f64, Some(5.0), Some(0.001)).len()).collect();
+        assert_eq!(reported, [0, 0, 1, 0, 0, 0]);
+        let mut advisor = TrainingAdvisor::default();
         for (i, gain) in [0.001, 0.3, 0.001, 0.0, 0.0].into_iter().enumerate() {
-            assert_eq!(advice.observe(i as u64, 5.0, Some(5.0), Some(gain)), []);
+            assert_eq!(advisor.observe(i as u64, 5.0, Some(5.0), Some(gain)), []);
         }
     }
 }

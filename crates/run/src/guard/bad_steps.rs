@@ -1,56 +1,58 @@
-//! Steps whose loss or gradient is no number, or whose gradient is far too long.
+//! Steps with a NaN or Inf loss or gradient, or with a far too large gradient.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts bad steps against a budget. The engine has already left the weights as they were; here it is
-/// decided whether to go on.
+/// Counts bad steps against a budget. The engine has already skipped the weight update; this decides whether training
+/// continues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BadSteps {
-    most_in_a_row: u64,
-    most: u64,
+pub struct BadStepGuard {
+    #[serde(rename = "most_in_a_row")]
+    max_in_a_row: u64,
+    #[serde(rename = "most")]
+    max_total: u64,
     in_a_row: u64,
     total: u64,
 }
 
-/// What to do after a step.
+/// Verdict on a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadVerdict {
+pub enum BadStepVerdict {
     /// The step was good.
     Fine,
-    /// The step changed nothing; go on with the next batch.
+    /// The step was skipped; continue with the next batch.
     Skip,
-    /// So many in a row: the weights themselves are broken, or the learning rate far too high.
+    /// Too many in a row (the given number): the weights are broken, or the learning rate is far too high.
     StopInARow(u64),
-    /// So many in all: the data is worse than the budget allows.
+    /// Too many in total (the given number): the data exceeds the budget.
     StopTotal(u64),
 }
 
-impl BadSteps {
-    /// Allows `in_a_row` bad steps one after the other and `total` in the run; with 0, the first stops.
+impl BadStepGuard {
+    /// Allows `in_a_row` consecutive bad steps and `total` in the run; with 0, the first one stops.
     pub fn new(in_a_row: u64, total: u64) -> Self {
-        BadSteps { most_in_a_row: in_a_row, most: total, in_a_row: 0, total: 0 }
+        BadStepGuard { max_in_a_row: in_a_row, max_total: total, in_a_row: 0, total: 0 }
     }
 
-    /// Allows other numbers of bad steps from now on; those so far are counted.
+    /// Changes the limits; bad steps so far still count.
     pub fn set_limits(&mut self, in_a_row: u64, total: u64) {
-        (self.most_in_a_row, self.most) = (in_a_row, total);
+        (self.max_in_a_row, self.max_total) = (in_a_row, total);
     }
 
-    /// Counts a step.
-    pub fn observe(&mut self, good: bool) -> BadVerdict {
+    /// Adds a step.
+    pub fn observe(&mut self, good: bool) -> BadStepVerdict {
         if good {
             self.in_a_row = 0;
-            return BadVerdict::Fine;
+            return BadStepVerdict::Fine;
         }
         self.in_a_row += 1;
         self.total += 1;
-        // In a row first: it says more about the cause.
-        if self.in_a_row > self.most_in_a_row {
-            BadVerdict::StopInARow(self.in_a_row)
-        } else if self.total > self.most {
-            BadVerdict::StopTotal(self.total)
+        // Checked first, because it says more about the cause.
+        if self.in_a_row > self.max_in_a_row {
+            BadStepVerdict::StopInARow(self.in_a_row)
+        } else if self.total > self.max_total {
+            BadStepVerdict::StopTotal(self.total)
         } else {
-            BadVerdict::Skip
+            BadStepVerdict::Skip
         }
     }
 
@@ -59,7 +61,7 @@ impl BadSteps {
         self.in_a_row > 0
     }
 
-    /// Bad steps so far.
+    /// Number of bad steps so far.
     pub fn total(&self) -> u64 {
         self.total
     }

@@ -1,8 +1,8 @@
-//! Scores that no longer improve.
+//! Early stopping when validation scores no longer improve.
 
 use serde::{Deserialize, Serialize};
 
-/// Ends a stage when validation has not become better for a while.
+/// Ends a stage when the validation score has not improved for a while.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStop {
     patience: Option<u32>,
@@ -11,31 +11,31 @@ pub struct EarlyStop {
     waited: u32,
 }
 
-/// What a validation says.
+/// Verdict on a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopVerdict {
     /// The best so far.
     Better,
-    /// Not better; `Some` says how many more such are waited for.
+    /// Not better; the number of further validations to wait for, `None` without a limit.
     Waiting(Option<u32>),
-    /// Not better for the last time.
+    /// Not better, and the patience is used up.
     Stop,
 }
 
 impl EarlyStop {
-    /// Stops after `patience` validations in a row that are not better by more than `min_delta`; `None`
-    /// never stops, and still says what is better.
+    /// Stops after `patience` consecutive validations that do not improve by more than `min_delta`; `None` never stops,
+    /// but still reports improvements.
     pub fn new(patience: Option<u32>, min_delta: f64) -> Self {
-        assert!(min_delta >= 0.0 && min_delta.is_finite(), "getting worse cannot count as better");
+        assert!(min_delta >= 0.0 && min_delta.is_finite(), "min_delta must be finite and not negative");
         EarlyStop { patience, min_delta, best: None, waited: 0 }
     }
 
-    /// Waits for another number of validations from now on.
+    /// Changes the patience.
     pub fn set_patience(&mut self, patience: Option<u32>) {
         self.patience = patience;
     }
 
-    /// Takes the score of a validation, lower being better. One that is no number is not better.
+    /// Adds the score of a validation, lower is better. NaN and Inf are never better.
     pub fn observe(&mut self, score: f64) -> StopVerdict {
         if score.is_finite() && self.best.is_none_or(|best| score < best - self.min_delta) {
             self.best = Some(score);
@@ -49,12 +49,12 @@ impl EarlyStop {
         }
     }
 
-    /// Forgets what it has seen: from now on scores measure something else.
+    /// Forgets earlier scores, for when they are no longer comparable with later ones.
     pub fn restart(&mut self) {
         (self.best, self.waited) = (None, 0);
     }
 
-    /// Whether it has said to stop: a stage that goes on from here has nothing left to do.
+    /// Whether the patience is used up: a stage resumed from here has nothing left to do.
     pub fn is_spent(&self) -> bool {
         self.waited > 0 && self.patience.is_some_and(|patience| self.waited >= patience)
     }

@@ -1,15 +1,15 @@
-//! What watches a run: losses that leap, steps that are no numbers, scores that no longer improve.
+//! Loss guards: spikes, NaN or Inf steps, and scores that no longer improve.
 //!
-//! Each is a state machine without a clock, a file or a random number: it is told one number per step,
-//! answers what to do, and its state goes into the checkpoint. A resumed run answers as the undisturbed
-//! one would, to the last bit. JSON has no infinities, so no state holds one.
+//! Each guard is a deterministic state machine without clock, files or randomness: it receives one number per step,
+//! returns a verdict, and its state is part of the checkpoint. A resumed run gets the same verdicts as an uninterrupted
+//! one, bit for bit. JSON has no infinities, so no state contains one.
 
 mod advice;
 mod bad_steps;
 mod early_stop;
 mod spikes;
 
-pub use advice::{Advice, Advised};
-pub use bad_steps::{BadSteps, BadVerdict};
+pub use advice::{TrainingAdvice, TrainingAdvisor};
+pub use bad_steps::{BadStepGuard, BadStepVerdict};
 pub use early_stop::{EarlyStop, StopVerdict};
-pub use spikes::{SpikeVerdict, Spikes};
+pub use spikes::{SpikeDetector, SpikeVerdict};

@@ -1,20 +1,20 @@
-//! Losses that leap.
+//! Detection of loss spikes.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-/// Scales the median deviation to a standard deviation, for a normal distribution.
-const NORMAL: f64 = 1.4826;
-/// The scale is at least this share of the median: where losses hardly differ, a hair would be a spike.
-const LEAST_SCALE: f64 = 0.01;
+/// Converts a median absolute deviation to a standard deviation of a normal distribution.
+const MAD_TO_SIGMA: f64 = 1.4826;
+/// Minimum scale as a fraction of the median: otherwise tiny differences between nearly equal losses would be spikes.
+const MIN_SCALE: f64 = 0.01;
 
-/// Finds losses far above those before them.
+/// Detects losses far above the recent ones.
 ///
-/// Median and median deviation are taken and not mean and variance: a spike that has been let in would
-/// raise those, and hide the next one.
+/// It uses median and median absolute deviation rather than mean and variance, which an accepted spike would raise so
+/// that the next one is hidden.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spikes {
+pub struct SpikeDetector {
     window: usize,
     limit: f64,
     patience: u32,
@@ -22,41 +22,41 @@ pub struct Spikes {
     in_a_row: u32,
 }
 
-/// What a loss is.
+/// Verdict on a loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SpikeVerdict {
-    /// Like those before it, or there are too few to tell.
+    /// Similar to recent losses, or there are too few of them.
     Fine,
-    /// Far above them.
+    /// Far above recent losses.
     Spike {
-        /// The middle of those before it.
+        /// Median of recent losses.
         median: f64,
-        /// What it would have had to stay below.
+        /// Threshold that it exceeds.
         limit: f64,
     },
-    /// One spike too many in a row: this is where the loss is now. Judging begins anew.
+    /// Too many consecutive spikes: the loss has moved to a new level, and the history restarts.
     NewLevel,
 }
 
-impl Spikes {
-    /// Compares with the last `window` losses, allows `limit` deviations above the median, and takes the
-    /// loss to have moved for good after `patience` spikes in a row.
+impl SpikeDetector {
+    /// Compares with the last `window` losses, allows `limit` deviations above the median, and accepts a new level after
+    /// `patience` consecutive spikes.
     pub fn new(window: usize, limit: f64, patience: u32) -> Self {
-        assert!(window >= 8, "a median of fewer than eight losses says nothing");
-        assert!(limit > 0.0 && patience > 0, "a limit and a patience of nothing make everything a spike");
-        Spikes { window, limit, patience, recent: VecDeque::with_capacity(window), in_a_row: 0 }
+        assert!(window >= 8, "the window must have at least eight losses");
+        assert!(limit > 0.0 && patience > 0, "limit and patience must be positive");
+        SpikeDetector { window, limit, patience, recent: VecDeque::with_capacity(window), in_a_row: 0 }
     }
 
-    /// Allows another number of deviations from now on.
+    /// Changes the number of allowed deviations.
     pub fn set_limit(&mut self, limit: f64) {
         self.limit = limit;
     }
 
-    /// Judges the loss of a step. One that is no number is a spike, and not remembered.
+    /// Adds the loss of a step. NaN and Inf are spikes and are not remembered.
     pub fn observe(&mut self, loss: f64) -> SpikeVerdict {
-        // A quarter of the window is enough to judge by; until then training moves fast anyway.
+        // A quarter of the window is enough to compare with; before that the loss changes fast anyway.
         if self.recent.len() * 4 >= self.window || !loss.is_finite() {
-            let (median, scale) = self.middle();
+            let (median, scale) = self.median_and_scale();
             let limit = median + self.limit * scale;
             if !loss.is_finite() || loss > limit {
                 self.in_a_row += 1;
@@ -80,14 +80,14 @@ impl Spikes {
         self.recent.push_back(loss);
     }
 
-    /// Median and scale of the window; zeros where it is empty.
-    fn middle(&self) -> (f64, f64) {
+    /// Median and scale of the window; zeros if it is empty.
+    fn median_and_scale(&self) -> (f64, f64) {
         let mut sorted: Vec<f64> = self.recent.iter().copied().collect();
         let median = median(&mut sorted);
         for loss in &mut sorted {
             *loss = (*loss - median).abs();
         }
-        (median, (NORMAL * self::median(&mut sorted)).max(LEAST_SCALE * median.abs()))
+        (median, (MAD_TO_SIGMA * self::median(&mut sorted)).max(MIN_SCALE * median.abs()))
     }
 }
 

@@ -1,27 +1,26 @@
-//! Which machine this is, and whether a folder is on a file system that other machines may write to.
+//! Identity of this machine, and whether a folder is on a file system that other machines may write to.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// File systems of Linux that belong to one machine. Any other may be shared: taking a local one for shared costs a message
-/// after a crash, taking a shared one for local would let two write.
+/// Linux file systems that belong to one machine. All others may be shared: treating a local one as shared costs a
+/// message after a crash, treating a shared one as local would allow two writers.
 const LOCAL: [&str; 22] = [
     "bcachefs", "btrfs", "devtmpfs", "ecryptfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fuseblk",
     "hfsplus", "jfs", "msdos", "nilfs2", "ntfs", "ntfs3", "overlay", "ramfs", "tmpfs", "vfat", "xfs", "zfs",
 ];
 
-/// A machine, as its processes know it.
+/// Identity of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// Its host name; containers have one each.
+    /// Host name; every container has its own.
     pub(super) host: String,
-    /// What identifies the running kernel: locks of the operating system hold among all that share it. Empty where it is
-    /// not known.
+    /// Boot id of the running kernel: operating-system locks work among all processes that share it. Empty if unknown.
     pub(super) boot: String,
 }
 
 impl Machine {
-    /// This one.
+    /// The machine this process runs on.
     pub(super) fn this() -> &'static Machine {
         static THIS: LazyLock<Machine> = LazyLock::new(|| {
             let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
@@ -33,21 +32,21 @@ impl Machine {
     }
 }
 
-/// Whether other machines may write to a folder. Where the system does not say what file system it is on, the answer is no.
+/// Whether other machines may write to a folder; `false` if the file system cannot be determined.
 pub(super) fn is_shared(folder: &Path) -> bool {
     let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return false };
     let Ok(folder) = folder.canonicalize() else { return false };
     file_system(&mounts, &folder).is_some_and(|kind| !LOCAL.contains(&kind.as_str()))
 }
 
-/// The type of the file system a folder is on. Lines are `36 35 98:0 /root /mount/point options - ext4 device ...`.
+/// Type of the file system that contains a folder. Lines are `36 35 98:0 /root /mount/point options - ext4 device ...`.
 fn file_system(mounts: &str, folder: &Path) -> Option<String> {
     let mut found: Option<(PathBuf, String)> = None;
     for line in mounts.lines() {
         let Some((before, after)) = line.split_once(" - ") else { continue };
         let (Some(point), Some(kind)) = (before.split(' ').nth(4), after.split(' ').next()) else { continue };
         let point = PathBuf::from(unescaped(point));
-        // Of two at the same point the later hides the earlier.
+        // Of two mounts at the same point, the later one hides the earlier.
         let deeper = found.as_ref().is_none_or(|(best, _)| point.starts_with(best));
         if folder.starts_with(&point) && deeper {
             found = Some((point, kind.to_owned()));
@@ -56,7 +55,7 @@ fn file_system(mounts: &str, folder: &Path) -> Option<String> {
     found.map(|(_, kind)| kind)
 }
 
-/// Blanks and the like stand as `\040`.
+/// Resolves octal escapes: a space is written as `\040`.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -84,7 +83,7 @@ broken line
 ";
 
     #[test]
-    fn the_deepest_and_last_mount_point_counts() {
+    fn the_deepest_and_latest_mount_point_is_used() {
         for (folder, kind) in [
             ("/var/runs", "ext4"),
             ("/homes/anna", "ext4"),
@@ -98,7 +97,7 @@ broken line
     }
 
     #[test]
-    fn a_folder_of_tests_is_this_machines_own() {
+    fn a_temporary_folder_is_local() {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         assert!(!is_shared(folder.path()));
         assert!(!is_shared(&folder.path().join("nowhere")));

@@ -1,45 +1,45 @@
-//! The resolved plan: what the configuration means on this machine. It is printed on request and
-//! stored with the run.
+//! The resolved plan: every setting with its final value on this machine. It is printed on request and stored with the
+//! run.
 
-mod changed;
 mod checks;
+mod json;
 mod recipe;
+mod resume_changes;
 mod sections;
-mod stored;
 mod tuning;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::config::{Assignment, ConfigError, Key, Machine, Origin, Section, Sources, Value};
+use crate::config::{Assignment, ConfigError, HostResources, Key, Origin, Section, Sources, Value};
 
-pub use changed::Changed;
-pub use recipe::{Recipe, Stage};
+pub use recipe::{Recipe, StageKind};
+pub use resume_changes::ResumeChanges;
 pub use sections::{
     DataPlan, Masks, ModelPlan, OptimizationLevel, PreprocessingMode, Preset, ScheduleKind, TrainingPlan,
 };
-pub use tuning::{Change, TUNABLE, Tuning};
+pub use tuning::{TUNABLE, Tuning, TuningChange};
 
-/// Every setting with its final value, typed, and how each of them came about.
+/// Every setting with its final, typed value and its origin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Corpus, features, cache, batches, loading.
     pub data: DataPlan,
-    /// Which network.
+    /// The network.
     pub model: ModelPlan,
-    /// How it is trained.
+    /// Training and devices.
     pub training: TrainingPlan,
-    /// What the run was begun on, and why, once that is known: `mirrored on GPUs 0 and 1: ...`.
+    /// Devices of the run and the reason, once known: `mirrored on GPUs 0 and 1: ...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<String>,
-    /// What was chosen for the machine a run was begun on, and what still may be; none where nothing may.
+    /// Settings chosen, or still to be chosen, for the machine the run was created on; `None` where auto-tuning is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
-    /// Every value with its origin, in the order of the table; empty in a plan read from a run's folder.
+    /// Every value with its origin, in table order; empty in a plan read from a run folder.
     #[serde(skip)]
     pub values: Vec<Resolved>,
-    /// What the user should know about how the settings go together: whole sentences, to be shown.
+    /// Full sentences about settings without effect, for display.
     #[serde(skip)]
     pub notes: Vec<String>,
 }
@@ -50,21 +50,22 @@ pub struct Resolved {
     /// The setting.
     #[serde(serialize_with = "path_of")]
     pub key: &'static Key,
-    /// What holds.
+    /// The effective value.
     pub value: Value,
-    /// Where it was said.
+    /// Where it was set.
     pub origin: Origin,
-    /// Where what was said cannot be had here.
+    /// Set where this machine cannot provide the requested value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capped: Option<Capped>,
 }
 
-/// A value that this machine does not give.
+/// A value that was reduced to what this machine provides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Capped {
-    /// What was asked for.
-    pub asked: Value,
-    /// Why it is less.
+    /// The requested value.
+    #[serde(rename = "asked")]
+    pub requested: Value,
+    /// Why it was reduced, for display.
     pub reason: String,
 }
 
@@ -73,11 +74,11 @@ fn path_of<S: serde::Serializer>(key: &&'static Key, serializer: S) -> Result<S:
 }
 
 impl Plan {
-    /// Settles all sources, fits them to the machine and checks them against each other.
+    /// Merges all sources, limits values to what the machine provides, and checks settings against each other.
     pub fn resolve(sources: &Sources) -> Result<Plan, ConfigError> {
-        let settled = sources.settle()?;
+        let merged = sources.merge()?;
         let values: Vec<Resolved> =
-            settled.values.into_iter().map(|said| fit(said, &sources.machine)).collect();
+            merged.values.into_iter().map(|assignment| limit(assignment, &sources.host)).collect();
         let mut plan = Plan {
             data: section(Section::Data, &values),
             model: section(Section::Model, &values),
@@ -91,34 +92,34 @@ impl Plan {
         if !contradictions.is_empty() {
             return Err(ConfigError::Mistakes(contradictions));
         }
-        plan.notes = settled.notes;
+        plan.notes = merged.notes;
         plan.notes.extend(checks::notes(&plan));
         Ok(plan)
     }
 
-    /// The value of a setting with its origin; `None` where there is no such setting.
+    /// The value of a setting with its origin; `None` if there is no such setting.
     pub fn value(&self, path: &str) -> Option<&Resolved> {
         let key = Key::find(path)?;
         self.values.iter().find(|resolved| resolved.key == key)
     }
 
-    /// Whether a person set it, in whichever source; never in a plan that was read from a run's folder.
-    pub fn is_written(&self, path: &str) -> bool {
-        self.value(path).is_some_and(|resolved| resolved.origin.is_written())
+    /// Whether the user set it, in any source; always `false` in a plan read from a run folder.
+    pub fn is_explicit(&self, path: &str) -> bool {
+        self.value(path).is_some_and(|resolved| resolved.origin.is_explicit())
     }
 }
 
-/// What this machine gives of what was asked for.
-fn fit(said: Assignment, machine: &Machine) -> Resolved {
-    let Assignment { key, value, origin } = said;
-    let cores = machine.cores.max(1) as u64;
+/// Limits a value to what this machine provides.
+fn limit(assignment: Assignment, host: &HostResources) -> Resolved {
+    let Assignment { key, value, origin } = assignment;
+    let cores = host.cores.max(1) as u64;
     match value {
-        Value::Int(asked) if key.path == "data.num_workers" && asked > cores => Resolved {
+        Value::Int(requested) if key.path == "data.num_workers" && requested > cores => Resolved {
             key,
             value: Value::Int(cores),
             origin,
             capped: Some(Capped {
-                asked: Value::Int(asked),
+                requested: Value::Int(requested),
                 reason: format!("this machine has {cores} core{}", if cores == 1 { "" } else { "s" }),
             }),
         },
@@ -126,17 +127,17 @@ fn fit(said: Assignment, machine: &Machine) -> Resolved {
     }
 }
 
-/// The typed form of a section. Fields are found by name, so that a new setting needs no code here.
+/// Converts a section to its typed form. Fields are matched by name, so that a new setting needs no code here.
 fn section<T: DeserializeOwned>(section: Section, values: &[Resolved]) -> T {
     let fields: Map<String, Json> = values
         .iter()
         .filter(|resolved| resolved.key.section() == section)
         .map(|resolved| {
             let value =
-                serde_json::to_value(&resolved.value).expect("values are finite numbers, words and lists");
+                serde_json::to_value(&resolved.value).expect("values are finite numbers, strings and lists");
             (resolved.key.name().to_owned(), value)
         })
         .collect();
     serde_json::from_value(Json::Object(fields))
-        .expect("the table and the typed sections agree; a test tries every choice and limit")
+        .expect("the table and the typed sections agree; a test checks every choice and limit")
 }

@@ -1,12 +1,11 @@
-//! The sections of the plan with their types. Each field is the setting of the same name; what it
-//! does and takes stands in [`crate::config::KEYS`].
+//! The typed sections of the plan. Each field is the setting of the same name, which [`crate::config::KEYS`] documents.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Samples between two mel frames, and the rate they are counted at: the XTTS front-ends for
-/// training. Here only to turn frames into seconds.
+/// Seconds between two mel frames of the XTTS training front-ends: hop length over sample rate. Used only to convert
+/// frames to seconds.
 const HOP_SECONDS: f64 = 256.0 / 22_050.0;
 
 /// When features are computed.
@@ -15,7 +14,7 @@ const HOP_SECONDS: f64 = 256.0 / 22_050.0;
 pub enum PreprocessingMode {
     /// Before training, into a cache.
     Precompute,
-    /// While training, from the sound files.
+    /// While training, from the audio files.
     Runtime,
     /// A cache wherever one can be written.
     Auto,
@@ -27,49 +26,49 @@ pub enum PreprocessingMode {
 pub enum Preset {
     /// For tests and demonstrations.
     Tiny,
-    /// Smaller than normal.
+    /// Between tiny and normal.
     Small,
-    /// The middle of the ladder.
+    /// The middle of the range.
     Normal,
-    /// Larger than normal.
+    /// Between normal and v2.
     Big,
     /// The shape of XTTS-v2.
     V2,
 }
 
-/// Which rows attention and loss leave out.
+/// Positions that are excluded from attention and loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Masks {
-    /// Those of padding.
+    /// Padding positions.
     Corrected,
-    /// Those upstream leaves out, to compare with it.
+    /// The positions that upstream excludes, for comparison.
     Coqui,
 }
 
-/// How the learning rate goes on after the warm-up.
+/// Learning rate after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// It falls along half a cosine.
+    /// Cosine decay.
     Cosine,
-    /// It stays.
+    /// No decay.
     Constant,
 }
 
-/// Which bundle stands behind settings that nobody made; [`super::Recipe`] has the values.
+/// Defaults for the training settings that are left unset; [`super::Recipe`] has the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizationLevel {
     /// Upstream's recipe.
     Basic,
-    /// What has proved itself, fitted to the preset.
+    /// Proven techniques, fitted to the preset.
     Enhanced,
-    /// And what has not yet.
+    /// Unproven techniques in addition.
     Experimental,
 }
 
-/// Paths as a user writes them: nothing, one, or a list.
+/// Serialises paths as a user writes them: null, one path, or a list.
 mod one_or_more {
     use std::path::PathBuf;
 
@@ -101,7 +100,7 @@ mod one_or_more {
 
 /// Section `data`.
 ///
-/// `format`, `cleaner` and `cache_columns` stay words, checked against the table: their types belong
+/// `format`, `cleaner` and `cache_columns` stay strings, checked against the table: their types belong
 /// to the crate that implements them.
 #[allow(missing_docs)] // the table documents every field, for users and programmers alike
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,17 +157,17 @@ pub struct DataPlan {
 }
 
 impl DataPlan {
-    /// Length of the longest clip that `max_mel_frames` lets in.
+    /// Maximum clip length by `max_mel_frames`, in seconds.
     pub fn frame_limit_seconds(&self) -> f64 {
         self.max_mel_frames as f64 * HOP_SECONDS
     }
 
-    /// Length of the longest clip that is used: the tighter of `max_seconds` and `max_mel_frames`.
+    /// Maximum clip length in seconds: the tighter of `max_seconds` and `max_mel_frames`.
     pub fn longest_seconds(&self) -> f64 {
         self.max_seconds.unwrap_or(f64::INFINITY).min(self.frame_limit_seconds())
     }
 
-    /// The setting that says so.
+    /// The setting that determines [`Self::longest_seconds`].
     pub fn longest_setting(&self) -> &'static str {
         match self.max_seconds {
             Some(seconds) if seconds < self.frame_limit_seconds() => "data.max_seconds",

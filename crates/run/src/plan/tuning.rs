@@ -1,11 +1,11 @@
-//! What tuning changed in a plan, kept with the run: which settings, from what to what, and why.
+//! Settings that auto-tuning chose, stored with the run: old value, new value and reason.
 
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::config::{Origin, Tuned, Value};
 
-/// Settings that are chosen for a machine where nobody made them.
+/// Settings that auto-tuning may choose when they are left unset.
 pub const TUNABLE: [&str; 5] = [
     "data.batch_size",
     "training.gradient_accumulation_steps",
@@ -14,34 +14,34 @@ pub const TUNABLE: [&str; 5] = [
     "data.buffer_size",
 ];
 
-/// What tuning has done to the plan of a run.
+/// State of auto-tuning for a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
-    /// Settings that nobody made and that are still to be chosen. A run that was stopped while its corpus was prepared has
-    /// them when it goes on; none are left once it has been tuned.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub open: Vec<String>,
-    /// What was changed.
+    /// Unset settings that are still to be chosen. A run that was stopped while its corpus was being prepared still has
+    /// them when it is resumed; once it has been tuned there are none.
+    #[serde(rename = "open", default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
+    /// Settings that were chosen.
     #[serde(default)]
-    pub changed: Vec<Change>,
+    pub changed: Vec<TuningChange>,
 }
 
-/// A setting that was chosen for the machine.
+/// A setting chosen for the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// Which.
+pub struct TuningChange {
+    /// Path of the setting.
     pub setting: String,
-    /// What it would be otherwise.
+    /// Value without tuning.
     pub instead_of: u64,
-    /// What it is.
+    /// Chosen value.
     pub value: u64,
-    /// Why.
+    /// Why it was chosen, for display.
     pub reason: String,
 }
 
 impl Plan {
-    /// Notes which settings may still be chosen for the machine: those that nobody made, in a plan that was just resolved.
-    /// What was chosen while it was resolved is noted as changed.
+    /// Marks the settings of a freshly resolved plan that are left unset as pending, and records those that were chosen
+    /// while it was resolved.
     pub fn begin_tuning(&mut self) {
         if !self.data.auto_tune_performance {
             return;
@@ -49,38 +49,38 @@ impl Plan {
         let mut tuning = Tuning::default();
         for resolved in &self.values {
             let setting = resolved.key.path;
-            if TUNABLE.contains(&setting) && !resolved.origin.is_written() {
-                tuning.open.push(setting.to_owned());
+            if TUNABLE.contains(&setting) && !resolved.origin.is_explicit() {
+                tuning.pending.push(setting.to_owned());
             }
             if let Origin::Tuned { reason } = &resolved.origin
                 && let (Value::Int(instead_of), Value::Int(value)) =
                     (resolved.key.default_value(), &resolved.value)
             {
                 let (setting, value, reason) = (setting.to_owned(), *value, reason.clone());
-                tuning.changed.push(Change { setting, instead_of, value, reason });
+                tuning.changed.push(TuningChange { setting, instead_of, value, reason });
             }
         }
-        // A budget of frames says how large batches are, in its own way.
+        // A frame budget determines the batch size.
         if self.data.frame_budget.is_some() {
-            tuning.open.retain(|setting| setting != "data.batch_size");
+            tuning.pending.retain(|setting| setting != "data.batch_size");
         }
         self.tuning = Some(tuning);
     }
 
-    /// Whether a setting may still be chosen for the machine.
-    pub fn is_open(&self, setting: &str) -> bool {
-        self.tuning.as_ref().is_some_and(|tuning| tuning.open.iter().any(|open| open == setting))
+    /// Whether a setting is still to be chosen for the machine.
+    pub fn is_pending(&self, setting: &str) -> bool {
+        self.tuning.as_ref().is_some_and(|tuning| tuning.pending.iter().any(|pending| pending == setting))
     }
 
-    /// Takes over what was chosen for the machine, of the settings that are open, and leaves none open: a run is tuned once.
+    /// Applies the chosen values of the pending settings. Afterwards none is pending: a run is tuned once.
     pub fn finish_tuning(&mut self, chosen: &[Tuned]) {
         let Some(mut tuning) = self.tuning.take() else { return };
-        let open = std::mem::take(&mut tuning.open);
+        let pending = std::mem::take(&mut tuning.pending);
         for Tuned { path, value, reason } in
-            chosen.iter().filter(|tuned| open.iter().any(|o| o == tuned.path))
+            chosen.iter().filter(|tuned| pending.iter().any(|path| path == tuned.path))
         {
-            let (Some(place), Ok(value)) = (self.tunable(path), value.parse::<u64>()) else { continue };
-            let was = std::mem::replace(place, value as usize) as u64;
+            let (Some(field), Ok(value)) = (self.tunable(path), value.parse::<u64>()) else { continue };
+            let was = std::mem::replace(field, value as usize) as u64;
             if was == value {
                 continue;
             }
@@ -90,16 +90,16 @@ impl Plan {
             }
             let before = tuning.changed.iter().position(|change| change.setting == *path);
             let instead_of = before.map_or(was, |at| tuning.changed.remove(at).instead_of);
-            // A second thought may come back to what holds without any.
+            // The second choice may return to the value without tuning.
             if instead_of != value {
                 let (setting, reason) = ((*path).to_owned(), reason.clone());
-                tuning.changed.push(Change { setting, instead_of, value, reason });
+                tuning.changed.push(TuningChange { setting, instead_of, value, reason });
             }
         }
         self.tuning = Some(tuning);
     }
 
-    /// Where a setting of [`TUNABLE`] stands.
+    /// The field of a setting in [`TUNABLE`].
     fn tunable(&mut self, setting: &str) -> Option<&mut usize> {
         match setting {
             "data.batch_size" => Some(&mut self.data.batch_size),

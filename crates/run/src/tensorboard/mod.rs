@@ -1,10 +1,10 @@
-//! Event files as TensorBoard reads them, written without TensorFlow: numbers, pictures, sound, text.
+//! Writes TensorBoard event files without TensorFlow: scalars, images, audio and text.
 //!
-//! `proto` (the messages) -> `record` (their frames and checksums) -> a file that only grows.
+//! `proto` (messages) -> `record` (framing and checksums) -> an append-only file. `wav` reads the headers of audio.
 
 mod proto;
 mod record;
-mod sound;
+mod wav;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,56 +14,56 @@ use std::time::SystemTime;
 use crate::durable::{self, Appender, Disk, DurableError, fault};
 use proto::Message;
 
-/// Why something could not be shown.
+/// Why something could not be logged.
 #[derive(Debug, thiserror::Error)]
 pub enum TensorBoardError {
     /// The file cannot be written.
     #[error(transparent)]
     Durable(#[from] DurableError),
-    /// What was given as a picture is none.
-    #[error("the picture {tag} is not a PNG file: {reason}")]
-    Picture {
-        /// Its name.
+    /// The given image is not a PNG file.
+    #[error("the image {tag} is not a PNG file: {reason}")]
+    Image {
+        /// Tag under which it was logged.
         tag: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// What was given as sound is none.
-    #[error("the sound {tag} is not a WAV file: {reason}")]
-    Sound {
-        /// Its name.
+    /// The given audio is not a WAV file.
+    #[error("the audio {tag} is not a WAV file: {reason}")]
+    Audio {
+        /// Tag under which it was logged.
         tag: String,
         /// What is wrong with it.
         reason: &'static str,
     },
 }
 
-/// An event file on its way. TensorBoard may read it while it grows.
+/// An event file open for writing. TensorBoard may read it at the same time.
 pub struct TensorBoard {
     file: Appender,
 }
 
 impl TensorBoard {
-    /// Begins a file in a folder, on the disk of the environment.
+    /// Creates a file in a folder on the default disk.
     pub fn open(folder: &Path) -> Result<Self, TensorBoardError> {
-        Self::open_on(fault::disk_of_environment(), folder, None)
+        Self::open_on(fault::disk_from_env(), folder, None)
     }
 
-    /// Begins a file that goes on where others in the folder stopped: TensorBoard then forgets what it
-    /// was told of `step` and later ones, which will be told again.
+    /// Creates a file that continues earlier ones in the folder: TensorBoard discards what it knows of `step` and later
+    /// steps, which will be logged again.
     pub fn resume(folder: &Path, step: u64) -> Result<Self, TensorBoardError> {
-        Self::open_on(fault::disk_of_environment(), folder, Some(step))
+        Self::open_on(fault::disk_from_env(), folder, Some(step))
     }
 
-    /// [`Self::open`] or [`Self::resume`] on a disk of the caller's choice.
+    /// [`Self::open`] or [`Self::resume`] on the given disk.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         folder: &Path,
         resumed: Option<u64>,
     ) -> Result<Self, TensorBoardError> {
         durable::create_folder(&*disk, folder)?;
-        // TensorBoard reads the files of a folder in the order of their names, so the time comes first;
-        // `tfevents` is what it knows them by.
+        // TensorBoard reads the files of a folder in name order, so the time comes first; it recognises them by
+        // `tfevents`.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let name = format!("events.out.tfevents.{:010}.myxtts.{pid}.{number}", now() as u64);
@@ -81,17 +81,17 @@ impl TensorBoard {
         Ok(board)
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// A number.
+    /// Logs a scalar.
     pub fn scalar(&mut self, tag: &str, step: u64, value: f32) -> Result<(), TensorBoardError> {
         self.scalars(step, &[(tag, value)])
     }
 
-    /// Several numbers of one step.
+    /// Logs several scalars of one step.
     pub fn scalars(&mut self, step: u64, values: &[(&str, f32)]) -> Result<(), TensorBoardError> {
         let values = values.iter().map(|(tag, number)| {
             let mut value = named(tag);
@@ -101,10 +101,10 @@ impl TensorBoard {
         self.summary(step, values)
     }
 
-    /// A picture: a PNG file as it stands on a disk.
+    /// Logs an image, given as the bytes of a PNG file.
     pub fn image(&mut self, tag: &str, step: u64, png: &[u8]) -> Result<(), TensorBoardError> {
         let (width, height, channels) =
-            png_size(png).map_err(|reason| TensorBoardError::Picture { tag: tag.to_owned(), reason })?;
+            png_size(png).map_err(|reason| TensorBoardError::Image { tag: tag.to_owned(), reason })?;
         let mut image = Message::default();
         image.int(proto::IMAGE_HEIGHT, u64::from(height));
         image.int(proto::IMAGE_WIDTH, u64::from(width));
@@ -115,14 +115,14 @@ impl TensorBoard {
         self.summary(step, [value])
     }
 
-    /// Sound: a WAV file as it stands on a disk.
+    /// Logs audio, given as the bytes of a WAV file.
     pub fn audio(&mut self, tag: &str, step: u64, wav: &[u8]) -> Result<(), TensorBoardError> {
-        let form =
-            sound::read(wav).map_err(|reason| TensorBoardError::Sound { tag: tag.to_owned(), reason })?;
+        let format = wav::read_format(wav)
+            .map_err(|reason| TensorBoardError::Audio { tag: tag.to_owned(), reason })?;
         let mut audio = Message::default();
-        audio.float(proto::AUDIO_RATE, form.rate as f32);
-        audio.int(proto::AUDIO_CHANNELS, u64::from(form.channels));
-        audio.int(proto::AUDIO_FRAMES, form.frames);
+        audio.float(proto::AUDIO_RATE, format.rate as f32);
+        audio.int(proto::AUDIO_CHANNELS, u64::from(format.channels));
+        audio.int(proto::AUDIO_FRAMES, format.frames);
         audio.bytes(proto::AUDIO_BYTES, wav);
         audio.text(proto::AUDIO_TYPE, "audio/wav");
         let mut value = named(tag);
@@ -130,11 +130,11 @@ impl TensorBoard {
         self.summary(step, [value])
     }
 
-    /// Text, which TensorBoard shows as Markdown.
+    /// Logs text, which TensorBoard shows as Markdown.
     pub fn text(&mut self, tag: &str, step: u64, text: &str) -> Result<(), TensorBoardError> {
         let mut tensor = Message::default();
         tensor.int(proto::TENSOR_TYPE, proto::TENSOR_STRING);
-        // A tensor without dimensions: one string.
+        // A scalar tensor: one string.
         tensor.message(proto::TENSOR_SHAPE, Message::default());
         tensor.text(proto::TENSOR_STRINGS, text);
         let mut plugin = Message::default();
@@ -147,7 +147,7 @@ impl TensorBoard {
         self.summary(step, [value])
     }
 
-    /// Waits until everything is on the device. Not needed for TensorBoard to see it.
+    /// Flushes everything to the device; not needed for TensorBoard to see it.
     pub fn sync(&mut self) -> Result<(), TensorBoardError> {
         Ok(self.file.sync()?)
     }
@@ -167,7 +167,7 @@ impl TensorBoard {
     }
 
     fn write(&mut self, event: Message) -> Result<(), TensorBoardError> {
-        // One piece: a record is in the file or not.
+        // One write: a record is in the file completely or not at all.
         Ok(self.file.append(&record::framed(&event.finish()))?)
     }
 }
@@ -193,7 +193,7 @@ fn now() -> f64 {
 fn png_size(png: &[u8]) -> Result<(u32, u32, u64), &'static str> {
     let Some((head, _)) = png.split_first_chunk::<26>() else { return Err("it is too short") };
     if !head.starts_with(b"\x89PNG\r\n\x1a\n") || &head[12..16] != b"IHDR" {
-        return Err("it does not begin as one");
+        return Err("it has no PNG header");
     }
     let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let channels = match head[25] {
@@ -201,7 +201,7 @@ fn png_size(png: &[u8]) -> Result<(u32, u32, u64), &'static str> {
         2 | 3 => 3,
         4 => 2,
         6 => 4,
-        _ => return Err("it has colours of no known kind"),
+        _ => return Err("its colour type is unknown"),
     };
     Ok((number(16), number(20), channels))
 }

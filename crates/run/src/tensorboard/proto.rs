@@ -1,7 +1,7 @@
-//! Protocol buffers, as much as is needed to write: a message is a list of numbered fields.
+//! A minimal protocol buffer encoder.
 //!
-//! The numbers are those of TensorFlow's `event.proto`, `summary.proto`, `tensor.proto` and
-//! `tensor_shape.proto`; `MESSAGE_FIELD` names each.
+//! The field numbers are those of TensorFlow's `event.proto`, `summary.proto`, `tensor.proto` and `tensor_shape.proto`;
+//! constants are named `MESSAGE_FIELD`.
 
 pub const EVENT_TIME: u32 = 1;
 pub const EVENT_STEP: u32 = 2;
@@ -10,7 +10,7 @@ pub const EVENT_SUMMARY: u32 = 5;
 pub const EVENT_SESSION: u32 = 7;
 
 pub const SESSION_STATUS: u32 = 1;
-/// A value of the field above: work begins at this step, whatever was said of later ones.
+/// Value of the field above: the session starts at this step, and earlier records of later steps are obsolete.
 pub const SESSION_START: u64 = 1;
 
 pub const SUMMARY_VALUE: u32 = 1;
@@ -37,42 +37,42 @@ pub const AUDIO_BYTES: u32 = 4;
 pub const AUDIO_TYPE: u32 = 5;
 
 pub const TENSOR_TYPE: u32 = 1;
-/// A value of the field above.
+/// Value of the field above: a string.
 pub const TENSOR_STRING: u64 = 7;
 pub const TENSOR_SHAPE: u32 = 2;
 pub const TENSOR_STRINGS: u32 = 8;
 
-// How a field is written.
+// Wire types.
 const VARINT: u32 = 0;
-const EIGHT_BYTES: u32 = 1;
-const LENGTH_FIRST: u32 = 2;
-const FOUR_BYTES: u32 = 5;
+const FIXED64: u32 = 1;
+const LENGTH_DELIMITED: u32 = 2;
+const FIXED32: u32 = 5;
 
-/// A message being written.
+/// A message being encoded.
 #[derive(Default)]
 pub struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    /// A whole number; the fields of signed numbers are only given ones that are not negative.
+    /// Writes an integer; signed fields are only given non-negative values.
     pub fn int(&mut self, field: u32, value: u64) {
         self.key(field, VARINT);
         self.varint(value);
     }
 
     pub fn float(&mut self, field: u32, value: f32) {
-        self.key(field, FOUR_BYTES);
+        self.key(field, FIXED32);
         self.bytes.extend(value.to_le_bytes());
     }
 
     pub fn double(&mut self, field: u32, value: f64) {
-        self.key(field, EIGHT_BYTES);
+        self.key(field, FIXED64);
         self.bytes.extend(value.to_le_bytes());
     }
 
     pub fn bytes(&mut self, field: u32, value: &[u8]) {
-        self.key(field, LENGTH_FIRST);
+        self.key(field, LENGTH_DELIMITED);
         self.varint(value.len() as u64);
         self.bytes.extend_from_slice(value);
     }
@@ -89,8 +89,8 @@ impl Message {
         self.bytes
     }
 
-    fn key(&mut self, field: u32, form: u32) {
-        self.varint(u64::from(field << 3 | form));
+    fn key(&mut self, field: u32, wire_type: u32) {
+        self.varint(u64::from(field << 3 | wire_type));
     }
 
     fn varint(&mut self, mut value: u64) {

@@ -1,10 +1,9 @@
-//! The frame of a record: length, its checksum, the bytes, their checksum.
+//! Framing of a record: length, checksum of the length, bytes, checksum of the bytes.
 //!
-//! The checksum is CRC-32C, Castagnoli's polynomial, which is not that of zip files and of `crc32fast`.
-//! It is turned and shifted before it is stored, because a checksum of bytes that hold their own checksum
-//! is of little use.
+//! The checksum is CRC-32C (Castagnoli), not the CRC-32 of zip files and `crc32fast`. It is masked before it is stored,
+//! because computing a CRC over data that contains its own CRC is of little use.
 
-/// The polynomial with its bits in the order in which they are used.
+/// The Castagnoli polynomial, bit-reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 const TABLE: [u32; 256] = {
@@ -23,7 +22,7 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// CRC-32C. One byte at a time, some 400 MB/s: a run writes a few megabytes of these an hour.
+/// CRC-32C, one byte at a time (about 400 MB/s): a run writes a few megabytes per hour.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, byte| crc >> 8 ^ TABLE[(crc as u8 ^ byte) as usize])
 }
@@ -32,7 +31,7 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// A record in its frame.
+/// Frames a record.
 pub fn framed(record: &[u8]) -> Vec<u8> {
     let length = (record.len() as u64).to_le_bytes();
     let mut frame = Vec::with_capacity(record.len() + 16);
@@ -48,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_castagnolis() {
-        // RFC 3720, appendix B.4, and the value every catalogue of checksums has.
+    fn the_checksum_is_crc32c() {
+        // RFC 3720, appendix B.4, and the usual check value.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);

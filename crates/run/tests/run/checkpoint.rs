@@ -1,21 +1,22 @@
-//! Checkpoints: what is saved is there, what fails harms nothing that was there before.
+//! Checkpoints: saved ones can be read, and failures do not affect earlier ones.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use myxtts_run::checkpoint::{CHUNK_BYTES, CheckpointError, CheckpointStore, Checkpoints, Damage, Keep};
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
+use myxtts_run::checkpoint::{
+    CHUNK_BYTES, CheckpointError, CheckpointStore, Checkpoints, Damage, RetentionPolicy,
+};
+use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::seed::Seed;
 use serde_json::json;
 
-/// A folder for one test: in memory where the system has such a place, because what is tested here is
-/// processes that die and not disks.
+/// A folder for one test, in memory where possible: these tests are about processes that die, not about disks.
 pub fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Bytes that follow from the step, so that whoever reads them knows what they must be.
+/// Bytes derived from the step, so that a reader knows the expected content.
 pub fn content(step: u64, blob: &str, length: usize) -> Vec<u8> {
     let seed = Seed::new(step).derive(blob);
     let mut bytes: Vec<u8> = (0..length.div_ceil(8) as u64).flat_map(|i| seed.at(i).to_le_bytes()).collect();
@@ -24,7 +25,7 @@ pub fn content(step: u64, blob: &str, length: usize) -> Vec<u8> {
 }
 
 pub fn quick_store(dir: &Path) -> CheckpointStore {
-    CheckpointStore::open_on(Arc::new(Faulty::new(FaultPlan::none())), dir).unwrap()
+    CheckpointStore::open_on(Arc::new(FaultyDisk::new(FaultPlan::none())), dir).unwrap()
 }
 
 fn names(store: &CheckpointStore) -> Vec<String> {
@@ -37,7 +38,7 @@ fn save_small(store: &mut CheckpointStore, step: u64, score: Option<f64>) -> Res
     store.save(step, &blobs, json!({ "stage": "gpt" }), score).map(|saved| saved.name())
 }
 
-fn assert_whole(checkpoints: &Checkpoints, name: &str) {
+fn assert_valid(checkpoints: &Checkpoints, name: &str) {
     let loaded = checkpoints.load(name).unwrap();
     let step = loaded.checkpoint.step;
     assert_eq!(loaded.read("weights").unwrap(), content(step, "weights", 5000), "{name}");
@@ -47,11 +48,11 @@ fn assert_whole(checkpoints: &Checkpoints, name: &str) {
 }
 
 #[test]
-fn what_was_saved_is_read_back_in_the_order_of_saving() {
+fn checkpoints_are_read_back_in_the_order_of_saving() {
     let root = scratch();
-    // On the real disk once: everything that is waited for can be waited for.
+    // Once on the real file system, with real syncs.
     let mut store =
-        CheckpointStore::open_on(Arc::new(durable::Os), &root.path().join("checkpoints")).unwrap();
+        CheckpointStore::open_on(Arc::new(durable::OsDisk), &root.path().join("checkpoints")).unwrap();
     assert!(store.latest_valid().unwrap().checkpoint.is_none());
     for step in [100, 200, 150, 150] {
         save_small(&mut store, step, Some(0.1 + step as f64)).unwrap();
@@ -62,23 +63,23 @@ fn what_was_saved_is_read_back_in_the_order_of_saving() {
     assert_eq!((latest.name().as_str(), latest.score), (expected[3], Some(150.1)));
     assert_eq!(latest.bytes(), 75_000);
     for name in expected {
-        assert_whole(store.reader(), name);
+        assert_valid(store.reader(), name);
     }
 }
 
 #[test]
-fn a_part_larger_than_a_chunk_written_in_pieces_is_the_same_whole_and_in_pieces() {
+fn blobs_of_several_chunks_are_the_same_whole_and_in_pieces() {
     let root = scratch();
     let mut store = quick_store(root.path());
     for length in [CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES] {
         let bytes = content(1, "arena", length);
-        let mut saving = store.begin(1).unwrap();
-        saving.blob("whole", &bytes).unwrap();
-        let write = saving.blob_with("pieces", |out| -> Result<(), DurableError> {
+        let mut writer = store.begin(1).unwrap();
+        writer.blob("whole", &bytes).unwrap();
+        let write = writer.blob_with("pieces", |out| -> Result<(), DurableError> {
             bytes.chunks(999_983).try_for_each(|piece| out.write(piece))
         });
         write.unwrap();
-        let saved = saving.commit(None, json!(null)).unwrap();
+        let saved = writer.commit(None, json!(null)).unwrap();
         let loaded = store.load(&saved.name()).unwrap();
         assert_eq!(loaded.read("whole").unwrap(), bytes);
         let mut into = vec![0; length];
@@ -90,23 +91,23 @@ fn a_part_larger_than_a_chunk_written_in_pieces_is_the_same_whole_and_in_pieces(
 }
 
 #[test]
-fn a_save_given_up_leaves_nothing() {
+fn an_abandoned_save_leaves_no_files() {
     let root = scratch();
     let mut store = quick_store(root.path());
-    let mut saving = store.begin(5).unwrap();
-    saving.blob("weights", b"abc").unwrap();
-    let failed = saving.blob_with("moments", |_| Err(CheckpointError::from(no_source())));
+    let mut writer = store.begin(5).unwrap();
+    writer.blob("weights", b"abc").unwrap();
+    let failed = writer.blob_with("moments", |_| Err(CheckpointError::from(device_error())));
     assert!(failed.is_err());
-    drop(saving);
+    drop(writer);
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 2, "only the lock and its owner");
 }
 
-fn no_source() -> DurableError {
+fn device_error() -> DurableError {
     DurableError { action: "fetch", path: "device".into(), source: std::io::Error::other("gone") }
 }
 
 #[test]
-fn only_one_may_write_and_anybody_may_read() {
+fn one_process_writes_and_others_read() {
     let root = scratch();
     let mut store = quick_store(root.path());
     save_small(&mut store, 1, None).unwrap();
@@ -117,7 +118,7 @@ fn only_one_may_write_and_anybody_may_read() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_answered_with_those_that_are() {
+fn an_unknown_name_is_answered_with_existing_names() {
     let root = scratch();
     let mut store = quick_store(root.path());
     let name = save_small(&mut store, 1, None).unwrap();
@@ -131,7 +132,7 @@ fn a_name_that_is_not_there_is_answered_with_those_that_are() {
 }
 
 #[test]
-fn leftovers_of_the_dead_are_swept_and_other_files_are_not() {
+fn unfinished_checkpoints_are_removed_and_other_files_are_not() {
     let root = scratch();
     let mut store = quick_store(root.path());
     let name = save_small(&mut store, 1, None).unwrap();
@@ -153,13 +154,13 @@ fn retention_keeps_newest_best_and_pinned() {
         save_small(&mut store, step, Some(score)).unwrap();
     }
     store.pin("000001-step-1").unwrap();
-    let keep = Keep { newest: 2, best: 1 };
-    assert_eq!(store.tidy(keep).unwrap(), ["000003-step-3", "000004-step-4"]);
+    let keep = RetentionPolicy { newest: 2, best: 1 };
+    assert_eq!(store.prune(keep).unwrap(), ["000003-step-3", "000004-step-4"]);
     assert_eq!(names(&store), ["000001-step-1", "000002-step-2", "000005-step-5", "000006-step-6"]);
     store.unpin("000001-step-1").unwrap();
-    assert_eq!(store.tidy(keep).unwrap(), ["000001-step-1"]);
-    assert_eq!(store.tidy(keep).unwrap(), [""; 0]);
-    // Deleted for good, and numbers go on.
+    assert_eq!(store.prune(keep).unwrap(), ["000001-step-1"]);
+    assert_eq!(store.prune(keep).unwrap(), [""; 0]);
+    // Deleted for good, and numbering continues.
     assert_eq!(
         std::fs::read_dir(root.path()).unwrap().count(),
         5,
@@ -168,20 +169,20 @@ fn retention_keeps_newest_best_and_pinned() {
     assert_eq!(save_small(&mut store, 7, None).unwrap(), "000007-step-7");
 }
 
-/// One process deletes all it may, another pins all it sees: what was pinned stays.
+/// One process deletes all it may, another pins all it sees: pinned checkpoints stay.
 #[test]
-fn a_pin_from_elsewhere_holds_even_while_its_checkpoint_is_being_deleted() {
+fn a_pin_holds_even_while_its_checkpoint_is_being_deleted() {
     let root = scratch();
     let mut store = quick_store(root.path());
     let others = Checkpoints::at(root.path());
     let done = std::sync::atomic::AtomicBool::new(false);
     let (pinned, deleted) = std::thread::scope(|scope| {
-        let pinning = scope.spawn(|| {
+        let pinner = scope.spawn(|| {
             let mut pinned = Vec::new();
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let seen = others.list().unwrap().checkpoints;
                 pinned.extend(seen.iter().map(|c| c.name()).filter(|name| others.pin(name).is_ok()));
-                // Not all of them, or nothing would be left to be deleted.
+                // Not all of them, or none would be left to delete.
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
             pinned
@@ -189,48 +190,50 @@ fn a_pin_from_elsewhere_holds_even_while_its_checkpoint_is_being_deleted() {
         let mut deleted = Vec::new();
         for step in 0..300 {
             store.save(step, &[("weights", b"w")], json!({}), None).unwrap();
-            deleted.extend(store.tidy(Keep { newest: 1, best: 0 }).unwrap());
+            deleted.extend(store.prune(RetentionPolicy { newest: 1, best: 0 }).unwrap());
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
-        (pinning.join().unwrap(), deleted)
+        (pinner.join().unwrap(), deleted)
     });
     assert!(!pinned.is_empty() && !deleted.is_empty());
     let there = names(&store);
     for name in &pinned {
-        assert!(there.contains(name), "{name} was pinned and is gone");
+        assert!(there.contains(name), "{name} was pinned and is missing");
     }
 }
 
 #[test]
-fn a_damaged_newest_did_not_push_out_the_good_one_before_it() {
+fn a_damaged_newest_does_not_displace_the_valid_one_before_it() {
     let root = scratch();
     let mut store = quick_store(root.path());
-    let good = save_small(&mut store, 1, None).unwrap();
-    let bad = save_small(&mut store, 2, None).unwrap();
-    std::fs::write(root.path().join(&bad).join("weights.bin"), b"short").unwrap();
+    let valid = save_small(&mut store, 1, None).unwrap();
+    let damaged = save_small(&mut store, 2, None).unwrap();
+    std::fs::write(root.path().join(&damaged).join("weights.bin"), b"short").unwrap();
     let latest = store.latest_valid().unwrap();
-    assert_eq!(latest.checkpoint.unwrap().name(), good);
+    assert_eq!(latest.checkpoint.unwrap().name(), valid);
     assert_eq!(latest.damaged.len(), 1);
-    let told = latest.damaged[0].to_string();
-    assert!(told.contains(&bad) && told.contains("weights.bin has 5 bytes instead of 5000"), "{told}");
+    let message = latest.damaged[0].to_string();
+    assert!(
+        message.contains(&damaged) && message.contains("weights.bin has 5 bytes instead of 5000"),
+        "{message}"
+    );
     let next = save_small(&mut store, 2, None).unwrap();
-    assert_eq!(store.tidy(Keep { newest: 2, best: 0 }).unwrap(), [""; 0]);
-    assert_eq!(names(&store), [good, bad, next]);
+    assert_eq!(store.prune(RetentionPolicy { newest: 2, best: 0 }).unwrap(), [""; 0]);
+    assert_eq!(names(&store), [valid, damaged, next]);
 }
 
-/// Every step on the disk fails in turn, by a full disk and by a broken one: in saving, in deleting,
-/// and in opening after it.
+/// Every disk operation fails in turn, with a full disk and with an I/O error: while saving, deleting and opening.
 #[test]
-fn whatever_step_fails_older_checkpoints_stay_whole_and_the_next_save_works() {
-    let counting = Faulty::new(FaultPlan::none());
-    let keep = Keep { newest: 2, best: 1 };
-    let work = |disk: Faulty, dir: &Path| -> (Result<(), CheckpointError>, Vec<String>) {
+fn older_checkpoints_stay_valid_and_the_next_save_works_whatever_operation_fails() {
+    let counting = FaultyDisk::new(FaultPlan::none());
+    let keep = RetentionPolicy { newest: 2, best: 1 };
+    let save_and_prune = |disk: FaultyDisk, dir: &Path| -> (Result<(), CheckpointError>, Vec<String>) {
         let mut acknowledged = Vec::new();
         let mut all = || -> Result<(), CheckpointError> {
             let mut store = CheckpointStore::open_on(Arc::new(disk.clone()), dir)?;
             for step in 4..6 {
                 acknowledged.push(save_small(&mut store, step, Some(step as f64))?);
-                store.tidy(keep)?;
+                store.prune(keep)?;
             }
             Ok(())
         };
@@ -246,37 +249,38 @@ fn whatever_step_fails_older_checkpoints_stay_whole_and_the_next_save_works() {
         root
     };
     let root = prepare();
-    work(counting.clone(), root.path()).0.unwrap();
-    let steps = counting.steps();
-    assert!(steps > 40, "{steps}");
+    save_and_prune(counting.clone(), root.path()).0.unwrap();
+    let operations = counting.operations();
+    assert!(operations > 40, "{operations}");
 
     for effect in [Effect::NoSpace, Effect::Broken] {
-        for n in 1..=steps {
+        for n in 1..=operations {
             let root = prepare();
-            let (result, acknowledged) = work(Faulty::new(FaultPlan::at(n, effect)), root.path());
+            let (result, acknowledged) =
+                save_and_prune(FaultyDisk::new(FaultPlan::at(n, effect)), root.path());
             let checkpoints = Checkpoints::at(root.path());
             let listing = checkpoints.list().unwrap();
-            assert!(listing.damaged.is_empty(), "step {n}: {:?}", listing.damaged);
+            assert!(listing.damaged.is_empty(), "operation {n}: {:?}", listing.damaged);
             let there: Vec<String> = listing.checkpoints.iter().map(|c| c.name()).collect();
-            there.iter().for_each(|name| assert_whole(&checkpoints, name));
+            there.iter().for_each(|name| assert_valid(&checkpoints, name));
             let last = acknowledged.last().map_or("000003-step-3", |name| name);
             for must in [last, "000001-step-1"] {
-                assert!(there.iter().any(|name| name == must), "step {n} lost {must}: {there:?}");
+                assert!(there.iter().any(|name| name == must), "operation {n} lost {must}: {there:?}");
             }
-            // A sweep before a save is the only thing that may fail unnoticed, and there was nothing to sweep.
-            assert!(result.is_err(), "step {n} of {steps} failed in silence");
+            // Only the clean-up before a save may fail unnoticed, and there was nothing to clean up.
+            assert!(result.is_err(), "operation {n} of {operations} failed silently");
 
-            let (result, acknowledged) = work(counting.clone(), root.path());
+            let (result, acknowledged) = save_and_prune(counting.clone(), root.path());
             result.unwrap();
             assert_eq!(acknowledged.len(), 2);
-            // The newest two, the best, and nothing left over beside them and the lock.
-            assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 4, "step {n}");
+            // The newest two, the best, and the lock: no leftovers.
+            assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 4, "operation {n}");
         }
     }
 }
 
 #[test]
-fn a_checkpoint_of_a_newer_program_is_named_as_such() {
+fn a_checkpoint_of_a_newer_format_is_reported() {
     let root = scratch();
     let mut store = quick_store(root.path());
     let name = save_small(&mut store, 1, None).unwrap();

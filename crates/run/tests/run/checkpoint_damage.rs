@@ -1,4 +1,4 @@
-//! Damage is seen: every bit of a manifest, thousands of bits of blobs, every truncation.
+//! Damage is detected: every bit of a manifest, thousands of bits of blobs, every truncation.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::checkpoint::{content, quick_store, scratch};
 
-/// Two checkpoints; what is done to the second one's file must be seen, and the first be fallen back to.
-fn two(dir: &Path, length: usize) -> std::path::PathBuf {
+/// Saves two checkpoints. Damage to the second must be detected, and the first be used instead.
+fn save_two(dir: &Path, length: usize) -> std::path::PathBuf {
     let mut store = quick_store(dir);
     for step in 1..3 {
         let bytes = content(step, "weights", length);
@@ -18,115 +18,115 @@ fn two(dir: &Path, length: usize) -> std::path::PathBuf {
     dir.join("000002-step-2")
 }
 
-fn fallen_back(dir: &Path) -> Damage {
+fn damage_of_second(dir: &Path) -> Damage {
     let Latest { checkpoint, mut damaged } = Checkpoints::at(dir).latest_valid().unwrap();
-    assert_eq!(checkpoint.expect("the first is whole").step, 1);
+    assert_eq!(checkpoint.expect("the first is valid").step, 1);
     assert_eq!(damaged.len(), 1);
     damaged.remove(0).damage
 }
 
 #[test]
-fn every_flipped_bit_and_every_truncation_of_a_manifest() {
+fn every_flipped_bit_and_truncation_of_a_manifest_is_detected() {
     let root = scratch();
-    let file = two(root.path(), 10).join("manifest");
-    let whole = std::fs::read(&file).unwrap();
-    for bit in 0..whole.len() * 8 {
-        let mut flipped = whole.clone();
+    let file = save_two(root.path(), 10).join("manifest");
+    let original = std::fs::read(&file).unwrap();
+    for bit in 0..original.len() * 8 {
+        let mut flipped = original.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&file, &flipped).unwrap();
-        let damage = fallen_back(root.path());
+        let damage = damage_of_second(root.path());
         assert!(matches!(damage, Damage::ManifestChanged), "bit {bit}: {damage}");
     }
-    for length in 0..whole.len() {
-        std::fs::write(&file, &whole[..length]).unwrap();
-        assert!(matches!(fallen_back(root.path()), Damage::ManifestChanged), "{length} bytes");
+    for length in 0..original.len() {
+        std::fs::write(&file, &original[..length]).unwrap();
+        assert!(matches!(damage_of_second(root.path()), Damage::ManifestChanged), "{length} bytes");
     }
-    std::fs::write(&file, [&whole[..], b"\n"].concat()).unwrap();
-    assert!(matches!(fallen_back(root.path()), Damage::ManifestChanged));
+    std::fs::write(&file, [&original[..], b"\n"].concat()).unwrap();
+    assert!(matches!(damage_of_second(root.path()), Damage::ManifestChanged));
     std::fs::remove_file(&file).unwrap();
-    assert!(matches!(fallen_back(root.path()), Damage::ManifestMissing));
-    std::fs::write(&file, &whole).unwrap();
+    assert!(matches!(damage_of_second(root.path()), Damage::ManifestMissing));
+    std::fs::write(&file, &original).unwrap();
     assert_eq!(Checkpoints::at(root.path()).latest_valid().unwrap().checkpoint.unwrap().step, 2);
 }
 
 #[test]
-fn ten_thousand_flipped_bits_and_every_truncation_of_a_blob() {
+fn flipped_bits_and_truncations_of_a_blob_are_detected() {
     let root = scratch();
-    let file = two(root.path(), 3000).join("weights.bin");
-    let whole = std::fs::read(&file).unwrap();
+    let file = save_two(root.path(), 3000).join("weights.bin");
+    let original = std::fs::read(&file).unwrap();
     let seed = Seed::new(2).derive("bits");
     for n in 0..10_000 {
-        let bit = seed.below(n, whole.len() as u64 * 8) as usize;
-        let mut flipped = whole.clone();
+        let bit = seed.below(n, original.len() as u64 * 8) as usize;
+        let mut flipped = original.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&file, &flipped).unwrap();
-        let damage = fallen_back(root.path());
+        let damage = damage_of_second(root.path());
         assert!(matches!(damage, Damage::BlobChanged { from: 0, to: 3000, .. }), "bit {bit}: {damage}");
     }
-    for length in 0..whole.len() {
-        std::fs::write(&file, &whole[..length]).unwrap();
-        let damage = fallen_back(root.path());
+    for length in 0..original.len() {
+        std::fs::write(&file, &original[..length]).unwrap();
+        let damage = damage_of_second(root.path());
         assert!(matches!(damage, Damage::BlobLength { found, .. } if found == length as u64), "{damage}");
     }
-    std::fs::write(&file, [&whole[..], &[0]].concat()).unwrap();
-    assert!(matches!(fallen_back(root.path()), Damage::BlobLength { found: 3001, wanted: 3000, .. }));
+    std::fs::write(&file, [&original[..], &[0]].concat()).unwrap();
+    assert!(matches!(damage_of_second(root.path()), Damage::BlobLength { found: 3001, wanted: 3000, .. }));
     std::fs::remove_file(&file).unwrap();
-    assert!(matches!(fallen_back(root.path()), Damage::BlobMissing { .. }));
+    assert!(matches!(damage_of_second(root.path()), Damage::BlobMissing { .. }));
 }
 
 #[test]
-fn damage_far_inside_is_placed_and_is_seen_by_a_reader_too() {
+fn damage_is_located_and_detected_while_reading() {
     let root = scratch();
     let length = 2 * CHUNK_BYTES + 77;
-    let folder = two(root.path(), length);
+    let folder = save_two(root.path(), length);
     let file = folder.join("weights.bin");
-    let whole = std::fs::read(&file).unwrap();
+    let original = std::fs::read(&file).unwrap();
     let seed = Seed::new(3).derive("bits");
     for n in 0..40 {
         let at = seed.below(n, length as u64) as usize;
-        let mut flipped = whole.clone();
+        let mut flipped = original.clone();
         flipped[at] ^= 1 << (n % 8);
         std::fs::write(&file, &flipped).unwrap();
         let loaded = Checkpoints::at(root.path()).load("000002-step-2").unwrap();
-        let told = loaded.read("weights").unwrap_err().to_string();
+        let message = loaded.read("weights").unwrap_err().to_string();
         let from = at / CHUNK_BYTES * CHUNK_BYTES;
         let to = (from + CHUNK_BYTES).min(length);
-        assert!(told.contains(&format!("bytes {from} to {to}")), "{told}");
+        assert!(message.contains(&format!("bytes {from} to {to}")), "{message}");
     }
-    // Two chunks that changed places have the right bytes in the wrong order.
-    let (first, rest) = whole.split_at(CHUNK_BYTES);
+    // Two swapped chunks have the right bytes in the wrong order.
+    let (first, rest) = original.split_at(CHUNK_BYTES);
     let (second, tail) = rest.split_at(CHUNK_BYTES);
     std::fs::write(&file, [second, first, tail].concat()).unwrap();
-    assert!(matches!(fallen_back(root.path()), Damage::BlobChanged { from: 0, .. }));
+    assert!(matches!(damage_of_second(root.path()), Damage::BlobChanged { from: 0, .. }));
 }
 
-/// A checksum is no signature: a manifest of anybody's making is read without harm.
+/// A checksum is not a signature: a crafted manifest must be harmless.
 #[test]
-fn manifests_made_up_with_a_right_checksum_are_data() {
+fn crafted_manifests_with_a_valid_checksum_are_harmless() {
     let root = scratch();
-    let file = two(root.path(), 10).join("manifest");
-    let whole = std::fs::read(&file).unwrap();
-    let body = &whole[whole.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
+    let file = save_two(root.path(), 10).join("manifest");
+    let original = std::fs::read(&file).unwrap();
+    let body = &original[original.iter().position(|&byte| byte == b'\n').unwrap() + 1..];
     let seed = Seed::new(8).derive("made up");
     let pieces: [&[u8]; 8] = [b"9", b"-1", b"null", b"\"", b"[[[[", b"18446744073709551615", b"}", b"../x"];
-    let (mut read, mut refused) = (0, 0);
+    let (mut accepted, mut refused) = (0, 0);
     for n in 0..3000 {
-        let mut made = body.to_vec();
+        let mut crafted = body.to_vec();
         for i in 0..1 + seed.with(n).below(0, 3) {
-            let at = seed.with(n).below(3 * i + 1, made.len() as u64) as usize;
+            let at = seed.with(n).below(3 * i + 1, crafted.len() as u64) as usize;
             let piece = pieces[seed.with(n).below(3 * i + 2, 8) as usize];
-            let end = (at + seed.with(n).below(3 * i + 3, 6) as usize).min(made.len());
-            made.splice(at..end, piece.iter().copied());
+            let end = (at + seed.with(n).below(3 * i + 3, 6) as usize).min(crafted.len());
+            crafted.splice(at..end, piece.iter().copied());
         }
-        let header = format!("myxtts-checkpoint {}\n", blake3::hash(&made).to_hex());
-        std::fs::write(&file, [header.as_bytes(), &made].concat()).unwrap();
+        let header = format!("myxtts-checkpoint {}\n", blake3::hash(&crafted).to_hex());
+        std::fs::write(&file, [header.as_bytes(), &crafted].concat()).unwrap();
         let latest = Checkpoints::at(root.path()).latest_valid().unwrap();
         if latest.damaged.is_empty() {
-            read += 1
+            accepted += 1
         } else {
             refused += 1
         }
         assert!(latest.checkpoint.is_some());
     }
-    assert!(read > 10 && refused > 1000, "{read} read, {refused} refused");
+    assert!(accepted > 10 && refused > 1000, "{accepted} accepted, {refused} refused");
 }

@@ -1,8 +1,7 @@
-//! `kill -9` while checkpoints are saved and old ones deleted: none that was acknowledged is lost, none
-//! is corrupt.
+//! `kill -9` while checkpoints are saved and deleted: no acknowledged checkpoint is lost, none is corrupt.
 //!
-//! The test binary starts itself as the child that is killed. `MYXTTS_KILLS=1000` raises the number of
-//! kills from the 60 that every run makes.
+//! The test binary starts itself as the child process to kill. `MYXTTS_KILLS=1000` raises the number of kills from the
+//! default of 60.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -10,36 +9,39 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use myxtts_run::checkpoint::{CheckpointStore, Checkpoints, Keep};
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
-use myxtts_run::durable::{Disk, Os};
+use myxtts_run::checkpoint::{CheckpointStore, Checkpoints, RetentionPolicy};
+use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
+use myxtts_run::durable::{Disk, OsDisk};
 use myxtts_run::seed::Seed;
 use serde_json::json;
 
 use super::checkpoint::{content, scratch};
 
 const CHILD: &str = "MYXTTS_TEST_CHECKPOINT_CHILD";
-const KEEP: Keep = Keep { newest: 3, best: 1 };
+const KEEP: RetentionPolicy = RetentionPolicy { newest: 3, best: 1 };
 const LENGTH: usize = 150_000;
 
-/// What the child does: nothing, unless it is one. `folder|step on the disk to abort at|saves`
+/// Body of the child process; does nothing in the parent. Arguments: `folder|disk operation to abort at|saves`.
 #[test]
 fn child() {
-    let Ok(orders) = std::env::var(CHILD) else { return };
-    let orders: Vec<&str> = orders.split('|').collect();
-    let abort: u64 = orders[1].parse().unwrap();
-    let disk: Arc<dyn Disk> =
-        if abort == 0 { Arc::new(Os) } else { Arc::new(Faulty::new(FaultPlan::at(abort, Effect::Abort))) };
-    let mut store = CheckpointStore::open_on(disk, Path::new(orders[0])).unwrap();
-    std::io::stdout().write_all(b"begun\n").unwrap();
+    let Ok(arguments) = std::env::var(CHILD) else { return };
+    let arguments: Vec<&str> = arguments.split('|').collect();
+    let abort: u64 = arguments[1].parse().unwrap();
+    let disk: Arc<dyn Disk> = if abort == 0 {
+        Arc::new(OsDisk)
+    } else {
+        Arc::new(FaultyDisk::new(FaultPlan::at(abort, Effect::Abort)))
+    };
+    let mut store = CheckpointStore::open_on(disk, Path::new(arguments[0])).unwrap();
+    std::io::stdout().write_all(b"started\n").unwrap();
     let first = store.latest_valid().unwrap().checkpoint.map_or(1, |latest| latest.step + 1);
-    for step in first..first + orders[2].parse::<u64>().unwrap() {
+    for step in first..first + arguments[2].parse::<u64>().unwrap() {
         let (weights, moments) = (content(step, "weights", LENGTH), content(step, "moments", 2 * LENGTH));
         let blobs: [(&str, &[u8]); 2] = [("weights", &weights), ("moments", &moments)];
         store.save(step, &blobs, json!({ "step": step }), Some(score(step))).unwrap();
-        // One write, so that a line is there or not; around the capture of the test harness.
+        // One write, so that a line is complete; it bypasses the output capture of the test harness.
         std::io::stdout().write_all(format!("saved {step}\n").as_bytes()).unwrap();
-        store.tidy(KEEP).unwrap();
+        store.prune(KEEP).unwrap();
     }
 }
 
@@ -59,13 +61,13 @@ fn start(folder: &Path, abort: u64, saves: u64) -> Child {
         .unwrap()
 }
 
-/// The steps that a child has acknowledged, and how it ended. It is killed some time after it has begun:
-/// how long the start of a process takes depends on what else the machine does.
+/// The steps that a child has acknowledged, and its exit status. The time until the kill is measured from its first
+/// output, because starting a process can take any time.
 fn acknowledged(mut child: Child, killed_after: Option<Duration>) -> (Vec<u64>, ExitStatus) {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut text = String::new();
     if let Some(after) = killed_after {
-        while !text.contains("begun") && out.read_line(&mut text).unwrap() > 0 {}
+        while !text.contains("started") && out.read_line(&mut text).unwrap() > 0 {}
         std::thread::sleep(after);
         child.kill().unwrap();
     }
@@ -74,7 +76,7 @@ fn acknowledged(mut child: Child, killed_after: Option<Duration>) -> (Vec<u64>, 
     (steps.map(|(_, step)| step.parse().unwrap()).collect(), child.wait().unwrap())
 }
 
-/// Everything that must be there is, and everything that is there is whole.
+/// Asserts that no required checkpoint is missing and that all existing ones are valid.
 fn assert_kept(folder: &Path, acknowledged: &[u64], what: &str) {
     let checkpoints = Checkpoints::at(folder);
     let listing = checkpoints.list().unwrap();
@@ -94,11 +96,11 @@ fn assert_kept(folder: &Path, acknowledged: &[u64], what: &str) {
     // One save may have been finished and not yet acknowledged; it counts as the newest.
     let newest = acknowledged.iter().rev().take(KEEP.newest - 1).copied();
     for step in newest {
-        assert!(there.contains(&step), "{what}: {step} was acknowledged and is lost; there are {there:?}");
+        assert!(there.contains(&step), "{what}: {step} was acknowledged and is lost; existing: {there:?}");
     }
     if let Some(best) = best {
         let better = there.iter().any(|step| score(*step) <= score(best));
-        assert!(better, "{what}: the best, {best}, is lost; there are {there:?}");
+        assert!(better, "{what}: the best, {best}, is lost; existing: {there:?}");
     }
 }
 
@@ -119,34 +121,31 @@ fn random_kills_lose_no_acknowledged_checkpoint() {
             .count();
         assert_kept(root.path(), &all, &format!("kill {attempt}"));
     }
-    println!("{kills} kills, {} acknowledged, {leftovers} caught in the middle", all.len());
-    assert!(
-        all.len() as u64 > kills && leftovers as u64 > kills / 10,
-        "the kills came at no interesting time"
-    );
+    println!("{kills} kills, {} acknowledged, {leftovers} during a save", all.len());
+    assert!(all.len() as u64 > kills && leftovers as u64 > kills / 10, "too few kills interrupted a save");
 }
 
-/// The same at every step on the disk, one after the other: no moment is left to chance.
+/// The same at every disk operation in turn, so that no moment is left to chance.
 #[test]
-fn an_abort_at_any_step_loses_no_acknowledged_checkpoint() {
-    let begin = || {
+fn an_abort_at_any_operation_loses_no_acknowledged_checkpoint() {
+    let prepare = || {
         let root = scratch();
         assert!(acknowledged(start(root.path(), 0, 4), None).1.success());
         root
     };
-    let (mut step, mut reached) = (1, true);
+    let (mut operation, mut reached) = (1, true);
     while reached {
-        let root = begin();
-        let (steps, ended) = acknowledged(start(root.path(), step, 2), None);
+        let root = prepare();
+        let (steps, ended) = acknowledged(start(root.path(), operation, 2), None);
         reached = !ended.success();
         let all: Vec<u64> = (1..5).chain(steps).collect();
-        assert_kept(root.path(), &all, &format!("step {step}"));
-        // And whoever comes next finds nothing in the way.
+        assert_kept(root.path(), &all, &format!("operation {operation}"));
+        // The next process can save again.
         let (steps, ended) = acknowledged(start(root.path(), 0, 1), None);
-        assert!(ended.success() && steps.len() == 1, "step {step}: {ended}");
+        assert!(ended.success() && steps.len() == 1, "operation {operation}: {ended}");
         let left = std::fs::read_dir(root.path()).unwrap();
-        assert!(left.count() <= KEEP.newest + KEEP.best + 1, "step {step}: something is left over");
-        step += 1;
+        assert!(left.count() <= KEEP.newest + KEEP.best + 1, "operation {operation}: files are left over");
+        operation += 1;
     }
-    assert!(step > 30, "only {step} steps were tried");
+    assert!(operation > 30, "only {operation} operations were tried");
 }

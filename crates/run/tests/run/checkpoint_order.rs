@@ -1,18 +1,17 @@
-//! What no kill of a process can show: that everything is on the device before it is relied upon. A disk
-//! that writes down its steps is asked instead.
+//! Order of writes and syncs, which killing a process cannot test. A disk that records its operations is used instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use myxtts_run::checkpoint::{CheckpointStore, Keep};
-use myxtts_run::durable::{Disk, DiskFile, Os};
+use myxtts_run::checkpoint::{CheckpointStore, RetentionPolicy};
+use myxtts_run::durable::{Disk, DiskFile, OsDisk};
 use serde_json::json;
 
 use super::checkpoint::scratch;
 
 #[derive(Clone, Debug, PartialEq)]
-enum Did {
+enum Operation {
     Write(PathBuf),
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
@@ -21,11 +20,11 @@ enum Did {
 }
 
 #[derive(Clone, Default)]
-struct Recorder(Arc<Mutex<Vec<Did>>>);
+struct Recorder(Arc<Mutex<Vec<Operation>>>);
 
 impl Recorder {
-    fn did(&self, did: Did) {
-        self.0.lock().unwrap().push(did);
+    fn record(&self, operation: Operation) {
+        self.0.lock().unwrap().push(operation);
     }
 }
 
@@ -37,88 +36,108 @@ struct RecordedFile {
 
 impl DiskFile for RecordedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.recorder.did(Did::Write(self.path.clone()));
+        self.recorder.record(Operation::Write(self.path.clone()));
         self.file.write(bytes)
     }
     fn seek(&mut self, position: u64) -> io::Result<()> {
         self.file.seek(position)
     }
     fn sync(&mut self) -> io::Result<()> {
-        self.recorder.did(Did::Sync(self.path.clone()));
+        self.recorder.record(Operation::Sync(self.path.clone()));
         Ok(())
     }
 }
 
 impl Disk for Recorder {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(RecordedFile { file: Os.create(path)?, path: path.to_owned(), recorder: self.clone() }))
+        Ok(Box::new(RecordedFile {
+            file: OsDisk.create(path)?,
+            path: path.to_owned(),
+            recorder: self.clone(),
+        }))
     }
     fn extend(&self, path: &Path, length: u64) -> io::Result<Box<dyn DiskFile>> {
-        Os.extend(path, length)
+        OsDisk.extend(path, length)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.did(Did::Rename(from.to_owned(), to.to_owned()));
-        Os.rename(from, to)
+        self.record(Operation::Rename(from.to_owned(), to.to_owned()));
+        OsDisk.rename(from, to)
     }
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Os.link(from, to)
+        OsDisk.link(from, to)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.did(Did::Remove(path.to_owned()));
-        Os.remove(path)
+        self.record(Operation::Remove(path.to_owned()));
+        OsDisk.remove(path)
     }
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        self.did(Did::Remove(path.to_owned()));
-        Os.remove_folder(path)
+        self.record(Operation::Remove(path.to_owned()));
+        OsDisk.remove_folder(path)
     }
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        Os.create_folder(path)
+        OsDisk.create_folder(path)
     }
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        self.did(Did::SyncFolder(path.to_owned()));
+        self.record(Operation::SyncFolder(path.to_owned()));
         Ok(())
     }
 }
 
 #[test]
-fn nothing_is_relied_upon_before_it_is_on_the_device() {
+fn data_is_synced_before_it_is_relied_upon() {
     let root = scratch();
     let recorder = Recorder::default();
     let mut store = CheckpointStore::open_on(Arc::new(recorder.clone()), root.path()).unwrap();
     recorder.0.lock().unwrap().clear();
     let saved = store.save(1, &[("weights", &[1; 200_000]), ("moments", &[2; 10])], json!({}), None).unwrap();
-    let did = std::mem::take(&mut *recorder.0.lock().unwrap());
+    let operations = std::mem::take(&mut *recorder.0.lock().unwrap());
 
-    let place = |wanted: &dyn Fn(&Did) -> bool| did.iter().position(wanted).expect("it was done");
+    let position = |wanted: &dyn Fn(&Operation) -> bool| {
+        operations.iter().position(wanted).expect("the operation was recorded")
+    };
     let folder = root.path().join(saved.name());
-    let commit = place(&|did| matches!(did, Did::Rename(_, to) if *to == folder));
-    let Did::Rename(unfinished, _) = &did[commit] else { unreachable!() };
-    // Every file: written, synced, named, and not touched again; and its name synced before the commit.
+    let commit = position(&|operation| matches!(operation, Operation::Rename(_, to) if *to == folder));
+    let Operation::Rename(unfinished, _) = &operations[commit] else { unreachable!() };
+    // Every file is written, synced and renamed, and not touched again; its name is synced before the commit.
     let mut files = 0;
-    for (at, step) in did.iter().enumerate() {
-        let Did::Rename(from, to) = step else { continue };
+    for (at, operation) in operations.iter().enumerate() {
+        let Operation::Rename(from, to) = operation else { continue };
         if at == commit {
             continue;
         }
         files += 1;
-        let synced = place(&|did| *did == Did::Sync(from.clone()));
-        let last_write =
-            did.iter().rposition(|did| *did == Did::Write(from.clone())).expect("it was written");
-        assert!(last_write < synced && synced < at && at < commit, "{to:?}: {did:?}");
-        let named = did[at..commit].contains(&Did::SyncFolder(unfinished.clone()));
-        assert!(named, "the name {to:?} was not on the device at the commit: {did:?}");
+        let synced = position(&|operation| *operation == Operation::Sync(from.clone()));
+        let last_write = operations
+            .iter()
+            .rposition(|operation| *operation == Operation::Write(from.clone()))
+            .expect("it was written");
+        assert!(last_write < synced && synced < at && at < commit, "{to:?}: {operations:?}");
+        let named = operations[at..commit].contains(&Operation::SyncFolder(unfinished.clone()));
+        assert!(named, "the name {to:?} was not on the device at the commit: {operations:?}");
     }
-    assert_eq!(files, 3, "two parts and the manifest");
-    let manifest = place(&|did| matches!(did, Did::Rename(_, to) if to.ends_with("manifest")));
-    assert!(did[manifest..commit].iter().all(|did| !matches!(did, Did::Write(_))), "the manifest comes last");
-    assert_eq!(did[commit + 1..], [Did::SyncFolder(root.path().to_owned())], "acknowledged after this alone");
+    assert_eq!(files, 3, "two blobs and the manifest");
+    let manifest =
+        position(&|operation| matches!(operation, Operation::Rename(_, to) if to.ends_with("manifest")));
+    assert!(
+        operations[manifest..commit].iter().all(|operation| !matches!(operation, Operation::Write(_))),
+        "the manifest comes last"
+    );
+    assert_eq!(
+        operations[commit + 1..],
+        [Operation::SyncFolder(root.path().to_owned())],
+        "acknowledged only after this"
+    );
 
-    // And away: the name first, on the device, then the bytes.
+    // Deletion: first the name, synced, then the content.
     store.save(2, &[("weights", b"x")], json!({}), None).unwrap();
     recorder.0.lock().unwrap().clear();
-    assert_eq!(store.tidy(Keep { newest: 1, best: 0 }).unwrap(), [saved.name()]);
-    let did = recorder.0.lock().unwrap().clone();
-    assert!(matches!(&did[0], Did::Rename(from, _) if *from == folder), "{did:?}");
-    assert_eq!(did[1], Did::SyncFolder(root.path().to_owned()));
-    assert!(did.len() == 6 && did[2..].iter().all(|did| matches!(did, Did::Remove(_))), "{did:?}");
+    assert_eq!(store.prune(RetentionPolicy { newest: 1, best: 0 }).unwrap(), [saved.name()]);
+    let operations = recorder.0.lock().unwrap().clone();
+    assert!(matches!(&operations[0], Operation::Rename(from, _) if *from == folder), "{operations:?}");
+    assert_eq!(operations[1], Operation::SyncFolder(root.path().to_owned()));
+    assert!(
+        operations.len() == 6
+            && operations[2..].iter().all(|operation| matches!(operation, Operation::Remove(_))),
+        "{operations:?}"
+    );
 }

@@ -1,34 +1,35 @@
-//! Where values come from: fixtures, precedence, tuning, caps, notes, the file that `init` writes.
+//! Origins of values: fixtures, precedence, tuning, limits, notes, and the file that `config init` writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{
-    ConfigError, Flag, Gpu, KEYS, Key, Kind, Machine, Origin, Section, Sources, Tuned, Value, parse_yaml,
-    template,
+    ConfigError, Flag, HostResources, KEYS, Key, Origin, Section, Sources, Tuned, Value, ValueKind,
+    parse_yaml, template,
 };
-use myxtts_run::plan::{Masks, OptimizationLevel, Plan, PreprocessingMode, Preset, Stage};
-use myxtts_run::schedule::Then;
+use myxtts_run::plan::{Masks, OptimizationLevel, Plan, PreprocessingMode, Preset, StageKind};
+use myxtts_run::schedule::Decay;
 use proptest::prelude::*;
 
-/// A machine on which nothing is tuned and nothing capped.
-fn large() -> Machine {
-    Machine { cores: 64, memory_bytes: Some(256 << 30), gpus: None }
+/// A machine on which no setting is tuned or limited.
+fn large() -> HostResources {
+    HostResources { cores: 64, memory_bytes: Some(256 << 30) }
 }
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/configs").join(name)
 }
 
-fn plan_of(file: &str) -> Plan {
-    Plan::resolve(&Sources { file: Some(fixture(file)), ..Sources::of(large()) }).expect("a fixture loads")
+fn plan_from(file: &str) -> Plan {
+    Plan::resolve(&Sources { file: Some(fixture(file)), ..Sources::for_host(large()) })
+        .expect("a fixture loads")
 }
 
-fn with_yaml(text: &str, machine: Machine) -> Result<Plan, ConfigError> {
+fn with_yaml(text: &str, host: HostResources) -> Result<Plan, ConfigError> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("settings.yaml");
     std::fs::write(&file, text).expect("a file");
-    Plan::resolve(&Sources { file: Some(file), ..Sources::of(machine) })
+    Plan::resolve(&Sources { file: Some(file), ..Sources::for_host(host) })
 }
 
 /// Every value by its path, as text.
@@ -36,10 +37,10 @@ fn shown(plan: &Plan) -> BTreeMap<&'static str, String> {
     plan.values.iter().map(|resolved| (resolved.key.path, resolved.value.to_string())).collect()
 }
 
-/// The fixture changed exactly these values and no others.
+/// Asserts that a fixture changes exactly these values.
 fn assert_changes(file: &str, expected: &[(&str, &str)]) {
-    let defaults = shown(&Plan::resolve(&Sources::of(large())).expect("the defaults are valid"));
-    let plan = plan_of(file);
+    let defaults = shown(&Plan::resolve(&Sources::for_host(large())).expect("the defaults are valid"));
+    let plan = plan_from(file);
     let written: BTreeMap<_, _> = plan
         .values
         .iter()
@@ -96,8 +97,8 @@ fn fixtures_load_unchanged() {
 }
 
 #[test]
-fn the_defaults_users_were_promised() {
-    let Plan { data, model, training, .. } = Plan::resolve(&Sources::of(large())).unwrap();
+fn documented_defaults_hold() {
+    let Plan { data, model, training, .. } = Plan::resolve(&Sources::for_host(large())).unwrap();
     assert_eq!((data.batch_size, data.num_workers), (56, 18));
     assert_eq!((data.prefetch_buffer_size, data.buffer_size), (12, 50));
     assert_eq!(data.model_start_delay, 2.0);
@@ -119,14 +120,14 @@ fn the_defaults_users_were_promised() {
 }
 
 #[test]
-fn low_rank_additions_and_frozen_layers_exclude_each_other() {
+fn lora_and_frozen_layers_exclude_each_other() {
     let error = with_yaml("training: {lora_rank: 8, freeze_layers: 2}", large()).unwrap_err().to_string();
-    assert!(error.contains("training.lora_rank leaves every layer as it is"), "{error}");
+    assert!(error.contains("training.lora_rank freezes all layers"), "{error}");
     with_yaml("training: {lora_rank: 8}", large()).unwrap();
 }
 
 #[test]
-fn memory_is_written_with_its_unit_in_every_source() {
+fn memory_needs_a_unit() {
     let plan = with_yaml("training: {memory_limit: 24GiB}", large()).unwrap();
     assert_eq!(plan.training.memory_limit, Some(24 << 30));
     let error = with_yaml("training: {memory_limit: 24}", large()).unwrap_err().to_string();
@@ -134,37 +135,39 @@ fn memory_is_written_with_its_unit_in_every_source() {
 }
 
 #[test]
-fn the_recipe_of_a_stage_follows_level_and_preset_and_yields_to_what_was_written() {
+fn recipes_follow_level_and_preset_and_explicit_settings_override_them() {
     let recipe = |text: &str, stage, fine| with_yaml(text, large()).unwrap().recipe(stage, fine);
     let basic = "training: {optimization_level: basic}, model: {preset: v2}";
-    let basic = recipe(&format!("{{{basic}}}"), Stage::Gpt, true);
-    assert_eq!((basic.schedule.then, basic.schedule.warmup), (Then::Constant, 0), "as upstream");
+    let basic = recipe(&format!("{{{basic}}}"), StageKind::Gpt, true);
+    assert_eq!((basic.schedule.decay, basic.schedule.warmup), (Decay::Constant, 0), "as upstream");
     assert_eq!((basic.schedule.at(0), basic.clip, basic.ema_decay), (5e-6, None, None), "as upstream");
 
     let rate =
-        |preset: &str| recipe(&format!("model: {{preset: {preset}}}"), Stage::Gpt, false).schedule.rate;
+        |preset: &str| recipe(&format!("model: {{preset: {preset}}}"), StageKind::Gpt, false).schedule.rate;
     let rates = ["tiny", "small", "normal", "big", "v2"].map(rate);
     assert!(rates.windows(2).all(|pair| pair[0] > pair[1]), "{rates:?}");
-    let enhanced = recipe("", Stage::Gpt, false);
-    assert!(matches!(enhanced.schedule.then, Then::Cosine { steps, floor: 0.1 } if steps == enhanced.steps));
+    let enhanced = recipe("", StageKind::Gpt, false);
+    assert!(
+        matches!(enhanced.schedule.decay, Decay::Cosine { steps, floor: 0.1 } if steps == enhanced.steps)
+    );
     assert!(enhanced.schedule.warmup > 0 && enhanced.clip == Some(1.0) && enhanced.ema_decay == Some(0.999));
     let written = "training: {learning_rate: 0.01, gpt_steps: 100, warmup_steps: 7, gradient_clip: 0, ema_decay: 0, \
                    label_smoothing: 0.2, schedule: constant}";
-    let written = recipe(written, Stage::Gpt, false);
+    let written = recipe(written, StageKind::Gpt, false);
     assert_eq!((written.schedule.rate, written.schedule.warmup, written.steps), (0.01, 7, 100));
     assert_eq!((written.clip, written.ema_decay, written.label_smoothing), (None, None, 0.2));
-    assert_eq!(written.schedule.then, Then::Constant);
-    assert_ne!(recipe("training: {gpt_steps: 100}", Stage::Dvae, false).steps, 100);
-    let short = recipe("training: {decoder_steps: 100}", Stage::Decoder, false);
+    assert_eq!(written.schedule.decay, Decay::Constant);
+    assert_ne!(recipe("training: {gpt_steps: 100}", StageKind::Dvae, false).steps, 100);
+    let short = recipe("training: {decoder_steps: 100}", StageKind::Decoder, false);
     assert_eq!((short.steps, short.schedule.warmup), (100, 5));
     assert_eq!(
-        recipe("training: {optimization_level: experimental}", Stage::Gpt, false).label_smoothing,
+        recipe("training: {optimization_level: experimental}", StageKind::Gpt, false).label_smoothing,
         0.05
     );
 }
 
 #[test]
-fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
+fn every_path_default_choice_and_limit_in_the_table_resolves() {
     let mut names = std::collections::HashSet::new();
     for key in KEYS {
         assert!(Section::find(key.section().name()).is_some());
@@ -174,22 +177,22 @@ fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
             assert_eq!(Key::find_in(key.section(), name), Some(key));
         }
         let values: Vec<String> = match key.kind {
-            Kind::Choice(choices) => choices.iter().map(|word| word.to_string()).collect(),
-            Kind::Choices(choices) => vec![choices.join(","), choices[0].to_owned()],
+            ValueKind::Choice(choices) => choices.iter().map(|word| word.to_string()).collect(),
+            ValueKind::Choices(choices) => vec![choices.join(","), choices[0].to_owned()],
             // Limits may contradict another default (a frame budget of 16); the types must hold all the same.
-            Kind::Int { min, max } => vec![min.to_string(), max.to_string()],
-            Kind::Float { min, max } => vec![min.to_string(), max.to_string()],
-            Kind::Size { min, max } => vec![format!("{min}B"), format!("{max}B")],
-            Kind::Bool => vec!["true".into(), "false".into()],
-            Kind::Gpu => vec!["7".into()],
-            Kind::Gpus => vec!["3,1".into()],
-            Kind::Language => vec!["fa".into()],
-            Kind::Text | Kind::Path => vec!["a b/c".into()],
-            Kind::Paths => vec!["a b/c".into(), "[a, b, c d]".into(), r#"["a, b", "c"]"#.into()],
+            ValueKind::Int { min, max } => vec![min.to_string(), max.to_string()],
+            ValueKind::Float { min, max } => vec![min.to_string(), max.to_string()],
+            ValueKind::Size { min, max } => vec![format!("{min}B"), format!("{max}B")],
+            ValueKind::Bool => vec!["true".into(), "false".into()],
+            ValueKind::Gpu => vec!["7".into()],
+            ValueKind::Gpus => vec!["3,1".into()],
+            ValueKind::Language => vec!["fa".into()],
+            ValueKind::Text | ValueKind::Path => vec!["a b/c".into()],
+            ValueKind::Paths => vec!["a b/c".into(), "[a, b, c d]".into(), r#"["a, b", "c"]"#.into()],
         };
         for value in values.into_iter().chain([key.default.to_owned()]) {
             let set = Flag::Set(format!("{}={value}", key.path));
-            let plan = Plan::resolve(&Sources { command_line: vec![set], ..Sources::of(large()) });
+            let plan = Plan::resolve(&Sources { command_line: vec![set], ..Sources::for_host(large()) });
             match plan {
                 Ok(plan) => assert_eq!(
                     plan.value(key.path).unwrap().origin.to_string(),
@@ -202,13 +205,9 @@ fn every_path_default_choice_and_limit_of_the_table_makes_a_plan() {
 }
 
 #[test]
-fn init_gives_the_defaults_commented_or_not() {
+fn init_writes_the_defaults_commented_out() {
     let text = template::yaml();
-    assert_eq!(
-        parse_yaml(Path::new("t"), text.as_bytes()).unwrap(),
-        [],
-        "commented settings outrank nothing"
-    );
+    assert_eq!(parse_yaml(Path::new("t"), text.as_bytes()).unwrap(), [], "commented settings have no effect");
 
     let active: String = text
         .lines()
@@ -219,13 +218,13 @@ fn init_gives_the_defaults_commented_or_not() {
         .collect();
     let settings = parse_yaml(Path::new("t"), active.as_bytes()).unwrap();
     assert_eq!(settings.len(), KEYS.len());
-    for said in settings {
-        assert_eq!(said.value, said.key.default_value(), "{}", said.key.path);
+    for setting in settings {
+        assert_eq!(setting.value, setting.key.default_value(), "{}", setting.key.path);
     }
 }
 
 #[test]
-fn every_setting_is_on_the_page_of_settings() {
+fn every_setting_is_documented() {
     let page = template::markdown();
     for key in KEYS {
         assert!(page.contains(&format!("| `{}`", key.name())), "{}", key.path);
@@ -233,49 +232,48 @@ fn every_setting_is_on_the_page_of_settings() {
 }
 
 #[test]
-fn tuning_stands_between_defaults_and_file_and_can_be_switched_off() {
-    let gpu = Gpu { name: "Test 24".into(), memory_bytes: 25_000_000_000 };
-    let machine = Machine { gpus: Some(vec![gpu]), ..large() };
-    let batch = |text| {
-        let plan = with_yaml(text, machine.clone()).unwrap();
-        let resolved = plan.value("data.batch_size").unwrap().clone();
-        (plan.data.batch_size, matches!(resolved.origin, Origin::Tuned { .. }))
+fn tuning_overrides_defaults_only_and_can_be_switched_off() {
+    let host = HostResources { memory_bytes: Some(1 << 28), ..large() };
+    let buffers = |text| {
+        let plan = with_yaml(text, host.clone()).unwrap();
+        let resolved = plan.value("data.buffer_size").unwrap().clone();
+        (plan.data.buffer_size, matches!(resolved.origin, Origin::Tuned { .. }))
     };
-    assert_eq!(batch(""), (64, true));
-    assert_eq!(batch("data: {batch_size: 5}"), (5, false));
-    assert_eq!(batch("data: {auto_tune_performance: false}"), (56, false));
+    assert_eq!(buffers(""), (4, true));
+    assert_eq!(buffers("data: {buffer_size: 5}"), (5, false));
+    assert_eq!(buffers("data: {auto_tune_performance: false}"), (50, false));
 }
 
 #[test]
-fn workers_are_capped_by_the_cores_and_say_so() {
-    let machine = Machine { cores: 4, ..large() };
-    let plan = with_yaml("data:\n  num_workers: 16\n", machine.clone()).unwrap();
+fn workers_are_limited_to_the_cores_with_a_note() {
+    let host = HostResources { cores: 4, ..large() };
+    let plan = with_yaml("data:\n  num_workers: 16\n", host.clone()).unwrap();
     let workers = plan.value("data.num_workers").unwrap();
     assert_eq!((plan.data.num_workers, &workers.value), (4, &Value::Int(4)));
     let capped = workers.capped.as_ref().unwrap();
-    assert_eq!((&capped.asked, capped.reason.as_str()), (&Value::Int(16), "this machine has 4 cores"));
+    assert_eq!((&capped.requested, capped.reason.as_str()), (&Value::Int(16), "this machine has 4 cores"));
     assert_eq!(plan.notes, ["data.num_workers is 4 instead of 16: this machine has 4 cores"]);
 
-    // Nobody asked for the default of 18: capped, shown, but nothing to tell anyone.
-    let plan = with_yaml("data: {auto_tune_performance: no}", machine).unwrap();
+    // The default of 18 was not requested: it is limited and shown, but without a note.
+    let plan = with_yaml("data: {auto_tune_performance: no}", host).unwrap();
     assert_eq!(plan.data.num_workers, 4);
     assert!(plan.value("data.num_workers").unwrap().capped.is_some());
     assert_eq!(plan.notes, [""; 0]);
 }
 
 #[test]
-fn settings_that_do_not_go_together_are_noted() {
+fn settings_without_effect_are_noted() {
     let note = |text: &str, expected: &str| {
         let notes = with_yaml(text, large()).unwrap().notes;
         assert!(notes.len() == 1 && notes[0].contains(expected), "{text}: {notes:?}");
     };
-    note("data: {val_data: v, val_fraction: 0.1}", "data.val_data is given and wins");
-    note("data: {frame_budget: 20000, batch_size: 8}", "data.frame_budget is given and wins");
+    note("data: {val_data: v, val_fraction: 0.1}", "data.val_data takes precedence");
+    note("data: {frame_budget: 20000, batch_size: 8}", "data.frame_budget takes precedence");
     note("data: {quadratic_frames: 500}", "without data.frame_budget");
     note("data: {max_seconds: 30}", "already limits clips to 11.6 s");
-    note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir keeps the vocabulary only");
-    note("data: {memory_cache_mb: 64}", "data.memory_cache_mb has no effect where there is a cache");
-    note("data: {native_loading: false, memory_cache_mb: 64}", "keeps nothing");
+    note("data: {preprocessing_mode: runtime, cache_dir: c}", "data.cache_dir stores only the vocabulary");
+    note("data: {memory_cache_mb: 64}", "data.memory_cache_mb has no effect with a cache");
+    note("data: {native_loading: false, memory_cache_mb: 64}", "caches nothing");
     note("data: {model_start_delay: 1}", "without data.data_gpu");
     note("data: {prefetch_to_gpu: false, enhanced_gpu_prefetch: true}", "data.prefetch_to_gpu is off");
     note("data: {prefetch_buffer_size: 60}", "no more than 50 batches");
@@ -289,39 +287,39 @@ fn settings_that_do_not_go_together_are_noted() {
 
 #[test]
 fn a_plan_is_stored_as_json_with_unset_values_as_null() {
-    let json = serde_json::to_value(Plan::resolve(&Sources::of(large())).unwrap()).unwrap();
+    let json = serde_json::to_value(Plan::resolve(&Sources::for_host(large())).unwrap()).unwrap();
     assert_eq!(json["data"]["train_data"], serde_json::Value::Null);
     assert_eq!(json["training"]["visible_gpus"], serde_json::Value::Null);
     assert_eq!(json["data"]["preprocessing_mode"], "auto");
-    assert_eq!(json.as_object().unwrap().len(), 3, "origins and notes are told apart from the plan");
+    assert_eq!(json.as_object().unwrap().len(), 3, "origins and notes are not part of the plan");
 }
 
 /// A random valid value of a setting, as text.
 fn text_for(key: &'static Key) -> BoxedStrategy<String> {
     match key.kind {
-        Kind::Bool => any::<bool>().prop_map(|value| value.to_string()).boxed(),
-        Kind::Int { min, max } => (min..=max).prop_map(|value| value.to_string()).boxed(),
-        Kind::Float { min, max } => (min..=max).prop_map(|value| format!("{value:?}")).boxed(),
-        Kind::Size { min, max } => (min..=max).prop_map(|value| format!("{value}B")).boxed(),
-        Kind::Choice(choices) => prop::sample::select(choices).prop_map(str::to_owned).boxed(),
-        Kind::Choices(choices) => {
+        ValueKind::Bool => any::<bool>().prop_map(|value| value.to_string()).boxed(),
+        ValueKind::Int { min, max } => (min..=max).prop_map(|value| value.to_string()).boxed(),
+        ValueKind::Float { min, max } => (min..=max).prop_map(|value| format!("{value:?}")).boxed(),
+        ValueKind::Size { min, max } => (min..=max).prop_map(|value| format!("{value}B")).boxed(),
+        ValueKind::Choice(choices) => prop::sample::select(choices).prop_map(str::to_owned).boxed(),
+        ValueKind::Choices(choices) => {
             prop::sample::subsequence(choices, 1..=choices.len()).prop_map(|c| c.join(",")).boxed()
         }
-        Kind::Text => "[a-zA-Z0-9:#'\"{} -]{0,20}[a-z]".boxed(),
-        Kind::Path => "[a-zA-Z0-9/. -]{0,20}[a-z]".boxed(),
-        Kind::Paths => {
+        ValueKind::Text => "[a-zA-Z0-9:#'\"{} -]{0,20}[a-z]".boxed(),
+        ValueKind::Path => "[a-zA-Z0-9/. -]{0,20}[a-z]".boxed(),
+        ValueKind::Paths => {
             let one = "[a-zA-Z0-9/.,-]{0,20}[a-z]";
             prop_oneof![one, "x[a-z]{3}".prop_map(|a| format!("[{a}, y{a}, \"z, {a}\"]"))].boxed()
         }
-        Kind::Language => "[a-z]{2}(-[a-z]{2})?".boxed(),
-        Kind::Gpu => (0u32..8).prop_map(|id| id.to_string()).boxed(),
-        Kind::Gpus => {
+        ValueKind::Language => "[a-z]{2}(-[a-z]{2})?".boxed(),
+        ValueKind::Gpu => (0u32..8).prop_map(|id| id.to_string()).boxed(),
+        ValueKind::Gpus => {
             prop::sample::subsequence(vec!["0", "1", "2", "3"], 1..4).prop_map(|ids| ids.join(",")).boxed()
         }
     }
 }
 
-/// A setting and a value for each of the four layers, or none.
+/// A setting with an optional value for each of the four layers.
 fn layers() -> impl Strategy<Value = (&'static Key, [Option<String>; 4])> {
     (0..KEYS.len()).prop_flat_map(|index| {
         let key = &KEYS[index];
@@ -332,16 +330,16 @@ fn layers() -> impl Strategy<Value = (&'static Key, [Option<String>; 4])> {
 
 proptest! {
     #[test]
-    fn the_highest_layer_that_speaks_has_the_last_word((key, said) in layers()) {
-        let [tuned, file, environment, command_line] = &said;
+    fn the_layer_of_highest_precedence_wins((key, values) in layers()) {
+        let [tuned, file, environment, command_line] = &values;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.yaml");
-        let mut sources = Sources { tuned: Vec::new(), ..Sources::of(large()) };
+        let mut sources = Sources { tuned: Vec::new(), ..Sources::for_host(large()) };
         if let Some(value) = tuned {
             sources.tuned = vec![Tuned { path: key.path, value: value.clone(), reason: "test".into() }];
         }
         if let Some(text) = file {
-            // A list of GPUs needs its quotes in a file only because of how it is written back.
+            // `to_yaml` adds the quotes that a list of GPUs needs in a file.
             let value = key.read_text(text).unwrap().to_yaml();
             std::fs::write(&path, format!("{}:\n  {}: {value}\n", key.section().name(), key.name())).unwrap();
             sources.file = Some(path.clone());
@@ -352,10 +350,10 @@ proptest! {
         if let Some(value) = command_line {
             sources.command_line = vec![Flag::Set(format!("{}={value}", key.path))];
         }
-        let settled = sources.settle().unwrap().values;
-        let winner = settled.iter().find(|assignment| assignment.key == key).unwrap();
+        let merged = sources.merge().unwrap().values;
+        let winner = merged.iter().find(|assignment| assignment.key == key).unwrap();
 
-        // The switch itself decides about tuning, and cannot be tuned off by the tuning it switches.
+        // The switch turns tuning off, so tuning cannot set the switch itself.
         let origins = [
             Origin::CommandLine { flag: format!("--set {}", key.path) },
             Origin::Environment { name: key.variable() },
@@ -364,23 +362,23 @@ proptest! {
         ];
         let switched_off = key.path == "data.auto_tune_performance"
             && [command_line, environment, file].into_iter().flatten().next().is_some_and(|text| text == "false");
-        let spoken = [command_line, environment, file, tuned].into_iter().zip(origins)
+        let expected = [command_line, environment, file, tuned].into_iter().zip(origins)
             .find_map(|(text, origin)| text.clone().map(|text| (text, origin)));
-        match spoken {
+        match expected {
             Some((text, origin)) if !switched_off || !matches!(origin, Origin::Tuned { .. }) => {
                 prop_assert_eq!(&winner.origin, &origin);
                 prop_assert_eq!(&winner.value, &key.read_text(&text).unwrap());
             }
             _ => prop_assert_eq!(&winner.value, &key.default_value()),
         }
-        prop_assert_eq!(settled.len(), KEYS.len());
-        for other in settled.iter().filter(|assignment| assignment.key != key) {
+        prop_assert_eq!(merged.len(), KEYS.len());
+        for other in merged.iter().filter(|assignment| assignment.key != key) {
             prop_assert_eq!(&other.origin, &Origin::Default);
         }
     }
 
     #[test]
-    fn bytes_of_any_kind_are_settings_or_a_mistake_and_never_a_panic(
+    fn arbitrary_bytes_never_panic(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
             prop::collection::vec(

@@ -1,8 +1,8 @@
-//! The promise of `durable`: a name holds the old bytes or the new ones, whatever fails.
+//! Atomicity of `durable`: a path contains the old bytes or the new ones, whatever fails.
 
 use std::path::Path;
 
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty, Step};
+use myxtts_run::durable::fault::{DiskOperation, Effect, FaultPlan, FaultyDisk};
 use myxtts_run::durable::{self, Writer};
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_written_file_is_there_and_nothing_beside_it() {
+fn writing_leaves_no_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     durable::write(&path, b"one").unwrap();
@@ -26,47 +26,48 @@ fn a_written_file_is_there_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_dropped_writer_leaves_nothing() {
+fn a_dropped_writer_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::create(&durable::Os, &folder.path().join("a")).unwrap();
+    let mut writer = Writer::create(&durable::OsDisk, &folder.path().join("a")).unwrap();
     writer.write(b"half").unwrap();
     assert_eq!(names(folder.path()).len(), 1);
     drop(writer);
-    let mut writer = Writer::create(&durable::Os, &folder.path().join("a")).unwrap();
+    let mut writer = Writer::create(&durable::OsDisk, &folder.path().join("a")).unwrap();
     writer.write(b"whole").unwrap();
     drop(writer.finish().unwrap());
     assert!(names(folder.path()).is_empty());
 }
 
 #[test]
-fn whatever_step_fails_the_old_bytes_stay_and_the_error_says_so() {
+fn the_old_bytes_stay_whatever_operation_fails() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     let (old, new) = (vec![1u8; 1000], vec![2u8; 200_000]);
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     durable::write_with(&counting, &path, &new).unwrap();
-    let steps = counting.steps();
-    assert_eq!(steps, 5, "create, write, sync, rename, sync of the folder");
+    let operations = counting.operations();
+    assert_eq!(operations, 5, "create, write, sync, rename, sync of the folder");
 
     for effect in [Effect::NoSpace, Effect::Broken] {
-        for n in 1..=steps {
+        for n in 1..=operations {
             durable::write(&path, &old).unwrap();
-            let error = durable::write_with(&Faulty::new(FaultPlan::at(n, effect)), &path, &new).unwrap_err();
+            let error =
+                durable::write_with(&FaultyDisk::new(FaultPlan::at(n, effect)), &path, &new).unwrap_err();
             let found = std::fs::read(&path).unwrap();
-            // Only the very last step comes after the name has changed hands.
-            assert_eq!(found, if n == steps { &new[..] } else { &old[..] }, "step {n}");
-            assert_eq!(names(folder.path()), ["a"], "step {n}");
+            // Only the very last operation comes after the rename.
+            assert_eq!(found, if n == operations { &new[..] } else { &old[..] }, "operation {n}");
+            assert_eq!(names(folder.path()), ["a"], "operation {n}");
             let full = error.source.raw_os_error() == Some(28);
             assert_eq!(full, effect == Effect::NoSpace);
-            assert_eq!(error.to_string().contains("no space is left"), full, "{error}");
+            assert_eq!(error.to_string().contains("no space left"), full, "{error}");
         }
     }
 }
 
 #[test]
-fn unfinished_files_of_the_dead_are_recognised_by_name() {
+fn unfinished_files_are_recognised_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let writer = Writer::create(&durable::Os, &folder.path().join("index.bin")).unwrap();
+    let writer = Writer::create(&durable::OsDisk, &folder.path().join("index.bin")).unwrap();
     std::mem::forget(writer);
     assert!(durable::is_unfinished(&names(folder.path())[0]));
 }
@@ -77,8 +78,8 @@ proptest! {
     fn short_writes_lose_nothing(sizes in proptest::collection::vec(0usize..150_000, 1..6), every in 1u64..4) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        let short = FaultPlan { only: Some(Step::Write), ..FaultPlan::every(every, Effect::Short) };
-        let disk = Faulty::new(short);
+        let short = FaultPlan { only: Some(DiskOperation::Write), ..FaultPlan::every(every, Effect::Short) };
+        let disk = FaultyDisk::new(short);
         let mut writer = Writer::create(&disk, &path).unwrap();
         let mut wanted = vec![0u8; 64];
         writer.write(&wanted).unwrap();

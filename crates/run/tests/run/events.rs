@@ -1,9 +1,9 @@
-//! The log of events: whole lines, whatever happens to the process or the disk.
+//! The event log: complete lines, whatever happens to the process or the disk.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty, Step};
+use myxtts_run::durable::fault::{DiskOperation, Effect, FaultPlan, FaultyDisk};
 use myxtts_run::events::{Event, EventLog, EventReader};
 use serde::Serialize;
 use serde_json::json;
@@ -41,19 +41,19 @@ fn events_are_read_back_and_followed() {
 }
 
 #[test]
-fn a_line_torn_anywhere_is_cut_on_reopening_and_the_others_stay() {
+fn an_incomplete_line_is_removed_on_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.jsonl");
     let mut log = EventLog::open(&path).unwrap();
     for step in 0..3 {
         log.append("step", Progress { step, loss: 1.5 }).unwrap();
     }
-    let whole = std::fs::read(&path).unwrap();
-    let ends: Vec<usize> = (1..=whole.len()).filter(|&end| whole[end - 1] == b'\n').collect();
-    for length in 0..=whole.len() {
-        std::fs::write(&path, &whole[..length]).unwrap();
+    let complete = std::fs::read(&path).unwrap();
+    let ends: Vec<usize> = (1..=complete.len()).filter(|&end| complete[end - 1] == b'\n').collect();
+    for length in 0..=complete.len() {
+        std::fs::write(&path, &complete[..length]).unwrap();
         let lines = ends.iter().filter(|&&end| end <= length).count();
-        // A reader sees the whole lines and waits for the rest.
+        // A reader sees the complete lines and waits for the rest.
         assert_eq!(EventReader::new(&path).read().unwrap().len(), lines, "{length} bytes");
         let mut log = EventLog::open(&path).unwrap();
         assert_eq!(log.cut() as usize, length - ends[..lines].last().unwrap_or(&0), "{length} bytes");
@@ -66,7 +66,7 @@ fn a_line_torn_anywhere_is_cut_on_reopening_and_the_others_stay() {
 }
 
 #[test]
-fn a_very_long_torn_line_is_cut_too() {
+fn a_very_long_incomplete_line_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.jsonl");
     EventLog::open(&path).unwrap().append("a", json!({})).unwrap();
@@ -77,7 +77,7 @@ fn a_very_long_torn_line_is_cut_too() {
 }
 
 #[test]
-fn a_damaged_line_in_the_middle_is_counted_and_passed_over() {
+fn a_damaged_line_is_counted_and_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.jsonl");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -90,13 +90,13 @@ fn a_damaged_line_in_the_middle_is_counted_and_passed_over() {
 }
 
 #[test]
-fn an_event_that_could_not_be_written_left_no_half_line_before_the_next() {
+fn a_failed_write_leaves_no_partial_line() {
     for effect in [Effect::NoSpace, Effect::Broken, Effect::Short] {
         for every in 2..5 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("events.jsonl");
-            let plan = FaultPlan { only: Some(Step::Write), ..FaultPlan::every(every, effect) };
-            let mut log = EventLog::open_on(Arc::new(Faulty::new(plan)), &path).unwrap();
+            let plan = FaultPlan { only: Some(DiskOperation::Write), ..FaultPlan::every(every, effect) };
+            let mut log = EventLog::open_on(Arc::new(FaultyDisk::new(plan)), &path).unwrap();
             let written: Vec<u64> =
                 (0..50).filter(|&step| log.append("step", json!({ "step": step })).is_ok()).collect();
             assert!(effect == Effect::Short || (20..50).contains(&written.len()), "{written:?}");

@@ -1,22 +1,22 @@
-//! The folder of a run: begun once, resumed by one, looked at by anybody.
+//! The run folder: created once, resumed by one process, readable by all.
 
 use std::sync::Arc;
 
-use myxtts_run::config::{Flag, Machine, Sources, Tuned};
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
+use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
+use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
 use myxtts_run::folder::{FolderError, RunFolder};
 use myxtts_run::lock::LockError;
 use myxtts_run::plan::{Plan, TUNABLE};
 use serde_json::json;
 
 fn plan(set: &[&str]) -> Plan {
-    let machine = Machine { cores: 64, memory_bytes: None, gpus: None };
-    let command_line = set.iter().map(|said| Flag::Set((*said).to_owned())).collect();
-    Plan::resolve(&Sources { command_line, ..Sources::of(machine) }).unwrap()
+    let host = HostResources { cores: 64, memory_bytes: None };
+    let command_line = set.iter().map(|text| Flag::Set((*text).to_owned())).collect();
+    Plan::resolve(&Sources { command_line, ..Sources::for_host(host) }).unwrap()
 }
 
 #[test]
-fn a_run_is_begun_left_and_resumed_with_its_own_plan() {
+fn a_run_is_created_and_resumed_with_its_own_plan() {
     let runs = tempfile::tempdir().unwrap();
     let mine = plan(&["data.batch_size=7", "data.val_fraction=0.1"]);
     let run = RunFolder::create(runs.path(), Some("mira"), &mine).unwrap();
@@ -26,7 +26,7 @@ fn a_run_is_begun_left_and_resumed_with_its_own_plan() {
     store.save(3, &[("weights", b"abc")], json!({}), None).unwrap();
     run.tensorboard(None).unwrap().scalar("loss", 1, 0.5).unwrap();
 
-    // While it trains, others look and nobody else trains.
+    // While it trains, other processes can read it but not train it.
     let seen = RunFolder::view(runs.path(), "mira").unwrap();
     assert_eq!(seen.events().read().unwrap().len(), 1);
     assert_eq!(seen.checkpoints().latest_valid().unwrap().checkpoint.unwrap().step, 3);
@@ -59,12 +59,12 @@ fn runs_without_a_name_are_numbered() {
 }
 
 #[test]
-fn two_that_begin_at_the_same_time_get_two_runs() {
+fn runs_created_at_the_same_time_get_different_names() {
     let runs = tempfile::tempdir().unwrap();
     let plan = plan(&[]);
     let mut names: Vec<String> = std::thread::scope(|scope| {
-        let begin = || RunFolder::create(runs.path(), None, &plan).unwrap().name().to_owned();
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+        let create = || RunFolder::create(runs.path(), None, &plan).unwrap().name().to_owned();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     names.sort();
@@ -73,7 +73,7 @@ fn two_that_begin_at_the_same_time_get_two_runs() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn errors_name_what_is_in_the_way() {
     let runs = tempfile::tempdir().unwrap();
     let plan = plan(&[]);
     drop(RunFolder::create(runs.path(), Some("a"), &plan).unwrap());
@@ -89,7 +89,10 @@ fn what_is_in_the_way_is_named() {
     let error = create("b");
     assert!(matches!(&error, FolderError::Foreign { found, .. } if found == "thesis.tex"), "{error}");
     let error = RunFolder::resume(runs.path(), "b").err().unwrap();
-    assert!(error.to_string().contains("not a run") && error.to_string().contains("there are a"), "{error}");
+    assert!(
+        error.to_string().contains("not a run") && error.to_string().contains("existing runs: a"),
+        "{error}"
+    );
 
     std::fs::write(runs.path().join("c"), "a file").unwrap();
     assert!(matches!(create("c"), FolderError::Io { .. }));
@@ -103,19 +106,19 @@ fn what_is_in_the_way_is_named() {
 }
 
 #[test]
-fn a_beginning_that_was_cut_off_can_be_begun_again() {
+fn an_interrupted_creation_can_be_repeated() {
     let plan = plan(&[]);
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     let runs = tempfile::tempdir().unwrap();
     RunFolder::create_on(Arc::new(counting.clone()), runs.path(), Some("a"), &plan).unwrap();
-    for step in 1..=counting.steps() {
+    for operation in 1..=counting.operations() {
         let runs = tempfile::tempdir().unwrap();
-        let disk = Arc::new(Faulty::new(FaultPlan::at(step, Effect::NoSpace)));
+        let disk = Arc::new(FaultyDisk::new(FaultPlan::at(operation, Effect::NoSpace)));
         let error = RunFolder::create_on(disk, runs.path(), Some("a"), &plan).err().unwrap();
-        assert!(error.to_string().contains("no space is left"), "{error}");
+        assert!(error.to_string().contains("no space left"), "{error}");
         let again = RunFolder::create(runs.path(), Some("a"), &plan);
-        // Only after the very last step is the run begun all the same.
-        if step == counting.steps() {
+        // If only the very last operation fails, the run exists all the same.
+        if operation == counting.operations() {
             assert!(matches!(again, Err(FolderError::Exists { .. })));
             RunFolder::resume(runs.path(), "a").unwrap();
         } else {
@@ -125,7 +128,7 @@ fn a_beginning_that_was_cut_off_can_be_begun_again() {
 }
 
 #[test]
-fn the_plan_of_an_older_version_loads_and_says_what_is_new() {
+fn the_plan_of_an_older_version_loads_with_notes() {
     let now = plan(&[]);
     let mut json: serde_json::Value = serde_json::from_str(&now.to_json()).unwrap();
     json["training"].as_object_mut().unwrap().remove("seed");
@@ -135,22 +138,22 @@ fn the_plan_of_an_older_version_loads_and_says_what_is_new() {
     assert_eq!((old.training.seed, old.data.batch_size), (1234, 3));
     assert_eq!(old.notes.len(), 2, "{:?}", old.notes);
     assert!(old.notes.iter().any(|note| note.contains("data.mel_window")));
-    assert!(old.notes.iter().any(|note| note.contains("training.seed is new")));
+    assert!(old.notes.iter().any(|note| note.contains("training.seed did not exist")));
     for text in ["", "[]", "{\"data\": {\"batch_size\": \"x\"}}", "{\"data\": 5}"] {
         assert!(Plan::from_json(text).is_err(), "{text}");
     }
 }
 
 #[test]
-fn a_run_is_tuned_once_and_what_was_chosen_stands_in_its_folder_with_the_reason() {
+fn a_run_is_tuned_once_and_its_plan_stores_the_reasons() {
     let runs = tempfile::tempdir().unwrap();
     let mut mine = plan(&["data.num_workers=3"]);
     mine.begin_tuning();
-    assert!(mine.is_open("data.batch_size") && !mine.is_open("data.num_workers"), "{:?}", mine.tuning);
+    assert!(mine.is_pending("data.batch_size") && !mine.is_pending("data.num_workers"), "{:?}", mine.tuning);
     let run = RunFolder::create(runs.path(), Some("mira"), &mine).unwrap();
     drop(run);
 
-    // Stopped before it was tuned: what is open still is.
+    // Stopped before it was tuned: the settings are still pending.
     let chosen = |path, value: &str| Tuned { path, value: value.to_owned(), reason: "a test".to_owned() };
     let rules = [
         chosen("data.batch_size", "24"),
@@ -160,41 +163,44 @@ fn a_run_is_tuned_once_and_what_was_chosen_stands_in_its_folder_with_the_reason(
     ];
     let (run, mut plan) = RunFolder::resume(runs.path(), "mira").unwrap();
     plan.finish_tuning(&rules);
-    run.settle(&plan).unwrap();
+    run.replace_plan(&plan).unwrap();
     drop(run);
     let (_run, mut plan) = RunFolder::resume(runs.path(), "mira").unwrap();
     assert_eq!((plan.data.batch_size, plan.training.gradient_accumulation_steps), (24, 2));
-    assert_eq!(plan.data.num_workers, 3, "a person set it");
+    assert_eq!(plan.data.num_workers, 3, "it was set explicitly");
     let changed = &plan.tuning.as_ref().unwrap().changed;
-    let said: Vec<_> =
+    let stored: Vec<_> =
         changed.iter().map(|c| (c.setting.as_str(), c.instead_of, c.value, c.reason.as_str())).collect();
     let expected =
         [("data.batch_size", 56, 24, "a test"), ("training.gradient_accumulation_steps", 1, 2, "a test")];
-    assert_eq!(said, expected, "and what stays as it is is no change");
+    assert_eq!(stored, expected, "an unchanged value is not a change");
 
-    // Tuned once: nothing is open any more.
+    // Tuned once: no setting is pending any more.
     plan.finish_tuning(&[chosen("data.batch_size", "7")]);
     assert_eq!(plan.data.batch_size, 24);
 }
 
 #[test]
-fn tuning_leaves_what_is_set_anywhere_and_can_be_switched_off() {
-    let open = |set: &[&str]| {
+fn tuning_keeps_explicit_settings_and_can_be_switched_off() {
+    let pending = |set: &[&str]| {
         let mut plan = plan(set);
         plan.begin_tuning();
-        plan.tuning.map(|tuning| tuning.open)
+        plan.tuning.map(|tuning| tuning.pending)
     };
-    assert_eq!(open(&["data.auto_tune_performance=false"]), None);
-    assert_eq!(open(&[]).unwrap().len(), TUNABLE.len());
+    assert_eq!(pending(&["data.auto_tune_performance=false"]), None);
+    assert_eq!(pending(&[]).unwrap().len(), TUNABLE.len());
     for setting in TUNABLE {
-        let left = open(&[&format!("{setting}=3")]).unwrap();
-        assert!(left.len() == TUNABLE.len() - 1 && !left.iter().any(|open| open == setting), "{left:?}");
+        let left = pending(&[&format!("{setting}=3")]).unwrap();
+        assert!(
+            left.len() == TUNABLE.len() - 1 && !left.iter().any(|pending| pending == setting),
+            "{left:?}"
+        );
     }
-    assert!(!open(&["data.frame_budget=9000"]).unwrap().contains(&"data.batch_size".to_owned()));
+    assert!(!pending(&["data.frame_budget=9000"]).unwrap().contains(&"data.batch_size".to_owned()));
 }
 
 #[test]
-fn a_run_that_was_refused_leaves_its_name_free() {
+fn rollback_frees_the_name_of_a_refused_run() {
     let runs = tempfile::tempdir().unwrap();
     let path = runs.path().join("mira");
     for _ in 0..2 {
@@ -202,38 +208,37 @@ fn a_run_that_was_refused_leaves_its_name_free() {
         run.event_log().unwrap().append("strategy", json!({})).unwrap();
         drop(run.tensorboard(None).unwrap());
         std::fs::write(path.join("request.json"), "{}").unwrap();
-        assert!(run.take_back().unwrap());
+        assert!(run.rollback().unwrap());
         assert!(!path.exists());
     }
     assert_eq!(std::fs::read_dir(runs.path()).unwrap().count(), 0);
 }
 
-/// Each of these keeps a run where it is.
 #[test]
-fn a_run_with_anything_in_it_is_never_taken_back() {
-    type Happens = fn(&RunFolder);
-    let happenings: [(&str, Happens); 5] = [
+fn a_run_with_any_content_is_never_rolled_back() {
+    type AddContent = fn(&RunFolder);
+    let contents: [(&str, AddContent); 5] = [
         ("a checkpoint", |run| {
             run.checkpoint_store().unwrap().save(3, &[("weights", b"abc")], json!({}), None).unwrap();
         }),
         ("a stage", |run| run.event_log().unwrap().append("stage", json!({ "stage": "dvae" })).unwrap()),
         ("a model", |run| std::fs::create_dir(run.path().join("model")).unwrap()),
         ("a sample", |run| std::fs::write(run.samples().join("a.wav"), "x").unwrap()),
-        ("a note of the user's", |run| std::fs::write(run.path().join("notes.txt"), "x").unwrap()),
+        ("a file of the user", |run| std::fs::write(run.path().join("notes.txt"), "x").unwrap()),
     ];
-    for (what, happens) in happenings {
+    for (what, add) in contents {
         let runs = tempfile::tempdir().unwrap();
         let run = RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap();
-        happens(&run);
-        assert!(!run.take_back().unwrap(), "{what}");
+        add(&run);
+        assert!(!run.rollback().unwrap(), "{what}");
         RunFolder::resume(runs.path(), "a").unwrap_or_else(|error| panic!("{what}: {error}"));
     }
-    // Nor one that was there before: resumed, or a folder that somebody made for it.
+    // Nor is one that existed before: a resumed run, or a folder that was created for it.
     let runs = tempfile::tempdir().unwrap();
     drop(RunFolder::create(runs.path(), Some("a"), &plan(&[])).unwrap());
     let (resumed, _) = RunFolder::resume(runs.path(), "a").unwrap();
-    assert!(!resumed.take_back().unwrap() && runs.path().join("a/plan.json").is_file());
+    assert!(!resumed.rollback().unwrap() && runs.path().join("a/plan.json").is_file());
     std::fs::create_dir(runs.path().join("b")).unwrap();
     let run = RunFolder::create(runs.path(), Some("b"), &plan(&[])).unwrap();
-    assert!(!run.take_back().unwrap() && runs.path().join("b").is_dir());
+    assert!(!run.rollback().unwrap() && runs.path().join("b").is_dir());
 }

@@ -1,4 +1,4 @@
-//! Damaged files of a run, for a second each.
+//! Fuzzes the parsers of run files, one second each.
 
 use super::mutator::fuzz;
 use super::parsers;
@@ -10,8 +10,8 @@ fn stored(path: &str) -> Vec<u8> {
 #[test]
 fn configurations() {
     let files = ["bottleneck_fix", "multi_gpu", "oscillation_fix", "small_gpu"];
-    let good = files.map(|name| stored(&format!("configs/{name}.yaml")));
-    fuzz(concat!(module_path!(), "::configurations"), &good, parsers::yaml);
+    let valid = files.map(|name| stored(&format!("configs/{name}.yaml")));
+    fuzz(concat!(module_path!(), "::configurations"), &valid, parsers::yaml);
 }
 
 #[test]
@@ -21,12 +21,12 @@ fn plans() {
 
 #[test]
 fn event_logs() {
-    let good = [stored("formats/v1/runs/left/events.jsonl")];
-    fuzz(concat!(module_path!(), "::event_logs"), &good, parsers::events);
+    let valid = [stored("formats/v1/runs/left/events.jsonl")];
+    fuzz(concat!(module_path!(), "::event_logs"), &valid, parsers::events);
 }
 
 #[test]
 fn checkpoint_manifests() {
-    let good = [stored("formats/v1/runs/left/checkpoints/000001-step-2/manifest")];
-    fuzz(concat!(module_path!(), "::checkpoint_manifests"), &good, parsers::checkpoint);
+    let valid = [stored("formats/v1/runs/left/checkpoints/000001-step-2/manifest")];
+    fuzz(concat!(module_path!(), "::checkpoint_manifests"), &valid, parsers::checkpoint);
 }

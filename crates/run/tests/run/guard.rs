@@ -1,15 +1,15 @@
-//! The machines that watch a run: what they answer, and that a restored one answers the same.
+//! Loss guards: their verdicts, and that a restored guard gives the same verdicts.
 
 use std::fmt::Debug;
 
-use myxtts_run::guard::{BadSteps, BadVerdict, EarlyStop, SpikeVerdict, Spikes, StopVerdict};
-use myxtts_run::schedule::{Schedule, Then};
+use myxtts_run::guard::{BadStepGuard, BadStepVerdict, EarlyStop, SpikeDetector, SpikeVerdict, StopVerdict};
+use myxtts_run::loss_trend::{Direction, LossTrend};
+use myxtts_run::schedule::{Decay, Schedule};
 use myxtts_run::seed::Seed;
-use myxtts_run::trend::{Direction, Trend};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Losses as they come: falling, noisy, with leaps and with what is no number.
+/// Falling, noisy losses with spikes, NaN and Inf.
 fn losses(count: u64) -> Vec<f64> {
     let seed = Seed::new(5).derive("losses");
     let loss = |i: u64| match seed.below(3 * i, 40) {
@@ -21,39 +21,39 @@ fn losses(count: u64) -> Vec<f64> {
     (0..count).map(loss).collect()
 }
 
-/// Stored and restored before every step, a machine answers as one that was never disturbed, and ends in
-/// the same state to the last bit.
+/// Asserts that a guard which is saved and restored before every step gives the same verdicts as one that is not, and
+/// ends in the same state bit for bit.
 fn assert_restores<M, A>(new: M, mut observe: impl FnMut(&mut M, f64) -> A)
 where
     M: Serialize + DeserializeOwned + Clone + PartialEq + Debug,
     A: PartialEq + Debug,
 {
-    let (mut undisturbed, mut restored) = (new.clone(), new);
+    let (mut uninterrupted, mut restored) = (new.clone(), new);
     for (i, loss) in losses(600).into_iter().enumerate() {
         let stored = serde_json::to_string(&restored).unwrap();
         restored = serde_json::from_str(&stored).unwrap();
         assert_eq!(serde_json::to_string(&restored).unwrap(), stored, "step {i}");
-        assert_eq!(observe(&mut restored, loss), observe(&mut undisturbed, loss), "step {i}");
+        assert_eq!(observe(&mut restored, loss), observe(&mut uninterrupted, loss), "step {i}");
         // Equality of floats is equality of bits here: no state holds a NaN, and JSON keeps the sign of 0.
-        assert_eq!(restored, undisturbed, "step {i}");
+        assert_eq!(restored, uninterrupted, "step {i}");
     }
 }
 
 #[test]
-fn every_machine_restored_at_every_step_goes_on_as_if_nothing_had_been() {
-    assert_restores(Spikes::new(50, 6.0, 4), |machine, loss| format!("{:?}", machine.observe(loss)));
-    assert_restores(BadSteps::new(3, 20), |machine, loss| machine.observe(loss.is_finite()));
-    assert_restores(EarlyStop::new(Some(10), 0.01), |machine, loss| machine.observe(loss));
-    assert_restores(Trend::new(64), |machine, loss| {
-        machine.observe(loss);
-        (machine.slope().map(f64::to_bits), machine.mean().map(f64::to_bits), machine.direction())
+fn guards_restored_at_every_step_behave_the_same() {
+    assert_restores(SpikeDetector::new(50, 6.0, 4), |guard, loss| format!("{:?}", guard.observe(loss)));
+    assert_restores(BadStepGuard::new(3, 20), |guard, loss| guard.observe(loss.is_finite()));
+    assert_restores(EarlyStop::new(Some(10), 0.01), |guard, loss| guard.observe(loss));
+    assert_restores(LossTrend::new(64), |guard, loss| {
+        guard.observe(loss);
+        (guard.slope().map(f64::to_bits), guard.mean().map(f64::to_bits), guard.direction())
     });
 }
 
 #[test]
-fn a_leap_is_a_spike_and_noise_and_progress_are_not() {
+fn spikes_are_detected_and_noise_and_progress_are_not() {
     let seed = Seed::new(6);
-    let mut spikes = Spikes::new(100, 8.0, 5);
+    let mut spikes = SpikeDetector::new(100, 8.0, 5);
     for i in 0..2000 {
         let loss = 7.0 * (-(i as f64) / 500.0).exp() + 1.0 + 0.4 * seed.unit(i);
         if i % 100 == 99 {
@@ -68,8 +68,8 @@ fn a_leap_is_a_spike_and_noise_and_progress_are_not() {
 }
 
 #[test]
-fn one_spike_did_not_hide_the_next() {
-    let mut spikes = Spikes::new(20, 6.0, 1000);
+fn one_spike_does_not_hide_the_next() {
+    let mut spikes = SpikeDetector::new(20, 6.0, 1000);
     (0..20).for_each(|i| assert_eq!(spikes.observe(1.0 + 0.001 * i as f64), SpikeVerdict::Fine));
     for _ in 0..50 {
         assert!(matches!(spikes.observe(2.0), SpikeVerdict::Spike { .. }));
@@ -77,8 +77,8 @@ fn one_spike_did_not_hide_the_next() {
 }
 
 #[test]
-fn a_loss_that_stays_up_is_the_new_level() {
-    let mut spikes = Spikes::new(20, 6.0, 3);
+fn a_loss_that_stays_high_becomes_the_new_level() {
+    let mut spikes = SpikeDetector::new(20, 6.0, 3);
     (0..20).for_each(|_| assert_eq!(spikes.observe(1.0), SpikeVerdict::Fine));
     assert!(matches!(spikes.observe(9.0), SpikeVerdict::Spike { .. }));
     assert!(matches!(spikes.observe(9.0), SpikeVerdict::Spike { .. }));
@@ -87,42 +87,42 @@ fn a_loss_that_stays_up_is_the_new_level() {
 }
 
 #[test]
-fn losses_all_alike_do_not_make_a_hair_a_spike() {
-    let mut spikes = Spikes::new(8, 5.0, 3);
+fn tiny_differences_between_equal_losses_are_not_spikes() {
+    let mut spikes = SpikeDetector::new(8, 5.0, 3);
     (0..8).for_each(|_| assert_eq!(spikes.observe(2.0), SpikeVerdict::Fine));
     assert_eq!(spikes.observe(2.0001), SpikeVerdict::Fine);
-    // Nothing before it, and no number: not a reason to fall over.
-    assert!(matches!(Spikes::new(8, 5.0, 3).observe(f64::NAN), SpikeVerdict::Spike { .. }));
-    assert_eq!(Spikes::new(8, 5.0, 3).observe(1e300), SpikeVerdict::Fine);
+    // NaN as the first loss must not panic.
+    assert!(matches!(SpikeDetector::new(8, 5.0, 3).observe(f64::NAN), SpikeVerdict::Spike { .. }));
+    assert_eq!(SpikeDetector::new(8, 5.0, 3).observe(1e300), SpikeVerdict::Fine);
 }
 
 #[test]
-fn bad_steps_are_skipped_until_a_budget_is_spent() {
-    let mut bad = BadSteps::new(2, 4);
-    let answers: Vec<_> =
+fn bad_steps_are_skipped_until_the_budget_is_used_up() {
+    let mut bad = BadStepGuard::new(2, 4);
+    let verdicts: Vec<_> =
         [true, false, false, true, false, false, false].map(|good| bad.observe(good)).into();
-    use BadVerdict::{Fine, Skip, StopInARow};
-    assert_eq!(answers, [Fine, Skip, Skip, Fine, Skip, Skip, StopInARow(3)]);
-    let mut bad = BadSteps::new(2, 4);
+    use BadStepVerdict::{Fine, Skip, StopInARow};
+    assert_eq!(verdicts, [Fine, Skip, Skip, Fine, Skip, Skip, StopInARow(3)]);
+    let mut bad = BadStepGuard::new(2, 4);
     for _ in 0..4 {
         assert_eq!((bad.observe(false), bad.observe(true)), (Skip, Fine));
     }
-    assert_eq!(bad.observe(false), BadVerdict::StopTotal(5));
+    assert_eq!(bad.observe(false), BadStepVerdict::StopTotal(5));
     assert_eq!(bad.total(), 5);
-    assert_eq!(BadSteps::new(0, 0).observe(false), StopInARow(1));
+    assert_eq!(BadStepGuard::new(0, 0).observe(false), StopInARow(1));
 }
 
 #[test]
-fn patience_ends_after_so_many_scores_that_are_not_better() {
+fn early_stop_ends_after_its_patience() {
     let mut stop = EarlyStop::new(Some(3), 0.1);
     use StopVerdict::{Better, Stop, Waiting};
     let observe = |score| {
         assert!(!stop.is_spent());
         stop.observe(score)
     };
-    let answers: Vec<_> = [5.0, 4.95, 4.8, f64::NAN, 4.75, 4.75].map(observe).into();
+    let verdicts: Vec<_> = [5.0, 4.95, 4.8, f64::NAN, 4.75, 4.75].map(observe).into();
     assert!(stop.is_spent());
-    assert_eq!(answers, [Better, Waiting(Some(2)), Better, Waiting(Some(2)), Waiting(Some(1)), Stop]);
+    assert_eq!(verdicts, [Better, Waiting(Some(2)), Better, Waiting(Some(2)), Waiting(Some(1)), Stop]);
     assert_eq!(stop.best(), Some(4.8));
     let mut never = EarlyStop::new(None, 0.0);
     assert_eq!(never.observe(1.0), Better);
@@ -131,8 +131,8 @@ fn patience_ends_after_so_many_scores_that_are_not_better() {
 }
 
 #[test]
-fn the_rate_rises_falls_and_stays() {
-    let schedule = Schedule { rate: 1e-3, warmup: 100, then: Then::Cosine { steps: 1100, floor: 0.1 } };
+fn the_learning_rate_warms_up_decays_and_stays_at_the_floor() {
+    let schedule = Schedule { rate: 1e-3, warmup: 100, decay: Decay::Cosine { steps: 1100, floor: 0.1 } };
     assert_eq!(schedule.at(0), 1e-3 / 100.0);
     assert_eq!(schedule.at(99), 1e-3);
     assert_eq!(schedule.at(100), 1e-3);
@@ -143,11 +143,11 @@ fn the_rate_rises_falls_and_stays() {
         assert!(now > 0.0 && now <= 1e-3);
         assert!(if step < 99 { next > now } else { next <= now }, "step {step}");
     }
-    let constant = Schedule { then: Then::Constant, ..schedule };
+    let constant = Schedule { decay: Decay::Constant, ..schedule };
     assert_eq!((constant.at(0), constant.at(100), constant.at(1 << 40)), (1e-5, 1e-3, 1e-3));
-    // Fewer steps than the warm-up takes, and no steps at all.
+    // Fewer steps than the warm-up, and none at all.
     for steps in [0, 50, 100] {
-        let short = Schedule { then: Then::Cosine { steps, floor: 0.0 }, ..schedule };
+        let short = Schedule { decay: Decay::Cosine { steps, floor: 0.0 }, ..schedule };
         assert_eq!((short.at(49), short.at(100)), (0.5e-3, 0.0), "{steps}");
     }
     let stored = serde_json::to_string(&schedule).unwrap();
@@ -155,10 +155,10 @@ fn the_rate_rises_falls_and_stays() {
 }
 
 #[test]
-fn a_trend_is_told_from_noise() {
+fn a_trend_is_distinguished_from_noise() {
     let seed = Seed::new(7);
     let directions = |slope: f64, stream: u64| {
-        let mut trend = Trend::new(100);
+        let mut trend = LossTrend::new(100);
         assert_eq!((trend.slope(), trend.mean(), trend.direction()), (None, None, Direction::Flat));
         for i in 0..100 {
             trend.observe(3.0 + slope * i as f64 + seed.with(stream).unit(i));
@@ -173,7 +173,7 @@ fn a_trend_is_told_from_noise() {
     let wrong = (0..1000).filter(|&stream| directions(0.0, stream) != Direction::Flat).count();
     assert!(wrong <= 3, "noise was taken for a trend {wrong} times in 1000");
 
-    let mut line = Trend::new(10);
+    let mut line = LossTrend::new(10);
     (0..30).for_each(|i| line.observe(f64::from(30 - i)));
     assert_eq!((line.slope(), line.direction()), (Some(-1.0), Direction::Falling));
     assert_eq!(line.direction().to_string(), "falling");

@@ -1,9 +1,9 @@
-//! One writer per folder, whoever it is.
+//! One writer per folder.
 
 use myxtts_run::lock::{FolderLock, LOCK_FILE, LockError, OWNER_FILE};
 
 #[test]
-fn the_second_writer_is_told_who_the_first_is() {
+fn the_error_names_the_process_that_holds_the_lock() {
     let folder = tempfile::tempdir().unwrap();
     let first = FolderLock::acquire(folder.path()).unwrap();
     let error = FolderLock::acquire(folder.path()).unwrap_err();
@@ -17,22 +17,22 @@ fn the_second_writer_is_told_who_the_first_is() {
 }
 
 #[test]
-fn a_lock_leaves_an_empty_file_whatever_stood_in_it() {
+fn a_released_lock_leaves_an_empty_file() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(LOCK_FILE), "99999999 left by the dead").unwrap();
+    std::fs::write(folder.path().join(LOCK_FILE), "99999999 left by a dead process").unwrap();
     drop(FolderLock::acquire(folder.path()).unwrap());
     assert_eq!(std::fs::read(folder.path().join(LOCK_FILE)).unwrap(), b"");
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let error = FolderLock::acquire(&folder.path().join("nowhere")).unwrap_err();
     assert!(matches!(&error, LockError::Io { .. }) && error.to_string().contains("nowhere"), "{error}");
 }
 
 #[test]
-fn waiting_ends_with_the_lock_or_with_a_stop_and_takes_nothing() {
+fn waiting_ends_with_the_lock_or_a_stop_and_acquires_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     assert!(FolderLock::wait(folder.path(), &stop).unwrap());
@@ -48,7 +48,7 @@ fn waiting_ends_with_the_lock_or_with_a_stop_and_takes_nothing() {
 }
 
 #[test]
-fn who_writes_is_named_in_a_file_as_long_as_it_writes() {
+fn the_owner_file_exists_while_the_lock_is_held() {
     let folder = tempfile::tempdir().unwrap();
     let held = FolderLock::acquire(folder.path()).unwrap();
     let owner = std::fs::read_to_string(folder.path().join(OWNER_FILE)).unwrap();
@@ -65,7 +65,7 @@ fn who_writes_is_named_in_a_file_as_long_as_it_writes() {
     assert_eq!(left, [LOCK_FILE]);
 }
 
-/// The process is started by the test below, is given a folder, locks it and waits to be killed.
+/// Started by the test below: locks the given folder and waits to be killed.
 #[test]
 fn child_that_locks() {
     let Some(folder) = std::env::var_os("MYXTTS_TEST_LOCK_CHILD") else { return };
@@ -75,7 +75,7 @@ fn child_that_locks() {
 }
 
 #[test]
-fn a_lock_of_a_process_that_was_killed_is_taken_over() {
+fn the_lock_of_a_killed_process_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let name = concat!(module_path!(), "::child_that_locks").split_once("::").unwrap().1;
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())

@@ -1,12 +1,12 @@
-//! Event files, read by a reader that shares nothing with the writer; and once by TensorBoard itself.
+//! Event files, read by an independent reader and, on request, by TensorBoard itself.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty, Step};
+use myxtts_run::durable::fault::{DiskOperation, Effect, FaultPlan, FaultyDisk};
 use myxtts_run::tensorboard::{TensorBoard, TensorBoardError};
 
-/// Bit by bit and without a table.
+/// CRC-32C bit by bit, without a table.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -94,7 +94,7 @@ fn ints(message: &[u8]) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// A grey picture of 3 x 2 as a PNG file, with stored (not compressed) data.
+/// A grey 3 x 2 PNG file with uncompressed data.
 pub fn png() -> Vec<u8> {
     let raw = [0u8, 10, 20, 30, 0, 40, 50, 60];
     let mut zlib = vec![0x78, 0x01, 1, raw.len() as u8, 0, !(raw.len() as u8), 0xff];
@@ -116,7 +116,7 @@ pub fn png() -> Vec<u8> {
     file
 }
 
-/// Ten samples at 24 kHz, with a chunk before them that nobody asked for.
+/// Ten samples at 24 kHz, preceded by an unknown chunk.
 pub fn wav() -> Vec<u8> {
     let data: Vec<u8> = (0..10i16).flat_map(|i| (i * 1000).to_le_bytes()).collect();
     let mut body = b"WAVELIST\x03\0\0\0abc\0fmt \x10\0\0\0\x01\0\x01\0".to_vec();
@@ -140,7 +140,7 @@ fn write_all(folder: &Path) -> TensorBoard {
 }
 
 #[test]
-fn an_independent_reader_finds_everything() {
+fn an_independent_reader_finds_all_events() {
     let folder = tempfile::tempdir().unwrap();
     let board = write_all(folder.path());
     assert!(board.path().file_name().unwrap().to_str().unwrap().starts_with("events.out.tfevents."));
@@ -177,7 +177,7 @@ fn an_independent_reader_finds_everything() {
 }
 
 #[test]
-fn a_resumed_run_says_from_where() {
+fn a_resumed_run_logs_its_first_step() {
     let folder = tempfile::tempdir().unwrap();
     let first = write_all(folder.path());
     let second = TensorBoard::resume(folder.path(), 200).unwrap();
@@ -187,37 +187,37 @@ fn a_resumed_run_says_from_where() {
 }
 
 #[test]
-fn what_is_no_picture_and_no_sound_is_refused_whole() {
+fn invalid_images_and_audio_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut board = TensorBoard::open(folder.path()).unwrap();
     for end in 0..26 {
         let error = board.image("p", 1, &png()[..end]).unwrap_err();
-        assert!(matches!(error, TensorBoardError::Picture { .. }), "{end}: {error}");
+        assert!(matches!(error, TensorBoardError::Image { .. }), "{end}: {error}");
     }
     let whole = wav();
     for end in 0..whole.len() - 20 {
         let error = board.audio("s", 1, &whole[..end]).unwrap_err();
-        assert!(matches!(error, TensorBoardError::Sound { .. }), "{end}: {error}");
+        assert!(matches!(error, TensorBoardError::Audio { .. }), "{end}: {error}");
     }
-    for place in 0..44 {
+    for position in 0..44 {
         let mut changed = wav();
-        changed[place] = 0xff;
+        changed[position] = 0xff;
         let _ = board.audio("s", 1, &changed);
     }
     records(&std::fs::read(board.path()).unwrap());
 }
 
 #[test]
-fn a_record_that_could_not_be_written_left_no_half_of_itself() {
+fn a_failed_write_leaves_no_partial_record() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = FaultPlan { only: Some(Step::Write), ..FaultPlan::every(3, Effect::NoSpace) };
-    let mut board = TensorBoard::open_on(Arc::new(Faulty::new(plan)), folder.path(), None).unwrap();
+    let plan = FaultPlan { only: Some(DiskOperation::Write), ..FaultPlan::every(3, Effect::NoSpace) };
+    let mut board = TensorBoard::open_on(Arc::new(FaultyDisk::new(plan)), folder.path(), None).unwrap();
     let written = (0..20).filter(|&step| board.scalar("loss", step, 1.0).is_ok()).count();
     assert!((5..20).contains(&written));
     assert_eq!(records(&std::fs::read(board.path()).unwrap()).len(), written + 1);
 }
 
-/// `MYXTTS_PYTHON` names a Python that has the package `tensorboard`:
+/// `MYXTTS_PYTHON` is a Python interpreter with the package `tensorboard`:
 /// `cargo test -p myxtts-run --test run -- --ignored tensorboard`.
 #[test]
 #[ignore = "needs Python with tensorboard"]
@@ -231,8 +231,8 @@ fn tensorboard_itself_reads_it() {
     let python = std::env::var("MYXTTS_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../parity/tensorboard_reads.py");
     let output = std::process::Command::new(python).arg(script).arg(folder.path()).output().unwrap();
-    let said =
+    let messages =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    println!("{said}");
+    assert!(output.status.success(), "{messages}");
+    println!("{messages}");
 }

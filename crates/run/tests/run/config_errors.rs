@@ -1,9 +1,9 @@
-//! Every kind of mistake with the words a user reads.
+//! The message for every kind of configuration error.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-use myxtts_run::config::{ConfigError, Flag, Machine, Sources, parse_yaml};
+use myxtts_run::config::{ConfigError, Flag, HostResources, Sources, parse_yaml};
 use myxtts_run::plan::Plan;
 
 fn message(yaml: &str) -> String {
@@ -11,16 +11,16 @@ fn message(yaml: &str) -> String {
 }
 
 fn bytes_message(bytes: &[u8]) -> String {
-    parse_yaml(Path::new("a.yaml"), bytes).expect_err("a mistake was expected").to_string()
+    parse_yaml(Path::new("a.yaml"), bytes).expect_err("an error was expected").to_string()
 }
 
 fn sources() -> Sources {
-    Sources::of(Machine { cores: 64, memory_bytes: None, gpus: None })
+    Sources::for_host(HostResources { cores: 64, memory_bytes: None })
 }
 
 fn set(text: &str) -> String {
     let sources = Sources { command_line: vec![Flag::Set(text.to_owned())], ..sources() };
-    Plan::resolve(&sources).expect_err("a mistake was expected").to_string()
+    Plan::resolve(&sources).expect_err("an error was expected").to_string()
 }
 
 fn variable(name: &str, value: &str) -> Result<Plan, String> {
@@ -29,24 +29,24 @@ fn variable(name: &str, value: &str) -> Result<Plan, String> {
 }
 
 #[test]
-fn the_duplicated_key_that_broke_the_old_loader() {
+fn duplicated_keys_are_rejected() {
     assert_eq!(
         message("data:\n  batch_size: 48\n  num_workers: 8\n  batch_size: 56\n"),
-        "a.yaml:4: data.batch_size is set twice, first on line 2; remove one of the two"
+        "a.yaml:4: data.batch_size is set twice, first on line 2; remove one of them"
     );
     // The same setting under its older name, and a section written twice.
     assert_eq!(
         message("data:\n  native_loading: true\n  use_tf_native_loading: true\n"),
-        "a.yaml:3: data.native_loading is set twice, first on line 2; remove one of the two"
+        "a.yaml:3: data.native_loading is set twice, first on line 2; remove one of them"
     );
     assert_eq!(
         message("data:\n  shuffle: true\ntraining:\ndata:\n  buckets: 4\n"),
-        "a.yaml:4: data is set twice, first on line 1; remove one of the two"
+        "a.yaml:4: data is set twice, first on line 1; remove one of them"
     );
 }
 
 #[test]
-fn the_batch_size_is_refused_in_training_with_a_pointer() {
+fn batch_size_in_training_points_to_data() {
     assert_eq!(
         message("training:\n  batch_size: 32\n"),
         "a.yaml:2: training.batch_size is not a setting; use data.batch_size"
@@ -58,7 +58,7 @@ fn the_batch_size_is_refused_in_training_with_a_pointer() {
 }
 
 #[test]
-fn unknown_names_come_with_the_nearest_one() {
+fn unknown_names_suggest_the_most_similar_one() {
     assert_eq!(
         message("data:\n  batch_sise: 8\n"),
         "a.yaml:2: unknown setting data.batch_sise; did you mean data.batch_size?"
@@ -82,7 +82,7 @@ fn unknown_names_come_with_the_nearest_one() {
 }
 
 #[test]
-fn wrong_types_name_what_is_taken() {
+fn wrong_types_name_the_accepted_values() {
     assert_eq!(
         message("data:\n  batch_size: many\n"),
         "a.yaml:2: data.batch_size must be an integer from 1 to 4096 (default 56), found many"
@@ -111,13 +111,13 @@ fn wrong_types_name_what_is_taken() {
     );
     assert_eq!(
         message("data:\n  cache_columns: [tokens, mel]\n"),
-        "a.yaml:2: data.cache_columns must be a list of some of tokens, dvae_mel, conditioning_mel, \
+        "a.yaml:2: data.cache_columns must be a list of words from tokens, dvae_mel, conditioning_mel, \
          speaker_mel, waveform (default tokens, dvae_mel, conditioning_mel), found mel"
     );
 }
 
 #[test]
-fn impossible_values_name_the_range() {
+fn values_out_of_range_name_the_range() {
     assert_eq!(
         message("data:\n  batch_size: 0\n"),
         "a.yaml:2: data.batch_size must be an integer from 1 to 4096 (default 56), found 0"
@@ -128,48 +128,48 @@ fn impossible_values_name_the_range() {
     );
     assert_eq!(
         message("training:\n  visible_gpus: \"0,1,0\"\n"),
-        "a.yaml:2: training.visible_gpus must be distinct numbers of GPUs such as \"0,1\", or null, \
+        "a.yaml:2: training.visible_gpus must be distinct GPU indices such as \"0,1\", or null, \
          found 0 twice"
     );
     assert_eq!(
         set("data.min_seconds=20"),
-        "--set data.min_seconds: clips must be at least data.min_seconds = 20 s and at most 11.61 s long \
-         (data.max_seconds, data.max_mel_frames): no clip can be both"
+        "--set data.min_seconds: data.min_seconds = 20 s is not below the maximum clip length of 11.61 s \
+         (data.max_seconds, data.max_mel_frames): no clip can satisfy both"
     );
     assert_eq!(
         set("data.frame_budget=500"),
         "--set data.frame_budget: data.frame_budget = 500 is less than data.max_mel_frames = 1000: \
-         the longest clips fit in no batch"
+         the longest clips do not fit in any batch"
     );
 }
 
 #[test]
-fn all_mistakes_are_said_at_once() {
+fn all_errors_are_reported_together() {
     assert_eq!(
         message("data:\n  batch_sise: 8\n  buckets: 0\n  buckets: 2\nmodel: 5\n"),
-        "4 mistakes in the configuration:\
+        "4 errors in the configuration:\
          \n  a.yaml:2: unknown setting data.batch_sise; did you mean data.batch_size?\
          \n  a.yaml:3: data.buckets must be an integer from 1 to 64 (default 8), found 0\
-         \n  a.yaml:4: data.buckets is set twice, first on line 3; remove one of the two\
+         \n  a.yaml:4: data.buckets is set twice, first on line 3; remove one of them\
          \n  a.yaml:5: section model must consist of `name: value` lines, found 5"
     );
 }
 
 #[test]
-fn a_foreign_file_does_not_fill_the_screen() {
+fn long_lists_of_errors_are_shortened() {
     let text = message(&"x: 1\n".repeat(2000));
-    assert!(text.starts_with("2000 mistakes") && text.ends_with("and 1950 more"), "{text}");
+    assert!(text.starts_with("2000 errors") && text.ends_with("and 1950 more"), "{text}");
     assert_eq!(text.lines().count(), 52);
 }
 
 #[test]
-fn files_that_are_no_configuration() {
+fn files_that_are_not_configurations() {
     assert_eq!(message("- data\n"), "a.yaml:1: the file must consist of `name: value` lines, found a list");
     assert_eq!(message("hello\n"), "a.yaml:1: the file must consist of `name: value` lines, found hello");
     assert_eq!(bytes_message(b"data:\n  speaker: \xff\n"), "a.yaml:2: not UTF-8 text; write it as UTF-8");
     assert_eq!(
         bytes_message(&vec![b'#'; 2 << 20]),
-        "a.yaml:1: larger than 1024 KiB; this is no configuration"
+        "a.yaml:1: larger than 1024 KiB; this is not a configuration file"
     );
     assert_eq!(message("data:\n  batch_size: [1,\n"), "a.yaml:2: not valid YAML: unclosed bracket '['");
     assert_eq!(
@@ -178,7 +178,7 @@ fn files_that_are_no_configuration() {
     );
     assert_eq!(
         message("data:\n---\ndata:\n"),
-        "a.yaml:2: a second document begins here; keep one file for one run"
+        "a.yaml:2: a second document begins here; use one document per file"
     );
     for empty in
         ["", "\n", "# nothing\n", "---\n", "data:\n", "data:\nmodel: ~\n", "\u{feff}data: {}\n", "{}"]
@@ -188,14 +188,14 @@ fn files_that_are_no_configuration() {
 }
 
 #[test]
-fn yaml_that_is_meant_to_hurt() {
+fn malicious_yaml() {
     let deep = format!("data:\n  speaker: {}\n", "[".repeat(100_000));
     assert!(message(&deep).starts_with("a.yaml:2: "));
     assert_eq!(
         message(&format!("data:\n  speaker: {}x{}\n", "[".repeat(20), "]".repeat(20))),
-        "a.yaml:2: nested more than 16 levels deep; settings stand two levels deep: section, name"
+        "a.yaml:2: nested more than 16 levels deep; settings have two levels: section and name"
     );
-    // Ten levels of ten aliases each would be ten thousand million nodes.
+    // Ten levels of ten aliases each would be 10^10 nodes.
     let mut bomb = "a0: &a0 [x, x]\n".to_owned();
     for level in 1..11 {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -206,17 +206,17 @@ fn yaml_that_is_meant_to_hurt() {
         "a.yaml:2: an alias can repeat a single value only, not a list or a section; write it out"
     );
     let many = format!("data:\n  cache_columns: [{}]\n", "x, ".repeat(20_000));
-    assert_eq!(message(&many), "a.yaml:2: more than 10000 values; this is no configuration");
+    assert_eq!(message(&many), "a.yaml:2: more than 10000 values; this is not a configuration file");
     assert_eq!(
         message("data: !!python/object {}\n"),
-        "a.yaml:1: YAML tags (!…) are not used here; write the plain value"
+        "a.yaml:1: YAML tags (!…) are not supported; write the plain value"
     );
     assert_eq!(
         message("data:\n  <<: {batch_size: 1}\n"),
-        "a.yaml:2: merge keys (<<) are not used here; write the settings out"
+        "a.yaml:2: merge keys (<<) are not supported; write the settings out"
     );
-    assert_eq!(message("[a]: 1\n"), "a.yaml:1: a list or further lines stand where a name is expected");
-    // A terminal must not be told to clear itself, and a screen must not be filled.
+    assert_eq!(message("[a]: 1\n"), "a.yaml:1: expected a name, found a list or a mapping");
+    // Control sequences must not reach the terminal, and messages stay short.
     let shown = message(&format!("data:\n  batch_size: \"\\e[2J{}\"\n", "x".repeat(1000)));
     assert!(!shown.contains('\u{1b}') && shown.len() < 300, "{shown:?}");
 }
@@ -228,7 +228,7 @@ fn a_value_may_be_repeated_by_an_alias() {
 }
 
 #[test]
-fn the_environment_is_held_to_the_same_rules() {
+fn environment_variables_are_validated() {
     assert_eq!(variable("MYXTTS_DATA__BATCH_SIZE", "32").unwrap().data.batch_size, 32);
     assert!(!variable("MYXTTS_DATA__USE_TF_NATIVE_LOADING", "off").unwrap().data.native_loading);
     assert_eq!(
@@ -247,19 +247,19 @@ fn the_environment_is_held_to_the_same_rules() {
 }
 
 #[test]
-fn one_setting_under_two_variables_is_not_decided_by_chance() {
+fn one_setting_in_two_variables_is_an_error() {
     let environment = ["MYXTTS_DATA__USE_TF_NATIVE_LOADING", "MYXTTS_DATA__NATIVE_LOADING"];
     let environment = environment.map(|name| (OsString::from(name), OsString::from("true"))).to_vec();
     let error = Plan::resolve(&Sources { environment, ..sources() }).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "MYXTTS_DATA__USE_TF_NATIVE_LOADING: sets data.native_loading as MYXTTS_DATA__NATIVE_LOADING does; \
-         unset one of the two"
+        "MYXTTS_DATA__USE_TF_NATIVE_LOADING: sets data.native_loading, which MYXTTS_DATA__NATIVE_LOADING also sets; \
+         unset one of them"
     );
 }
 
 #[test]
-fn the_command_line_is_held_to_the_same_rules() {
+fn command_line_settings_are_validated() {
     assert_eq!(
         set("data.batch_size"),
         "--set: expected KEY=VALUE such as data.batch_size=32, found data.batch_size"
@@ -276,7 +276,7 @@ fn the_command_line_is_held_to_the_same_rules() {
 }
 
 #[test]
-fn mistakes_of_all_sources_are_said_together_and_a_missing_file_by_itself() {
+fn errors_of_all_sources_are_collected_but_a_missing_file_is_reported_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.yaml");
     std::fs::write(&file, "data: {buckets: 0}\n").unwrap();
@@ -293,5 +293,5 @@ fn mistakes_of_all_sources_are_said_together_and_a_missing_file_by_itself() {
     let missing = Sources { file: Some(folder.path().join("b.yaml")), ..sources() };
     let error = Plan::resolve(&missing).unwrap_err();
     assert!(matches!(error, ConfigError::Read { .. }));
-    assert!(error.to_string().starts_with("cannot read the configuration "), "{error}");
+    assert!(error.to_string().starts_with("cannot read the configuration file "), "{error}");
 }

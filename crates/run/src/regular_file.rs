@@ -1,18 +1,18 @@
-//! Files that are read whole: regular ones only. A named pipe would be waited for until somebody writes, a device has no
-//! end, and a folder fails with a word nobody understands.
+//! Opens regular files only. Opening a named pipe would block until something writes to it, a device has no end, and
+//! reading a folder fails with an unclear message.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a regular file; a link to one counts.
+/// Opens a regular file, or a symbolic link to one.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Asked before opening: opening a named pipe would wait for its writer.
+    // Checked before opening, because opening a named pipe blocks.
     check(path)?;
     File::open(path)
 }
 
-/// The bytes of a regular file.
+/// Reads a whole regular file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     check(path)?;
     std::fs::read(path)
@@ -39,10 +39,10 @@ fn special(kind: std::fs::FileType) -> &'static str {
 
 #[cfg(not(unix))]
 fn special(_: std::fs::FileType) -> &'static str {
-    "something special"
+    "a special file"
 }
 
-/// Whether two paths lead to the same file, by links or otherwise; `false` where one of them leads nowhere.
+/// Whether two paths refer to the same existing file, directly or through links.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     #[cfg(unix)]
     {

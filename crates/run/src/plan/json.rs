@@ -1,4 +1,4 @@
-//! The plan as it is kept with a run, and read again when the run goes on.
+//! The plan as JSON: stored in the run folder, and read when the run is resumed.
 
 use serde_json::{Map, Value as Json};
 
@@ -6,13 +6,13 @@ use super::Plan;
 use crate::config::{KEYS, Section};
 
 impl Plan {
-    /// The file `plan.json`.
+    /// Contents of `plan.json`.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("values are finite numbers, words and lists") + "\n"
+        serde_json::to_string_pretty(self).expect("values are finite numbers, strings and lists") + "\n"
     }
 
-    /// Reads what [`Self::to_json`] wrote, also an older version's: a setting that it did not have yet
-    /// gets its default, one that is no more is left out, and both are said in the notes.
+    /// Reads the output of [`Self::to_json`], including that of older versions: a setting that did not exist yet gets
+    /// its default, a removed one is dropped, and both are mentioned in the notes.
     pub fn from_json(text: &str) -> Result<Plan, serde_json::Error> {
         let mut stored: Map<String, Json> = serde_json::from_str(text)?;
         let mut notes = Vec::new();
@@ -21,13 +21,13 @@ impl Plan {
             let Json::Object(fields) = fields else { continue };
             for key in section.keys().filter(|key| !fields.contains_key(key.name())).collect::<Vec<_>>() {
                 let default = serde_json::to_value(key.default_value())?;
-                notes.push(format!("{} is new since this run began: it is {default}", key.path));
+                notes.push(format!("{} did not exist when this run was created: it is {default}", key.path));
                 fields.insert(key.name().to_owned(), default);
             }
             fields.retain(|name, value| {
                 let known = section.keys().any(|key| key.name() == name);
                 if !known {
-                    notes.push(format!("{}.{name} = {value} has no effect any more", section.name()));
+                    notes.push(format!("{}.{name} = {value} no longer has any effect", section.name()));
                 }
                 known
             });
@@ -37,13 +37,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Settings in which two plans differ: what a run was begun with and what is asked for now.
+    /// Settings in which this plan and another differ: `data.batch_size: 4 -> 8`.
     pub fn differences(&self, other: &Plan) -> Vec<String> {
         let (here, there) = (self.sections(), other.sections());
         let mut differences = Vec::new();
         for key in KEYS {
-            let of = |sections: &Json| sections[key.section().name()][key.name()].clone();
-            let (was, is) = (of(&here), of(&there));
+            let value = |sections: &Json| sections[key.section().name()][key.name()].clone();
+            let (was, is) = (value(&here), value(&there));
             if was != is {
                 differences.push(format!("{}: {was} -> {is}", key.path));
             }
@@ -52,6 +52,6 @@ impl Plan {
     }
 
     fn sections(&self) -> Json {
-        serde_json::to_value(self).expect("values are finite numbers, words and lists")
+        serde_json::to_value(self).expect("values are finite numbers, strings and lists")
     }
 }

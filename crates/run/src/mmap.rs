@@ -1,10 +1,10 @@
-//! Files mapped into memory, and what happens when one is cut short or its disk fails while it is read: the system then sends
-//! SIGBUS, which would end the program without a word.
+//! Memory-mapped files. When a mapped file is truncated or its disk fails, reading it raises SIGBUS, which would end the
+//! program without a message; the handler of this module prevents that.
 //!
-//! | [`Lost`] | who asks for it | what happens to a page that cannot be read |
+//! | [`OnReadFault`] | used by | effect on a page that cannot be read |
 //! |---|---|---|
-//! | `Zeros` | readers that compare [`Mapped::losses`] before and after each read | it reads as zeros, and is counted |
-//! | `Exit` | everyone else | the file is named on stderr, and the program ends with [`Exit::Io`] |
+//! | `Zeros` | readers that compare [`MappedFile::failed_pages`] before and after each read | it reads as zeros and is counted |
+//! | `Exit` | all other readers | the file is named on stderr and the program ends with [`Exit::Io`] |
 
 use std::fs::File;
 use std::io;
@@ -13,54 +13,54 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// What a page that cannot be read is to its reader.
+/// Handling of a page that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// It reads as zeros; the reader asks [`Mapped::losses`] before it believes them.
+pub enum OnReadFault {
+    /// The page reads as zeros; the reader must check [`MappedFile::failed_pages`] before it uses them.
     Zeros,
-    /// It ends the program, with the file named.
+    /// The program ends with a message that names the file.
     Exit,
 }
 
-/// A file in memory, read only.
+/// A file mapped read-only.
 #[derive(Debug)]
-pub struct Mapped {
+pub struct MappedFile {
     map: Mmap,
     #[cfg(unix)]
     range: &'static fault::Range,
 }
 
-impl Mapped {
-    /// Maps a file that is open; `path` is what it is called when it is lost.
-    pub fn new(file: &File, path: &Path, lost: Lost) -> io::Result<Mapped> {
-        // SAFETY: the map is only read. What is cut off under it is met by the handler of this module.
+impl MappedFile {
+    /// Maps an open file; `path` is its name in error messages.
+    pub fn new(file: &File, path: &Path, on_fault: OnReadFault) -> io::Result<MappedFile> {
+        // SAFETY: the map is only read. If the file is truncated, the handler of this module runs.
         let map = unsafe { Mmap::map(file) }?;
         #[cfg(unix)]
-        return Ok(Mapped { range: fault::watch(&map, path, lost)?, map });
+        return Ok(MappedFile { range: fault::register(&map, path, on_fault)?, map });
         #[cfg(not(unix))]
         {
-            let _ = (path, lost);
-            Ok(Mapped { map })
+            let _ = (path, on_fault);
+            Ok(MappedFile { map })
         }
     }
 
-    /// Lets the system take its pages back until they are read again.
+    /// Lets the system drop the pages until they are read again.
     pub fn release(&self) {
         // SAFETY: the mapping is of a file and read-only, so its pages come back with the same bytes.
         #[cfg(unix)]
         let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
     }
 
-    /// Pages that could not be read since it was mapped: some of its bytes are zeros that are not the file's.
-    pub fn losses(&self) -> usize {
+    /// Number of pages that could not be read since the file was mapped; their bytes read as zeros.
+    pub fn failed_pages(&self) -> usize {
         #[cfg(unix)]
-        return self.range.losses();
+        return self.range.failed_pages();
         #[cfg(not(unix))]
         0
     }
 }
 
-impl Deref for Mapped {
+impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -69,16 +69,16 @@ impl Deref for Mapped {
 }
 
 #[cfg(unix)]
-impl Drop for Mapped {
+impl Drop for MappedFile {
     fn drop(&mut self) {
-        self.range.forget();
+        self.range.unregister();
     }
 }
 
 #[cfg(unix)]
 mod fault {
-    //! The handler of SIGBUS. It may only do what is allowed between any two instructions: it reads atomics, maps a page,
-    //! writes to stderr and leaves.
+    //! The SIGBUS handler. It only does what is async-signal-safe: it reads atomics, maps a page, writes to stderr and
+    //! exits.
 
     use std::io;
     use std::mem::MaybeUninit;
@@ -87,44 +87,44 @@ mod fault {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    use super::Lost;
+    use super::OnReadFault;
     use crate::exit::Exit;
 
-    /// A mapping that is watched. Never freed: the handler may look at any of them at any time.
+    /// A registered mapping. Never freed: the handler may read any of them at any time.
     #[derive(Debug)]
     pub struct Range {
         start: usize,
-        /// 0 once it is not mapped any more.
+        /// 0 once it is unmapped.
         length: AtomicUsize,
-        lost: Lost,
-        losses: AtomicUsize,
+        on_fault: OnReadFault,
+        failed_pages: AtomicUsize,
         name: Vec<u8>,
         next: AtomicPtr<Range>,
     }
 
     impl Range {
-        pub fn losses(&self) -> usize {
-            self.losses.load(Ordering::Acquire)
+        pub fn failed_pages(&self) -> usize {
+            self.failed_pages.load(Ordering::Acquire)
         }
 
-        pub fn forget(&self) {
+        pub fn unregister(&self) {
             self.length.store(0, Ordering::Release);
         }
     }
 
     static FIRST: AtomicPtr<Range> = AtomicPtr::new(std::ptr::null_mut());
-    /// What handled SIGBUS before: Rust's own handler, which knows stacks that overflow.
+    /// The previous SIGBUS handler: that of the Rust runtime, which detects stack overflows.
     static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
     static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
-    /// Watches the addresses of a mapping.
-    pub fn watch(map: &[u8], path: &Path, lost: Lost) -> io::Result<&'static Range> {
+    /// Registers the address range of a mapping.
+    pub fn register(map: &[u8], path: &Path, on_fault: OnReadFault) -> io::Result<&'static Range> {
         install()?;
         let range: &'static Range = Box::leak(Box::new(Range {
             start: map.as_ptr() as usize,
             length: AtomicUsize::new(map.len()),
-            lost,
-            losses: AtomicUsize::new(0),
+            on_fault,
+            failed_pages: AtomicUsize::new(0),
             name: path.as_os_str().as_bytes().to_vec(),
             next: AtomicPtr::new(std::ptr::null_mut()),
         }));
@@ -145,7 +145,7 @@ mod fault {
         if *done {
             return Ok(());
         }
-        // SAFETY: the structures are zeroed and filled as sigaction wants them; the handler does only what it may.
+        // SAFETY: the structures are zeroed and filled as sigaction requires; the handler is async-signal-safe.
         unsafe {
             let page = libc::sysconf(libc::_SC_PAGESIZE);
             PAGE.store(usize::try_from(page).unwrap_or(4096).max(1), Ordering::Release);
@@ -153,7 +153,7 @@ mod fault {
             if libc::sigaction(libc::SIGBUS, std::ptr::null(), before.as_mut_ptr()) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            // Before the handler is there: it must find it.
+            // Set before the handler is installed, which reads it.
             let _ = BEFORE.set(before.assume_init());
             let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
             let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;
@@ -167,10 +167,10 @@ mod fault {
         Ok(())
     }
 
-    /// The range an address is in.
+    /// The registered range that contains an address.
     fn find(address: usize) -> Option<&'static Range> {
         let mut at = FIRST.load(Ordering::Acquire);
-        // SAFETY: ranges are leaked, so that every pointer in the list stays valid.
+        // SAFETY: ranges are leaked, so every pointer in the list stays valid.
         while let Some(range) = unsafe { at.as_ref() } {
             if address >= range.start && address - range.start < range.length.load(Ordering::Acquire) {
                 return Some(range);
@@ -181,34 +181,34 @@ mod fault {
     }
 
     extern "C" fn handle(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the system hands over a valid structure; the calls are those a handler may make.
+        // SAFETY: the system passes a valid structure; only async-signal-safe functions are called.
         unsafe {
             let address = (*info).si_addr() as usize;
             let Some(range) = find(address) else {
-                // Not ours: as before. The instruction runs again and meets that handler.
+                // Not one of our mappings: restore the previous handler. The instruction runs again and reaches it.
                 if let Some(before) = BEFORE.get() {
                     libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut());
                 }
                 return;
             };
-            if range.lost == Lost::Zeros {
+            if range.on_fault == OnReadFault::Zeros {
                 let page = PAGE.load(Ordering::Acquire);
-                let place = (address / page * page) as *mut libc::c_void;
+                let start = (address / page * page) as *mut libc::c_void;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-                range.losses.fetch_add(1, Ordering::AcqRel);
-                if libc::mmap(place, page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED {
+                range.failed_pages.fetch_add(1, Ordering::AcqRel);
+                if libc::mmap(start, page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED {
                     return;
                 }
             }
-            say(b"error: cannot read ");
-            say(&range.name);
-            say(b": it was cut short or its disk failed while it was read\n");
+            write_stderr(b"error: cannot read ");
+            write_stderr(&range.name);
+            write_stderr(b": it was truncated or its disk failed while it was being read\n");
             libc::_exit(i32::from(Exit::Io.code()));
         }
     }
 
-    fn say(words: &[u8]) {
-        // SAFETY: the bytes are there; that they may not be written is nobody's concern here.
-        unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    fn write_stderr(bytes: &[u8]) {
+        // SAFETY: pointer and length are those of a slice; a failed write is ignored, since the program ends anyway.
+        unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     }
 }

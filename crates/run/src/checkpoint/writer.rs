@@ -1,4 +1,4 @@
-//! A checkpoint on its way: parts written as streams, then one commit.
+//! A checkpoint being written: blobs as streams, then one commit.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use super::manifest::{self, Blob, CHUNK_BYTES, Checkpoint, MANIFEST};
 use super::store::CheckpointStore;
 use crate::durable::{self, DurableError, Writer};
 
-/// A checkpoint being written. Dropped before [`Self::commit`], it leaves nothing behind.
-pub struct Saving<'s> {
+/// A checkpoint being written. If dropped before [`Self::commit`], it is removed.
+pub struct CheckpointWriter<'s> {
     store: &'s mut CheckpointStore,
     folder: PathBuf,
     number: u64,
@@ -19,16 +19,16 @@ pub struct Saving<'s> {
     committed: bool,
 }
 
-impl Drop for Saving<'_> {
+impl Drop for CheckpointWriter<'_> {
     fn drop(&mut self) {
         if !self.committed {
-            // Nothing can be done about a failure here; the next save or the next opening sweeps.
+            // A failure here is ignored; the next save or open removes the leftovers.
             let _ = durable::remove_folder(&*self.store.disk, &self.folder);
         }
     }
 }
 
-impl<'s> Saving<'s> {
+impl<'s> CheckpointWriter<'s> {
     pub(super) fn begin(
         store: &'s mut CheckpointStore,
         number: u64,
@@ -37,23 +37,23 @@ impl<'s> Saving<'s> {
         let name = Checkpoint::new(number, step, None, Value::Null, Vec::new()).name();
         let folder = durable::unfinished_name(&store.dir().join(name));
         durable::create_folder(&*store.disk, &folder)?;
-        Ok(Saving { store, folder, number, step, blobs: Vec::new(), committed: false })
+        Ok(CheckpointWriter { store, folder, number, step, blobs: Vec::new(), committed: false })
     }
 
-    /// Writes a part that is in memory.
+    /// Writes a blob from memory.
     pub fn blob(&mut self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
         Ok(self.blob_with(name, |out| out.write(bytes))?)
     }
 
-    /// Writes a part piece by piece, so that an arena of gigabytes needs no copy of its own.
+    /// Writes a blob in pieces, so that gigabytes of weights need no second copy in memory.
     ///
-    /// The error may be the caller's own, from wherever the bytes come.
+    /// The error type is the caller's, for failures while the bytes are produced.
     pub fn blob_with<E: From<DurableError>>(
         &mut self,
         name: &str,
         fill: impl FnOnce(&mut BlobWriter<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        assert!(manifest::is_blob_name(name), "{name:?} is no name of a part");
+        assert!(manifest::is_blob_name(name), "{name:?} is not a valid blob name");
         assert!(self.blobs.iter().all(|blob| blob.name != name), "{name} was written twice");
         let path = self.folder.join(file_name(name));
         let writer = Writer::create(&*self.store.disk, &path)?;
@@ -68,24 +68,24 @@ impl<'s> Saving<'s> {
         Ok(())
     }
 
-    /// Writes the manifest and gives the checkpoint its name. When this returns, it is there, even if
-    /// the power goes.
+    /// Writes the manifest and renames the checkpoint to its final name. When this returns, the checkpoint survives a
+    /// power failure.
     pub fn commit(mut self, score: Option<f64>, meta: Value) -> Result<Checkpoint, CheckpointError> {
         let blobs = std::mem::take(&mut self.blobs);
         let checkpoint = Checkpoint::new(self.number, self.step, score, meta, blobs);
         let disk = &*self.store.disk;
-        // Its sync of the folder makes the names of the parts durable, too.
+        // This also syncs the folder, and with it the names of the blobs.
         durable::write_with(disk, &self.folder.join(MANIFEST), &checkpoint.encode())?;
         let path = self.store.dir().join(checkpoint.name());
         disk.rename(&self.folder, &path).map_err(DurableError::at("rename to", &path))?;
-        // From here on it is no leftover, whatever the last sync says.
+        // From here on it is a complete checkpoint, even if the last sync fails.
         self.committed = true;
         durable::sync_folder(disk, self.store.dir())?;
         Ok(checkpoint)
     }
 }
 
-/// Takes the bytes of one part.
+/// Receives the bytes of one blob.
 pub struct BlobWriter<'d> {
     writer: Writer<'d>,
     bytes: u64,
@@ -94,15 +94,15 @@ pub struct BlobWriter<'d> {
 }
 
 impl BlobWriter<'_> {
-    /// Adds bytes at the end.
+    /// Appends bytes.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), DurableError> {
         while !bytes.is_empty() {
-            let room = CHUNK_BYTES - (self.bytes % CHUNK_BYTES as u64) as usize;
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            let left = CHUNK_BYTES - (self.bytes % CHUNK_BYTES as u64) as usize;
+            let (now, later) = bytes.split_at(left.min(bytes.len()));
             self.hasher.update(now);
             self.writer.write(now)?;
             self.bytes += now.len() as u64;
-            if now.len() == room {
+            if now.len() == left {
                 self.checksums.push(std::mem::take(&mut self.hasher).finalize());
             }
             bytes = later;
@@ -111,7 +111,7 @@ impl BlobWriter<'_> {
     }
 }
 
-/// The file of a part.
+/// File name of a blob.
 pub(super) fn file_name(blob: &str) -> String {
     format!("{blob}.bin")
 }
