@@ -1,56 +1,56 @@
-//! Every setting does something: a case for each of the table, which shows what changes with it. A setting without a case
-//! fails here, unless it is in the short list of those whose effect cannot be seen on this machine.
+//! Tests that every setting has an effect: one case for each setting of the table shows what changes with it. A setting without a
+//! case fails, unless it is in the list of those whose effect cannot be observed on this machine.
 
-mod made_up;
-mod seen;
+mod fixtures;
+mod observations;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use myxtts_run::config::{KEYS, Key};
 
-use made_up::World;
-use seen::Seen;
+use fixtures::TestFolder;
+use observations::Observation;
 
-/// One setting, what it is changed to, and where that is seen.
+/// One setting, its new value, and the observation that changes with it.
 struct Case {
     key: &'static str,
-    /// What else is set, before and after.
+    /// Other settings, the same before and after.
     with: &'static [&'static str],
-    /// Its values before and after; none before leaves it unset.
+    /// Its values before and after; unset before if `None`.
     values: (Option<&'static str>, &'static str),
-    seen: (&'static str, Seen),
+    observed: (&'static str, Observation),
 }
 
-const fn case(key: &'static str, to: &'static str, seen: (&'static str, Seen)) -> Case {
-    Case { key, with: &[], values: (None, to), seen }
+const fn case(key: &'static str, to: &'static str, observed: (&'static str, Observation)) -> Case {
+    Case { key, with: &[], values: (None, to), observed }
 }
 
 impl Case {
-    /// With other settings around it.
+    /// Adds other settings.
     const fn with(self, with: &'static [&'static str]) -> Case {
         Case { with, ..self }
     }
 
-    /// Set to something else before as well.
+    /// Sets the value before.
     const fn from(self, from: &'static str) -> Case {
         Case { values: (Some(from), self.values.1), ..self }
     }
 }
 
-macro_rules! seen {
+macro_rules! observations {
     ($($name:ident: $function:ident),* $(,)?) => {
-        $(const $name: (&str, Seen) = (stringify!($function), seen::$function);)*
+        $(const $name: (&str, Observation) = (stringify!($function), observations::$function);)*
     };
 }
 
-seen! {
-    CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DRAWN: decoder_batches,
-    RECIPE: recipe, FEEDING: feeding, PLACE: place, SAID: said, RESOLVED: resolved, SOURCE: source, GPT: gpt,
-    SET_UP: set_up, TRAINED: trained, LEAPING: leaping, POISONED: poisoned, RUNS: runs,
+observations! {
+    CORPUS: corpus, RECORDS: records, SPLIT: split, FILES: files, BATCHES: batches, DECODER_BATCHES: decoder_batches,
+    RECIPE: recipe, FEEDING: feeding, DEVICES: devices, NOTES: notes, RESOLVED: resolved, RECORD_MODE: record_mode, GPT: gpt,
+    SETUP: setup, TRAINED: trained, SPIKES: spikes, NAN: nan, RUNS: runs,
     LISTENER: listener, SIZES: sizes,
 }
 
-/// Settings whose effect cannot be seen here, and why; where it is seen instead.
+/// Settings whose effect cannot be observed here, why, and where it is tested instead.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
 #[rustfmt::skip] // one case, one line
@@ -63,7 +63,7 @@ const CASES: &[Case] = &[
     case("data.speaker", "somebody", CORPUS),
     case("data.failure_budget", "0", RECORDS),
     case("data.cleaner", "coqui", RECORDS).with(&["data.tokenizer=@/vocab.json"]),
-    // Chosen for the texts: phonemes.
+    // Unset, `phonemes` is chosen for these texts.
     case("data.cleaner", "default", RECORDS),
     case("data.tokenizer", "@/vocab.json", RECORDS),
     case("data.vocab_size", "96", RECORDS),
@@ -77,36 +77,36 @@ const CASES: &[Case] = &[
     case("data.preprocessing_mode", "runtime", FILES),
     case("data.cache_dir", "@/elsewhere", FILES),
     case("data.cache_columns", "tokens, dvae_mel", RECORDS),
-    case("data.memory_cache_mb", "7", SOURCE).with(&["data.preprocessing_mode=runtime"]),
+    case("data.memory_cache_mb", "7", RECORD_MODE).with(&["data.preprocessing_mode=runtime"]),
     case("data.batch_size", "3", BATCHES),
     case("data.dvae_batch_size", "3", BATCHES),
-    case("data.decoder_batch_size", "3", DRAWN),
+    case("data.decoder_batch_size", "3", DECODER_BATCHES),
     case("data.frame_budget", "1000", BATCHES),
     case("data.quadratic_frames", "50", BATCHES).with(&["data.frame_budget=1000"]),
     case("data.buckets", "1", BATCHES),
     case("data.shuffle", "false", BATCHES),
-    case("data.shuffle", "false", DRAWN),
+    case("data.shuffle", "false", DECODER_BATCHES),
     case("data.worst_batch_first", "true", BATCHES),
     case("data.balance_temperature", "1", BATCHES),
     case("data.num_workers", "3", FEEDING),
     case("data.prefetch_buffer_size", "3", FEEDING),
     case("data.buffer_size", "99", FEEDING),
-    case("data.model_start_delay", "7", PLACE).with(&["data.data_gpu=0", "data.model_gpu=1"]),
+    case("data.model_start_delay", "7", DEVICES).with(&["data.data_gpu=0", "data.model_gpu=1"]),
     case("data.auto_tune_performance", "true", RESOLVED),
     case("data.native_loading", "false", FILES),
-    case("data.data_gpu", "0", PLACE).with(&["data.model_gpu=1"]),
-    case("data.model_gpu", "2", PLACE),
+    case("data.data_gpu", "0", DEVICES).with(&["data.model_gpu=1"]),
+    case("data.model_gpu", "2", DEVICES),
     case("data.prefetch_to_gpu", "false", FEEDING),
-    case("data.prefetch_to_gpu", "false", SAID),
+    case("data.prefetch_to_gpu", "false", NOTES),
     case("data.enhanced_gpu_prefetch", "false", FEEDING),
     case("data.keep_on_device", "false", FEEDING),
-    case("data.keep_on_device", "false", SAID),
-    // On a GPU: how many steps are queued before the first is waited for.
-    case("data.optimize_cpu_gpu_overlap", "false", SAID),
+    case("data.keep_on_device", "false", NOTES),
+    // Acts on a GPU: the number of steps queued before the first is waited for.
+    case("data.optimize_cpu_gpu_overlap", "false", NOTES),
 
     case("model.preset", "small", SIZES),
     case("model.masks", "coqui", GPT),
-    case("model.audio_codes", "32", SET_UP),
+    case("model.audio_codes", "32", SETUP),
 
     case("training.seed", "5", BATCHES),
     case("training.optimization_level", "basic", RECIPE),
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     case("training.gradient_accumulation_steps", "2", GPT),
     case("training.ema_decay", "0", GPT),
     case("training.dropout", "0.5", GPT),
-    case("training.dropout", "0.5", SAID),
+    case("training.dropout", "0.5", NOTES),
     case("training.label_smoothing", "0.3", GPT),
     case("training.code_masking", "0.5", GPT).from("0"),
     case("training.recombination", "1", GPT).from("0"),
@@ -133,12 +133,12 @@ const CASES: &[Case] = &[
     case("training.codebook_start", "true", GPT).from("false"),
     case("training.discriminator_start", "0.7", SIZES),
     case("training.lora_rank", "2", GPT),
-    case("training.lora_rank", "2", SAID),
+    case("training.lora_rank", "2", NOTES),
     case("training.freeze_layers", "1", GPT),
-    case("training.freeze_layers", "1", SAID),
-    case("training.bad_step_budget", "1", POISONED).with(&["training.bad_steps_in_a_row=100"]),
-    case("training.bad_steps_in_a_row", "1", POISONED),
-    case("training.spike_limit", "2", LEAPING).from("1000").with(&["training.dvae_steps=40", "training.learning_rate=1e-9"]),
+    case("training.freeze_layers", "1", NOTES),
+    case("training.bad_step_budget", "1", NAN).with(&["training.bad_steps_in_a_row=100"]),
+    case("training.bad_steps_in_a_row", "1", NAN),
+    case("training.spike_limit", "2", SPIKES).from("1000").with(&["training.dvae_steps=40", "training.learning_rate=1e-9"]),
     case("training.early_stop_patience", "1", TRAINED).with(&["training.dvae_steps=8", "training.validate_every=1", "training.learning_rate=1"]),
     case("training.runs_dir", "@/elsewhere", RUNS),
     case("training.validate_every", "2", TRAINED),
@@ -146,66 +146,66 @@ const CASES: &[Case] = &[
     case("training.checkpoint_every", "1", TRAINED),
     case("training.keep_checkpoints", "1", TRAINED).with(&["training.checkpoint_every=1", "training.validate_every=1"]),
     case("training.keep_best", "3", TRAINED).with(&["training.keep_checkpoints=1", "training.checkpoint_every=1", "training.validate_every=1"]),
-    case("training.multi_gpu", "true", PLACE),
-    case("training.reduce_bf16", "true", PLACE).with(&["training.multi_gpu=true"]),
-    case("training.visible_gpus", "3", PLACE),
-    case("training.memory_limit", "256MiB", SET_UP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
+    case("training.multi_gpu", "true", DEVICES),
+    case("training.reduce_bf16", "true", DEVICES).with(&["training.multi_gpu=true"]),
+    case("training.visible_gpus", "3", DEVICES),
+    case("training.memory_limit", "256MiB", SETUP).from("300MiB").with(&["data.dvae_batch_size=4096", "data.batch_size=2"]),
     case("training.recognizer_command", "true", LISTENER),
     case("training.recognizer_url", "http://127.0.0.1:1", LISTENER),
     case("training.recognizer_model", "other", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
     case("training.recognizer_digits", "true", LISTENER).with(&["training.recognizer_url=http://127.0.0.1:1"]),
     case("training.enable_graph_mode", "false", FEEDING),
-    case("training.enable_graph_mode", "false", SAID),
-    case("training.enable_eager_debug", "true", POISONED),
+    case("training.enable_graph_mode", "false", NOTES),
+    case("training.enable_eager_debug", "true", NAN),
 ];
 
-/// What is seen of settings; what they refuse is seen too.
-fn look(world: &World, set: &[String], (_, seen): (&str, Seen)) -> String {
+/// Observes a plan with the given settings. An error is an observation too.
+fn observe(folder: &TestFolder, set: &[String], (_, observation): (&str, Observation)) -> String {
     let set: Vec<&str> = set.iter().map(String::as_str).collect();
-    match world.plan(&set) {
-        Ok(plan) => seen(world, &plan).unwrap_or_else(|error| format!("error: {error:#}")),
+    match folder.plan(&set) {
+        Ok(plan) => observation(folder, &plan).unwrap_or_else(|error| format!("error: {error:#}")),
         Err(error) => format!("refused: {error}"),
     }
 }
 
-/// Every case whose setting is chosen shows a change.
-fn hold(chosen: impl Fn(&Case) -> bool) {
-    let world = World::new();
+/// Asserts that every selected case changes its observation.
+fn assert_effects(is_selected: impl Fn(&Case) -> bool) {
+    let folder = TestFolder::new();
     let mut before: BTreeMap<(&str, Vec<String>), String> = BTreeMap::new();
-    let mut dead = Vec::new();
-    for case in CASES.iter().filter(|case| chosen(case)) {
+    let mut without_effect = Vec::new();
+    for case in CASES.iter().filter(|case| is_selected(case)) {
         let set = |value: Option<&str>| -> Vec<String> {
             let own = value.map(|value| format!("{}={value}", case.key));
             case.with.iter().map(|text| (*text).to_owned()).chain(own).collect()
         };
         let first = set(case.values.0);
-        // The same settings are looked at once, and what is looked at must not change by itself.
-        let is_new = !before.keys().any(|(seen, _)| *seen == case.seen.0);
+        // Each observation is made once per settings, and must be the same when it is repeated.
+        let is_new = !before.keys().any(|(observed, _)| *observed == case.observed.0);
         let was =
-            before.entry((case.seen.0, first.clone())).or_insert_with(|| look(&world, &first, case.seen));
+            before.entry((case.observed.0, first.clone())).or_insert_with(|| observe(&folder, &first, case.observed));
         if is_new {
-            assert_eq!(*was, look(&world, &first, case.seen), "{} is never the same twice", case.seen.0);
+            assert_eq!(*was, observe(&folder, &first, case.observed), "{} changes by itself", case.observed.0);
         }
-        let is = look(&world, &set(Some(case.values.1)), case.seen);
+        let is = observe(&folder, &set(Some(case.values.1)), case.observed);
         if *was == is {
-            dead.push(format!("{} = {} shows nothing in `{}`: {was}", case.key, case.values.1, case.seen.0));
+            without_effect.push(format!("{} = {} does not change `{}`: {was}", case.key, case.values.1, case.observed.0));
         }
     }
-    assert!(dead.is_empty(), "{}", dead.join("\n\n"));
+    assert!(without_effect.is_empty(), "{}", without_effect.join("\n\n"));
 }
 
 #[test]
-#[allow(clippy::print_stdout)] // the count, for whoever asks
+#[allow(clippy::print_stdout)] // reports the counts
 fn every_setting_of_the_table_has_a_case_or_a_reason() {
     let cases: BTreeSet<&str> = CASES.iter().map(|case| case.key).collect();
     let exceptions: BTreeSet<&str> = EXCEPTIONS.iter().map(|(key, _)| *key).collect();
     for key in KEYS {
         let (case, exception) = (cases.contains(key.path), exceptions.contains(key.path));
         assert!(case || exception, "{} is new: give it a case in crates/cli/src/effects", key.path);
-        assert!(!(case && exception), "{} has a case: it is no exception", key.path);
+        assert!(!(case && exception), "{} has a case and must not be an exception", key.path);
     }
     for path in cases.iter().chain(&exceptions) {
-        assert!(Key::find(path).is_some(), "{path} is no setting any more");
+        assert!(Key::find(path).is_some(), "{path} is not a setting any more");
     }
     assert!(EXCEPTIONS.iter().all(|(_, why)| why.len() > 20), "an exception has a reason");
     println!("{} settings, {} cases, {} exceptions", KEYS.len(), CASES.len(), EXCEPTIONS.len());
@@ -213,29 +213,29 @@ fn every_setting_of_the_table_has_a_case_or_a_reason() {
 
 #[test]
 fn settings_of_the_corpus_change_what_is_read() {
-    hold(|case| [CORPUS.0, RECORDS.0, SPLIT.0, FILES.0].contains(&case.seen.0));
+    assert_effects(|case| [CORPUS.0, RECORDS.0, SPLIT.0, FILES.0].contains(&case.observed.0));
 }
 
 #[test]
 fn settings_of_batches_and_devices_change_batches_and_feeds() {
-    hold(|case| {
-        [BATCHES.0, DRAWN.0, FEEDING.0, PLACE.0, SAID.0, RESOLVED.0, SOURCE.0, LISTENER.0, SIZES.0]
-            .contains(&case.seen.0)
+    assert_effects(|case| {
+        [BATCHES.0, DECODER_BATCHES.0, FEEDING.0, DEVICES.0, NOTES.0, RESOLVED.0, RECORD_MODE.0, LISTENER.0, SIZES.0]
+            .contains(&case.observed.0)
     });
 }
 
 #[test]
 fn settings_of_the_recipe_change_the_weights_of_a_gpt() {
-    hold(|case| [GPT.0, RECIPE.0].contains(&case.seen.0));
+    assert_effects(|case| [GPT.0, RECIPE.0].contains(&case.observed.0));
 }
 
 #[test]
-fn settings_of_a_run_change_what_it_says_and_leaves() {
-    hold(|case| [TRAINED.0, LEAPING.0, POISONED.0, RUNS.0, SET_UP.0].contains(&case.seen.0));
+fn settings_of_a_run_change_its_messages_and_files() {
+    assert_effects(|case| [TRAINED.0, SPIKES.0, NAN.0, RUNS.0, SETUP.0].contains(&case.observed.0));
 }
 
 #[test]
-fn the_demonstration_is_read_as_letters() {
+fn the_demo_is_cleaned_to_letters() {
     let mut settings = crate::settings::Settings::default();
     settings.prefer_for_training(myxtts_train::Machine::CPU).unwrap();
     assert_eq!(settings.plan().unwrap().data.cleaner.as_deref(), Some("default"));

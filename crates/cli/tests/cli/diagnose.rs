@@ -32,7 +32,7 @@ fn a_real_stage_is_diagnosed_as_text_json_and_page() {
         assert!(report["compared"][part].as_f64().unwrap() > 0.0, "{part} of {}", report["compared"]);
     }
     assert!(report["headroom"].as_f64().unwrap() >= 0.0);
-    assert_eq!(report["trace"]["no_gpu"].as_str(), Some("the stage runs on the processor"));
+    assert_eq!(report["trace"]["no_gpu"].as_str(), Some("the stage runs on the CPU"));
     assert!(report["planted"].is_null() && report["found"].is_null());
     assert!(report["seconds"]["step"]["p99"].as_f64() >= report["seconds"]["step"]["p50"].as_f64());
     let page = std::fs::read_to_string(folder.join("page.html")).unwrap();
@@ -52,7 +52,7 @@ fn a_fault_that_is_none_or_has_no_place_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, words) in [
         (["--plant", "slow-cat", "--stage", "gpt"], "slow-disk"),
-        (["--plant", "shape-churn", "--stage", "dvae"], "take --stage gpt"),
+        (["--plant", "shape-churn", "--stage", "dvae"], "needs --stage gpt"),
     ] {
         let output = myxtts(folder.path(), &["diagnose"]).args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2));

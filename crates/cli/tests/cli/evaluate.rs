@@ -75,7 +75,7 @@ fn a_list_is_spoken_and_measured_and_a_seed_says_it_the_same_way() {
 fn recordings_go_through_the_dvae_and_through_all_parts() {
     let at = folder();
     let pass = ["resynthesize", "model", "data/list.csv", "--language", "en"];
-    myxtts(at.path(), &pass).args(["-o", "out"]).assert().success().stdout(contains("nats a code"));
+    myxtts(at.path(), &pass).args(["-o", "out"]).assert().success().stdout(contains("nats per code"));
     let found = report(at.path(), "out");
     let original = decode(&at.path().join("data/wavs/one.wav")).unwrap().clip;
     for (way, rate) in [("original", 22_050), ("dvae", 22_050), ("decoder", 24_000)] {
@@ -136,7 +136,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     fails(&["evaluate", "model", "--sentences", "0"], 2, "above 0");
     fails(&["evaluate", "model", "--candidates", "-3"], 2, "candidates");
     fails(&["evaluate", "model", "--texts", "data/list.csv"], 2, "--output");
-    fails(&["evaluate", "model"], 2, "a model and not a run");
+    fails(&["evaluate", "model"], 2, "is a model folder, which has no validation set");
     fails(&["evaluate", "nothing"], 2, "nothing");
     fails(&["evaluate", "data"], 2, "neither a model folder nor a run");
     fails(&texts, 2, "line 1: one has no reference");

@@ -43,7 +43,7 @@ fn without_a_driver_there_is_the_processor() {
     monitor(folder, &brief)
         .assert()
         .success()
-        .stderr(contains("no GPU to watch, only processor and memory: NVML was not found"))
+        .stderr(contains("no GPU to monitor, only CPU and memory: NVML was not found"))
         .stdout(
             contains("CPU ")
                 .and(contains("samples over"))
@@ -87,7 +87,7 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
     }
     assert_eq!(first["limits"], serde_json::json!(["power-cap", "thermal"]));
     // This library has no function for it.
-    assert_eq!(first["sm_clock_max"], Value::Null);
+    assert_eq!(first["sm_clock_most"], Value::Null);
     let processes = first["processes"].as_array().unwrap();
     assert_eq!((processes.len(), &processes[0]["pid"]), (100, &4_000_000.into()));
     assert_eq!((processes[0]["memory"].as_u64(), &processes[1]["memory"]), (Some(5 << 30), &Value::Null));
@@ -105,10 +105,10 @@ fn everything_nvml_tells_is_shown_and_what_it_does_not_is_no_failure() {
         )
         .and(contains("limited by power cap, temperature"))
         .and(contains("process 4000000 - 5368.7 MB"))
-        .and(contains("and 92 processes more"))
+        .and(contains("and 92 more processes"))
         .and(contains("GPU 0: oscillation 0: 97 to 97 % busy"))
         .and(contains("GPU 1 -, - busy"))
-        .and(contains("GPU 1: its utilisation is not known")),
+        .and(contains("GPU 1: utilisation unknown")),
     );
     monitor(folder, &brief)
         .envs([("MYXTTS_CUDA_PATH", folder.as_os_str()), ("FAKE_NVML", "broken".as_ref())])
@@ -159,8 +159,8 @@ fn what_cannot_be_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (arguments, words) in [
-        (&["--interval", "0"][..], "write seconds, from 0.05"),
-        (&["--duration", "NaN"], "write seconds, from 0.05"),
+        (&["--interval", "0"][..], "expected seconds, from 0.05"),
+        (&["--duration", "NaN"], "expected seconds, from 0.05"),
         (&["--log-file", "log.txt"], "must end in .csv or .jsonl"),
         (&["nobody"], "is not a run"),
         (&["runs/nobody"], "is not a run"),

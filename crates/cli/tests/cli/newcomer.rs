@@ -19,7 +19,7 @@ fn the_path_of_the_readme_works() {
     run(&["demo-corpus", "demo", "--utterances", "24"]).stdout(contains("next: myxtts check demo"));
     run(&["check", "demo"]).stdout(contains("no problems"));
     run(&["prepare", "demo"]).stdout(contains("24 of 24 utterances"));
-    run(&["verify", "demo"]).stdout(contains("everything is as it was written"));
+    run(&["verify", "demo"]).stdout(contains("all records are intact"));
     run(&["inspect", "batch", "demo", "--step", "100", "--batch-size", "4", "--png", "batch.png"])
         .stdout(contains("step 100"));
     assert!(std::fs::read(folder.join("batch.png")).unwrap().starts_with(b"\x89PNG"));

@@ -53,7 +53,7 @@ fn a_shard_that_is_missing_or_cannot_be_is_named() {
     let array = [("ID", "0"), ("COUNT", "2"), ("MIN", "0"), ("MAX", "1"), ("STEP", "1")];
     let mut auto = myxtts(&["prepare", "--shard", "auto"], &corpus);
     auto.envs(array.map(|(name, value)| (format!("SLURM_ARRAY_TASK_{name}"), value)));
-    auto.assert().success().stderr(contains("shard 1/2: task 0 of Slurm's array 0-1"));
+    auto.assert().success().stderr(contains("shard 1/2: task 0 of Slurm array 0-1"));
     myxtts(&["prepare", "--merge", "--set", "data.cache_columns=tokens"], &corpus)
         .assert()
         .code(65)

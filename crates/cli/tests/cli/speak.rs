@@ -57,7 +57,7 @@ fn a_text_becomes_a_wav_file() {
         .args(["-o", "d.wav", "--model", "early", "--greedy"])
         .assert()
         .success()
-        .stdout(contains("22050 Hz").and(contains("early sound")));
+        .stdout(contains("22050 Hz").and(contains("early quality")));
     assert_eq!(decode(&at.path().join("d.wav")).unwrap().clip.sample_rate, 22_050);
 }
 
@@ -140,7 +140,7 @@ fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
         .arg("book.txt")
         .assert()
         .code(2)
-        .stderr(contains("--resume goes on with it"));
+        .stderr(contains("--resume continues it"));
     myxtts(at.path(), &say_file)
         .args(["book.txt", "--resume", "--seed", "5"])
         .assert()

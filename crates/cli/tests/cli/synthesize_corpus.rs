@@ -37,7 +37,7 @@ fn wrong_arguments_exit_with_2_and_a_reason() {
     for (arguments, reason) in [
         (vec!["--speakers", "1001"], "1 to 1000"),
         (vec!["--texts-share", "0.5"], "--texts"),
-        (vec!["--texts", texts], "no text that can be read in en"),
+        (vec!["--texts", texts], "no line can be spoken in en"),
         (vec!["--texts", texts, "--languages", "en,de"], "`en` and `fa`"),
     ] {
         let corpus = dir.path().join("corpus");

@@ -38,7 +38,7 @@ fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
     myxtts(at, &["voice", "add", "ben", "b.wav", "a.wav", "--device", "cpu"])
         .assert()
         .success()
-        .stdout(contains("dB over the noise").and(contains("ben.safetensors")));
+        .stdout(contains("dB above the noise").and(contains("ben.safetensors")));
     myxtts(at, &["voice", "list"])
         .assert()
         .success()

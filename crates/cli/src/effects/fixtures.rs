@@ -1,4 +1,4 @@
-//! What settings are tried on: a corpus of a few spoken sentences, and records that are made up.
+//! Inputs for the tests of settings: a corpus of a few synthetic sentences, and generated records.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +13,7 @@ use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::plan::Plan;
 use myxtts_train::training_data::Corpus;
 
-/// Sentences of different lengths, one of them with what cleaners read differently.
+/// Sentences of different lengths, one with numbers that cleaners expand differently.
 const SENTENCES: [&str; 9] = [
     "Hello.",
     "A quiet morning.",
@@ -26,33 +26,32 @@ const SENTENCES: [&str; 9] = [
     "Red boats sail south.",
 ];
 
-/// A folder with two corpora, and plans that keep what they make there.
-pub struct World {
+/// A folder with two corpora, and plans that write inside it.
+pub struct TestFolder {
     folder: tempfile::TempDir,
     plans: Cell<usize>,
 }
 
-impl World {
-    pub fn new() -> World {
-        let world = World { folder: tempfile::tempdir().unwrap(), plans: Cell::new(0) };
-        write_corpus(&world.path("corpus"), "a", &SENTENCES);
-        write_corpus(&world.path("other"), "b", &SENTENCES[1..4]);
-        // Named, and no sound.
-        fs::write(world.path("corpus/wavs/a-broken.wav"), b"RIFF").unwrap();
-        let metadata = fs::read_to_string(world.path("corpus/metadata.csv")).unwrap();
-        fs::write(world.path("corpus/metadata.csv"), metadata + "a-broken|Nothing.|Nothing.\n").unwrap();
+impl TestFolder {
+    pub fn new() -> TestFolder {
+        let test = TestFolder { folder: tempfile::tempdir().unwrap(), plans: Cell::new(0) };
+        write_corpus(&test.path("corpus"), "a", &SENTENCES);
+        write_corpus(&test.path("other"), "b", &SENTENCES[1..4]);
+        // Listed in the metadata, but not audio.
+        fs::write(test.path("corpus/wavs/a-broken.wav"), b"RIFF").unwrap();
+        let metadata = fs::read_to_string(test.path("corpus/metadata.csv")).unwrap();
+        fs::write(test.path("corpus/metadata.csv"), metadata + "a-broken|Nothing.|Nothing.\n").unwrap();
         let vocabulary =
             tokenizer::train([("en", "abcdefghijklmnopqrstuvwxyz,. 0123456789 hello")], &options(70));
-        fs::write(world.path("vocab.json"), vocabulary.unwrap().to_json()).unwrap();
-        world
+        fs::write(test.path("vocab.json"), vocabulary.unwrap().to_json()).unwrap();
+        test
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A plan with settings beside those that make everything small; `@` stands for this folder. Every plan has folders of
-    /// its own for what it writes.
+    /// A plan with small defaults and the given settings; `@` stands for this folder. Every plan writes to folders of its own.
     pub fn plan(&self, set: &[&str]) -> Result<Plan, String> {
         self.plans.set(self.plans.get() + 1);
         let own = self.plans.get();
@@ -87,16 +86,16 @@ fn options(vocab_size: usize) -> TrainOptions {
     TrainOptions { vocab_size, ..TrainOptions::default() }
 }
 
-/// A corpus that names neither speakers nor languages, with silence around what is said.
+/// Writes a corpus that names neither speakers nor languages, with silence around the speech.
 fn write_corpus(root: &Path, name: &str, sentences: &[&str]) {
     fs::create_dir_all(root.join("wavs")).unwrap();
     let mut metadata = String::new();
     for (i, text) in sentences.iter().enumerate() {
-        let quiet = vec![0.0; SAMPLE_RATE as usize / 3];
-        let said = demo::speak(text, Language::English, &VOICES[0]);
-        // A faint hum before it: how much of it is silence depends on where that begins.
+        let silence = vec![0.0; SAMPLE_RATE as usize / 3];
+        let speech = demo::speak(text, Language::English, &VOICES[0]);
+        // A faint hum before the speech: whether it counts as silence depends on the threshold.
         let hum = (0..SAMPLE_RATE as usize / 3).map(|i| 0.01 * (i as f32 * 0.05).sin());
-        let samples: Vec<f32> = quiet.iter().copied().chain(hum).chain(said).chain(quiet.clone()).collect();
+        let samples: Vec<f32> = silence.iter().copied().chain(hum).chain(speech).chain(silence.clone()).collect();
         let id = format!("{name}-{i}");
         fs::write(root.join(format!("wavs/{id}.wav")), wav::encode_pcm16(&samples, SAMPLE_RATE)).unwrap();
         metadata += &format!("{id}|{text}|{text}\n");
@@ -104,23 +103,23 @@ fn write_corpus(root: &Path, name: &str, sentences: &[&str]) {
     fs::write(root.join("metadata.csv"), metadata).unwrap();
 }
 
-/// Clips of many lengths by two speakers, one of them rare, and nothing to be heard.
-pub struct Uneven {
+/// Generated clips of many lengths by two speakers, one of them rare.
+pub struct GeneratedRecords {
     pub mels: Mels,
 }
 
-/// What is in the mels of the DVAE.
+/// The values of the DVAE mels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mels {
-    Fine,
+    Normal,
     /// One clip is far from all others.
-    OneLoud,
-    NoNumbers,
+    Outlier,
+    Nan,
 }
 
 pub const CLIPS: u32 = 14;
 
-impl RecordSource for Uneven {
+impl RecordSource for GeneratedRecords {
     fn columns(&self) -> &[Column] {
         &COLUMNS
     }
@@ -164,8 +163,8 @@ impl RecordSource for Uneven {
                 Dtype::I32 => bytes.copy_from_slice(&((at + record) as i32 % 9 + 1).to_le_bytes()),
                 Dtype::F32 => {
                     let x = match self.mels {
-                        Mels::NoNumbers if described == DVAE_MEL => f32::NAN,
-                        Mels::OneLoud if described == DVAE_MEL && record == 3 => 40.0 + 40.0 * wave,
+                        Mels::Nan if described == DVAE_MEL => f32::NAN,
+                        Mels::Outlier if described == DVAE_MEL && record == 3 => 40.0 + 40.0 * wave,
                         _ => -6.0 + 3.0 * wave,
                     };
                     bytes.copy_from_slice(&x.to_le_bytes());
@@ -179,10 +178,10 @@ impl RecordSource for Uneven {
     }
 }
 
-/// These clips as a corpus, the last two held out.
-pub fn made_up(mels: Mels) -> Corpus {
+/// The generated clips as a corpus; the last two are the validation set.
+pub fn generated_corpus(mels: Mels) -> Corpus {
     Corpus {
-        source: Arc::new(Uneven { mels }),
+        source: Arc::new(GeneratedRecords { mels }),
         train: (0..CLIPS - 2).collect(),
         validation: (CLIPS - 2..CLIPS).collect(),
         tokenizer: tokenizer::train([("en", "hello world, this is a voice")], &options(64)).unwrap(),

@@ -1,5 +1,5 @@
-//! What can be seen of settings: each function turns a plan into words, and two plans that differ in what they do differ in
-//! these words. An error is something to be seen as well.
+//! Observations of a plan: each function describes one effect of the settings as text, so that plans with different effects give
+//! different texts. An error is an observation too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::AtomicBool;
@@ -21,11 +21,11 @@ use myxtts_train::session::Session;
 use myxtts_train::sizes::Sizes;
 use myxtts_train::preview::Preview;
 
-use super::made_up::{Mels, World, made_up};
+use super::fixtures::{Mels, TestFolder, generated_corpus};
 use crate::progress::Terminal;
 
-/// What is seen of a plan.
-pub type Seen = fn(&World, &Plan) -> anyhow::Result<String>;
+/// Describes an effect of a plan.
+pub type Observation = fn(&TestFolder, &Plan) -> anyhow::Result<String>;
 
 const ALL: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
 
@@ -33,13 +33,13 @@ fn opened(plan: &Plan) -> anyhow::Result<Corpus> {
     Ok(assemble::open(plan, &Arc::default(), &Terminal::new())?)
 }
 
-/// Every utterance of the corpus as it is read, before anything is computed of it.
-pub fn corpus(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// Every utterance of the corpus, before features are computed.
+pub fn corpus(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(format!("{:?}", CorpusSet::read(&plan.data, &Terminal::new())?.utterances()))
 }
 
-/// Every record: its name, its arrays to the last bit, and the vocabulary.
-pub fn records(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// Every record with its arrays, bit for bit, and the vocabulary size.
+pub fn records(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = opened(plan)?;
     let source = &*corpus.source;
     let mut words = format!("{} pieces", corpus.tokenizer.pieces());
@@ -57,19 +57,19 @@ pub fn records(_: &World, plan: &Plan) -> anyhow::Result<String> {
     Ok(words)
 }
 
-/// Which clips are learnt from, and which are held out.
-pub fn split(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The training and the validation clips.
+pub fn split(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = opened(plan)?;
     let names =
         |side: &[u32]| side.iter().map(|&record| corpus.source.id(record as usize)).collect::<Vec<_>>();
     Ok(format!("{:?} {:?}", names(&corpus.train), names(&corpus.validation)))
 }
 
-/// The files that reading the corpus leaves, by their names without numbers of content.
-pub fn files(world: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The files that opening the corpus writes, by their names without content hashes.
+pub fn files(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     opened(plan)?;
     let mut found = Vec::new();
-    let mut folders = vec![world.path("")];
+    let mut folders = vec![folder.path("")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
@@ -83,7 +83,7 @@ pub fn files(world: &World, plan: &Plan) -> anyhow::Result<String> {
                     .unwrap_or_default()
                     .to_string_lossy()
                     .into_owned();
-                // Folders that every plan has of its own.
+                // Every plan has a cache folder of its own.
                 let parent = if parent.starts_with("cache-") { "cache".to_owned() } else { parent };
                 found.push(format!("{parent}/{}", name.split('-').next().unwrap_or_default()));
             }
@@ -95,8 +95,8 @@ pub fn files(world: &World, plan: &Plan) -> anyhow::Result<String> {
 }
 
 /// Records and companions of the first batches of the GPT and the DVAE, and the shapes they have.
-pub fn batches(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    let corpus = made_up(Mels::Fine);
+pub fn batches(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let corpus = generated_corpus(Mels::Normal);
     let mut words = String::new();
     for kind in [StageKind::Dvae, StageKind::Gpt] {
         let sides = (&corpus.train[..], &corpus.validation[..]);
@@ -111,9 +111,9 @@ pub fn batches(_: &World, plan: &Plan) -> anyhow::Result<String> {
     Ok(words)
 }
 
-/// The clips that the first batches of the decoder are drawn from.
-pub fn decoder_batches(world: &World, plan: &Plan) -> anyhow::Result<String> {
-    stage(world, plan, StageKind::Decoder, |stage| {
+/// The clips that the first batches of the decoder are sampled from.
+pub fn decoder_batches(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    stage(folder, plan, StageKind::Decoder, |stage| {
         let mut words = String::new();
         for step in 0..2 {
             let taken = stage.submit(step, &Control::default())?;
@@ -125,7 +125,7 @@ pub fn decoder_batches(world: &World, plan: &Plan) -> anyhow::Result<String> {
 }
 
 /// The recipe of every stage, and its learning rate at a few steps.
-pub fn recipe(_: &World, plan: &Plan) -> anyhow::Result<String> {
+pub fn recipe(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let of = |stage| {
         let recipe = plan.recipe(stage, false);
         let rates: Vec<f64> = (0..5).map(|i| recipe.schedule.at(i * recipe.steps / 4)).collect();
@@ -134,31 +134,31 @@ pub fn recipe(_: &World, plan: &Plan) -> anyhow::Result<String> {
     Ok(ALL.map(of).concat())
 }
 
-/// How batches come to a device, with what and in which way steps run there. No device is opened.
-pub fn feeding(world: &World, plan: &Plan) -> anyhow::Result<String> {
-    let corpus = made_up(Mels::Fine);
+/// How batches reach a device, and how steps run there. No device is opened.
+pub fn feeding(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let corpus = generated_corpus(Mels::Normal);
     let gpu = Machine { device: Device::Cuda(0), precision: Precision::F32 };
-    let context = StageContext::of(plan, &corpus, gpu, &world.path(""), &Silent);
+    let context = StageContext::of(plan, &corpus, gpu, &folder.path(""), &Silent);
     let StageContext { feeding, conditioning, lengths, mode, .. } = &context;
     Ok(format!("{feeding:?} {:?} {conditioning:?} {lengths:?} {mode:?}", feeding.loading()))
 }
 
-/// On which of four GPUs a run trains, and where its batches come from.
-pub fn place(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The devices of a run on a machine with four simulated GPUs.
+pub fn devices(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let devices = RunDevices::choose(plan, None, Some(4), false)?;
     Ok(devices.lines().join("\n"))
 }
 
-/// What is said before a run begins on a processor.
-pub fn said(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The notes before a run begins on a CPU.
+pub fn notes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let run = PlannedRun { plan, machine: Machine::CPU, only: None, fine_tune: false };
     Ok([plan.notes.clone(), settings_notes(&run)].concat().join("\n"))
 }
 
 /// Every value as it is resolved.
-pub fn resolved(_: &World, plan: &Plan) -> anyhow::Result<String> {
+pub fn resolved(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let values = plan.values.iter().filter(|value| Key::find(value.key.path).is_some());
-    // Not the setting that is tried, but what it does to the others.
+    // Not the setting that is tested, but its effect on the others.
     let others = values.filter(|value| value.key.path != "data.auto_tune_performance");
     let own = ["data.cache_dir", "training.runs_dir"];
     let others = others.filter(|value| !own.contains(&value.key.path));
@@ -166,39 +166,39 @@ pub fn resolved(_: &World, plan: &Plan) -> anyhow::Result<String> {
 }
 
 /// Sizes of all networks, batches and windows.
-pub fn sizes(_: &World, plan: &Plan) -> anyhow::Result<String> {
+pub fn sizes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(format!("{:?}", Sizes::without_vocabulary(plan, Machine::CPU)))
 }
 
-/// Who listens to what is spoken.
-pub fn listener(_: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The speech recogniser for spoken samples.
+pub fn listener(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(format!("{:?}", myxtts_train::evaluate::listener::Listener::of(&plan.training)?))
 }
 
 /// Where records come from.
-pub fn source(_: &World, plan: &Plan) -> anyhow::Result<String> {
+pub fn record_mode(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     Ok(format!("{:?}", RecordMode::from_plan(&plan.data)))
 }
 
-/// Does something with a stage on clips that are made up.
+/// Runs `act` on a stage with generated clips.
 fn stage(
-    world: &World,
+    folder: &TestFolder,
     plan: &Plan,
     kind: StageKind,
     act: impl FnOnce(&mut dyn myxtts_train::stages::StageKind) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
-    let corpus = made_up(Mels::Fine);
-    // One folder for all: codes that were made once serve whoever has the same DVAE.
-    let context = StageContext::of(plan, &corpus, Machine::CPU, &world.path(""), &Silent);
+    let corpus = generated_corpus(Mels::Normal);
+    // One folder for all plans: codes are reused by plans with the same DVAE.
+    let context = StageContext::of(plan, &corpus, Machine::CPU, &folder.path(""), &Silent);
     let mut model = context.untrained(kind)?;
     let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model)?;
     act(&mut *stage)
 }
 
-/// What a GPT is said to be, and its weights and their average after two steps.
-pub fn gpt(world: &World, plan: &Plan) -> anyhow::Result<String> {
+/// The description of a GPT stage, and its weights and their average after two steps.
+pub fn gpt(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let recipe = plan.recipe(StageKind::Gpt, false);
-    stage(world, plan, StageKind::Gpt, |stage| {
+    stage(folder, plan, StageKind::Gpt, |stage| {
         for step in 0..2 {
             let control = Control {
                 rate: recipe.schedule.at(step) as f32,
@@ -224,29 +224,29 @@ pub fn gpt(world: &World, plan: &Plan) -> anyhow::Result<String> {
     })
 }
 
-/// What a stage says when it is set up: sizes, batches, memory, or that it cannot be.
-pub fn set_up(world: &World, plan: &Plan) -> anyhow::Result<String> {
-    let of = |kind| match stage(world, plan, kind, |stage| Ok(stage.described().join("\n"))) {
+/// The description of a stage: sizes, batches, memory; or the error that prevents it.
+pub fn setup(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let of = |kind| match stage(folder, plan, kind, |stage| Ok(stage.described().join("\n"))) {
         Ok(words) => words,
         Err(error) => format!("error: {error:#}"),
     };
     Ok([StageKind::Dvae, StageKind::Gpt].map(of).join("\n"))
 }
 
-/// A DVAE trained to its end.
-pub fn trained(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    run(plan, Mels::Fine)
+/// A DVAE trained to the end.
+pub fn trained(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    run(plan, Mels::Normal)
 }
 
-/// The same on clips of which one is far from all others.
-pub fn leaping(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    let said = run(plan, Mels::OneLoud)?;
-    Ok(format!("{} spikes", said.matches("is a spike").count()))
+/// The number of loss spikes on clips of which one is an outlier.
+pub fn spikes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    let messages = run(plan, Mels::Outlier)?;
+    Ok(format!("{} spikes", messages.matches("is a spike").count()))
 }
 
-/// The same on clips that are no numbers.
-pub fn poisoned(_: &World, plan: &Plan) -> anyhow::Result<String> {
-    run(plan, Mels::NoNumbers)
+/// A DVAE trained on clips of NaN values.
+pub fn nan(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
+    run(plan, Mels::Nan)
 }
 
 #[derive(Default)]
@@ -270,9 +270,9 @@ impl Progress for Listener {
     }
 }
 
-/// What is said on the way, how it ends, and what is left in the folder.
+/// The messages of a run, how it ends, and what it leaves in the folder.
 fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
-    let corpus = made_up(mels);
+    let corpus = generated_corpus(mels);
     let folder = RunFolder::create(&plan.training.runs_dir, Some("run"), plan)?;
     let listener = Listener::default();
     let mut session = Session {
@@ -292,14 +292,14 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
     drop(session);
     let model = std::fs::read(folder.path().join("model/dvae.safetensors")).unwrap_or_default();
     let sum = model.iter().fold(17u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-    // Folders are of each plan's own.
+    // The path differs between plans.
     let words = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n"));
     Ok(words.replace(&folder.path().display().to_string(), "RUN"))
 }
 
-/// Where the folder of a run is made.
-pub fn runs(world: &World, plan: &Plan) -> anyhow::Result<String> {
+/// Whether the run folder is made in `training.runs_dir`.
+pub fn runs(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let folder = RunFolder::create(&plan.training.runs_dir, None, plan)?;
-    let within = folder.path().strip_prefix(world.path(""))?.components().next();
+    let within = folder.path().strip_prefix(folder.path(""))?.components().next();
     Ok(within.is_some_and(|first| first.as_os_str() == "elsewhere").to_string())
 }
