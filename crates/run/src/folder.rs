@@ -240,14 +240,8 @@ impl RunFolder {
 
     /// Opens a run for writing and returns it with its stored plan.
     pub fn resume(runs: &Path, name: &str) -> Result<(Self, Plan), FolderError> {
-        Self::resume_on(fault::disk_from_env(), runs, name)
-    }
-
-    /// [`Self::resume`] on the given disk.
-    pub fn resume_on(disk: Arc<dyn Disk>, runs: &Path, name: &str) -> Result<(Self, Plan), FolderError> {
         let mut run = Self::view(runs, name)?;
         run.lock = Some(FolderLock::acquire(&run.path)?);
-        run.disk = disk;
         durable::remove_unfinished(&*run.disk, &run.path)?;
         for folder in FOLDERS {
             durable::create_folder(&*run.disk, &run.path.join(folder))?;

@@ -93,7 +93,7 @@ impl Checkpoints {
     }
 
     /// Whether it is protected from deletion.
-    pub fn is_pinned(&self, name: &str) -> bool {
+    pub(super) fn is_pinned(&self, name: &str) -> bool {
         // If this cannot be determined, it must not be deleted.
         self.dir.join(name).join(PINNED).try_exists().unwrap_or(true)
     }

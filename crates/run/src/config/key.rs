@@ -173,7 +173,7 @@ impl Key {
     }
 
     /// Describes the accepted values and the default.
-    pub fn allowed_and_default(&self) -> String {
+    pub(super) fn allowed_and_default(&self) -> String {
         if self.optional() {
             self.allowed()
         } else {

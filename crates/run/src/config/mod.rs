@@ -3,25 +3,25 @@
 //! All settings are listed in one table, [`keys::KEYS`], which drives parsing, validation, suggestions, display and
 //! documentation. A new setting is one entry there and one field in [`crate::plan`].
 //!
-//! [`keys`] (the table) -> [`value`] (parsing one value) -> [`yaml`] and [`sources`] (all values, by layer) ->
-//! [`crate::plan`]. [`error`] describes what is wrong, [`host`] and [`mod@tune`] adapt defaults to this machine, and
-//! [`template`] writes a file to start from. [`scope`] lists the settings that a resumed run may change and those that
-//! act in one stage only; [`removed_keys`] lists settings of older files.
+//! [`keys`] (the table) -> `value` (parsing one value) -> `yaml` and `sources` (all values, by layer) ->
+//! [`crate::plan`]. `error` describes what is wrong, [`host`] and [`mod@tune`] adapt defaults to this machine, and
+//! [`template`] writes a file to start from. `scope` lists the settings that a resumed run may change and those that
+//! act in one stage only; `removed_keys` lists settings of older files.
 
-pub mod error;
 pub mod host;
-pub mod key;
 pub mod keys;
-pub mod removed_keys;
-pub mod scope;
-pub mod sources;
 pub mod template;
 pub mod tune;
-pub mod value;
-pub mod yaml;
 
+mod error;
+mod key;
 mod lookup;
 mod node;
+mod removed_keys;
+mod scope;
+mod sources;
+mod value;
+mod yaml;
 
 pub use error::{ConfigError, Mistake, Problem};
 pub use host::HostResources;

@@ -191,7 +191,7 @@ pub fn remove_folder(disk: &dyn Disk, path: &Path) -> Result<(), DurableError> {
 
 /// Removes unfinished files that dead processes left in a folder. The caller must hold the folder's lock: unfinished
 /// files of a running process look the same.
-pub fn remove_unfinished(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
+pub(crate) fn remove_unfinished(disk: &dyn Disk, folder: &Path) -> Result<(), DurableError> {
     let entries = std::fs::read_dir(folder).map_err(DurableError::at("read the folder", folder))?;
     for entry in entries {
         let entry = entry.map_err(DurableError::at("read the folder", folder))?;

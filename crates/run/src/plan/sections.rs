@@ -158,7 +158,7 @@ pub struct DataPlan {
 
 impl DataPlan {
     /// Maximum clip length by `max_mel_frames`, in seconds.
-    pub fn frame_limit_seconds(&self) -> f64 {
+    pub(super) fn frame_limit_seconds(&self) -> f64 {
         self.max_mel_frames as f64 * HOP_SECONDS
     }
 
