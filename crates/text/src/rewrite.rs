@@ -94,6 +94,22 @@ pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) 
     out
 }
 
+/// Replaces each character that has a word by the word, with a space on both sides.
+pub(crate) fn replace_signs(text: &str, word: impl Fn(char) -> Option<&'static str>) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match word(c) {
+            Some(word) => {
+                out.push(' ');
+                out.push_str(word);
+                out.push(' ');
+            }
+            None => out.push(c),
+        }
+    }
+    out
+}
+
 /// Repeats `pass` until it changes nothing. Reading one thing aloud can uncover another that was hidden by
 /// its neighbours ("site.com1403"); a cleaned text costs one pass, a written one two, a hostile one eight.
 pub(crate) fn settle(text: &str, pass: impl Fn(&str) -> String) -> String {

@@ -3,6 +3,7 @@
 
 use super::units::{self, UNITS};
 use super::words::{amount, cardinal, ordinal, spoken, whole};
+use crate::numbers::vulgar_fraction;
 use crate::rewrite::{Found, pattern, rewrite};
 
 /// Reads every number: no digit is left.
@@ -164,23 +165,7 @@ fn fractions(text: &str) -> String {
         text,
         pattern!(r"(?:([0-9]+)[ -]?)?([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])"),
         |found| {
-            let (a, b) = match found.text(2) {
-                "½" => (1, 2),
-                "⅓" => (1, 3),
-                "⅔" => (2, 3),
-                "¼" => (1, 4),
-                "¾" => (3, 4),
-                "⅕" => (1, 5),
-                "⅖" => (2, 5),
-                "⅗" => (3, 5),
-                "⅘" => (4, 5),
-                "⅙" => (1, 6),
-                "⅚" => (5, 6),
-                "⅛" => (1, 8),
-                "⅜" => (3, 8),
-                "⅝" => (5, 8),
-                _ => (7, 8),
-            };
+            let (a, b) = vulgar_fraction(found.text(2))?;
             Some(mixed(found.get(1), a, b))
         },
     );

@@ -1,6 +1,6 @@
 //! Signs that are read aloud in English.
 
-use crate::rewrite::{pattern, rewrite};
+use crate::rewrite::{pattern, replace_signs, rewrite};
 
 /// Signs that need the number behind them, before numbers are read.
 pub fn before_numbers(text: &str) -> String {
@@ -16,9 +16,8 @@ pub fn read(text: &str) -> String {
     let text = rewrite(&text, pattern!(r"(?i)\band/or\b"), |_| Some("and or".into()));
     // A comparison stands between spaces; anything else in angle brackets is markup or a face.
     let text = text.replace(" < ", " is less than ").replace(" > ", " is greater than ");
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let word = match c {
+    replace_signs(&text, |sign| {
+        Some(match sign {
             '&' => "and",
             '@' => "at",
             '#' => "hash",
@@ -30,14 +29,7 @@ pub fn read(text: &str) -> String {
             '/' => "slash",
             '§' => "section",
             'ª' | 'º' => "",
-            _ => {
-                out.push(c);
-                continue;
-            }
-        };
-        out.push(' ');
-        out.push_str(word);
-        out.push(' ');
-    }
-    out
+            _ => return None,
+        })
+    })
 }

@@ -1,8 +1,7 @@
 //! Czech numbers: three plural forms, gender at one and two, hard and soft ordinals.
 
-use super::{
-    Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets, west_slavic_plural,
-};
+use super::slavic::{Small, WestOrdinals, last_group, west_plural};
+use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets};
 
 /// The number words of Czech.
 pub struct Czech;
@@ -24,6 +23,8 @@ const TENS: [&str; 10] =
     ["", "", "dvacet", "třicet", "čtyřicet", "padesát", "šedesát", "sedmdesát", "osmdesát", "devadesát"];
 const HUNDREDS: [&str; 10] =
     ["", "sto", "dvě stě", "tři sta", "čtyři sta", "pět set", "šest set", "sedm set", "osm set", "devět set"];
+const GLUED_HUNDREDS: [&str; 10] =
+    ["", "sto", "dvěstě", "třista", "čtyřista", "pětset", "šestset", "sedmset", "osmset", "devětset"];
 const SCALES: [[&str; 3]; 11] = [
     ["", "", ""],
     ["tisíc", "tisíce", "tisíc"],
@@ -77,31 +78,25 @@ const ORDINAL_HUNDREDS: [&str; 10] =
 const STEM_ONES: [&str; 10] = ["", "", "dvou", "tří", "čtyř", "pěti", "šesti", "sedmi", "osmi", "devíti"];
 const ORDINAL_SCALES: [&str; 4] = ["", "tisící", "miliontý", "miliardtý"];
 
-fn group_words(group: usize, form: Form, faulty: bool, words: &mut Vec<String>) {
-    let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
-    match (hundreds, faulty) {
-        (0, _) => {}
-        (_, false) => words.push(HUNDREDS[hundreds].into()),
-        (_, true) => words.push(HUNDREDS[hundreds].replace(' ', "")),
-    }
-    match (tens, ones) {
-        (1, _) => words.push(TEENS[ones].into()),
-        _ => {
-            if tens > 1 {
-                words.push(TENS[tens].into());
-            }
-            match (ones, form) {
-                (0, _) => {}
-                (1, Form::Masculine) => words.push("jeden".into()),
-                (1, Form::Neuter) => words.push("jedno".into()),
-                (2, Form::Feminine | Form::Neuter) => words.push("dvě".into()),
-                _ => words.push(ONES[ones].into()),
-            }
-        }
+const ORDINALS: WestOrdinals =
+    WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
+
+const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
+/// As [`SMALL`], with hundreds of one word: num2words writes them so, and ordinals are glued to them.
+const SMALL_GLUED: Small = Small { hundreds: GLUED_HUNDREDS, ..SMALL };
+
+fn ones(ones: usize, form: Form) -> &'static str {
+    match (ones, form) {
+        (1, Form::Masculine) => "jeden",
+        (1, Form::Neuter) => "jedno",
+        (2, Form::Feminine | Form::Neuter) => "dvě",
+        _ => ONES[ones],
     }
 }
 
+/// `faulty`: glued hundreds and no gender before scale words, as num2words has it.
 fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
+    let small = if faulty { &SMALL_GLUED } else { &SMALL };
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         let scale_form = match power {
@@ -113,11 +108,11 @@ fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
             _ => Form::Feminine,
         };
         if power == 0 || group > 1 {
-            group_words(group, scale_form, faulty, &mut words);
+            small.push(group, scale_form, &mut words);
         }
         if power > 0 {
             let [one, few, many] = SCALES.get(power)?;
-            let scale = match west_slavic_plural(group as u128) {
+            let scale = match west_plural(group as u128) {
                 Plural::One => one,
                 Plural::Few => few,
                 Plural::Many => many,
@@ -148,38 +143,22 @@ impl Numerals for Czech {
         if n == 0 {
             return Some(ORDINAL_ONES[0].into());
         }
-        let (mut unit, mut power) = (1u128, 0);
-        while n.is_multiple_of(unit * 1000) {
-            unit *= 1000;
-            power += 1;
-        }
-        let last = (n / unit % 1000) as usize;
-        let mut words = cardinal_words(n - last as u128 * unit, Form::Masculine, false)?;
-        let (hundreds, rest) = (last / 100, last % 100);
-        if power > 0 {
-            let stem = match last {
+        let last = last_group(n);
+        let mut words = cardinal_words(last.head, Form::Masculine, false)?;
+        if last.power > 0 {
+            let stem = match last.group {
                 1 => String::new(),
-                2..10 => STEM_ONES[last].into(),
+                2..10 => STEM_ONES[last.group].into(),
                 // "deseti", "dvaceti", "stot": the cardinal glued on is understood everywhere.
                 _ => {
                     let mut parts = Vec::new();
-                    group_words(last, Form::Masculine, true, &mut parts);
+                    SMALL_GLUED.push(last.group, Form::Masculine, &mut parts);
                     format!("{}i", parts.concat())
                 }
             };
-            words.push(format!("{stem}{}", ORDINAL_SCALES.get(power)?));
+            words.push(format!("{stem}{}", ORDINAL_SCALES.get(last.power)?));
         } else {
-            match (hundreds, rest) {
-                (_, 0) => words.push(ORDINAL_HUNDREDS[hundreds].into()),
-                (0, _) => {}
-                _ => words.push(HUNDREDS[hundreds].into()),
-            }
-            match (rest / 10, rest % 10) {
-                (0, 0) => {}
-                (0 | 1, _) => words.push(ORDINAL_ONES[rest].into()),
-                (tens, 0) => words.push(ORDINAL_TENS[tens].into()),
-                (tens, ones) => words.extend([ORDINAL_TENS[tens].into(), ORDINAL_ONES[ones].into()]),
-            }
+            ORDINALS.push(last.group, &HUNDREDS, &mut words);
         }
         let ending = match form {
             Form::Feminine => "á",
@@ -197,7 +176,7 @@ impl Numerals for Czech {
     }
 
     fn plural(&self, n: u128) -> Plural {
-        west_slavic_plural(n)
+        west_plural(n)
     }
 
     fn decimal(&self, integer: u128, fraction: &str) -> Option<String> {

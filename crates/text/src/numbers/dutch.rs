@@ -1,6 +1,7 @@
 //! Dutch numbers: one word below a million, ones before tens with a diaeresis where vowels meet.
 
-use super::{Form, Money, Noun, Numerals, triplets};
+use super::germanic::Germanic;
+use super::{Form, Money, Noun, Numerals, replace_ending};
 
 /// The number words of Dutch.
 pub struct Dutch;
@@ -66,63 +67,39 @@ const ORDINAL_STEMS: [(&str, &str); 18] = [
     ("rd", "rdst"),
 ];
 
-fn below_thousand(n: usize) -> String {
-    let (hundreds, rest) = (n / 100, n % 100);
-    let mut said = match hundreds {
-        0 => String::new(),
-        1 => "honderd".into(),
-        _ => format!("{}honderd", ONES[hundreds]),
-    };
-    match (rest / 10, rest % 10) {
-        (0, 0) => {}
-        (0 | 1, _) => said += ONES[rest],
-        (tens, 0) => said += TENS[tens],
-        (tens, ones) => {
-            said += if ones == 1 { "een" } else { ONES[ones] };
-            said += if matches!(ones, 2 | 3) { "ën" } else { "en" };
-            said += TENS[tens];
-        }
-    }
-    said
-}
+const WORDS: Germanic = Germanic {
+    ones: ONES,
+    tens: TENS,
+    one_hundred: "honderd",
+    hundred: "honderd",
+    one_before_tens: "een",
+    and: |ones| if matches!(ones, 2 | 3) { "ën" } else { "en" },
+};
 
 /// Years and numbers between 1100 and 1999 by their hundreds: "negentienhonderdnegenennegentig".
 pub fn by_hundreds(n: u128) -> Option<String> {
-    if !(1100..2000).contains(&n) {
-        return None;
-    }
-    let n = n as usize;
-    let rest = if n.is_multiple_of(100) { String::new() } else { below_thousand(n % 100) };
-    Some(format!("{}honderd{rest}", ONES[n / 100]))
+    WORDS.by_hundreds(n)
 }
 
 impl Numerals for Dutch {
     fn cardinal(&self, n: u128, _: Form) -> Option<String> {
-        if n == 0 {
-            return Some(ONES[0].into());
-        }
-        let (mut large, mut small) = (Vec::new(), String::new());
-        for (group, power) in triplets(n) {
-            match (group, power) {
-                (_, 0) => small += &below_thousand(group),
-                (1, 1) => small += "duizend",
-                (_, 1) => small = below_thousand(group) + "duizend",
-                (1, _) => large.push(format!("een {}", SCALES.get(power)?)),
-                _ => large.push(format!("{} {}", below_thousand(group), SCALES.get(power)?)),
-            }
-        }
-        if !small.is_empty() {
-            large.push(small);
-        }
-        Some(large.join(" "))
+        let thousands = |group| match group {
+            1 => "duizend".into(),
+            _ => WORDS.below_thousand(group) + "duizend",
+        };
+        let large = |group, power: usize| {
+            let scale = SCALES.get(power)?;
+            Some(match group {
+                1 => format!("een {scale}"),
+                _ => format!("{} {scale}", WORDS.below_thousand(group)),
+            })
+        };
+        WORDS.compose(n, thousands, large)
     }
 
     fn ordinal(&self, n: u128, form: Form) -> Option<String> {
         let cardinal = self.cardinal(n, form)?;
-        let stem = ORDINAL_STEMS
-            .iter()
-            .find_map(|(ending, stem)| cardinal.strip_suffix(ending).map(|head| format!("{head}{stem}")))
-            .unwrap_or(cardinal);
+        let stem = replace_ending(&cardinal, &ORDINAL_STEMS).unwrap_or(cardinal);
         Some(stem + "e")
     }
 

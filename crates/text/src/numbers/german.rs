@@ -1,6 +1,7 @@
 //! German numbers: one word below a million, ones before tens, everything in lower case.
 
-use super::{Form, Money, Noun, Numerals, triplets};
+use super::germanic::Germanic;
+use super::{Form, Money, Noun, Numerals, replace_ending};
 
 /// The number words of German.
 pub struct German;
@@ -59,49 +60,32 @@ const ORDINAL_STEMS: [(&str, &str); 11] = [
     ("rden", "rds"),
 ];
 
-fn below_thousand(n: usize) -> String {
-    let (hundreds, rest) = (n / 100, n % 100);
-    let mut said = match hundreds {
-        0 => String::new(),
-        1 => "einhundert".into(),
-        _ => format!("{}hundert", ONES[hundreds]),
-    };
-    match (rest / 10, rest % 10) {
-        (0, 0) => {}
-        (0 | 1, _) => said += ONES[rest],
-        (tens, 0) => said += TENS[tens],
-        (tens, ones) => {
-            said += if ones == 1 { "ein" } else { ONES[ones] };
-            said += "und";
-            said += TENS[tens];
-        }
-    }
-    said
-}
+const WORDS: Germanic = Germanic {
+    ones: ONES,
+    tens: TENS,
+    one_hundred: "einhundert",
+    hundred: "hundert",
+    one_before_tens: "ein",
+    and: |_| "und",
+};
 
 /// `before` gives the form of a group that stands before a scale word.
-fn compose(n: u128, before: impl Fn(String, usize) -> String) -> Option<String> {
-    if n == 0 {
-        return Some(ONES[0].into());
-    }
-    let (mut large, mut small) = (Vec::new(), String::new());
-    for (group, power) in triplets(n) {
-        match (group, power) {
-            (_, 0) => small += &below_thousand(group),
-            (1, 1) => small += "eintausend",
-            (_, 1) => small = before(below_thousand(group), 1) + "tausend",
-            (1, _) => large.push(format!("eine {}", SCALES.get(power)?)),
+fn compose(n: u128, before: impl Fn(String) -> String) -> Option<String> {
+    let thousands = |group| match group {
+        1 => "eintausend".into(),
+        _ => before(WORDS.below_thousand(group)) + "tausend",
+    };
+    let large = |group, power: usize| {
+        let scale = SCALES.get(power)?;
+        Some(match group {
+            1 => format!("eine {scale}"),
             _ => {
-                let scale = SCALES.get(power)?;
                 let plural = if scale.ends_with('e') { "n" } else { "en" };
-                large.push(format!("{} {scale}{plural}", before(below_thousand(group), power)));
+                format!("{} {scale}{plural}", before(WORDS.below_thousand(group)))
             }
-        }
-    }
-    if !small.is_empty() {
-        large.push(small);
-    }
-    Some(large.join(" "))
+        })
+    };
+    WORDS.compose(n, thousands, large)
 }
 
 fn without_s(said: String) -> String {
@@ -118,17 +102,12 @@ pub fn ordinal_stem(n: u128) -> Option<String> {
 
 /// A year between 1100 and 1999 by its hundreds: "neunzehnhundertneunundneunzig".
 pub fn by_hundreds(n: u128) -> Option<String> {
-    if !(1100..2000).contains(&n) {
-        return None;
-    }
-    let n = n as usize;
-    let rest = if n.is_multiple_of(100) { String::new() } else { below_thousand(n % 100) };
-    Some(format!("{}hundert{rest}", ONES[n / 100]))
+    WORDS.by_hundreds(n)
 }
 
 impl Numerals for German {
     fn cardinal(&self, n: u128, form: Form) -> Option<String> {
-        let said = compose(n, |group, _| without_s(group))?.to_lowercase();
+        let said = compose(n, without_s)?.to_lowercase();
         Some(match form {
             Form::Alone => said,
             Form::Masculine | Form::Neuter => without_s(said),
@@ -170,7 +149,7 @@ pub(crate) mod upstream {
 
     /// Capital scale words, and "einhunderteinstausend".
     pub fn cardinal(n: u128) -> Option<String> {
-        compose(n, |group, _| group)
+        compose(n, |group| group)
     }
 
     /// In lower case, which is right.
@@ -179,10 +158,7 @@ pub(crate) mod upstream {
     }
 
     pub(in crate::numbers) fn ordinal_from(cardinal: String) -> String {
-        let stem = ORDINAL_STEMS
-            .iter()
-            .find_map(|(ending, stem)| cardinal.strip_suffix(ending).map(|head| format!("{head}{stem}")))
-            .unwrap_or(cardinal);
+        let stem = replace_ending(&cardinal, &ORDINAL_STEMS).unwrap_or(cardinal);
         let said = stem + "te";
         if said == "eintausendste" || said == "einhundertste" {
             return said["ein".len()..].into();

@@ -1,6 +1,6 @@
 //! Hungarian numbers: one word with hyphens between groups past two thousand, "két" before a noun.
 
-use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit};
+use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, replace_ending};
 
 /// The number words of Hungarian.
 pub struct Hungarian;
@@ -98,7 +98,7 @@ fn compose(n: u128, two: &str) -> Option<String> {
 }
 
 fn stem_of(cardinal: &str) -> Option<String> {
-    STEMS.iter().find_map(|(ending, stem)| cardinal.strip_suffix(ending).map(|head| format!("{head}{stem}")))
+    replace_ending(cardinal, &STEMS)
 }
 
 impl Numerals for Hungarian {

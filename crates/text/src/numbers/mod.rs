@@ -10,12 +10,15 @@ pub mod dutch;
 pub mod english;
 pub mod french;
 pub mod german;
+mod germanic;
 pub mod hungarian;
 pub mod italian;
 pub mod money;
 pub mod polish;
 pub mod portuguese;
+mod romance;
 pub mod russian;
+mod slavic;
 pub mod spanish;
 pub mod turkish;
 
@@ -180,13 +183,31 @@ fn triplets(n: u128) -> Vec<(usize, usize)> {
     groups
 }
 
-/// The plural rule that Polish and Czech share.
-fn west_slavic_plural(n: u128) -> Plural {
-    match (n, n % 10, n % 100) {
-        (1, _, _) => Plural::One,
-        (_, 2..=4, h) if !(12..=14).contains(&h) => Plural::Few,
-        _ => Plural::Many,
-    }
+/// `said` with the first of these endings that it has replaced; `None` where it has none of them.
+fn replace_ending(said: &str, endings: &[(&str, &str)]) -> Option<String> {
+    endings.iter().find_map(|(ending, new)| said.strip_suffix(ending).map(|stem| format!("{stem}{new}")))
+}
+
+/// Numerator and denominator of a fraction that Unicode writes as one character: `½`, `⅞`.
+pub(crate) fn vulgar_fraction(sign: &str) -> Option<(u64, u64)> {
+    Some(match sign {
+        "½" => (1, 2),
+        "⅓" => (1, 3),
+        "⅔" => (2, 3),
+        "¼" => (1, 4),
+        "¾" => (3, 4),
+        "⅕" => (1, 5),
+        "⅖" => (2, 5),
+        "⅗" => (3, 5),
+        "⅘" => (4, 5),
+        "⅙" => (1, 6),
+        "⅚" => (5, 6),
+        "⅛" => (1, 8),
+        "⅜" => (3, 8),
+        "⅝" => (5, 8),
+        "⅞" => (7, 8),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

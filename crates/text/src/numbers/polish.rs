@@ -1,6 +1,7 @@
 //! Polish numbers: three plural forms, gender at one and two, ordinals that inflect in their last two words.
 
-use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets, west_slavic_plural};
+use super::slavic::{LastGroup, Small, WestOrdinals, last_group, west_plural};
+use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets};
 
 /// The number words of Polish.
 pub struct Polish;
@@ -154,33 +155,21 @@ const STEM_HUNDREDS: [&str; 10] = [
 ];
 const ORDINAL_SCALES: [&str; 5] = ["", "tysięczny", "milionowy", "miliardowy", "bilionowy"];
 
-fn group_words(group: usize, words: &mut Vec<String>) {
-    let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
-    if hundreds > 0 {
-        words.push(HUNDREDS[hundreds].into());
-    }
-    match (tens, ones) {
-        (1, _) => words.push(TEENS[ones].into()),
-        _ => {
-            if tens > 1 {
-                words.push(TENS[tens].into());
-            }
-            if ones > 0 {
-                words.push(ONES[ones].into());
-            }
-        }
-    }
-}
+const ORDINALS: WestOrdinals =
+    WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
+
+/// Genders are told apart in the last word alone: see [`Polish::cardinal`](Numerals::cardinal).
+const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones: |ones, _| ONES[ones] };
 
 fn cardinal_words(n: u128) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         if power == 0 || group > 1 {
-            group_words(group, &mut words);
+            SMALL.push(group, Form::Alone, &mut words);
         }
         if power > 0 {
             let scale = SCALES.get(power)?;
-            words.push(match (power, west_slavic_plural(group as u128)) {
+            words.push(match (power, west_plural(group as u128)) {
                 (_, Plural::One) => (*scale).into(),
                 (1, Plural::Few) => "tysiące".into(),
                 (1, Plural::Many) => "tysięcy".into(),
@@ -228,33 +217,18 @@ impl Numerals for Polish {
         if n == 0 {
             return Some(ORDINAL_ONES[0].into());
         }
-        let (mut unit, mut power) = (1u128, 0);
-        while n.is_multiple_of(unit * 1000) {
-            unit *= 1000;
-            power += 1;
-        }
-        let last = (n / unit % 1000) as usize;
-        let mut words = cardinal_words(n - last as u128 * unit)?;
-        let (hundreds, rest) = (last / 100, last % 100);
-        if power > 0 {
-            let stem = match (last, rest) {
+        let last = last_group(n);
+        let mut words = cardinal_words(last.head)?;
+        if last.power > 0 {
+            let (hundreds, rest) = (last.group / 100, last.group % 100);
+            let stem = match (last.group, rest) {
                 (1, _) => String::new(),
                 (_, 0..20) => format!("{}{}", STEM_HUNDREDS[hundreds], STEM_ONES[rest]),
                 _ => format!("{}{}{}", STEM_HUNDREDS[hundreds], STEM_TENS[rest / 10], STEM_ONES[rest % 10]),
             };
-            words.push(format!("{stem}{}", ORDINAL_SCALES.get(power)?));
+            words.push(format!("{stem}{}", ORDINAL_SCALES.get(last.power)?));
         } else {
-            match (hundreds, rest) {
-                (_, 0) => words.push(ORDINAL_HUNDREDS[hundreds].into()),
-                (0, _) => {}
-                _ => words.push(HUNDREDS[hundreds].into()),
-            }
-            match (rest / 10, rest % 10) {
-                (0, 0) => {}
-                (0 | 1, _) => words.push(ORDINAL_ONES[rest].into()),
-                (tens, 0) => words.push(ORDINAL_TENS[tens].into()),
-                (tens, ones) => words.extend([ORDINAL_TENS[tens].into(), ORDINAL_ONES[ones].into()]),
-            }
+            ORDINALS.push(last.group, &HUNDREDS, &mut words);
         }
         let said = words.join(" ");
         Some(match form {
@@ -269,7 +243,7 @@ impl Numerals for Polish {
     }
 
     fn plural(&self, n: u128) -> Plural {
-        west_slavic_plural(n)
+        west_plural(n)
     }
 
     fn decimal(&self, integer: u128, fraction: &str) -> Option<String> {
@@ -312,16 +286,10 @@ pub(crate) mod upstream {
         if n == 0 {
             return None;
         }
-        let (mut unit, mut power) = (1u128, 0);
-        while n.is_multiple_of(unit * 1000) {
-            unit *= 1000;
-            power += 1;
-        }
-        let last = (n / unit % 1000) as usize;
+        let LastGroup { head, group: last, power } = last_group(n);
         let (hundreds, tens, ones, rest) = (last / 100, last / 10 % 10, last % 10, last % 100);
         let mut words = Vec::new();
-        let head = n - last as u128 * unit;
-        if n / unit >= 1000 {
+        if head > 0 {
             words.push(cardinal(head)?);
         }
         let stems = power > 0;

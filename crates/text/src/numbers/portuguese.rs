@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use super::romance::Millions;
 use super::{Form, Money, Noun, Numerals};
 
 /// The number words of Portuguese.
@@ -117,24 +118,8 @@ fn below_million(n: usize) -> String {
 
 /// Every part joined by "e".
 fn all_joined(n: u128) -> Option<String> {
-    if n == 0 {
-        return Some(ONES[0].into());
-    }
-    let (mut rest, mut power, mut parts) = (n, 0, Vec::new());
-    while rest > 0 {
-        let value = (rest % 1_000_000) as usize;
-        let (one, many) = SCALES.get(power)?;
-        match (value, power) {
-            (0, _) => {}
-            (_, 0) => parts.push(below_million(value)),
-            (1, _) => parts.push(format!("um {one}")),
-            _ => parts.push(format!("{} {many}", below_million(value))),
-        }
-        rest /= 1_000_000;
-        power += 1;
-    }
-    parts.reverse();
-    Some(parts.join(" e "))
+    let words = Millions { zero: ONES[0], one: "um", scales: &SCALES, between: " e " };
+    words.read(n, |group, _| below_million(group))
 }
 
 /// No "e" after a scale word when hundreds with something behind them follow: "mil cento e catorze", but

@@ -1,5 +1,6 @@
 //! Russian numbers: feminine thousands, three plural forms, ordinals with the endings of adjectives.
 
+use super::slavic::Small;
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, triplets};
 
 /// The number words of Russian.
@@ -200,25 +201,14 @@ fn scale(power: usize, group: usize) -> Option<String> {
     })
 }
 
-fn group_words(group: usize, form: Form, words: &mut Vec<String>) {
-    let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
-    if hundreds > 0 {
-        words.push(HUNDREDS[hundreds].into());
-    }
-    match (tens, ones) {
-        (1, _) => words.push(TEENS[ones].into()),
-        _ => {
-            if tens > 1 {
-                words.push(TENS[tens].into());
-            }
-            match (ones, form) {
-                (0, _) => {}
-                (1, Form::Feminine) => words.push("одна".into()),
-                (1, Form::Neuter) => words.push("одно".into()),
-                (2, Form::Feminine) => words.push("две".into()),
-                _ => words.push(ONES[ones].into()),
-            }
-        }
+const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
+
+fn ones(ones: usize, form: Form) -> &'static str {
+    match (ones, form) {
+        (1, Form::Feminine) => "одна",
+        (1, Form::Neuter) => "одно",
+        (2, Form::Feminine) => "две",
+        _ => ONES[ones],
     }
 }
 
@@ -227,9 +217,9 @@ fn cardinal_words(n: u128, form: Form, others: Form) -> Option<Vec<String>> {
     let mut words = Vec::new();
     for (group, power) in triplets(n) {
         match power {
-            0 => group_words(group, form, &mut words),
-            1 => group_words(group, Form::Feminine, &mut words),
-            _ => group_words(group, others, &mut words),
+            0 => SMALL.push(group, form, &mut words),
+            1 => SMALL.push(group, Form::Feminine, &mut words),
+            _ => SMALL.push(group, others, &mut words),
         }
         if power > 0 {
             words.push(scale(power, group)?);
@@ -304,7 +294,7 @@ fn ordinal_with(
 pub fn ordinal(n: u128, ending: Ending) -> Option<String> {
     ordinal_with(n, ending, |group, power, words| {
         if group > 1 {
-            group_words(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words);
+            SMALL.push(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words);
         }
         words.push(scale(power, group)?);
         Some(())
@@ -400,7 +390,7 @@ pub(crate) mod upstream {
             match (tens, ones) {
                 (0, 1) if hundreds == 0 => {}
                 (1, _) | (_, 0) => ordinal_group(group, Ending::Masculine, words),
-                _ => group_words(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words),
+                _ => SMALL.push(group, if power == 1 { Form::Feminine } else { Form::Masculine }, words),
             }
             words.push(scale(power, group)?);
             // A zero last group does not stop the middle ones from being ordinals.

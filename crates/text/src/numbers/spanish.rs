@@ -1,5 +1,6 @@
 //! Spanish numbers: apocope before nouns and scale words, feminine hundreds, learned ordinals.
 
+use super::romance::Millions;
 use super::{Form, Money, Noun, Numerals};
 
 /// The number words of Spanish.
@@ -151,24 +152,7 @@ fn below_million(n: usize, before_mil: Form, form: Form) -> String {
 
 /// The groups of six digits, each read by `group` and followed by its scale word.
 fn by_millions(n: u128, group: impl Fn(usize, bool) -> String) -> Option<String> {
-    if n == 0 {
-        return Some(ONES[0].into());
-    }
-    let (mut rest, mut power, mut parts) = (n, 0, Vec::new());
-    while rest > 0 {
-        let value = (rest % 1_000_000) as usize;
-        let (one, many) = SCALES.get(power)?;
-        match (value, power) {
-            (0, _) => {}
-            (_, 0) => parts.push(group(value, true)),
-            (1, _) => parts.push(format!("un {one}")),
-            _ => parts.push(format!("{} {many}", group(value, false))),
-        }
-        rest /= 1_000_000;
-        power += 1;
-    }
-    parts.reverse();
-    Some(parts.join(" "))
+    Millions { zero: ONES[0], one: "un", scales: &SCALES, between: " " }.read(n, group)
 }
 
 fn feminine(ordinal: &str) -> String {

@@ -13,6 +13,7 @@
 //! | `10-20` | ده تا بیست | unspaced, and no telephone number |
 
 use super::numbers::{amount, digits, fraction, ordinal_of};
+use crate::numbers::vulgar_fraction;
 use crate::rewrite::{Found, pattern, rewrite};
 
 /// Reads every number: no digit is left.
@@ -104,23 +105,7 @@ fn slashes(text: &str) -> String {
 
 fn vulgar_fractions(text: &str) -> String {
     rewrite(text, pattern!(r"([0-9]+)? ?([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞])"), |found| {
-        let (a, b) = match found.text(2) {
-            "½" => (1, 2),
-            "⅓" => (1, 3),
-            "⅔" => (2, 3),
-            "¼" => (1, 4),
-            "¾" => (3, 4),
-            "⅕" => (1, 5),
-            "⅖" => (2, 5),
-            "⅗" => (3, 5),
-            "⅘" => (4, 5),
-            "⅙" => (1, 6),
-            "⅚" => (5, 6),
-            "⅛" => (1, 8),
-            "⅜" => (3, 8),
-            "⅝" => (5, 8),
-            _ => (7, 8),
-        };
+        let (a, b) = vulgar_fraction(found.text(2))?;
         Some(match found.get(1) {
             // «دو و نیم», but «یک دوم» alone.
             Some(whole) if (a, b) == (1, 2) => format!("{} و نیم", digits(whole)),

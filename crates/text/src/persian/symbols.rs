@@ -2,7 +2,7 @@
 
 use super::letters::is_arabic;
 use crate::normalize::{ZWNJ, is_letter};
-use crate::rewrite::{pattern, rewrite};
+use crate::rewrite::{pattern, replace_signs, rewrite};
 
 /// Abbreviations with full stops, before numbers are read.
 pub fn abbreviations(text: &str) -> String {
@@ -37,9 +37,8 @@ pub fn read(text: &str) -> String {
     let text = rewrite(text, pattern!(r"#([\p{L}\p{M}_\x{200c}]+)"), |found| {
         Some(format!("هشتگ {}", found.text(1).replace('_', " ")))
     });
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let word = match c {
+    replace_signs(&text, |sign| {
+        Some(match sign {
             '&' => "و",
             '@' => "ات",
             '+' => "به علاوه",
@@ -48,16 +47,9 @@ pub fn read(text: &str) -> String {
             '÷' => "تقسیم بر",
             '±' => "مثبت منفی",
             '§' => "بند",
-            _ => {
-                out.push(c);
-                continue;
-            }
-        };
-        out.push(' ');
-        out.push_str(word);
-        out.push(' ');
-    }
-    out
+            _ => return None,
+        })
+    })
 }
 
 /// One spelling for punctuation, and a space for everything that is neither letter nor pause: emoji,

@@ -136,7 +136,7 @@ mod tests {
     fn the_share_of_wrong_sounds_is_what_the_module_says() {
         let all = dictionary();
         for (commonness, at_most) in [(2, 15.1), (1, 18.2)] {
-            let words = (0..all.len()).filter(|&number| {
+            let words = (0..all.word_count()).filter(|&number| {
                 let word = all.word(number);
                 all.commonness(number) >= commonness && word.len() > 2 && !word.contains('\'')
             });
