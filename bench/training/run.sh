@@ -5,7 +5,7 @@
 #   bench/training/run.sh [FILE]
 #
 # PYTHON names an interpreter with numpy (default: python3). Writes to FILE (default: bench/results/training_DATE.jsonl).
-# CLIPS names a folder that bench/training/clips.py has made, so that a peer can be run on the same files.
+# CLIPS names a folder that bench/training/clips.py has made, so that bench/training/torch_loop.py can be run on the same files.
 # MYXTTS_BUILT names a folder with a myxtts that was built elsewhere; without it one is built here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
