@@ -85,7 +85,7 @@ pub struct Inventory {
 pub struct DeviceChoice {
     /// The chosen device.
     pub device: Device,
-    /// One explain, for people.
+    /// One sentence, for people.
     pub reason: String,
 }
 

@@ -39,7 +39,7 @@ pub enum Role {
     State,
 }
 
-/// InitialWeights values of a parameter, before weights are loaded.
+/// Initial values of a parameter, before weights are loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// All zero.
@@ -61,7 +61,7 @@ pub struct Parameter {
     pub shape: Shape,
     /// Whether and how it changes during training.
     pub role: Role,
-    /// InitialWeights values.
+    /// Initial values.
     pub init: Init,
     /// First element in the arenas.
     pub offset: usize,

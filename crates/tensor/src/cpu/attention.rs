@@ -2,7 +2,7 @@
 //! attention computes little more than the visible half.
 
 use super::matrix::{Matrix, Threads, product};
-use super::vector;
+use super::{reduce, vector};
 use std::ops::Range;
 
 /// Queries per block: enough for a fast product, few enough that causal attention skips most hidden keys.
@@ -70,7 +70,7 @@ pub struct Workspace {
 }
 
 /// The first `n` elements of a vector, grown if necessary; their contents are unspecified.
-fn room(space: &mut Vec<f32>, n: usize) -> &mut [f32] {
+fn resized(space: &mut Vec<f32>, n: usize) -> &mut [f32] {
     if space.len() < n {
         space.resize(n, 0.0);
     }
@@ -80,7 +80,7 @@ fn room(space: &mut Vec<f32>, n: usize) -> &mut [f32] {
 impl Head<'_> {
     /// Scores of a block of queries for the keys any of them sees; the row stride is the number of those keys.
     fn scores<'s>(&self, keys: usize, queries: &Range<usize>, space: &'s mut Vec<f32>) -> &'s mut [f32] {
-        let scores = room(space, queries.len() * keys);
+        let scores = resized(space, queries.len() * keys);
         let (q, k) = (self.q.skip(queries.start), self.k.transposed());
         product((queries.len(), keys, self.size), q, k, scores, keys, false, self.scale, Threads::One);
         scores
@@ -98,13 +98,13 @@ impl Head<'_> {
     ) {
         let keys = queries.end.checked_sub(1).map_or(0, |last| key_mask.end(last));
         let scores = self.scores(keys, &queries, &mut space.scores);
-        let inverses = room(&mut space.slopes, queries.len());
+        let inverses = resized(&mut space.slopes, queries.len());
         vector::wide(
             #[inline(always)]
             || {
                 for (i, (lse, inverse)) in lse.iter_mut().zip(inverses.iter_mut()).enumerate() {
                     let row = &mut scores[i * keys..][..keys];
-                    let top = vector::max(key_mask.hide(row, queries.start + i));
+                    let top = reduce::max(key_mask.hide(row, queries.start + i));
                     // A row of minus infinities gives zeros whatever is subtracted.
                     let from = if top == f32::NEG_INFINITY { 0.0 } else { top };
                     row.iter_mut().for_each(|s| *s = vector::exp_or_zero(*s - from));
@@ -146,7 +146,7 @@ impl Head<'_> {
             let (rows, keys) = (queries.len(), key_mask.end(queries.end - 1));
             let (q, o, dout) = (self.q.skip(start), o.skip(start), dout.skip(start));
             let p = self.scores(keys, &queries, &mut space.scores);
-            let ds = room(&mut space.slopes, rows * keys);
+            let ds = resized(&mut space.slopes, rows * keys);
             product((rows, keys, d), dout, self.v.transposed(), ds, keys, false, 1.0, Threads::One);
             vector::wide(
                 #[inline(always)]

@@ -45,7 +45,7 @@ pub fn sum2(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     join(lanes) + rest_a.iter().zip(rest_b).map(|(&a, &b)| f(a, b)).sum::<f32>()
 }
 
-/// The largest element; minus infinity for an empty slice.
+/// The largest element, ignoring NaNs; minus infinity for an empty slice.
 #[inline(always)]
 pub fn max(x: &[f32]) -> f32 {
     let (whole, rest) = x.as_chunks::<LANES>();

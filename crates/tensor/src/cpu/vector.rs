@@ -22,14 +22,15 @@ pub fn wide<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// `y = f(x)`.
-pub fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+/// Calls `f(x, y)` for every pair of elements.
+#[inline(always)]
+fn update(x: &[f32], y: &mut [f32], f: impl Fn(f32, &mut f32) + Sync) {
     let piece = |(x, y): (&[f32], &mut [f32])| {
         wide(
             #[inline(always)]
             || {
                 for (y, &x) in y.iter_mut().zip(x) {
-                    *y = f(x);
+                    f(x, y);
                 }
             },
         );
@@ -40,14 +41,15 @@ pub fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
     x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(piece);
 }
 
-/// `y += f(a, b)`.
-pub fn add_map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32 + Sync) {
+/// Calls `f(a, b, y)` for every triple of elements.
+#[inline(always)]
+fn update2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32, &mut f32) + Sync) {
     let piece = |((a, b), y): ((&[f32], &[f32]), &mut [f32])| {
         wide(
             #[inline(always)]
             || {
                 for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-                    *y += f(a, b);
+                    f(a, b, y);
                 }
             },
         );
@@ -56,42 +58,48 @@ pub fn add_map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32
         return piece(((a, b), y));
     }
     a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).zip(y.par_chunks_mut(PIECE)).for_each(piece);
+}
+
+/// `y = f(x)`.
+pub fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
+    update(
+        x,
+        y,
+        #[inline(always)]
+        |x, y| *y = f(x),
+    );
 }
 
 /// `y *= f(x)`.
 pub fn multiply_map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32 + Sync) {
-    let piece = |(x, y): (&[f32], &mut [f32])| {
-        wide(
-            #[inline(always)]
-            || {
-                for (y, &x) in y.iter_mut().zip(x) {
-                    *y *= f(x);
-                }
-            },
-        );
-    };
-    if x.len() <= PIECE {
-        return piece((x, y));
-    }
-    x.par_chunks(PIECE).zip(y.par_chunks_mut(PIECE)).for_each(piece);
+    update(
+        x,
+        y,
+        #[inline(always)]
+        |x, y| *y *= f(x),
+    );
 }
 
 /// `y = f(a, b)`.
 pub fn map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32 + Sync) {
-    let piece = |((a, b), y): ((&[f32], &[f32]), &mut [f32])| {
-        wide(
-            #[inline(always)]
-            || {
-                for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-                    *y = f(a, b);
-                }
-            },
-        );
-    };
-    if y.len() <= PIECE {
-        return piece(((a, b), y));
-    }
-    a.par_chunks(PIECE).zip(b.par_chunks(PIECE)).zip(y.par_chunks_mut(PIECE)).for_each(piece);
+    update2(
+        a,
+        b,
+        y,
+        #[inline(always)]
+        |a, b, y| *y = f(a, b),
+    );
+}
+
+/// `y += f(a, b)`.
+pub fn add_map2(a: &[f32], b: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32 + Sync) {
+    update2(
+        a,
+        b,
+        y,
+        #[inline(always)]
+        |a, b, y| *y += f(a, b),
+    );
 }
 
 /// Calls `f(row index, row)` for every row of `columns` elements, with rows split over the cores.
@@ -138,7 +146,8 @@ pub fn add_column_sums(x: &[f32], columns: usize, sums: &mut [f32]) {
     }
 }
 
-/// `Σ f(x)` in sixteen running sums: a fixed order on every machine that still vectorises.
+/// `Σ f(x)` in sixteen running sums: a fixed order on every machine that still vectorises. Differs from
+/// `reduce::sum` in the order of the last additions, and therefore in the bits.
 #[inline(always)]
 pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
     let (pieces, rest) = x.as_chunks::<16>();
@@ -152,19 +161,6 @@ pub fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
         *s += f(x);
     }
     sums.iter().sum()
-}
-
-/// The largest element; NaNs are ignored.
-#[inline(always)]
-pub fn max(x: &[f32]) -> f32 {
-    let (pieces, rest) = x.as_chunks::<16>();
-    let mut tops = [f32::NEG_INFINITY; 16];
-    let larger = |top: &mut f32, x: f32| *top = if x > *top { x } else { *top };
-    for piece in pieces {
-        tops.iter_mut().zip(piece).for_each(|(top, &x)| larger(top, x));
-    }
-    tops.iter_mut().zip(rest).for_each(|(top, &x)| larger(top, x));
-    tops.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// `Σ f(a, b)`, ordered as in `sum`.
@@ -404,7 +400,6 @@ mod tests {
             let truth: f32 = x.iter().sum();
             assert_eq!((sum(&x, |x| x), sum2(&x, &x, |a, _| a)), (truth, truth));
             assert_eq!(f64::from(sum3(&x, &x, &x, |a, b, _| a * b)), sum_squares(&x));
-            assert_eq!(max(&x), if n > 0 { n as f32 - 1.0 } else { f32::NEG_INFINITY });
         }
     }
 }

@@ -158,15 +158,15 @@ fn write(folder: &Path, entry: &Path, cubin: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     fs::create_dir_all(folder)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let beside = entry.with_extension(format!("{}-{number}.tmp", std::process::id()));
-    let written = fs::File::create(&beside).and_then(|mut file| {
+    let temporary = entry.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let written = fs::File::create(&temporary).and_then(|mut file| {
         file.write_all(MAGIC)?;
         file.write_all(blake3::hash(cubin).as_bytes())?;
         file.write_all(cubin)
     });
-    let renamed = written.and_then(|()| fs::rename(&beside, entry));
+    let renamed = written.and_then(|()| fs::rename(&temporary, entry));
     if renamed.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     renamed
 }

@@ -60,6 +60,7 @@ pub struct Cuda {
 // SAFETY: the handles are used by one thread at a time or documented as thread-safe; `bind` makes the context
 // current.
 unsafe impl Send for Cuda {}
+// SAFETY: as above.
 unsafe impl Sync for Cuda {}
 
 /// Options for opening a device.
@@ -83,13 +84,13 @@ impl Cuda {
         result::init().map_err(|e| Error::driver("start", e))?;
         let device = result::device::get(ordinal as i32)
             .map_err(|e| Error::driver(format!("find the device cuda:{ordinal}"), e))?;
-        let name = result::device::get_name(device).map_err(|e| Error::driver("name the device", e))?;
+        let name = result::device::get_name(device).map_err(|e| Error::driver("query the name of the device", e))?;
         use sys::CUdevice_attribute as A;
         let attribute = |which| {
             // SAFETY: `device` comes from the driver.
             unsafe { result::device::get_attribute(device, which) }
                 .map(|v| v as u32)
-                .map_err(|e| Error::driver("describe the device", e))
+                .map_err(|e| Error::driver("query the device", e))
         };
         let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -98,7 +99,7 @@ impl Cuda {
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|e| Error::driver(format!("open cuda:{ordinal}"), e))?;
         // SAFETY: `context` was just retained.
-        unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("use the device", e))?;
+        unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("make the device current", e))?;
         let arch = Arch::for_device(major, minor)?;
         let cache = match &options.cache {
             Some(folder) => KernelCache::in_folder(folder.join("kernels")),
@@ -118,10 +119,10 @@ impl Cuda {
         let (gemm, side_gemm) = (gemm?, side_gemm?);
         let stream = || {
             result::stream::create(result::stream::StreamKind::NonBlocking)
-                .map_err(|e| Error::driver("make a stream", e))
+                .map_err(|e| Error::driver("create a stream", e))
         };
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-        let event = |_| result::event::create(flags).map_err(|e| Error::driver("make an event", e));
+        let event = |_| result::event::create(flags).map_err(|e| Error::driver("create an event", e));
         let events = || (0..EVENTS).map(event).collect::<Result<Vec<_>, _>>();
         Ok(Cuda {
             ordinal,
@@ -175,7 +176,7 @@ impl Cuda {
     /// Makes this device current on the calling thread.
     pub fn bind(&self) -> Result<(), Error> {
         // SAFETY: the context is retained for the lifetime of `self`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("use the device", e))
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("make the device current", e))
     }
 
     /// The driver's context handle, for copies between devices.
@@ -209,7 +210,7 @@ impl Cuda {
     pub(crate) fn end_side(&self, i: usize) -> Result<(), Error> {
         // SAFETY: the event and the stream belong to this device.
         unsafe { result::event::record(self.events[1][i % EVENTS], self.side_stream) }
-            .map_err(|e| Error::driver("mark a stream", e))
+            .map_err(|e| Error::driver("record an event", e))
     }
 
     /// Makes the main stream wait for the side stream's operation `i`.
@@ -219,7 +220,7 @@ impl Cuda {
 
     fn order(&self, mark: sys::CUevent, first: sys::CUstream, then: sys::CUstream) -> Result<(), Error> {
         // SAFETY: the event and the stream belong to this device.
-        unsafe { result::event::record(mark, first) }.map_err(|e| Error::driver("mark a stream", e))?;
+        unsafe { result::event::record(mark, first) }.map_err(|e| Error::driver("record an event", e))?;
         self.wait(mark, then)
     }
 
@@ -227,7 +228,7 @@ impl Cuda {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the event and the stream belong to this device.
         unsafe { result::stream::wait_event(stream, mark, flags) }
-            .map_err(|e| Error::driver("order two streams", e))
+            .map_err(|e| Error::driver("make a stream wait for an event", e))
     }
 
     /// Waits until all queued work is done.
@@ -366,13 +367,16 @@ impl std::fmt::Debug for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: the streams and events belong to this device, and nothing is queued on them afterwards. The
-        // context is the process's primary one and stays: memory that outlives this handle is still freed in it.
+        // The context is the process's primary one and stays: memory that outlives this handle is still freed in it.
         for stream in [self.stream, self.side_stream] {
-            let _ = unsafe { result::stream::synchronize(stream) };
-            let _ = unsafe { result::stream::destroy(stream) };
+            // SAFETY: the stream belongs to this device, and nothing is queued on it afterwards.
+            unsafe {
+                let _ = result::stream::synchronize(stream);
+                let _ = result::stream::destroy(stream);
+            }
         }
         for &event in self.events.iter().flatten() {
+            // SAFETY: the event belongs to this device, and both streams are finished.
             let _ = unsafe { result::event::destroy(event) };
         }
     }

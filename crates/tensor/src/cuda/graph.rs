@@ -12,6 +12,7 @@ pub(crate) struct Graph {
     nodes: usize,
 }
 
+// SAFETY: the handles have no thread affinity and are used by one thread at a time, the owner of the program.
 unsafe impl Send for Graph {}
 
 impl Graph {
@@ -60,7 +61,9 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: created in `capture`, destroyed once.
-        let _ = unsafe { result::graph::exec_destroy(self.executable) };
-        let _ = unsafe { result::graph::destroy(self.graph) };
+        unsafe {
+            let _ = result::graph::exec_destroy(self.executable);
+            let _ = result::graph::destroy(self.graph);
+        }
     }
 }

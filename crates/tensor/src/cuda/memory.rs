@@ -70,6 +70,7 @@ pub(crate) struct PinnedMemory {
 
 // SAFETY: plain memory; the slices below follow the borrow rules as for a Vec.
 unsafe impl Send for PinnedMemory {}
+// SAFETY: as above.
 unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {

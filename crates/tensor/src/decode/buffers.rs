@@ -58,7 +58,7 @@ const MAX_STRETCHES: usize = 16;
 const ROW: usize = size_of::<Row>();
 
 /// Number of words in the bit set of emitted codes.
-pub(super) fn words(vocabulary: usize) -> usize {
+pub(super) fn seen_words(vocabulary: usize) -> usize {
     vocabulary.div_ceil(32)
 }
 
@@ -99,7 +99,7 @@ impl Buffers {
             logits: floats(MAX_ROWS * vocabulary)?,
             samplings: DeviceMemory::new(sizes.slots * size_of::<Sampling>())?,
             uniforms: DeviceMemory::new(8 * sizes.slots * sizes.positions)?,
-            seen: DeviceMemory::new(4 * sizes.slots * words(vocabulary))?,
+            seen: DeviceMemory::new(4 * sizes.slots * seen_words(vocabulary))?,
             codes: DeviceMemory::new(4 * MAX_STEPS * MAX_ROWS)?,
             latents: floats(MAX_STEPS * MAX_ROWS * width)?,
             sent: PinnedMemory::new(ROW * MAX_ROWS)?,
@@ -180,7 +180,7 @@ impl Buffers {
     ) -> Result<(), Error> {
         // Both are limited by the model's table sizes, far below 2^31.
         let [top_k, limit] = [sampling.top_k, sampling.limit].map(|n| n.min(1 << 30) as i32);
-        let told = Sampling {
+        let parameters = Sampling {
             temperature: sampling.temperature,
             top_p: sampling.top_p,
             penalty: sampling.penalty,
@@ -190,7 +190,7 @@ impl Buffers {
             limit,
             unused: 0,
         };
-        upload(cuda, &self.samplings, slot * size_of::<Sampling>(), bytemuck::bytes_of(&told))?;
+        upload(cuda, &self.samplings, slot * size_of::<Sampling>(), bytemuck::bytes_of(&parameters))?;
         let count = sampling.uniforms.len().min(sizes.positions);
         upload(
             cuda,
@@ -198,11 +198,11 @@ impl Buffers {
             8 * slot * sizes.positions,
             bytemuck::cast_slice(&sampling.uniforms[..count]),
         )?;
-        let mut said = vec![0u32; words(sizes.vocabulary)];
+        let mut seen = vec![0u32; seen_words(sizes.vocabulary)];
         for &code in sampling.seen_codes.iter().filter(|code| **code < sizes.vocabulary) {
-            said[code / 32] |= 1 << (code % 32);
+            seen[code / 32] |= 1 << (code % 32);
         }
-        upload(cuda, &self.seen, 4 * slot * said.len(), bytemuck::cast_slice(&said))
+        upload(cuda, &self.seen, 4 * slot * seen.len(), bytemuck::cast_slice(&seen))
     }
 
     /// Queues the upload of a step's rows.

@@ -45,7 +45,7 @@ pub struct Row {
     pub slot: i32,
     /// Number of rows of the slot before this one.
     pub position: i32,
-    /// Number of codes of the slot before this one.
+    /// Number of codes of the slot before this one; in a prompt, the index of the row's voice vector.
     pub code_index: i32,
     /// The previous code, or START.
     pub code: i32,

@@ -43,10 +43,10 @@ impl Decoder {
                 .extend(text.iter().enumerate().map(|(i, &token)| (row_at(latents + i, token), &[][..])));
         }
         self.cuda.bind()?;
-        for some in rows_to_write.chunks(MAX_ROWS) {
-            let mut rows: Vec<Row> = some.iter().map(|(row, _)| *row).collect();
+        for chunk in rows_to_write.chunks(MAX_ROWS) {
+            let mut rows: Vec<Row> = chunk.iter().map(|(row, _)| *row).collect();
             let mut voice = Vec::new();
-            for (i, (_, vector)) in some.iter().enumerate() {
+            for (i, (_, vector)) in chunk.iter().enumerate() {
                 // Positions of a slot are adjacent: everything before the first of them in this batch is already in
                 // the cache.
                 rows[i].fresh = match i.checked_sub(1).map(|before| rows[before]) {

@@ -1,6 +1,6 @@
 //! Queues the kernels of a step, in order.
 
-use super::buffers::words;
+use super::buffers::seen_words;
 use super::sizes::{DecodeSizes, Product, stride};
 use super::{CAPTURED_STEPS, Decoder, MAX_STEPS};
 use crate::args;
@@ -169,7 +169,7 @@ impl Decoder {
                 buffers.uniforms.address(),
                 self.sizes.positions,
                 buffers.seen.address(),
-                words(vocabulary),
+                seen_words(vocabulary),
                 buffers.codes.address(),
                 buffers.x.address(),
                 self.floats(self.offsets.audio_table),

@@ -26,7 +26,7 @@ const VECTORS: [&str; 12] = [
 pub struct Cpu {
     /// Model name; the architecture where there is none.
     pub name: String,
-    /// Physical cores; `None` where they cannot be found from threads.
+    /// Physical cores; `None` where they cannot be told from threads.
     pub physical_cores: Option<usize>,
     /// Hardware threads.
     pub logical_cores: usize,

@@ -52,7 +52,7 @@ pub struct Gpu {
     pub multiprocessors: u32,
 }
 
-/// All GPUs the driver reports, or a explain that says why there are none.
+/// All GPUs the driver reports, or a sentence that says why there are none.
 pub(super) fn list() -> Result<Vec<Gpu>, String> {
     let handle = library::handle(Library::Driver).map_err(|missing| missing.summary())?;
     let driver = Driver(handle);

@@ -19,6 +19,7 @@ pub(crate) struct HostMemory {
 
 // SAFETY: plain memory; the engine that owns it controls all access.
 unsafe impl Send for HostMemory {}
+// SAFETY: as above.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {

@@ -93,14 +93,14 @@ pub(super) fn profile(engine: &Engine, program: &Program, cuda: &Cuda) -> Result
     cuda.bind()?;
     let event = || {
         result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)
-            .map_err(|e| Error::driver("make an event", e))
+            .map_err(|e| Error::driver("create an event", e))
     };
     let nodes = &program.tape.nodes;
     let events: Vec<sys::CUevent> = (0..=nodes.len()).map(|_| event()).collect::<Result<_, _>>()?;
-    // SAFETY: the events and the stream belong to this function and this device.
     let record = |i: usize| {
+        // SAFETY: the events and the stream belong to this function and this device.
         unsafe { result::event::record(events[i], cuda.stream()) }
-            .map_err(|e| Error::driver("mark a time", e))
+            .map_err(|e| Error::driver("record an event", e))
     };
     record(0)?;
     for (n, node) in nodes.iter().enumerate() {
@@ -112,7 +112,7 @@ pub(super) fn profile(engine: &Engine, program: &Program, cuda: &Cuda) -> Result
     for pair in events.windows(2) {
         // SAFETY: both events are recorded and complete.
         let ms = unsafe { result::event::elapsed(pair[0], pair[1]) }
-            .map_err(|e| Error::driver("read a time", e))?;
+            .map_err(|e| Error::driver("read the time between two events", e))?;
         times.push(Duration::from_secs_f64(f64::from(ms).max(0.0) / 1e3));
     }
     for event in events {

@@ -40,15 +40,15 @@ impl Engine {
                 let mut rest =
                     self.arenas.buffer_mut(EngineBuffer::Master).map_or(&mut [][..], Buffer::host_f32);
                 let mut at = 0;
-                for (number, range) in places {
+                for (index, range) in places {
                     let (_, from) = rest.split_at_mut(range.start - at);
                     let (slice, after) = from.split_at_mut(range.len());
-                    slices.push((number, slice));
+                    slices.push((index, slice));
                     (rest, at) = (after, range.end);
                 }
                 // Largest first: otherwise a single thread would process the largest one at the end.
                 slices.sort_by_key(|(_, slice)| std::cmp::Reverse(slice.len()));
-                slices.into_par_iter().try_for_each(|(number, slice)| fill(number, slice))
+                slices.into_par_iter().try_for_each(|(index, slice)| fill(index, slice))
             }
             Backend::Cuda(cuda) => {
                 let cuda = Arc::clone(cuda);
@@ -104,12 +104,12 @@ fn through_pinned<E: From<Error> + Send>(
         let all: &mut [f32] = bytemuck::cast_slice_mut(half.floats.as_mut_slice());
         let mut slices = Vec::with_capacity(group.len());
         let mut rest = &mut all[..floats];
-        for (number, range) in group {
+        for (index, range) in group {
             let (slice, after) = rest.split_at_mut(range.len());
-            slices.push((*number, slice));
+            slices.push((*index, slice));
             rest = after;
         }
-        slices.into_par_iter().try_for_each(|(number, slice)| fill(number, slice))?;
+        slices.into_par_iter().try_for_each(|(index, slice)| fill(index, slice))?;
         if work.is_some() {
             let from: &[f32] = &bytemuck::cast_slice(half.floats.as_slice())[..floats];
             let to: &mut [bf16] = &mut bytemuck::cast_slice_mut(half.rounded.as_mut_slice())[..floats];

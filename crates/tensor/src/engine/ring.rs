@@ -48,7 +48,7 @@ impl Rings {
             Backend::Cuda(cuda) => {
                 // With timing: two time stamps per run on the device, no cost on the host.
                 let flags = sys::CUevent_flags::CU_EVENT_DEFAULT;
-                let event = |_| result::event::create(flags).map_err(|e| Error::driver("make an event", e));
+                let event = |_| result::event::create(flags).map_err(|e| Error::driver("create an event", e));
                 let events = || (0..DEPTH).map(event).collect::<Result<Vec<_>, _>>();
                 Some(DeviceRings {
                     cuda: Arc::clone(cuda),

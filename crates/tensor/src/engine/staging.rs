@@ -33,7 +33,7 @@ impl Staging {
         let Backend::Cuda(cuda) = backend else { return Ok(Staging(None)) };
         let slot = |_| {
             let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-            let over = result::event::create(flags).map_err(|e| Error::driver("make an event", e))?;
+            let over = result::event::create(flags).map_err(|e| Error::driver("create an event", e))?;
             Ok(Slot { memory: PinnedMemory::new(0)?, over, used: false })
         };
         let slots = (0..SLOTS).map(slot).collect::<Result<_, Error>>()?;
@@ -66,7 +66,7 @@ impl Staging {
                 .map_err(|e| Error::driver("send an input", e))?;
             result::event::record(slot.over, cuda.stream())
         }
-        .map_err(|e| Error::driver("mark a copy", e))?;
+        .map_err(|e| Error::driver("record an event", e))?;
         slot.used = true;
         Ok(true)
     }

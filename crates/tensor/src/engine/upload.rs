@@ -70,6 +70,7 @@ struct Copies {
 
 // SAFETY: a stream may be used by any thread.
 unsafe impl Send for Copies {}
+// SAFETY: as above.
 unsafe impl Sync for Copies {}
 
 /// Memory for the inputs of one step.
@@ -106,7 +107,7 @@ impl Engine {
             Backend::Cuda(cuda) => {
                 cuda.bind()?;
                 let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
-                    .map_err(|e| Error::driver("make a stream", e))?;
+                    .map_err(|e| Error::driver("create a stream", e))?;
                 Some(Arc::new(Copies { cuda: Arc::clone(cuda), stream }))
             }
         };
@@ -136,7 +137,7 @@ impl Uploader {
             Some(copies) => {
                 copies.cuda.bind()?;
                 let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-                let event = || result::event::create(flags).map_err(|e| Error::driver("make an event", e));
+                let event = || result::event::create(flags).map_err(|e| Error::driver("create an event", e));
                 let waiting = match self.upload {
                     Upload::Ahead | Upload::AheadPageable => Some(DeviceMemory::new(bytes)?),
                     Upload::InTurn => None,
@@ -311,7 +312,7 @@ struct Event(sys::CUevent);
 impl Event {
     fn new() -> Result<Event, Error> {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-        result::event::create(flags).map(Event).map_err(|e| Error::driver("make an event", e))
+        result::event::create(flags).map(Event).map_err(|e| Error::driver("create an event", e))
     }
 }
 
@@ -326,12 +327,12 @@ fn wait(stream: sys::CUstream, event: sys::CUevent) -> Result<(), Error> {
     let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
     // SAFETY: the stream and the event belong to this uploader.
     unsafe { result::stream::wait_event(stream, event, flags) }
-        .map_err(|e| Error::driver("order two streams", e))
+        .map_err(|e| Error::driver("make a stream wait for an event", e))
 }
 
 fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<(), Error> {
     // SAFETY: the stream and the event belong to this uploader.
-    unsafe { result::event::record(event, stream) }.map_err(|e| Error::driver("mark a copy", e))
+    unsafe { result::event::record(event, stream) }.map_err(|e| Error::driver("record an event", e))
 }
 
 impl Drop for DeviceSlot {

@@ -6,7 +6,7 @@
 //                * leaky'(mask) + residual * residual_scale + base
 //
 // Positions are flat elements inside one batch entry; what falls outside [0, x_limit) reads as zero and what falls
-// outside [0, y_limit) is not written. That one rule makes every convolution of the model this kernel:
+// outside [0, y_limit) is not written. With that rule this kernel covers every convolution of the model:
 //
 // | pass                    | x view                                   | weights                  | y view |
 // |-------------------------|------------------------------------------|--------------------------|--------|
@@ -346,7 +346,7 @@ __device__ __forceinline__ void convolve(const bf16* __restrict__ x, const bf16*
 #endif
 
 // One kernel per tile BM x BN x BK (rows, columns, channels of a stage); then its warps by rows, columns and depth, the
-// taps of a stage, the stages, and the blocks an SM should hold. Which to take, by n and by how many blocks B it makes:
+// taps of a stage, the stages, and the blocks an SM should hold. Which one to use depends on n and on the number of blocks B:
 //
 // | n            | tile                                                                        |
 // |--------------|-----------------------------------------------------------------------------|

@@ -8,7 +8,7 @@
 // of a transposed one `dy` is its input and `x` the gradient of its output, so that dw comes out as [Cin, k, Cout].
 //
 // Both operands have the summed index as their row, so both fragments are loaded transposed. A block owns a tile of
-// dw (BM x GROUP taps x BC) and a share of the (b, s) chunks; the shares are written apart and added in order by a
+// dw (BM x GROUP taps x BC) and a share of the (b, s) chunks; the shares are written separately and added in order by a
 // second kernel. Column sums of dy (the bias gradient) ride along as a product with ones, in a warp that has no tap
 // where there is one.
 

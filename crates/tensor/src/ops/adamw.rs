@@ -52,7 +52,7 @@ impl Op for Guard {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (gradients, loss, said) = (io.f32(0), io.f32(1)[0], io.f32(2));
+        let (gradients, loss, controls) = (io.f32(0), io.f32(1)[0], io.f32(2));
         let (out, counters) = (io.take(0), io.take(1));
         let parts: Vec<f64> = gradients
             .par_chunks(64 * CHUNK)
@@ -69,7 +69,7 @@ impl Op for Guard {
             counters[counter::STEPS] += 1.0;
         }
         let steps = counters[counter::STEPS];
-        let clip = said[control::CLIP];
+        let clip = controls[control::CLIP];
         out[report::LOSS] = loss;
         out[report::NORM] = norm;
         out[report::GOOD] = f32::from(good);
@@ -116,15 +116,16 @@ impl Op for Update {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        let (gradients, said, told) = (io.f32(0), io.f32(1), io.f32(2));
-        if said[report::GOOD] != 1.0 {
+        let (gradients, reported, controls) = (io.f32(0), io.f32(1), io.f32(2));
+        if reported[report::GOOD] != 1.0 {
             return Ok(());
         }
         let group = io.i32(3);
         let n = gradients.len();
         let (master, m, v) = (&mut io.take(0)[..n], io.take(1), io.take(2));
-        let (scale, c1, c2) = (said[report::SCALE], said[report::CORRECTIONS], said[report::CORRECTIONS + 1]);
-        let (rate, AdamW { beta1, beta2, epsilon, .. }) = (told[control::RATE], self.adam);
+        let (scale, c1, c2) =
+            (reported[report::SCALE], reported[report::CORRECTIONS], reported[report::CORRECTIONS + 1]);
+        let (rate, AdamW { beta1, beta2, epsilon, .. }) = (controls[control::RATE], self.adam);
         let all = master.par_chunks_mut(CHUNK).zip(m.par_chunks_mut(CHUNK)).zip(v.par_chunks_mut(CHUNK));
         all.zip(gradients.par_chunks(CHUNK)).zip(group).with_min_len(16).for_each(
             |((((p, m), v), g), &group)| {
@@ -145,7 +146,7 @@ impl Op for Update {
             },
         );
         if self.adam.average {
-            let kept = told[control::AVERAGE];
+            let kept = controls[control::AVERAGE];
             let average = io.take(3);
             average.par_chunks_mut(CHUNK).zip(master.par_chunks(CHUNK)).for_each(|(a, p)| {
                 a.iter_mut().zip(p).for_each(|(a, p)| *a = kept * *a + (1.0 - kept) * p);
@@ -257,12 +258,12 @@ impl Tape {
     pub fn update(&mut self, loss: Value, adam: AdamW) {
         let groups = self.layout().groups().to_vec();
         assert!(groups.len() <= GROUPS, "at most {GROUPS} parameter groups");
-        let [gradients, said, told, counters] =
+        let [gradients, reported, controls, counters] =
             [EngineBuffer::Gradients, EngineBuffer::Report, EngineBuffer::Control, EngineBuffer::Counters]
                 .map(|f| self.engine_buffer(f));
         let space = self.scratch(Spec::constant([PARTS], DType::F32), false);
-        let outputs = [said, counters, space];
-        self.push_into(Arc::new(Guard(adam)), &[gradients, loss, told], &outputs, &[None; 3]);
+        let outputs = [reported, counters, space];
+        self.push_into(Arc::new(Guard(adam)), &[gradients, loss, controls], &outputs, &[None; 3]);
         let rounded = self.dtype() == DType::Bf16;
         let mut outputs = vec![self.engine_buffer(EngineBuffer::Master)];
         if rounded {
@@ -276,25 +277,25 @@ impl Tape {
         let group = self.engine_buffer(EngineBuffer::Groups);
         let bases = vec![None; outputs.len()];
         let op = Update { adam, groups, rounded };
-        self.push_into(Arc::new(op), &[gradients, said, told, group], &outputs, &bases);
-        self.put_state(said);
+        self.push_into(Arc::new(op), &[gradients, reported, controls, group], &outputs, &bases);
+        self.put_state(reported);
     }
 
     /// Ends a step that does not change the weights (one of several accumulated steps, or a validation step).
     pub fn report_loss(&mut self, loss: Value) {
-        let said = self.engine_buffer(EngineBuffer::Report);
-        self.push_into(Arc::new(ReportLoss), &[loss], &[said], &[None]);
-        self.put_state(said);
+        let reported = self.engine_buffer(EngineBuffer::Report);
+        self.push_into(Arc::new(ReportLoss), &[loss], &[reported], &[None]);
+        self.put_state(reported);
     }
 
-    fn put_state(&mut self, said: Value) {
+    fn put_state(&mut self, reported: Value) {
         for (id, value) in std::mem::take(&mut self.commits) {
             let mut outputs = vec![self.master(id)];
             if self.dtype() == DType::Bf16 {
                 outputs.push(self.parameter(id));
             }
             let bases = vec![None; outputs.len()];
-            self.push_into(Arc::new(Commit), &[said, value], &outputs, &bases);
+            self.push_into(Arc::new(Commit), &[reported, value], &outputs, &bases);
         }
     }
 
@@ -306,7 +307,7 @@ impl Tape {
             crate::step::SLOTS - report::NOTES
         );
         assert_eq!(self.info(value).dtype, DType::F32, "a note must be one f32");
-        let said = self.engine_buffer(EngineBuffer::Report);
-        self.push_into(Arc::new(Note(report::NOTES + slot)), &[value], &[said], &[None]);
+        let reported = self.engine_buffer(EngineBuffer::Report);
+        self.push_into(Arc::new(Note(report::NOTES + slot)), &[value], &[reported], &[None]);
     }
 }

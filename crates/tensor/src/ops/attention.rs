@@ -233,8 +233,8 @@ impl Op for Attention {
             (0..self.sources).map(|i| Spec::constant(g.input_shape(i), dtype)).collect();
         let space = g.tape().shape(lse);
         outputs.push(Spec::constant(space, DType::F32));
-        let made = g.tape().push(AttentionBackward(*self), &inputs, &outputs);
-        for (i, &value) in made[..self.sources].iter().enumerate() {
+        let results = g.tape().push(AttentionBackward(*self), &inputs, &outputs);
+        for (i, &value) in results[..self.sources].iter().enumerate() {
             g.pass(i, value);
         }
     }

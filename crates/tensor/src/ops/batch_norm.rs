@@ -77,8 +77,8 @@ impl Op for BatchNorm {
 
     fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let [x, weight, bias, ..] = node.inputs[..] else { return None };
-        let again: Arc<dyn Op> = Arc::new(Reapply(self.view));
-        (which == 0).then_some((again, vec![x, node.outputs[1], node.outputs[2], weight, bias]))
+        let reapply: Arc<dyn Op> = Arc::new(Reapply(self.view));
+        (which == 0).then_some((reapply, vec![x, node.outputs[1], node.outputs[2], weight, bias]))
     }
 }
 
@@ -124,8 +124,8 @@ impl Tape {
         let inputs = [x, weight, bias, mean, variance];
         let (view, y, statistic) = self.batch_view(&inputs);
         let outputs = [y, statistic, statistic, statistic, statistic, view.space()];
-        let made = self.push(BatchNorm { view, epsilon, momentum: Some(momentum) }, &inputs, &outputs);
-        BatchNormed { y: made[0], mean: made[3], variance: made[4] }
+        let results = self.push(BatchNorm { view, epsilon, momentum: Some(momentum) }, &inputs, &outputs);
+        BatchNormed { y: results[0], mean: results[3], variance: results[4] }
     }
 
     /// Batch norm in inference, with the running statistics, which get no gradient.

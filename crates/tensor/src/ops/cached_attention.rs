@@ -88,7 +88,7 @@ impl Op for CachedAttention {
         let keys = checked_position(io.i32(2), new, room)? + new;
         let size = width / self.heads;
         let key_mask = KeyMask { queries: new, keys, causal: true, length: keys, visible: None };
-        let made: Vec<Vec<f32>> = (0..shape.dim(0) * self.heads)
+        let head_outputs: Vec<Vec<f32>> = (0..shape.dim(0) * self.heads)
             .into_par_iter()
             .map_init(Workspace::default, |space, i| {
                 let (item, channel) = (i / self.heads, i % self.heads * size);
@@ -110,9 +110,9 @@ impl Op for CachedAttention {
             })
             .collect();
         let out = io.take(0);
-        for (i, made) in made.iter().enumerate() {
+        for (i, head_outputs) in head_outputs.iter().enumerate() {
             let (item, channel) = (i / self.heads, i % self.heads * size);
-            for (t, row) in made.chunks_exact(size).enumerate() {
+            for (t, row) in head_outputs.chunks_exact(size).enumerate() {
                 out[(item * new + t) * width + channel..][..size].copy_from_slice(row);
             }
         }

@@ -41,9 +41,9 @@ impl Tape {
         );
         assert_eq!(shape.last(), w.dim(0), "x {shape} and the weight {w} do not match");
         let (batch, time, taps, channels) = (shape.dim(0), shape.dim(1), w.dim(1), w.last());
-        let whole = (time - 1) * stride + taps;
-        assert!(whole > 2 * padding, "a padding of {padding} leaves nothing of {whole} samples");
-        let grown = whole - 2 * padding;
+        let full_length = (time - 1) * stride + taps;
+        assert!(full_length > 2 * padding, "a padding of {padding} leaves nothing of {full_length} samples");
+        let grown = full_length - 2 * padding;
         // Described as the convolution from the upsampled signal to x.
         let geometry = Geometry {
             batch,

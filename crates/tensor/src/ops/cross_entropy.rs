@@ -1,7 +1,7 @@
 //! Softmax cross-entropy of rows of logits against one class each: loss, accuracy, gradient.
 
 use crate::args;
-use crate::cpu::vector;
+use crate::cpu::{reduce, vector};
 use crate::cuda::launch::Launch;
 use crate::error::Error;
 use crate::op::{CpuIo, CudaIo, Op, float};
@@ -90,7 +90,7 @@ impl Op for CrossEntropy {
 /// Loss, log-sum-exp, and 1 if the largest logit is at the target.
 #[inline(always)]
 fn row(x: &[f32], target: usize, smoothing: f32) -> (f32, f32, f32) {
-    let top = vector::max(x);
+    let top = reduce::max(x);
     // `exp` clamps at -87, but masked classes must contribute exactly zero.
     let exponentials = vector::sum(x, |x| vector::exp_or_zero(x - top));
     let log = top + exponentials.ln();
@@ -159,7 +159,7 @@ impl Tape {
         assert!((0.0..1.0).contains(&smoothing), "smoothing must be at least 0 and below 1, not {smoothing}");
         let (one, each) = (Spec::constant([1], DType::F32), Spec::constant([rows], DType::F32));
         let specs = [Spec::new([1], DType::F32), one, one, each, each, each];
-        let made = self.push(CrossEntropy { smoothing }, &[logits, targets], &specs);
-        CrossEntropyResult { loss: made[0], correct: made[1], count: made[2], rows: made[3] }
+        let results = self.push(CrossEntropy { smoothing }, &[logits, targets], &specs);
+        CrossEntropyResult { loss: results[0], correct: results[1], count: results[2], rows: results[3] }
     }
 }

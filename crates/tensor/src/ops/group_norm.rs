@@ -48,8 +48,8 @@ impl Op for GroupNorm {
     fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1], node.outputs[2]];
         inputs.extend(&node.inputs[1..]);
-        let again: Arc<dyn Op> = Arc::new(Reapply(self.view));
-        (which == 0).then_some((again, inputs))
+        let reapply: Arc<dyn Op> = Arc::new(Reapply(self.view));
+        (which == 0).then_some((reapply, inputs))
     }
 }
 

@@ -90,8 +90,8 @@ impl Op for LayerNorm {
         let weights: Vec<Target> =
             op.weights.then(|| [g.target(1), g.target(2)]).into_iter().flatten().collect();
         let parts = op.weights.then(|| Spec::constant([count, 2 * shape.last()], DType::F32));
-        let made = g.push_with_outputs(op, &[x, w, mean, inverse, dy], &dx, parts.as_slice());
-        if let [parts] = made[..] {
+        let results = g.push_with_outputs(op, &[x, w, mean, inverse, dy], &dx, parts.as_slice());
+        if let [parts] = results[..] {
             g.sum_parts(parts, count, &weights);
         }
     }

@@ -113,8 +113,8 @@ impl Op for RmsNorm {
     fn recompute(&self, which: usize, node: &Node) -> Option<(Arc<dyn Op>, Vec<Value>)> {
         let mut inputs = vec![node.inputs[0], node.outputs[1]];
         inputs.extend(&node.inputs[1..]);
-        let again: Arc<dyn Op> = Arc::new(Reapply(*self));
-        (which == 0).then_some((again, inputs))
+        let reapply: Arc<dyn Op> = Arc::new(Reapply(*self));
+        (which == 0).then_some((reapply, inputs))
     }
 }
 
@@ -144,7 +144,7 @@ impl Op for Reapply {
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
         let c = io.shape(0).last();
-        let (name, launch) = by_row(io, "again");
+        let (name, launch) = by_row(io, "reapply");
         let args = args![io.output(0), io.input(0), self.0.address(io, 2), io.input(1), c, self.0.scale(c)];
         io.launch(&name, launch, &args)
     }
@@ -168,13 +168,13 @@ impl Op for InputGradient {
             #[inline(always)]
             |i, dx| {
                 let (x, dy, s) = (&x[i * c..][..c], &dy[i * c..][..c], inverse[i]);
-                let mut along = reduce::sum3(x, dy, &factors, |x, dy, f| dy * f * x) * s * s;
+                let mut dot = reduce::sum3(x, dy, &factors, |x, dy, f| dy * f * x) * s * s;
                 // A norm raised to the lower bound does not depend on x.
                 if s >= 1.0 / MIN_NORM {
-                    along = 0.0;
+                    dot = 0.0;
                 }
                 for (((dx, x), dy), f) in dx.iter_mut().zip(x).zip(dy).zip(&factors) {
-                    *dx += s * (dy * f - x * along);
+                    *dx += s * (dy * f - x * dot);
                 }
             },
         );

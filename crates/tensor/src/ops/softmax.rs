@@ -77,9 +77,9 @@ impl Op for SoftmaxBackward {
             #[inline(always)]
             |i, dx| {
                 let (y, dy) = (&y[i * c..][..c], &dy[i * c..][..c]);
-                let along = reduce::sum2(y, dy, |y, dy| y * dy);
+                let dot = reduce::sum2(y, dy, |y, dy| y * dy);
                 for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-                    *dx += y * (dy - along);
+                    *dx += y * (dy - dot);
                 }
             },
         );
@@ -186,7 +186,7 @@ impl Op for TimeSoftmaxBackward {
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
         let (y, dy, shape) = (io.f32(0), io.f32(1), io.shape(0));
         let (time, c) = (shape.dim(1), shape.last());
-        let along: Vec<Vec<f32>> = (0..shape.dim(0))
+        let dot: Vec<Vec<f32>> = (0..shape.dim(0))
             .into_par_iter()
             .map(|item| {
                 let sums = row_sums::sums(
@@ -208,9 +208,9 @@ impl Op for TimeSoftmaxBackward {
             c,
             #[inline(always)]
             |i, dx| {
-                let along = &along[i / time];
-                for (((dx, y), dy), along) in dx.iter_mut().zip(&y[i * c..]).zip(&dy[i * c..]).zip(along) {
-                    *dx += y * (dy - along);
+                let dot = &dot[i / time];
+                for (((dx, y), dy), dot) in dx.iter_mut().zip(&y[i * c..]).zip(&dy[i * c..]).zip(dot) {
+                    *dx += y * (dy - dot);
                 }
             },
         );

@@ -84,11 +84,11 @@ impl Op for Backward {
                 vector::wide(
                     #[inline(always)]
                     || {
-                        let along = reduce::sum2(v, dw, |v, dw| dw * v) * s;
+                        let dot = reduce::sum2(v, dw, |v, dw| dw * v) * s;
                         for ((dv, v), dw) in dv.iter_mut().zip(v).zip(dw) {
-                            *dv += g * s * (dw - v * (along * s));
+                            *dv += g * s * (dw - v * (dot * s));
                         }
-                        *dg += along;
+                        *dg += dot;
                     },
                 );
             },

@@ -142,7 +142,7 @@ impl Tape {
         self.push_into(Arc::new(SumParts(sums)), &inputs, &outputs, &bases);
     }
 
-    /// Adds the nodes of a checkpointed region recomputed and records which values replace the old ones.
+    /// Adds the nodes of a checkpointed region again and records which values replace the old ones.
     fn replay(&mut self, region: std::ops::Range<usize>, state: &mut State) {
         for n in region {
             let node = self.nodes[n].clone();

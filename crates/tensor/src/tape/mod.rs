@@ -368,9 +368,9 @@ impl Tape {
 
     pub(crate) fn push_shared(&mut self, op: Arc<dyn Op>, inputs: &[Value], outputs: &[Spec]) -> Vec<Value> {
         let flows = inputs.iter().any(|&v| self.info(v).differentiable);
-        let made: Vec<Value> = outputs.iter().map(|spec| self.scratch(*spec, flows)).collect();
-        self.push_into(op, inputs, &made, &vec![None; made.len()]);
-        made
+        let results: Vec<Value> = outputs.iter().map(|spec| self.scratch(*spec, flows)).collect();
+        self.push_into(op, inputs, &results, &vec![None; results.len()]);
+        results
     }
 
     pub(crate) fn push_into(

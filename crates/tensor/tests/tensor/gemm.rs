@@ -24,6 +24,7 @@ fn device() -> Option<Device> {
     let address = workspace.device_ptr(&stream).0;
     let lt = Arc::new(Lt::load().unwrap());
     let table = Arc::new(GemmTable::in_memory());
+    // SAFETY: the workspace has that size and outlives the engine.
     let engine = unsafe { GemmEngine::new(lt, table, address, DEFAULT_WORKSPACE).unwrap() };
     Some(Device { stream, engine, _workspace: workspace, _gpu: gpu })
 }
@@ -177,9 +178,11 @@ fn check(device: &Device, gemm: &Gemm, random: &mut Random, offset: usize, tuned
             if gemm.epilogue.has_aux() {
                 scratch = scratch.aux(device.address(&saux));
             }
+            // SAFETY: the buffers have the sizes of the product and outlive it.
             let choice = unsafe { device.engine.prepare(gemm, &scratch, stream).unwrap() };
             assert!(choice.candidates > 0 && choice.nanoseconds > 0.0);
         }
+        // SAFETY: the buffers have the sizes of the product and outlive it.
         unsafe { device.engine.run(gemm, &operands, stream).unwrap() };
         device.stream.synchronize().unwrap();
         runs.push([device.download(&dd), device.download(&dbias_run), device.download(&daux_run)]);
@@ -388,6 +391,7 @@ fn a_captured_product_replays_on_new_data() {
     let operands = Operands::new(device.address(&da), device.address(&db), device.address(&dd));
     let operands = operands.bias(device.address(&bias));
     let stream = device.stream.cu_stream();
+    // SAFETY: the buffers have the sizes of the product and outlive it.
     let run = |gemm: &Gemm| unsafe { device.engine.run(gemm, &operands, stream) };
     run(&gemm).unwrap();
     device.stream.synchronize().unwrap();
@@ -445,6 +449,7 @@ fn times_of_the_gpt_step() {
         .bias(device.address(&bias))
         .aux(device.address(&aux));
     for (name, gemm) in products {
+        // SAFETY: the buffers are as large as the largest product and outlive it.
         match unsafe { device.engine.prepare(&gemm, &operands, device.stream.cu_stream()) } {
             Ok(choice) => println!(
                 "{name:12} {:8.1} us  {:6.1} TFLOPS  of {} algorithms",
@@ -457,10 +462,12 @@ fn times_of_the_gpt_step() {
     }
     let gemm = Gemm::packed(16, 16, 16, Element::Bf16);
     let stream = device.stream.cu_stream();
+    // SAFETY: the buffers are larger than the product and outlive it.
     unsafe { device.engine.run(&gemm, &operands, stream).unwrap() };
     device.stream.synchronize().unwrap();
     let start = std::time::Instant::now();
     for _ in 0..1000 {
+        // SAFETY: as above.
         unsafe { device.engine.run(&gemm, &operands, stream).unwrap() };
     }
     println!("host time of one small product: {:.2} us", start.elapsed().as_secs_f64() * 1e3);

@@ -43,9 +43,11 @@ fn every_kernel_is_recorded_eager_and_captured() {
     let lt = Arc::new(Lt::load().unwrap());
     let address = workspace.device_ptr(&stream).0;
     let table = Arc::new(GemmTable::in_memory());
+    // SAFETY: the workspace has that size and outlives the engine.
     let engine = unsafe { GemmEngine::new(lt, table, address, DEFAULT_WORKSPACE).unwrap() };
     let gemm = Gemm::packed(size, size, size, Element::Bf16);
     let (a, d) = (values.device_ptr(&stream).0, out.device_ptr(&stream).0);
+    // SAFETY: the buffers have the sizes of the product and outlive it.
     let run = || unsafe { engine.run(&gemm, &Operands::new(a, a, d), stream.cu_stream()).unwrap() };
 
     run();
@@ -111,6 +113,7 @@ fn nccl_sums_over_all_gpus_captured_too() {
                 let host: Vec<f32> = (0..len).map(|i| (i % 100 + communicator.rank()) as f32).collect();
                 let mut values = stream.clone_htod(&host).unwrap();
                 let address = values.device_ptr(stream).0;
+                // SAFETY: the address holds `len` f32 for the whole test.
                 let sum =
                     || unsafe { communicator.all_reduce_sum(address, len, stream.cu_stream()).unwrap() };
                 let world = communicator.world();
@@ -132,6 +135,7 @@ fn nccl_sums_over_all_gpus_captured_too() {
                 graph.launch().unwrap();
                 stream.synchronize().unwrap();
                 check(stream.clone_dtoh(&values).unwrap());
+                // SAFETY: as above.
                 unsafe { communicator.broadcast(address, len, 0, stream.cu_stream()).unwrap() };
                 stream.synchronize().unwrap();
                 communicator.check().unwrap();

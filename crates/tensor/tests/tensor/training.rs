@@ -277,6 +277,7 @@ impl Op for Poison {
         assert_eq!(io.base(0), 0, "the test uses every value once");
         let bytes = io.shape(0).len() * io.dtype(0).size();
         let failed = |e| Error::driver("copy in a test", e);
+        // SAFETY: input and output have that many bytes.
         unsafe { result::memcpy_dtod_async(io.output(0), io.input(0), bytes, io.stream()) }
             .map_err(failed)?;
         if self.forward {

@@ -243,7 +243,7 @@ impl Lt {
         let mut found = vec![Heuristic::default(); most];
         let mut count = 0;
         let [a, b, c, d] = layouts.map(|l| l.handle);
-        // SAFETY: there is room for `most` results, as check_status.
+        // SAFETY: there is room for `most` results, as passed.
         let status = unsafe {
             (self.heuristic)(
                 handle,

@@ -186,19 +186,19 @@ fn write(path: &Path, gpu: &str, cublaslt: usize, entries: &BTreeMap<Key, Entry>
     let file = File { format: FORMAT, gpu: gpu.to_owned(), cublaslt, checksum, entries };
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let beside = path.with_extension(format!("json.{}", std::process::id()));
+    let temporary = path.with_extension(format!("json.{}", std::process::id()));
     let written = (|| {
-        let mut out = std::fs::File::create(&beside)?;
+        let mut out = std::fs::File::create(&temporary)?;
         serde_json::to_writer_pretty(&mut out, &file)?;
         out.write_all(b"\n")?;
         out.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&temporary, path)?;
         #[cfg(unix)]
         std::fs::File::open(folder)?.sync_all()?;
         Ok(())
     })();
     if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        let _ = std::fs::remove_file(&temporary);
     }
     written
 }
