@@ -1,75 +1,36 @@
 //! Common Voice: a tab-separated table with a header (`client_id`, `path`, `sentence`, `locale`, ...),
 //! sounds in `clips/`. `validated.tsv` holds the most; `train.tsv` is read where it is missing.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::detect::Place;
-use super::metadata::{self, Entry, Line, Parsed, each_line, name, optional_name};
+use super::metadata::{self, Parsed};
 use super::sounds::{self, Shelf};
-use super::{DatasetError, Draft, Reading};
-use crate::utterance::Origin;
+use super::table::Table;
+use super::{DatasetError, Reading};
 
 pub(super) const FILES: [&str; 2] = ["validated.tsv", "train.tsv"];
 pub(super) const LOOKED_FOR: &str =
     "validated.tsv or train.tsv with a header naming the columns path and sentence";
 
-/// Where the columns stand that we use.
-struct Columns {
-    path: usize,
-    sentence: usize,
-    speaker: Option<usize>,
-    language: Option<usize>,
-}
-
-impl Columns {
-    fn of(header: &str) -> Option<Self> {
-        let names: Vec<&str> = header.split('\t').map(str::trim).collect();
-        let at = |wanted: &str| names.iter().position(|&name| name == wanted);
-        Some(Columns {
-            path: at("path")?,
-            sentence: at("sentence")?,
-            speaker: at("client_id"),
-            language: at("locale"),
-        })
-    }
-}
+const TABLE: Table = Table {
+    separator: '\t',
+    audio: "path",
+    text: "sentence",
+    speaker: &["client_id"],
+    language: &["locale"],
+    fields: |line, separator| Ok(line.split(separator).map(Cow::Borrowed).collect()),
+    id: str::to_owned,
+    transcript: unquoted,
+};
 
 pub(super) fn fits(head: &[String]) -> bool {
-    head.first().is_some_and(|line| Columns::of(line).is_some())
+    TABLE.fits(head)
 }
 
 pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
-    let mut columns: Option<Columns> = None;
-    each_line(bytes, file, |line, number| {
-        let Some(columns) = &columns else {
-            columns = Columns::of(line);
-            return match columns {
-                Some(_) => Ok(Line::Header),
-                None => Err("no header with the columns path and sentence stands above this line".to_owned()),
-            };
-        };
-        let fields: Vec<&str> = line.split('\t').collect();
-        let (Some(path), Some(sentence)) = (fields.get(columns.path), fields.get(columns.sentence)) else {
-            return Err(format!(
-                "{} column(s), but path is column {} and sentence column {}",
-                fields.len(),
-                columns.path + 1,
-                columns.sentence + 1
-            ));
-        };
-        let field = |at: Option<usize>| at.and_then(|at| fields.get(at)).copied();
-        let written = name("path", path)?;
-        let entry = Entry {
-            id: sounds::without_extension(written).to_owned(),
-            audio: Some(written.to_owned()),
-            text: unquoted(sentence.trim()),
-            speaker: optional_name("client_id", field(columns.speaker))?,
-            language: optional_name("locale", field(columns.language))?,
-            seconds: None,
-            line: number,
-        };
-        Ok(Line::Entry(entry, fields.len()))
-    })
+    TABLE.parse(bytes, file)
 }
 
 /// Some releases quote sentences as CSV does, others write quotes as they are. A sentence that is
@@ -86,41 +47,16 @@ pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
     let root = &place.root;
     let clips = root.join("clips");
     let shelf = Shelf::of(std::slice::from_ref(&clips));
-    let mut drafts = Vec::new();
-    let mut problems = Vec::new();
-    let mut there = 0;
-    for file in &place.files {
-        let parsed = parse(&metadata::load(file)?, file);
-        if parsed.header == 0 {
-            return Err(DatasetError::NoHeader {
-                file: file.clone(),
-                wanted: "path and sentence",
-                found: metadata::head(file).into_iter().next().unwrap_or_default(),
-            });
-        }
-        problems.extend(parsed.problems);
-        for entry in parsed.entries {
-            let (audio, found) = match shelf.get(&entry.id) {
+    let bases = [clips, root.clone()];
+    let metadata::Drafts { drafts, problems, found, .. } =
+        metadata::read_files(&place.files, parse, Some("path and sentence"), |entry| {
+            match shelf.get(&entry.id) {
                 Some(path) => (path.clone(), true),
-                None => {
-                    let written = entry.audio.as_deref().unwrap_or(&entry.id);
-                    sounds::resolve(&[clips.clone(), root.clone()], written)
-                }
-            };
-            there += u64::from(found);
-            drafts.push(Draft {
-                id: entry.id,
-                audio,
-                text: entry.text,
-                speaker: entry.speaker,
-                language: entry.language,
-                seconds: None,
-                origin: Origin { file: file.clone(), line: Some(entry.line) },
-            });
-        }
-    }
+                None => sounds::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id)),
+            }
+        })?;
     let why = format!(
-        "{} with the columns path and sentence, {there} of {} sounds found under clips/",
+        "{} with the columns path and sentence, {found} of {} sounds found under clips/",
         metadata::names(&place.files),
         drafts.len()
     );

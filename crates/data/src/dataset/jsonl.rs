@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use super::detect::Place;
 use super::metadata::{self, Entry, Line, Parsed, each_line, name, optional_name};
 use super::sounds;
-use super::{DatasetError, Draft, Reading};
-use crate::utterance::Origin;
+use super::{DatasetError, Reading};
 
 pub(super) const LOOKED_FOR: &str =
     "a .jsonl, .ndjson or .json file with one object a line, with keys such as audio_filepath and text";
@@ -120,35 +119,16 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
 
 pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
     let bases = ["", "wavs", "audio", "clips"].map(|name| place.root.join(name));
-    let mut drafts = Vec::new();
-    let mut problems = Vec::new();
-    let mut there = 0;
-    for file in &place.files {
-        let parsed = parse(&metadata::load(file)?, file);
-        problems.extend(parsed.problems);
-        for entry in parsed.entries {
-            let (audio, found) = sounds::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id));
-            there += u64::from(found);
-            drafts.push(Draft {
-                id: sounds::relative_id(&place.root, entry.id),
-                audio,
-                text: entry.text,
-                speaker: entry.speaker,
-                language: entry.language,
-                seconds: entry.seconds,
-                origin: Origin { file: file.clone(), line: Some(entry.line) },
-            });
-        }
-    }
+    let metadata::Drafts { drafts, problems, found, .. } =
+        metadata::read_files(&place.files, parse, None, |entry| {
+            sounds::resolve_entry(&bases, &place.root, entry)
+        })?;
     let why = format!(
-        "{} with one object a line, {there} of {} sounds found",
+        "{} with one object a line, {found} of {} sounds found",
         metadata::names(&place.files),
         drafts.len()
     );
-    let notes = match place.files.len() {
-        0 | 1 => Vec::new(),
-        _ => vec!["all these files are read as one corpus; name one of them to read it alone".to_owned()],
-    };
+    let notes = metadata::one_corpus_note(&place.files);
     Ok(Reading { why, notes, drafts, problems })
 }
 

@@ -12,7 +12,6 @@ use super::metadata::{self, Entry, Line, Parsed, each_line, malformed, name, opt
 use super::sounds::{self, Shelf};
 use super::{DatasetError, Draft, Reading};
 use crate::problem::{Problem, Severity};
-use crate::utterance::Origin;
 
 pub(super) const FILES: [&str; 2] = ["metadata.csv", "metadata.txt"];
 pub(super) const LOOKED_FOR: &str = "metadata.csv with lines `id|text` or `id|text|normalised text`";
@@ -70,16 +69,9 @@ pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
     let folder_name = SOUND_FOLDERS.iter().find(|name| root.join(name).is_dir()).unwrap_or(&"wavs");
     let shelf = Shelf::of(&folders);
     let bases = [root.clone(), root.join(folder_name)];
-    let mut drafts = Vec::new();
-    let mut problems = Vec::new();
-    let mut columns = 0;
-    let mut there = 0;
-    for file in &place.files {
-        let parsed = parse(&metadata::load(file)?, file);
-        columns = columns.max(parsed.columns);
-        problems.extend(parsed.problems);
-        for entry in parsed.entries {
-            let (audio, found) = match (&entry.audio, shelf.get(&entry.id)) {
+    let metadata::Drafts { mut drafts, mut problems, columns, found } =
+        metadata::read_files(&place.files, parse, None, |entry| {
+            match (&entry.audio, shelf.get(&entry.id)) {
                 (Some(written), _) => sounds::resolve(&bases, written),
                 (None, Some(path)) => (path.clone(), true),
                 // Ids with a slash name a sound in a folder of its own.
@@ -87,21 +79,10 @@ pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
                     sounds::resolve(&[root.join(folder_name), root.clone()], &entry.id)
                 }
                 (None, None) => (root.join(folder_name).join(format!("{}.wav", entry.id)), false),
-            };
-            there += u64::from(found);
-            drafts.push(Draft {
-                id: entry.id,
-                audio,
-                text: entry.text,
-                speaker: None,
-                language: None,
-                seconds: None,
-                origin: Origin { file: file.clone(), line: Some(entry.line) },
-            });
-        }
-    }
+            }
+        })?;
     let mut why = format!(
-        "{} with {columns} columns, {there} of {} ids found under {folder_name}/",
+        "{} with {columns} columns, {found} of {} ids found under {folder_name}/",
         metadata::names(&place.files),
         drafts.len(),
     );

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use myxtts_run::regular;
+use myxtts_run::regular_file;
 
-use super::DatasetError;
+use super::{DatasetError, Draft};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
@@ -217,7 +217,7 @@ pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, s
 /// A whole metadata file.
 pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
     let failed = |source| DatasetError::Io { path: file.to_owned(), source };
-    let mut open = regular::open(file).map_err(failed)?;
+    let mut open = regular_file::open(file).map_err(failed)?;
     let bytes = open.metadata().map_err(failed)?.len();
     if bytes > LARGEST_FILE {
         return Err(DatasetError::TooLarge { file: file.to_owned(), bytes, limit: LARGEST_FILE });
@@ -233,10 +233,63 @@ pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
     Err(DatasetError::Encoding { file: file.to_owned(), encoding })
 }
 
+/// The utterances that metadata files declare, with their sounds looked up.
+#[derive(Default)]
+pub(super) struct Drafts {
+    pub drafts: Vec<Draft>,
+    pub problems: Vec<Problem>,
+    /// Columns of the widest entry.
+    pub columns: usize,
+    /// Drafts whose audio file was found.
+    pub found: u64,
+}
+
+/// Reads metadata files. `header` names the columns of a layout that cannot be read without a header; `locate` gives the
+/// audio file of an entry and whether it is there, and may change the entry's id.
+pub(super) fn read_files(
+    files: &[PathBuf],
+    parse: fn(&[u8], &Path) -> Parsed,
+    header: Option<&'static str>,
+    mut locate: impl FnMut(&mut Entry) -> (PathBuf, bool),
+) -> Result<Drafts, DatasetError> {
+    let mut all = Drafts::default();
+    for file in files {
+        let parsed = parse(&load(file)?, file);
+        if let (Some(wanted), 0) = (header, parsed.header) {
+            let found = head(file).into_iter().next().unwrap_or_default();
+            return Err(DatasetError::NoHeader { file: file.clone(), wanted, found });
+        }
+        all.columns = all.columns.max(parsed.columns);
+        all.problems.extend(parsed.problems);
+        for mut entry in parsed.entries {
+            let (audio, found) = locate(&mut entry);
+            all.found += u64::from(found);
+            all.drafts.push(Draft {
+                id: entry.id,
+                audio,
+                text: entry.text,
+                speaker: entry.speaker,
+                language: entry.language,
+                seconds: entry.seconds,
+                origin: Origin { file: file.clone(), line: Some(entry.line) },
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// What to say of a corpus with several metadata files.
+pub(super) fn one_corpus_note(files: &[PathBuf]) -> Vec<String> {
+    match files.len() {
+        0 | 1 => Vec::new(),
+        _ => vec!["all these files are read as one corpus; name one of them to read it alone".to_owned()],
+    }
+}
+
 /// The first lines of a file, for telling layouts apart. Unreadable files have none.
 pub(super) fn head(file: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
-    let Ok(open) = regular::open(file) else { return Vec::new() };
+    let Ok(open) = regular_file::open(file) else { return Vec::new() };
     if open.take(LONGEST_LINE as u64).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }

@@ -26,6 +26,7 @@ mod metadata;
 pub(crate) mod script;
 mod sounds;
 pub mod split;
+mod table;
 mod transcript;
 mod vctk;
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use super::metadata::Entry;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
@@ -36,7 +37,7 @@ pub(super) fn without_extension(written: &str) -> &str {
 
 /// An id made from a path: below the corpus' folder where it lies there, so that ids, and all that hangs
 /// on them, survive a move of the corpus.
-pub(super) fn relative_id(root: &Path, id: String) -> String {
+fn relative_id(root: &Path, id: String) -> String {
     let path = Path::new(&id);
     if !path.is_absolute() {
         return id;
@@ -44,6 +45,13 @@ pub(super) fn relative_id(root: &Path, id: String) -> String {
     let inside = |root: &Path| path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned);
     let found = inside(root).or_else(|| root.canonicalize().ok().and_then(|root| inside(&root)));
     found.filter(|inside| !inside.is_empty()).unwrap_or(id)
+}
+
+/// The audio file that an entry names, and whether it is there; makes its id relative to the corpus.
+pub(super) fn resolve_entry(bases: &[PathBuf], root: &Path, entry: &mut Entry) -> (PathBuf, bool) {
+    let found = resolve(bases, entry.audio.as_deref().unwrap_or(&entry.id));
+    entry.id = relative_id(root, std::mem::take(&mut entry.id));
+    found
 }
 
 /// The sound files of some folders by stem.
@@ -187,27 +195,22 @@ fn unvisited(path: &Path, detail: String) -> Problem {
 
 /// Folders directly in `folder`, sorted; hidden ones left out.
 pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| !n.starts_with('.')))
-        .filter(|path| path.is_dir())
-        .collect();
-    found.sort();
-    found
+    visible_in(folder, Path::is_dir)
 }
 
 /// Files directly in `folder`, sorted; hidden ones left out.
 pub(super) fn files_in(folder: &Path) -> Vec<PathBuf> {
+    visible_in(folder, Path::is_file)
+}
+
+fn visible_in(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| !n.starts_with('.')))
-        .filter(|path| path.is_file())
+        .filter(|path| wanted(path))
         .collect();
     found.sort();
     found
