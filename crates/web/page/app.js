@@ -1,6 +1,6 @@
 // The frame: views by their address, language, colours, and how the server is.
 
-import { failure, h, icon, poll } from "./dom.js";
+import { failure, h, icon, poll, replaceContent } from "./dom.js";
 import { LANGUAGES, currentLanguage, setLanguage, t } from "./i18n.js";
 import { currentModel, refresh, server } from "./server.js";
 import * as data from "./data.js";
@@ -18,8 +18,8 @@ function frame() {
   document.querySelectorAll("[data-text]").forEach((element) => (element.textContent = t(element.dataset.text)));
   const tabs = document.getElementById("tabs");
   tabs.setAttribute("aria-label", t("views"));
-  tabs.replaceChildren(...Object.keys(VIEWS).map((name) =>
-    h("a", { href: `#/${name}`, "aria-current": name === here ? "page" : null }, icon(name), h("span", {}, t(name)))));
+  replaceContent(tabs, ...Object.keys(VIEWS).map((name) =>
+    h("a", { href: `#/${name}`, "aria-current": name === here ? "page" : null, data: { focus: name } }, icon(name), h("span", {}, t(name)))));
   const isDark = document.documentElement.dataset.theme === "dark";
   const theme = document.getElementById("theme");
   theme.replaceChildren(icon(isDark ? "sun" : "moon"));
@@ -60,7 +60,10 @@ async function show() {
   const { name, rest } = place();
   document.title = `${t(name)} · MyXTTS`;
   const root = h("div");
+  // Where the focused control goes away with its view, the next Tab starts at the new view and not at the top of the page.
+  const hadFocus = view.contains(document.activeElement);
   view.replaceChildren(root);
+  if (hadFocus) view.focus({ preventScroll: true });
   try {
     const left = await VIEWS[name].mount(root, rest);
     if (mine === turn) leave = left;
@@ -83,6 +86,11 @@ document.getElementById("theme").addEventListener("click", () => {
 document.getElementById("language").addEventListener("click", () => {
   setLanguage(currentLanguage() === "fa" ? "en" : "fa");
   show();
+});
+// Not by its address: that would be another view.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  view.focus();
 });
 addEventListener("hashchange", show);
 server.onchange(status);

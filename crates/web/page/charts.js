@@ -1,7 +1,40 @@
-// Charts by hand: lines and bars as SVG, with a cursor that tells the values.
+// Charts by hand: lines and bars as SVG, with a cursor that tells the values. The pointer moves it, and so do the arrow keys:
+// to assistive technology a chart is a slider whose value is the text at the cursor.
 
 import { h, s } from "./dom.js";
-import { compact, t } from "./i18n.js";
+import { compact, number, t } from "./i18n.js";
+
+/** Where the cursor of a chart was, by its address and title: live charts are drawn again and again. */
+const cursors = new Map();
+
+const KEYS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+
+/** Lets the keyboard walk over `count` places of a drawing. `show` draws a place and returns its text; `hide` ends that. */
+function walkable(svg, title, label, count, show, hide) {
+  const key = `${location.hash} ${title}`;
+  const last = count - 1;
+  const go = (at) => {
+    svg.setAttribute("aria-valuenow", at + 1);
+    svg.setAttribute("aria-valuetext", show(at));
+  };
+  const place = () => Math.min(cursors.get(key) ?? last, last);
+  const attributes = { tabindex: 0, role: "slider", "aria-label": label, "aria-valuemin": 1, "aria-valuemax": count, "data-focus": `chart ${title}` };
+  for (const [name, value] of Object.entries(attributes)) svg.setAttribute(name, value);
+  go(place());
+  hide();
+  svg.addEventListener("focus", () => svg.matches(":focus-visible") && go(place()));
+  svg.addEventListener("blur", hide);
+  svg.addEventListener("keydown", (event) => {
+    const by = KEYS[event.key];
+    if (by === undefined) return;
+    event.preventDefault();
+    const next = Math.max(0, Math.min(last, place() + by));
+    // At its end a cursor stays at the end of a chart that grows.
+    if (next === last) cursors.delete(key);
+    else cursors.set(key, next);
+    go(next);
+  });
+}
 
 /** Units of a drawing: fewer where it is shown small, so that its words stay readable. */
 const widthOf = (options) => (innerWidth < 700 ? 330 : options.wide ? 540 : 380);
@@ -57,7 +90,7 @@ export function lineChart(series, options = {}) {
   const tall = height - MARGIN.top - MARGIN.bottom;
   const px = (x) => MARGIN.left + (last === first ? wide / 2 : ((x - first) / (last - first)) * wide);
   const py = (y) => MARGIN.top + tall - ((y - low) / (high - low)) * tall;
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": description(title, shown, formatY) });
+  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${height}` });
   for (const y of ticks(low, high)) {
     svg.append(s("line", { class: "grid-line", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(y), y2: py(y) }));
     svg.append(s("text", { x: MARGIN.left - 8, y: py(y) + 4, "text-anchor": "end" }, formatY(y)));
@@ -91,25 +124,32 @@ export function lineChart(series, options = {}) {
   const cursor = s("line", { class: "cursor", y1: MARGIN.top, y2: MARGIN.top + tall, visibility: "hidden" });
   svg.append(cursor);
   const tip = h("div", { class: "tip", hidden: true });
-  svg.addEventListener("pointermove", (event) => {
-    const area = svg.getBoundingClientRect();
-    const x = first + (((event.clientX - area.left) / area.width) * WIDTH - MARGIN.left) / wide * (last - first);
-    const nearest = (one) => one.x.reduce((best, value, i) => (Math.abs(value - x) < Math.abs(one.x[best] - x) ? i : best), 0);
-    const at = shown[0].x[nearest(shown[0])];
+  // The series with most points says where the cursor can be.
+  const places = shown.reduce((most, one) => (one.x.length > most.length ? one.x : most), []);
+  const nearest = (values, x) => values.reduce((best, value, i) => (Math.abs(value - x) < Math.abs(values[best] - x) ? i : best), 0);
+  const show = (place) => {
+    const at = places[place];
+    const values = shown.map((one) => [one.name, formatY(one.y[nearest(one.x, at)])]);
     cursor.setAttribute("x1", px(at));
     cursor.setAttribute("x2", px(at));
     cursor.setAttribute("visibility", "visible");
     tip.hidden = false;
-    tip.replaceChildren(h("div", { class: "muted" }, formatX(at)), ...shown.map((one) =>
-      h("div", {}, one.name, " ", h("b", {}, formatY(one.y[nearest(one)])))));
+    tip.replaceChildren(h("div", { class: "muted" }, formatX(at)), ...values.map(([name, value]) => h("div", {}, name, " ", h("b", {}, value))));
     const share = (px(at) / WIDTH) * 100;
     tip.style.left = share < 60 ? `calc(${share}% + 10px)` : "auto";
     tip.style.right = share < 60 ? "auto" : `calc(${100 - share}% + 10px)`;
-  });
-  svg.addEventListener("pointerleave", () => {
+    return [formatX(at), ...values.map(([name, value]) => `${name} ${value}`)].join(", ");
+  };
+  const hide = () => {
     cursor.setAttribute("visibility", "hidden");
     tip.hidden = true;
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const area = svg.getBoundingClientRect();
+    show(nearest(places, first + (((event.clientX - area.left) / area.width) * WIDTH - MARGIN.left) / wide * (last - first)));
   });
+  svg.addEventListener("pointerleave", hide);
+  walkable(svg, title, description(title, shown, formatY), places.length, show, hide);
   box.append(svg, tip);
   if (series.length > 1 || options.legend) {
     box.append(h("ul", { class: "legend" }, shown.map((one) =>
@@ -137,7 +177,7 @@ export function histogram(bins, options = {}) {
   const wide = WIDTH - MARGIN.left - MARGIN.right;
   const tall = height - MARGIN.top - MARGIN.bottom;
   const total = bins.reduce((sum, bin) => sum + bin.count, 0);
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": `${options.title ?? ""}: ${total}` });
+  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${height}` });
   for (const y of ticks(0, most, 3)) {
     const at = MARGIN.top + tall - (y / most) * tall;
     svg.append(s("line", { class: "grid-line", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: at, y2: at }));
@@ -147,12 +187,34 @@ export function histogram(bins, options = {}) {
   const every = Math.ceil(bins.length / 8);
   bins.forEach((bin, i) => {
     const size = (bin.count / most) * tall;
-    const bar = s("rect", { class: "bar-mark", x: MARGIN.left + i * each + each * 0.1, width: each * 0.8, y: MARGIN.top + tall - size, height: size, rx: 2 },
-      s("title", {}, `${compact(bin.from)}–${compact(bin.to)}: ${compact(bin.count)}`));
-    svg.append(bar);
+    svg.append(s("rect", { class: "bar-mark", x: MARGIN.left + i * each + each * 0.1, width: each * 0.8, y: MARGIN.top + tall - size, height: size, rx: 2 }));
     if (i % every === 0) svg.append(s("text", { x: MARGIN.left + i * each, y: height - 6, "text-anchor": "middle" }, compact(bin.from)));
   });
-  box.append(svg);
+  const tip = h("div", { class: "tip", hidden: true });
+  const marks = svg.querySelectorAll(".bar-mark");
+  const hide = () => {
+    tip.hidden = true;
+    marks.forEach((mark) => mark.classList.remove("chosen"));
+  };
+  const show = (i) => {
+    const { from, to, count } = bins[i];
+    hide();
+    marks[i].classList.add("chosen");
+    tip.hidden = false;
+    tip.replaceChildren(h("div", { class: "muted" }, `${compact(from)}–${compact(to)}`), h("b", {}, number(count)));
+    const share = ((MARGIN.left + (i + 0.5) * each) / WIDTH) * 100;
+    tip.style.left = share < 60 ? `calc(${share}% + 10px)` : "auto";
+    tip.style.right = share < 60 ? "auto" : `calc(${100 - share}% + 10px)`;
+    return `${compact(from)}–${compact(to)}: ${number(count)}`;
+  };
+  svg.addEventListener("pointermove", (event) => {
+    const area = svg.getBoundingClientRect();
+    const i = Math.floor((((event.clientX - area.left) / area.width) * WIDTH - MARGIN.left) / each);
+    if (i >= 0 && i < bins.length) show(i);
+  });
+  svg.addEventListener("pointerleave", hide);
+  if (bins.length) walkable(svg, options.title, `${options.title}: ${number(total)}`, bins.length, show, hide);
+  box.append(svg, tip);
   return box;
 }
 

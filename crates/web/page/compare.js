@@ -1,7 +1,7 @@
 // Runs side by side: what they say of the same sentence, then their curves on one axis.
 
 import { getBlob, getJson } from "./api.js";
-import { empty, failure, h, iconButton, poll, segments } from "./dom.js";
+import { empty, failure, h, iconButton, poll, replaceContent, segments } from "./dom.js";
 import { compact, number, seconds, t, when } from "./i18n.js";
 import { lineChart } from "./charts.js";
 import { picture } from "./data.js";
@@ -12,6 +12,8 @@ export async function mount(root, names) {
   const body = h("div", { class: "page" });
   let stage = null;
   let shown = "";
+  let sampleTag = "";
+  let heard = null;
   root.append(h("div", { class: "page" },
     h("div", { class: "head" }, h("div", { class: "row center" }, iconButton("back", t("back"), () => (location.hash = "#/training")), h("h1", {}, t("compare_title")))), body));
   return poll(async () => {
@@ -22,6 +24,7 @@ export async function mount(root, names) {
       shown = tag;
       show(runs);
     } catch (error) {
+      shown = "";
       body.replaceChildren(failure(error));
     }
   }, 4000);
@@ -30,7 +33,11 @@ export async function mount(root, names) {
     const stages = [...new Set(runs.flatMap((run) => run.parts.map((part) => part.stage)))];
     const common = stages.filter((one) => runs.every((run) => run.parts.some((part) => part.stage === one)));
     stage = stages.includes(stage) ? stage : common.at(-1) ?? stages.at(-1);
-    body.replaceChildren(table(runs), samples(runs), curves(runs, stages));
+    const tag = JSON.stringify(runs.map((run) => run.samples));
+    // Samples that are the same stay as they are, and those that play go on.
+    if (tag !== sampleTag) heard = samples(runs);
+    sampleTag = tag;
+    replaceContent(body, table(runs), heard, curves(runs, stages));
   }
 
   function table(runs) {
@@ -42,7 +49,7 @@ export async function mount(root, names) {
     return h("section", { class: "card" }, h("div", { class: "table-wrap" }, h("table", {},
       h("thead", {}, h("tr", {}, [t("name"), t("state"), t("preset"), t("stage"), t("step"), t("loss"), t("held_out_score"), t("began")].map((text) => h("th", { scope: "col" }, text)))),
       h("tbody", {}, runs.map((run, i) => h("tr", {},
-        h("td", {}, h("span", { class: `dot d${(i % 6) + 1}` }), " ", h("a", { href: `#/training/run/${encodeURIComponent(run.name)}` }, h("bdi", {}, run.name))),
+        h("td", {}, h("span", { class: `dot d${(i % 6) + 1}` }), " ", h("a", { href: `#/training/run/${encodeURIComponent(run.name)}`, data: { focus: `run ${run.name}` } }, h("bdi", {}, run.name))),
         h("td", {}, stateTag(run.state)),
         h("td", {}, run.plan?.model?.preset ?? "–"),
         h("td", {}, run.stage ? t(`stage_${run.stage}`) : "–"),

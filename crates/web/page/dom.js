@@ -94,10 +94,10 @@ export function figures(pairs) {
 }
 
 export function segments(label, options, chosen, onChoose) {
-  const element = h("div", { class: "segments", role: "tablist", "aria-label": label });
+  const element = h("div", { class: "segments", role: "group", "aria-label": label });
   const buttons = options.map(([id, name]) =>
-    h("button", { type: "button", role: "tab", "aria-selected": String(id === chosen), onclick: () => {
-      buttons.forEach((button, i) => button.setAttribute("aria-selected", String(options[i][0] === id)));
+    h("button", { type: "button", "aria-pressed": String(id === chosen), data: { focus: `${label} ${id}` }, onclick: () => {
+      buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(options[i][0] === id)));
       onChoose(id);
     } }, name));
   element.append(...buttons);
@@ -106,6 +106,25 @@ export function segments(label, options, chosen, onChoose) {
 
 export function empty(text) {
   return h("p", { class: "empty" }, text);
+}
+
+/** Replaces the content of an element. A control that had the keyboard focus has it afterwards too, found by `data-focus`. */
+export function replaceContent(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  element.replaceChildren(...children);
+  if (!focused) return;
+  const key = focused.dataset.focus;
+  const next = focused.isConnected ? focused : key && element.querySelector(`[data-focus="${CSS.escape(key)}"]`);
+  next?.focus({ preventScroll: true });
+}
+
+/** Elements of a list by what they show: an element stays, with its focus and its sound, until what it shows changes. */
+export function keyedList(make) {
+  let rows = new Map();
+  return (items) => {
+    rows = new Map(items.map((item) => [JSON.stringify(item), item]).map(([key, item]) => [key, rows.get(key) ?? make(item)]));
+    return [...rows.values()];
+  };
 }
 
 /** What went wrong, where it went wrong. */

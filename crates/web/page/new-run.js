@@ -25,7 +25,7 @@ export async function mount(root, [folderRoot, ...parts]) {
   const more = [];
   const moreList = h("div", { class: "stack" });
   const choices = h("datalist", { id: "settings-list" }, settings.map((setting) => h("option", { value: setting.path }, setting.doc)));
-  const planned = h("section", { class: "card", "aria-label": t("plan"), "aria-live": "polite" });
+  const planned = h("section", { class: "card", "aria-label": t("plan") });
   const trouble = h("div");
   const go = h("button", { class: "primary", type: "submit" }, icon("play"), t("start_run"));
 

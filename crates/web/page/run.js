@@ -1,7 +1,7 @@
 // One run: what it sounds like first, its curves second. Everything is read from its folder, so a reload loses nothing.
 
 import { getBlob, getJson, postJson } from "./api.js";
-import { confirmed, empty, failure, figures, follow, h, icon, iconButton, notice, poll, select } from "./dom.js";
+import { confirmed, empty, failure, figures, follow, h, icon, iconButton, notice, poll, replaceContent, select } from "./dom.js";
 import { compact, named, number, percent, seconds, t, when } from "./i18n.js";
 import { lineChart } from "./charts.js";
 import { picture } from "./data.js";
@@ -157,7 +157,7 @@ export async function mount(root, name) {
       }
       charts.push([title(t("learning_rate")), lineChart([{ name: t("learning_rate"), x: part.step, y: part.curves.rate ?? [], colour: 2 }], { title: title(t("learning_rate")), height: 150, zero: true, wide: true })]);
     }
-    curves.replaceChildren(h("h2", {}, t("curves")), charts.length
+    replaceContent(curves, h("h2", {}, t("curves")), charts.length
       ? h("div", { class: "grid wide" }, charts.map(([name_, chart]) => h("div", { class: "stack" }, h("h3", {}, name_), chart)))
       : empty(t("nothing_yet")));
     curves.dataset.points = found.parts.reduce((sum, part) => sum + part.step.length, 0);
@@ -168,7 +168,7 @@ export async function mount(root, name) {
     const x = found.parts.flatMap((part) => part.time.map((time) => (time - begin) / 60));
     const joined = (key) => found.parts.flatMap((part) => part.curves[key] ?? part.step.map(() => null));
     const minutes = (value) => t("minutes", { n: compact(value) });
-    device.replaceChildren(h("h2", {}, t("device_graphs")), x.length
+    replaceContent(device, h("h2", {}, t("device_graphs")), x.length
       ? h("div", { class: "grid" },
         h("div", { class: "stack" }, h("h3", {}, t("busy_wait")), lineChart([
           { name: t("step_on_gpu"), x, y: joined("busy") },

@@ -214,18 +214,18 @@ export function wavOf(samples, rate) {
 
 /** The shape of a sound with the place that is heard; a click or an arrow key moves there. */
 export function waveform(sound) {
-  const canvas = h("canvas", { class: "wave", role: "slider", tabindex: "0", "aria-label": t("position"), "aria-valuemin": "0" });
+  const canvas = h("canvas", { class: "wave", role: "slider", tabindex: "0", "aria-label": t("position"), "aria-valuemin": "0", "aria-valuemax": "0", "aria-valuenow": "0" });
   const seek = (share) => sound.isComplete && sound.play(Math.max(0, Math.min(0.999, share)) * sound.seconds);
   canvas.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
     seek((event.clientX - box.left) / box.width);
   });
+  const KEYS = { ArrowRight: 0.05, ArrowUp: 0.05, ArrowLeft: -0.05, ArrowDown: -0.05, PageUp: 0.2, PageDown: -0.2, Home: -1, End: 1 };
   canvas.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (by && sound.seconds > 0) {
-      event.preventDefault();
-      seek(sound.position / sound.seconds + by * 0.05);
-    }
+    const by = KEYS[event.key];
+    if (by === undefined || sound.seconds === 0) return;
+    event.preventDefault();
+    seek(sound.position / sound.seconds + by);
   });
   const draw = () => {
     if (!canvas.isConnected && canvas.dataset.drawn) return;

@@ -1,7 +1,7 @@
 // Speak: a text becomes sound while one listens.
 
 import { getBlob, getJson, hasToken, postJson, request, sendJson } from "./api.js";
-import { confirmed, empty, failure, field, figures, h, icon, iconButton, modelField, save, segments, select } from "./dom.js";
+import { confirmed, empty, failure, field, figures, h, icon, iconButton, keyedList, modelField, poll, replaceContent, save, segments, select } from "./dom.js";
 import { languageName, number, seconds, t, when } from "./i18n.js";
 import { LiveSound, audioContext, playButton, waveform } from "./sound.js";
 import { chooseModel, currentModel, server, voiceNames } from "./server.js";
@@ -33,6 +33,8 @@ export async function mount(root) {
   const stop = h("button", { type: "button", hidden: true, onclick: () => { controller?.abort(); sound?.pause(); } }, icon("stop"), t("stop"));
   const result = h("section", { class: "card", hidden: true, "aria-label": t("result"), "aria-live": "polite" });
   const past = h("section", { class: "card", "aria-label": t("history") });
+  const entries = keyedList(historyItem);
+  let shown = "";
 
   const settings = () => ({
     model: currentModel()?.name ?? "tts-1",
@@ -89,7 +91,8 @@ export async function mount(root) {
   };
   fill(server.state ?? {});
   const forget = server.onchange(fill);
-  showHistory();
+  // Other browsers speak too.
+  const stopHistory = poll(showHistory, 5000);
 
   async function speak() {
     if (controller) return;
@@ -100,6 +103,8 @@ export async function mount(root) {
     go.disabled = true;
     stop.hidden = false;
     result.hidden = false;
+    // The figures change many times a second: they are read out once they are final.
+    result.setAttribute("aria-busy", "true");
     sound?.pause();
     sound = new LiveSound();
     const mine = sound;
@@ -129,6 +134,7 @@ export async function mount(root) {
       else if (mine.length === 0) result.hidden = true;
     } finally {
       controller = null;
+      result.removeAttribute("aria-busy");
       go.disabled = false;
       stop.hidden = true;
     }
@@ -137,10 +143,14 @@ export async function mount(root) {
   async function showHistory() {
     try {
       const { items } = await getJson("/studio/history");
-      past.replaceChildren(h("h2", {}, t("history")), items.length
-        ? h("ul", { class: "list" }, items.map((item) => historyItem(item)))
+      const tag = JSON.stringify(items);
+      if (tag === shown) return;
+      shown = tag;
+      replaceContent(past, h("h2", {}, t("history")), items.length
+        ? h("ul", { class: "list" }, entries(items))
         : empty(t("history_empty")));
     } catch (error) {
+      shown = "";
       past.replaceChildren(h("h2", {}, t("history")), failure(error));
     }
   }
@@ -162,7 +172,7 @@ export async function mount(root) {
     };
     const load = () => getBlob(`/studio/history/${item.id}/sound`);
     return h("li", {},
-      playButton(load),
+      playButton(load, t("listen_to", { name: said.text.slice(0, 60) })),
       h("div", { class: "body" },
         h("div", { class: "title clamp" }, h("bdi", {}, said.text)),
         h("div", { class: "small muted" }, [when(item.time), said.voice === "default" ? t("voice_default") : said.voice, item.seconds && seconds(item.seconds), item.rtf && `RTF ${number(item.rtf, 2)}`]
@@ -179,6 +189,7 @@ export async function mount(root) {
 
   return () => {
     forget();
+    stopHistory();
     controller?.abort();
     sound?.pause();
   };

@@ -1,7 +1,7 @@
 // Training: all runs, and the way to one of them, to a new one, or to several side by side.
 
 import { getJson } from "./api.js";
-import { empty, failure, h, icon, poll } from "./dom.js";
+import { empty, failure, h, icon, poll, replaceContent } from "./dom.js";
 import { compact, number, percent, t, when } from "./i18n.js";
 import { lineChart } from "./charts.js";
 import * as compare from "./compare.js";
@@ -50,10 +50,7 @@ function list(root) {
       const tag = JSON.stringify(found);
       if (tag === shown) return;
       shown = tag;
-      // A checkbox that is being used keeps the focus.
-      const focused = document.activeElement?.dataset?.run;
-      runs.replaceChildren(h("h2", {}, t("runs")), found.length ? table(found) : empty(t("no_runs")));
-      if (focused) runs.querySelector(`[data-run="${CSS.escape(focused)}"]`)?.focus();
+      replaceContent(runs, h("h2", {}, t("runs")), found.length ? table(found) : empty(t("no_runs")));
     } catch (error) {
       runs.replaceChildren(h("h2", {}, t("runs")), failure(error));
       shown = "";
@@ -68,7 +65,7 @@ function list(root) {
         h("th", { scope: "col" }, t("name")), h("th", { scope: "col" }, t("state")), h("th", { scope: "col" }, t("stage")),
         h("th", { scope: "col", class: "number" }, t("step")), h("th", { scope: "col", class: "number" }, t("loss")), h("th", { scope: "col" }, t("began")))),
       h("tbody", {}, found.map((one) => {
-        const box = h("input", { type: "checkbox", "aria-label": t("compare_run", { name: one.name }), data: { run: one.name }, onclick: (event) => event.stopPropagation(), onchange: (event) => {
+        const box = h("input", { type: "checkbox", "aria-label": t("compare_run", { name: one.name }), data: { focus: `compare ${one.name}` }, onclick: (event) => event.stopPropagation(), onchange: (event) => {
           if (event.target.checked) chosen.add(one.name);
           else chosen.delete(one.name);
           update();
@@ -77,7 +74,7 @@ function list(root) {
         const place = `#/training/run/${encodeURIComponent(one.name)}`;
         return h("tr", { class: "link", onclick: (event) => { if (!event.target.closest("a, input")) location.hash = place; } },
           h("td", {}, box),
-          h("td", {}, h("a", { href: place }, h("bdi", {}, one.name))),
+          h("td", {}, h("a", { href: place, data: { focus: `run ${one.name}` } }, h("bdi", {}, one.name))),
           h("td", {}, stateTag(one.state)),
           h("td", {}, one.stage ? t(`stage_${one.stage}`) : "–"),
           h("td", { class: "number" }, one.step === null ? "–" : `${number(one.step)} / ${number(one.steps)}`),
@@ -114,7 +111,7 @@ export function machineCard(card) {
       charts.push(
         [t("cpu"), lineChart([{ name: t("cpu"), x, y: samples.map((sample) => sample.cpu ?? null) }], { ...size, title: t("cpu"), max: 100, formatY: (value) => percent(value / 100) })],
         [t("memory"), lineChart([{ name: t("memory"), x, y: samples.map((sample) => gib(sample.memory)), colour: 2 }], { ...size, title: t("memory"), max: gib(samples.at(-1)?.memory_total) ?? undefined, formatY: inGib })]);
-      card.replaceChildren(
+      replaceContent(card,
         h("div", { class: "card-head" }, h("h2", {}, t("machine")), h("span", { class: "muted small" }, gpus.length ? gpus.map((gpu) => gpu.name).join(", ") : t("no_gpu"))),
         h("div", { class: "grid" }, charts.map(([name, chart]) => h("div", { class: "stack" }, h("h3", {}, name), chart))));
     } catch (error) {

@@ -1,7 +1,7 @@
 // Voices: added from a file or the microphone, listened to, removed.
 
 import { getJson, request, sendJson } from "./api.js";
-import { confirmed, empty, failure, field, figures, h, icon, iconButton, modelField, notice } from "./dom.js";
+import { confirmed, empty, failure, field, figures, h, icon, iconButton, keyedList, modelField, notice, poll, replaceContent } from "./dom.js";
 import { number, percent, seconds, t } from "./i18n.js";
 import { chooseModel, currentModel, ofModel, server } from "./server.js";
 import { playButton, wavOf } from "./sound.js";
@@ -14,6 +14,8 @@ export async function mount(root) {
 
   const model = h("div", { class: "grow", hidden: true });
   const list = h("section", { class: "card", "aria-label": t("voices") });
+  const rows = keyedList(item);
+  let shown = "";
   const name = h("input", { required: true, maxlength: 60, autocomplete: "off", placeholder: t("name_placeholder"), dir: "auto" });
   const file = h("input", { type: "file", accept: "audio/*,.wav,.flac,.mp3,.ogg,.opus,.m4a" });
   const record = h("button", { type: "button", onclick: toggle }, icon("voices"), t("record"));
@@ -44,23 +46,31 @@ export async function mount(root) {
   };
   fill(server.state ?? {});
   const forget = server.onchange(fill);
+  // Other browsers add and remove voices too.
+  const stopShowing = poll(show, 5000);
 
   async function show() {
     try {
       const { voices } = await getJson(ofModel("/studio/voices"));
-      list.replaceChildren(h("h2", {}, t("all_voices")), voices.length
-        ? h("ul", { class: "list" }, voices.map(item))
+      // A voice of another model sounds otherwise: its row is another.
+      voices.forEach((voice) => (voice.model = currentModel()?.name));
+      const tag = JSON.stringify(voices);
+      if (tag === shown) return;
+      shown = tag;
+      replaceContent(list, h("h2", {}, t("all_voices")), voices.length
+        ? h("ul", { class: "list" }, rows(voices))
         : empty(t("no_voices")));
     } catch (error) {
+      shown = "";
       list.replaceChildren(h("h2", {}, t("all_voices")), failure(error));
     }
   }
 
   function item(voice) {
-    const languages = currentModel()?.languages ?? [];
-    const isPersian = document.documentElement.lang === "fa" && languages.includes("fa");
-    const input = isPersian || !languages.includes("en") && languages.includes("fa") ? "سلام، این صدای من است." : "Hello, this is my voice.";
     const load = async () => {
+      const languages = currentModel()?.languages ?? [];
+      const isPersian = document.documentElement.lang === "fa" && languages.includes("fa");
+      const input = isPersian || !languages.includes("en") && languages.includes("fa") ? "سلام، این صدای من است." : "Hello, this is my voice.";
       const body = { model: currentModel()?.name ?? "tts-1", input, voice: voice.name, response_format: "wav" };
       return (await sendJson("POST", "/v1/audio/speech", body)).blob();
     };
@@ -158,6 +168,7 @@ export async function mount(root) {
 
   return () => {
     forget();
+    stopShowing();
     finish();
   };
 }
