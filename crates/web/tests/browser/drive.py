@@ -6,6 +6,8 @@ Everything happens in a temporary folder: a demo corpus, a tiny model trained fo
 """
 
 import argparse
+import ast
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -38,6 +40,14 @@ LISTEN = """
 """
 
 
+# Everything that Tab should reach, in the order of the document.
+TAB_STOPS = """
+  const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
+  return [...all].filter((one) => !one.disabled && one.tabIndex >= 0 && one.checkVisibility()).map((one, i) => (one.dataset.stop = i));
+"""
+FOCUSED = "return document.activeElement === document.body ? null : Number(document.activeElement.dataset.stop ?? -1)"
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -47,7 +57,7 @@ def free_port():
 class Test:
     def __init__(self, myxtts, pictures, at):
         self.myxtts, self.pictures, self.at = myxtts, pictures, at
-        self.server = self.browser = None
+        self.server = self.browser = self.second = None
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
 
@@ -97,16 +107,125 @@ class Test:
         self.browser.size(1440, 900)
         self.browser.open(self.url)
         self.browser.wait("the model", "document.querySelector('#model.ready')", seconds=60)
+        # Another person, with a browser of their own.
+        self.second = Browser(chromium, chromedriver, recording, free_port())
+        self.second.size(1440, 900)
+        self.second.open(self.url)
+        self.second.wait("the model in the second browser", "document.querySelector('#model.ready')", seconds=60)
         self.speak()
+        self.keyboard()
         self.voices(recording)
         self.data()
         self.training()
+        self.charts()
+        self.labels()
         self.persian()
         self.restart()
         if self.pictures:
             self.take_pictures()
         bad = [text for text in self.browser.messages() if "favicon" not in text]
         self.check(not bad, f"the page complained: {bad}")
+
+    def labels(self):
+        self.step("every control has a name for assistive technology")
+        count = 0
+        for view in VIEWS:
+            self.go(view)
+            time.sleep(1.0)
+            self.browser.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+            found = self.browser.controls()
+            nameless = [role for role, name in found if not name]
+            self.check(len(found) > 8, f"only {len(found)} controls were found in {view}")
+            self.check(not nameless, f"controls of {view} without a name: {nameless}")
+            count += len(found)
+        print(f"  {count} controls in {len(VIEWS)} views, all with a name")
+
+    def tab_through(self, view):
+        """Tab reaches every control once, in the order of the document."""
+        browser = self.browser
+        self.go(view)
+        time.sleep(1.0)
+        browser.run("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
+        # From the first: where a click was last is where Tab starts.
+        stops = browser.run(TAB_STOPS)
+        browser.run("document.querySelector('[data-stop=\"0\"]').focus()")
+        visited = [0]
+        while len(visited) < 3 * len(stops):
+            browser.press("Tab")
+            at = browser.run(FOCUSED)
+            if at is None or at == 0:
+                break
+            # A box that scrolls is a stop of the browser's own.
+            if at >= 0:
+                visited.append(at)
+        self.check(visited == stops, f"Tab in {view} went {visited} and not through {stops}")
+        return len(stops)
+
+    def keyboard(self):
+        self.step("the keyboard alone: Tab order, skip link, Enter and Space, arrow keys, Escape")
+        browser = self.browser
+        focus = "document.activeElement"
+        reached = {view: self.tab_through(view) for view in ("speak", "voices", "training")}
+        print("  Tab stops: " + ", ".join(f"{view} {count}" for view, count in reached.items()))
+        self.go("voices")
+        browser.run("document.querySelector('.skip').focus()")
+        browser.press("Enter")
+        self.check(browser.run(f"return {focus}.id") == "view", "the skip link does not lead to the content")
+        self.check(browser.run("return location.hash") == "#/voices", "the skip link leaves the view")
+        # Views by Enter; the focus stays in the menu.
+        browser.run("document.querySelector('#tabs a').focus()")
+        browser.press("Enter")
+        browser.wait("the view", "location.hash === '#/speak' && document.querySelector('textarea')")
+        self.check(browser.run(f"return {focus}.getAttribute('href')") == "#/speak", "the menu has lost the focus")
+        # Settings open by Enter, and arrow keys move the slider of the speed.
+        browser.run("document.querySelector('form summary').focus()")
+        browser.press("Enter", "Tab", "ArrowRight", "ArrowRight")
+        self.check(browser.run(f"return {focus}.type") == "range", "Tab does not lead to the first setting")
+        self.check(browser.run(f"return {focus}.value") == "1.1", f"arrow keys: {browser.run(f'return {focus}.value')}")
+        browser.press("ArrowLeft", "ArrowLeft")
+        # Space presses a button; the text is spoken.
+        browser.run("heard.started = 0; document.querySelector('form button.primary').focus()")
+        browser.press("Space")
+        browser.wait("the speech", "heard.started > 0 && document.querySelector('#figures')?.dataset.done === 'yes'", seconds=60)
+        browser.wait("its end", "document.querySelector('.play.large').getAttribute('aria-label') === 'Play'", seconds=60)
+        now = "return Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow'))"
+        browser.run("document.querySelector('canvas.wave').focus()")
+        browser.press("PageUp", "PageUp", "ArrowRight")
+        moved = browser.wait("the position", "Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow')) > 0")
+        browser.press("Home")
+        browser.wait("the start", "Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow')) < 0.3 || document.querySelector('.play.large').getAttribute('aria-label') === 'Play'")
+        self.check(moved, f"arrow keys do not move the position: {browser.run(now)}")
+        # A question is left by Escape, and the focus is back where it was.
+        browser.run("document.querySelector('.list li .danger').focus()")
+        browser.press("Enter")
+        browser.wait("the question", "document.querySelector('dialog[open]')")
+        self.check(browser.run(f"return {focus}.closest('dialog') !== null"), "the question has no focus")
+        browser.press("Escape")
+        browser.wait("its end", "!document.querySelector('dialog[open]')")
+        self.check(browser.run(f"return {focus}.matches('.list li .danger')"), "the focus is not back at the button")
+
+    def charts(self):
+        self.step("values of charts by arrow keys")
+        browser = self.browser
+        self.go("training/run/first")
+        browser.wait("the charts", "document.querySelectorAll('section[aria-label=Curves] svg').length > 2")
+        browser.run("document.querySelector('section[aria-label=Curves] svg').focus()")
+        values = []
+        for key in ("Home", "ArrowRight", "ArrowRight", "End"):
+            browser.press(key)
+            values.append(browser.run("const one = document.activeElement; return [one.getAttribute('aria-valuenow'), one.getAttribute('aria-valuetext'), one.parentElement.querySelector('.tip').innerText]"))
+        self.check([value[0] for value in values[:3]] == ["1", "2", "3"], f"arrow keys do not walk: {values}")
+        self.check(len({value[1] for value in values}) == len(values), f"the values are the same: {values}")
+        for _, text, tip in values:
+            number = text.split()[-1]
+            self.check("Loss" in text and number in tip, f"what is read out is not what is shown: {text!r} and {tip!r}")
+        print(f"  {values[0][1]!r} to {values[-1][1]!r}")
+        self.go("data/0/demo")
+        browser.wait("the histogram", "document.querySelector('section[aria-label=Check] svg')", seconds=60)
+        browser.run("document.querySelector('section[aria-label=Check] svg').focus()")
+        browser.press("Home", "ArrowRight")
+        text = browser.run("return document.activeElement.getAttribute('aria-valuetext')")
+        self.check("–" in text and ":" in text, f"the histogram says {text!r}")
 
     def speak(self):
         self.step("speak, and hear sound that is not silent")
@@ -122,10 +241,30 @@ class Test:
         code = browser.run("return document.querySelector('pre.code').textContent")
         self.check("curl http://127.0.0.1" in code and "hello there" in code, f"no curl line: {code}")
         browser.wait("the history", "document.querySelector('.list li .title')?.textContent.includes('hello there')")
+        self.second.wait("the history in the second browser, without a reload", "document.querySelector('.list li .title')?.textContent.includes('hello there')")
+        self.python_line()
         browser.reload()
         browser.wait("the history after a reload", "document.querySelector('.list li .title')?.textContent.includes('hello there')")
         self.check("hello there" in browser.run("return document.querySelector('textarea').value"), "the draft is gone")
         print(f"  first sound after {float(told['first']):.0f} ms, RTF {float(told['rtf']):.2f}, peak {heard['peak']:.3f}")
+
+    def python_line(self):
+        browser = self.browser
+        browser.click("details:has(pre.code) > summary")
+        browser.click(".segments button:last-child")
+        code = browser.run("return document.querySelector('pre.code').textContent")
+        ast.parse(code)
+        for part in ("from openai import OpenAI", f'base_url="{self.url}v1"', 'voice="', "hello there"):
+            self.check(part in code, f"no {part!r} in the Python line: {code}")
+        if importlib.util.find_spec("openai"):
+            subprocess.run([sys.executable, "-c", code], cwd=self.at, check=True, timeout=120)
+            written = (self.at / "speech.wav").read_bytes()
+            self.check(written[:4] == b"RIFF" and len(written) > 4000, "the Python line wrote no sound")
+            print(f"  the Python line wrote {len(written)} bytes of WAV")
+        else:
+            print("  the Python line is valid; it was not run: the openai package is not installed")
+        browser.click(".segments button:first-child")
+        self.check("curl" in browser.run("return document.querySelector('pre.code').textContent"), "the curl line does not come back")
 
     def voices(self, recording):
         self.step("add a voice from a file, and one from the microphone")
@@ -134,8 +273,10 @@ class Test:
         browser.wait("the form", "document.querySelector('input[type=file]')")
         browser.type("form input:not([type=file])", "filed")
         browser.type("input[type=file]", str(recording), clear=False)
+        self.second.run("location.hash = '#/voices'")
         browser.click("form button.primary")
         browser.wait("the voice", "document.querySelector('[data-voice=filed]')", seconds=60)
+        self.second.wait("the voice in the second browser", "document.querySelector('[data-voice=filed]')")
         self.check(browser.run("return document.querySelector('.note.good') !== null"), "no word of the voice")
         self.check("%" in browser.run("return document.querySelector('form details').textContent"), "no quality report")
         browser.type("form input:not([type=file])", "spoken")
@@ -173,21 +314,26 @@ class Test:
         points = "Number(document.querySelector('section[aria-label=Curves]')?.dataset.points ?? 0)"
         first = browser.wait("the first points", f"{points} > 2 && {points}", seconds=120)
         browser.wait("the curve to move", f"{points} > arguments[0]", first, seconds=120)
+        self.second.run("location.hash = '#/training/run/second'")
         browser.reload()
         browser.wait("the curve after a reload", f"{points} > arguments[0]", first, seconds=60)
+        self.second.wait("the curve in the second browser", f"{points} > arguments[0]", first, seconds=60)
         self.check(browser.run("return document.querySelector('section[aria-label=Progress]').dataset.state") == "running", "it does not run")
         self.check(browser.run("return document.querySelectorAll('section[aria-label=Curves] path.line').length > 0"), "no line is drawn")
         if self.pictures:
             self.picture("running", 1440, 900)
-        self.step("stop the run, and resume it")
+        self.step("stop the run, and resume it, seen by a second browser")
         browser.click(".head button:not([hidden]):not(.quiet)")
         browser.click("dialog button[type=submit]")
         browser.wait("the stop", "document.querySelector('section[aria-label=Progress]')?.dataset.state === 'stopped'", seconds=60)
+        self.second.wait("the stop in the second browser", "document.querySelector('section[aria-label=Progress]')?.dataset.state === 'stopped'", seconds=60)
         step = browser.run("return Number(document.querySelector('section[aria-label=Progress]').dataset.step)")
         browser.click(".head button:not([hidden]):not(.quiet)")
         browser.wait("more steps", "document.querySelector('section[aria-label=Progress]').dataset.state === 'running' && Number(document.querySelector('section[aria-label=Progress]').dataset.step) > arguments[0]", step, seconds=120)
-        browser.click(".head button:not([hidden]):not(.quiet)")
-        browser.click("dialog button[type=submit]")
+        self.second.wait("the run in the second browser", "document.querySelector('section[aria-label=Progress]').dataset.state === 'running'", seconds=60)
+        # Stopped by the other person this time.
+        self.second.click(".head button:not([hidden]):not(.quiet)")
+        self.second.click("dialog button[type=submit]")
         browser.wait("the second stop", "document.querySelector('section[aria-label=Progress]')?.dataset.state === 'stopped'", seconds=60)
         self.step("samples stand beside the recordings")
         self.go("training/run/first")
@@ -264,7 +410,13 @@ class Test:
                     browser.wait("the speech", "document.querySelector('#figures')?.dataset.done === 'yes'", seconds=60)
                 for width, height in ((1440, 900), (1024, 768), (390, 844)):
                     self.picture(f"{view.replace('/', '-').replace(',', '-')}-{theme}", width, height)
+                    if view == "training/run/first" and theme == "light":
+                        browser.size(width, height)
+                        browser.screenshot(self.pictures / f"diagnosis-{width}.png", "section[aria-label=Diagnosis]")
+                        browser.size(1440, 900)
+                    browser.size(width, height)
                     wide = browser.run("return document.documentElement.scrollWidth - innerWidth")
+                    browser.size(1440, 900)
                     self.check(wide <= 0, f"{view} is {wide} pixels wider than {width}")
         browser.run("document.documentElement.dataset.theme = 'light'; localStorage.setItem('myxtts.theme', 'light')")
         browser.click("#language")
@@ -282,8 +434,9 @@ class Test:
             os.kill(int(pid), signal.SIGTERM)
 
     def close(self):
-        if self.browser:
-            self.browser.close()
+        for one in (self.browser, self.second):
+            if one:
+                one.close()
         if self.server and self.server.poll() is None:
             self.server.terminate()
             self.server.wait(60)

@@ -9,6 +9,18 @@ import urllib.request
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
+# Keys as WebDriver writes them.
+KEYS = {
+    "Tab": "\ue004", "Enter": "\ue007", "Shift": "\ue008", "Escape": "\ue00c", "Space": " ", "PageUp": "\ue00e", "PageDown": "\ue00f",
+    "End": "\ue010", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
+}
+
+# Roles that a person operates, and that are announced by their name.
+CONTROLS = {
+    "button", "checkbox", "combobox", "link", "listbox", "menuitem", "radio", "searchbox", "slider", "spinbutton", "switch", "tab", "textbox",
+    "ColorWell", "Date", "InputTime", "DisclosureTriangle", "image", "dialog",
+}
+
 
 class Failed(Exception):
     pass
@@ -111,13 +123,38 @@ class Browser:
             time.sleep(0.1)
         raise Failed(f"it was waited {seconds} s for {what}; the last answer was {last!r}")
 
+    def press(self, *keys):
+        """Presses keys one after the other, as a person does: whatever has the focus gets them."""
+        actions = []
+        for key in keys:
+            value = KEYS.get(key, key)
+            actions += [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        self.do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+
+    def controls(self):
+        """Role and accessible name of everything a person operates, as Chromium tells assistive technology."""
+        self.chromium("Accessibility.enable")
+        found = []
+        for node in self.chromium("Accessibility.getFullAXTree")["nodes"]:
+            role = node.get("role", {}).get("value")
+            if role in CONTROLS and not node.get("ignored"):
+                found.append((role, (node.get("name", {}).get("value") or "").strip()))
+        return found
+
     def size(self, width, height):
         self.chromium(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
 
-    def screenshot(self, path, whole=False):
-        shot = self.chromium("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path, part=None):
+        """The window as PNG, or the part of it that a selector finds."""
+        more = {}
+        if part:
+            box = self.run(
+                "const box = document.querySelector(arguments[0]).getBoundingClientRect();"
+                "return { x: box.x + scrollX - 12, y: box.y + scrollY - 12, width: box.width + 24, height: box.height + 24, scale: 1 }", part)
+            more = {"clip": box, "captureBeyondViewport": True}
+        shot = self.chromium("Page.captureScreenshot", format="png", **more)
         with open(path, "wb") as file:
             file.write(base64.b64decode(shot["data"]))
 
