@@ -260,7 +260,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             None => model.insert(context.untrained(args.stage)?),
         };
         let mut stage = context.stage(args.stage, &recipe, model)?;
-        report.described = stage.described();
+        report.described = stage.description();
         let profiled = (args.steps / 3).clamp(10, 40);
         let amount = Amount { steps: args.steps, warm: args.warm, ahead: variant.ahead, watched: profiled };
         let figures = measure(&mut *stage, &recipe, plan.training.seed, amount)?;

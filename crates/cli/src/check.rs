@@ -1,4 +1,4 @@
-//! `myxtts check`: read a corpus, examine all of it, say what is wrong, judge it.
+//! `myxtts check`: reads a whole corpus, and reports every problem and a verdict.
 
 use std::path::{Path, PathBuf};
 

@@ -11,7 +11,7 @@ use myxtts_tensor::Device;
 use myxtts_train::corpus::{CorpusSet, assemble};
 use myxtts_train::statistics::Spread;
 use myxtts_train::diagnose::{
-    Amount, Cause, Diagnosis, Fault, NoMachineSampler, Plant, Trace, collect, diagnose, html, text,
+    Amount, BatchSetup, Cause, Diagnosis, Fault, NoMachineSampler, Plant, Trace, collect, diagnose, html, text,
 };
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::session::AHEAD;
@@ -110,7 +110,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let recipe = plan.recipe(args.stage, false);
     let mut stage = context.stage(args.stage, &recipe, &mut model)?;
     let amount = Amount { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
-    let (setup, seed) = ((context.feeding.workers, plan.data.batch_size), plan.training.seed);
+    let setup = BatchSetup { workers: context.feeding.workers, batch_size: plan.data.batch_size };
+    let seed = plan.training.seed;
     let mut sampler = NvmlSampler::start(machine.device);
     let mut hog = None;
     if let Some(fault) = fault {

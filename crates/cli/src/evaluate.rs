@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let written = settings.value("training.seed").filter(|seed| seed.origin.is_explicit());
     let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
     let options = args.sampling.speak_options(&synthesizer, seed);
-    let asked =
+    let request =
         EvaluationRequest { sentences: args.sentences, candidates: args.candidates, seed, options: options.clone() };
     let stop = stop_requested()?;
     let mut listener = Listener::of(&settings.training)?;
@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         None => {}
     }
     let keeping = Keeping { folder: args.output.as_deref(), listener: listener.as_mut() };
-    let found = evaluate(&mut synthesizer, &known, &held_out, &asked, keeping, (&progress, &stop))?;
+    let found = evaluate(&mut synthesizer, &known, &held_out, &request, keeping, (&progress, &stop))?;
     let error = listener.as_ref().and_then(Listener::failed).map(ToString::to_string);
     if let Some(output) = &args.output {
         let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];

@@ -98,23 +98,23 @@ fn check(args: &Args, world: u32) -> anyhow::Result<()> {
         return Err(UsageError(format!("{world} ranks: the number must be from 1 to 1024")).into());
     }
     if args.command.first().is_none_or(|command| command != "train") {
-        let words = "launch starts `train`: write `myxtts launch --gpus 2 -- train CORPUS`";
-        return Err(UsageError(words.to_owned()).into());
+        let message = "launch starts `train`: write `myxtts launch --gpus 2 -- train CORPUS`";
+        return Err(UsageError(message.to_owned()).into());
     }
     if args.machine >= args.machines {
-        let words = format!(
+        let message = format!(
             "--machine {} with --machines {}: machines are counted from 0, so the last is {}",
             args.machine,
             args.machines,
             args.machines.saturating_sub(1)
         );
-        return Err(UsageError(words).into());
+        return Err(UsageError(message).into());
     }
-    if args.machines > 1 && std::env::var_os(TOKEN).is_none_or(|word| word.is_empty()) {
-        let words = format!(
+    if args.machines > 1 && std::env::var_os(TOKEN).is_none_or(|token| token.is_empty()) {
+        let message = format!(
             "ranks on several machines need a token: set {TOKEN} to the same random text on all of them (openssl rand -hex 16)"
         );
-        return Err(UsageError(words).into());
+        return Err(UsageError(message).into());
     }
     if args.gpus.is_some() {
         let found = Found::of(&myxtts_tensor::device::devices());
@@ -137,7 +137,7 @@ fn free_port() -> anyhow::Result<u16> {
 
 fn start(args: &Args, local: u32, (host, port): (&str, u16)) -> anyhow::Result<Vec<Rank>> {
     let program = std::env::current_exe().context("finding the path of this program")?;
-    let token = std::env::var(TOKEN).ok().filter(|word| !word.is_empty());
+    let token = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let token = token.unwrap_or_else(Token::random_word);
     let names_device = args.command.iter().any(|word| word.to_string_lossy().starts_with("--device"));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -20,7 +20,7 @@ pub struct NvmlSampler {
 }
 
 impl NvmlSampler {
-    /// Starts sampling the device of a stage, and the CPU. A GPU that cannot be sampled is reported, and no failure.
+    /// Starts sampling the device of a stage, and the CPU. A GPU that cannot be sampled is reported in the samples.
     pub fn start(device: Device) -> NvmlSampler {
         let (gpu, mut no_gpu) = match nvml_of(device) {
             Ok(gpu) => (Some(gpu), None),

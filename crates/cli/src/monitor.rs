@@ -161,7 +161,7 @@ fn block(sample: &Sample, passed: Duration) -> Vec<String> {
 }
 
 fn host(host: &HostSample) -> String {
-    let mut words = format!(
+    let mut text = format!(
         "CPU {}, memory {} of {}",
         number(host.cpu, "%"),
         bytes(host.memory_used),
@@ -169,9 +169,9 @@ fn host(host: &HostSample) -> String {
     );
     if host.run_cpu.is_some() || host.run_memory.is_some() {
         let (cpu, memory) = (number(host.run_cpu, "% of a core"), bytes(host.run_memory));
-        words += &format!(", process of the run {cpu}, {memory}");
+        text += &format!(", process of the run {cpu}, {memory}");
     }
-    words
+    text
 }
 
 fn gpu_line(gpu: &GpuSample) -> String {
@@ -180,8 +180,8 @@ fn gpu_line(gpu: &GpuSample) -> String {
         None => "limits -".to_owned(),
         Some(limits) if limits.is_empty() => "not limited".to_owned(),
         Some(limits) => {
-            let words: Vec<&str> = limits.iter().map(|limit| limit.description()).collect();
-            format!("limited by {}", words.join(", "))
+            let text: Vec<&str> = limits.iter().map(|limit| limit.description()).collect();
+            format!("limited by {}", text.join(", "))
         }
     };
     [
@@ -206,27 +206,27 @@ fn run_line(run: &RunSample, now: f64) -> String {
     let count = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
     let percent = |share: Option<f64>| number(share.map(|share| share * 100.0), "%");
     let rate = run.clips_per_second.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
-    let mut words = format!("{stage} {}/{}", count(run.step), count(run.steps));
+    let mut text = format!("{stage} {}/{}", count(run.step), count(run.steps));
     if let Some(steps) = run.steps_per_second {
-        words += &format!(", {steps:.1} steps/s");
+        text += &format!(", {steps:.1} steps/s");
     }
-    words += &format!(", {rate} clips/s");
+    text += &format!(", {rate} clips/s");
     // A run on the CPU has no such share.
     if run.busy.is_some() {
-        words += &format!(", {} on the GPU", percent(run.busy));
+        text += &format!(", {} on the GPU", percent(run.busy));
     }
-    words += &format!(", {} waiting for batches", percent(run.wait));
+    text += &format!(", {} waiting for batches", percent(run.wait));
     match (&run.unreadable, &run.ended, run.last_event) {
-        (Some(reason), ..) => words += &format!(" (its event log cannot be read: {reason})"),
+        (Some(reason), ..) => text += &format!(" (its event log cannot be read: {reason})"),
         // The next stage may take a while to begin: codes or latents of every clip are computed first.
         (None, Some(ended), _) if run.pid.is_some() => {
-            words += &format!(" (this stage is finished: {ended}; the run continues)");
+            text += &format!(" (this stage is finished: {ended}; the run continues)");
         }
-        (None, Some(ended), _) => words += &format!(" (finished: {ended})"),
-        (None, None, Some(time)) => words += &format!(" ({:.0} s ago)", (now - time).max(0.0)),
+        (None, Some(ended), _) => text += &format!(" (finished: {ended})"),
+        (None, None, Some(time)) => text += &format!(" ({:.0} s ago)", (now - time).max(0.0)),
         (None, None, None) => {}
     }
-    words
+    text
 }
 
 fn number(value: Option<f64>, unit: &str) -> String {

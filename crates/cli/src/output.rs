@@ -1,5 +1,5 @@
-//! Printing: results on stdout, where a closed pipe (`| head`) is no failure, and notices on stderr, where no error is a
-//! failure.
+//! Printing: results on stdout, where a closed pipe (`| head`) is no failure, and notices on stderr, where errors are
+//! ignored.
 
 use std::io::{ErrorKind, Write};
 

@@ -22,7 +22,7 @@ pub struct Terminal {
 enum State {
     Idle,
     Bar(ProgressBar),
-    Lines { what: String, total: u64, done: u64, began: Instant, said: Instant },
+    Lines { what: String, total: u64, done: u64, began: Instant, printed: Instant },
 }
 
 /// Interval between lines where stderr is not a terminal.
@@ -72,7 +72,7 @@ impl Progress for Terminal {
                 State::Bar(bar)
             } else {
                 let now = Instant::now();
-                State::Lines { what: what.to_owned(), total, done: 0, began: now, said: now }
+                State::Lines { what: what.to_owned(), total, done: 0, began: now, printed: now }
             };
         });
     }
@@ -81,10 +81,10 @@ impl Progress for Terminal {
         self.with(|state| match state {
             State::Idle => {}
             State::Bar(bar) => bar.inc(items),
-            State::Lines { what, total, done, began, said } => {
+            State::Lines { what, total, done, began, printed } => {
                 *done += items;
-                if said.elapsed() >= LINE_EVERY {
-                    *said = Instant::now();
+                if printed.elapsed() >= LINE_EVERY {
+                    *printed = Instant::now();
                     let rate = *done as f64 / began.elapsed().as_secs_f64();
                     let left = (*total - (*done).min(*total)) as f64 / rate.max(1e-9);
                     errln!("{what}: {done}/{total}, {rate:.1}/s, {left:.0} s left");

@@ -13,7 +13,7 @@ use myxtts_run::folder::RunFolder;
 use myxtts_speak::threads::limit_threads;
 use myxtts_tensor::Device;
 use myxtts_web::{
-    FindModel, Keeping, ModelSpeaker, ModelVoices, ServedModel, Server, ServerOptions, Speaker, StudioOptions,
+    FindModel, ModelLimits, ModelSpeaker, ModelVoices, ServedModel, Server, ServerOptions, Speaker, StudioOptions,
 };
 
 use crate::failure::UsageError;
@@ -125,7 +125,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         address,
         token: args.token,
         queue: args.queue,
-        keeping: Keeping {
+        model_limits: ModelLimits {
             memory: args.memory_limit.map(|gib| (gib * GIB) as u64),
             idle: args.unload_after.map(Duration::from_secs_f64),
         },

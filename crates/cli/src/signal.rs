@@ -41,8 +41,7 @@ pub fn stop_requested() -> anyhow::Result<Arc<AtomicBool>> {
 #[cfg(unix)]
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let mask = myxtts_run::procfs::mask(&status, "SigIgn").unwrap_or(0);
     mask & 1 << (signal_hook::consts::SIGHUP - 1) != 0
 }
 

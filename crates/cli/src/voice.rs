@@ -143,7 +143,7 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
             check_model(&voices, &stored)?;
             stored
         }
-        files => hear(&args, files, (&model, &voices))?,
+        files => encode(&args, files, (&model, &voices))?,
     };
     let path = voices.add(&OsDisk, &stored, args.force)?;
     if args.at.json {
@@ -156,14 +156,14 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn hear(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) -> anyhow::Result<StoredVoice> {
+fn encode(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) -> anyhow::Result<StoredVoice> {
     // Before the model is opened, so that a wrong file is reported at once.
     let references =
         files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
     let folder = ModelFolder::open(model)?;
     let mut synthesizer = Synthesizer::open(&folder, Machine::choose(device(&args.device)?)?.device)?;
     let voice = synthesizer.encode_references(&references)?;
-    let report = ReferenceReport::new(&references, &synthesizer.speaker_parts(&references)?);
+    let report = ReferenceReport::new(&references, &synthesizer.speaker_segments(&references)?);
     Ok(StoredVoice {
         name: args.name.clone(),
         voice,

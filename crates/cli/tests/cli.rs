@@ -1,4 +1,4 @@
-//! The program as its users see it, one module per command, and the shape of the workspace.
+//! Tests of the program from the outside, one module per command or topic, and of the structure of the workspace.
 
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]

@@ -42,19 +42,19 @@ pub fn corpus(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 pub fn records(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = opened(plan)?;
     let source = &*corpus.source;
-    let mut words = format!("{} pieces", corpus.tokenizer.pieces());
+    let mut text = format!("{} pieces", corpus.tokenizer.pieces());
     for record in 0..source.len() {
-        words += &format!("\n{}", source.id(record));
+        text += &format!("\n{}", source.id(record));
         for (column, described) in source.columns().iter().enumerate() {
             let rows = source.rows(record, column);
             let mut bytes = vec![0; rows as usize * described.row_bytes()];
             source.read(record, column, 0, &mut bytes)?;
             let sum =
                 bytes.iter().fold(17u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-            words += &format!(" {}[{rows}]={sum:x}", described.name);
+            text += &format!(" {}[{rows}]={sum:x}", described.name);
         }
     }
-    Ok(words)
+    Ok(text)
 }
 
 /// The training and the validation clips.
@@ -97,30 +97,30 @@ pub fn files(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 /// Records and companions of the first batches of the GPT and the DVAE, and the shapes they have.
 pub fn batches(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
-    let mut words = String::new();
+    let mut text = String::new();
     for kind in [StageKind::Dvae, StageKind::Gpt] {
         let sides = (&corpus.train[..], &corpus.validation[..]);
         let preview = Preview::new(kind, plan, (Machine::CPU, 1), corpus.source.clone(), sides)?;
-        words += &format!("\n{kind:?}, {} batches a step\n", preview.of_step);
+        text += &format!("\n{kind:?}, {} batches per step\n", preview.of_step);
         for number in 0..8 {
             let step = preview.train.step(number);
             let rung = preview.train.buckets()[step.bucket].rung;
-            words += &format!("{rung:?} {:?}\n", step.records().collect::<Vec<_>>());
+            text += &format!("{rung:?} {:?}\n", step.records().collect::<Vec<_>>());
         }
     }
-    Ok(words)
+    Ok(text)
 }
 
 /// The clips that the first batches of the decoder are sampled from.
 pub fn decoder_batches(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     stage(folder, plan, StageKind::Decoder, |stage| {
-        let mut words = String::new();
+        let mut text = String::new();
         for step in 0..2 {
             let taken = stage.submit(step, &Control::default())?;
             stage.wait(taken.ticket)?;
-            words += &format!("{} {:?}\n", taken.rows, taken.records);
+            text += &format!("{} {:?}\n", taken.rows, taken.records);
         }
-        Ok(words)
+        Ok(text)
     })
 }
 
@@ -210,24 +210,24 @@ pub fn gpt(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
             let taken = stage.submit(step, &control)?;
             stage.wait(taken.ticket)?;
         }
-        let mut words = stage.described().join("\n");
+        let mut text = stage.description().join("\n");
         for arena in [Arena::Weights, Arena::Average] {
             if stage.engine().holds(arena) {
                 let numbers = stage.engine().read_arena(arena)?;
                 let sum = numbers
                     .iter()
                     .fold(17u64, |sum, x| sum.wrapping_mul(31).wrapping_add(u64::from(x.to_bits())));
-                words += &format!("\n{arena:?} {sum:x}");
+                text += &format!("\n{arena:?} {sum:x}");
             }
         }
-        Ok(words)
+        Ok(text)
     })
 }
 
 /// The description of a stage: sizes, batches, memory; or the error that prevents it.
 pub fn setup(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let of = |kind| match stage(folder, plan, kind, |stage| Ok(stage.described().join("\n"))) {
-        Ok(words) => words,
+    let of = |kind| match stage(folder, plan, kind, |stage| Ok(stage.description().join("\n"))) {
+        Ok(text) => text,
         Err(error) => format!("error: {error:#}"),
     };
     Ok([StageKind::Dvae, StageKind::Gpt].map(of).join("\n"))
@@ -293,8 +293,8 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
     let model = std::fs::read(folder.path().join("model/dvae.safetensors")).unwrap_or_default();
     let sum = model.iter().fold(17u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // The path differs between plans.
-    let words = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n"));
-    Ok(words.replace(&folder.path().display().to_string(), "RUN"))
+    let text = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n"));
+    Ok(text.replace(&folder.path().display().to_string(), "RUN"))
 }
 
 /// Whether the run folder is made in `training.runs_dir`.

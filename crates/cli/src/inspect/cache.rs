@@ -159,19 +159,19 @@ impl Overview {
 fn view(store: &Store, record: usize) -> anyhow::Result<RecordView> {
     let sealed = store.provenance(record)?;
     let mut arrays = Vec::new();
-    for (at, place) in store.places(record).into_iter().enumerate() {
-        let mut bytes = vec![0; place.rows as usize * place.column.row_bytes()];
+    for (at, array) in store.places(record).into_iter().enumerate() {
+        let mut bytes = vec![0; array.rows as usize * array.column.row_bytes()];
         store.read(record, at, 0, &mut bytes)?;
-        let [min, max, mean] = statistics(place.column.dtype, &bytes);
-        let end = place.first_row + place.rows;
-        let file = std::path::absolute(&place.file).unwrap_or(place.file);
+        let [min, max, mean] = statistics(array.column.dtype, &bytes);
+        let end = array.first_row + array.rows;
+        let file = std::path::absolute(&array.file).unwrap_or(array.file);
         arrays.push(ArrayView {
-            column: place.column.name,
-            dtype: place.column.dtype.numpy(),
-            shape: if place.column.width == 1 {
-                vec![place.rows]
+            column: array.column.name,
+            dtype: array.column.dtype.numpy(),
+            shape: if array.column.width == 1 {
+                vec![array.rows]
             } else {
-                vec![place.rows, place.column.width]
+                vec![array.rows, array.column.width]
             },
             min,
             max,
@@ -179,10 +179,10 @@ fn view(store: &Store, record: usize) -> anyhow::Result<RecordView> {
             numpy: format!(
                 "np.load({:?}, mmap_mode=\"r\")[{}:{end}]",
                 file.display().to_string(),
-                place.first_row
+                array.first_row
             ),
             file,
-            first_row: place.first_row,
+            first_row: array.first_row,
         });
     }
     Ok(RecordView {

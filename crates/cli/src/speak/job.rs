@@ -64,7 +64,7 @@ impl Job {
     ) -> anyhow::Result<Option<SpokenText>> {
         let first: Vec<Piece> = pieces.by_ref().take(2).collect::<Result<_, LongTextError>>()?;
         let is_long = first.len() > 1;
-        let said = first.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ");
+        let text = first.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ");
         let pieces = first.into_iter().map(Ok).chain(pieces);
         let progress = Terminal::new();
         if is_long && let Some(bytes) = self.bytes {
@@ -84,7 +84,7 @@ impl Job {
         let Some(spoken) = spoken else { return Ok(None) };
         if spoken.timings.pieces.is_empty() {
             let refused = speaker.totals.refused.take();
-            return Err(refused.unwrap_or(SpeakError::NothingToSay { text: said }).into());
+            return Err(refused.unwrap_or(SpeakError::NothingToSay { text }).into());
         }
         Ok(Some(spoken))
     }

@@ -1,4 +1,4 @@
-//! The benchmark as a user meets it: a real stage on the processor, from clips that are computed as they are asked for.
+//! `myxtts bench`: a real stage on the CPU, with clips that are computed on demand.
 
 use crate::train::{corpus, myxtts};
 use serde_json::Value;

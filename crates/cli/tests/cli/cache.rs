@@ -1,4 +1,4 @@
-//! `prepare`, `verify` and `inspect cache` as a person or a script meets them.
+//! `prepare`, `verify` and `inspect cache`: exit codes, messages and JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ fn past_the_failure_budget_is_exit_65_and_names_the_files() {
     myxtts(&["prepare"], &corpus).assert().code(65).stderr(contains("LJ002").or(contains("LJ005")));
     let report = &json(&mut myxtts(&["prepare", "--failure-budget", "0.3"], &corpus))["training"];
     assert_eq!((&report["records"], &report["failed"]), (&8.into(), &2.into()));
-    // Known failures are no damage.
+    // Known failures do not count as damage.
     myxtts(&["verify"], &corpus).assert().success().stdout(contains("2 known failures"));
 }
 

@@ -1,4 +1,4 @@
-//! `myxtts check` from the outside: exit codes, what is printed where, the files it writes.
+//! `myxtts check`: exit codes, output and the files it writes.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn wav(path: &Path, seconds: f64, level: f64) {
     let samples: Vec<i16> = (0..(seconds * f64::from(rate)) as u32)
         .map(|i| {
             let t = f64::from(i) / f64::from(rate);
-            // The length is in the pitch: sounds of different lengths are different sounds.
+            // The pitch depends on the length, so that clips of different lengths differ in content.
             let tone = (t * (200.0 + 10.0 * seconds) * std::f64::consts::TAU).sin();
             let swell = 0.6 + 0.4 * (t * 3.0 * std::f64::consts::TAU).sin();
             ((tone * swell * level).clamp(-1.0, 1.0) * 32767.0) as i16
@@ -120,7 +120,7 @@ fn what_cannot_be_written_ends_with_74_and_where_nothing_can_be_with_2() {
         .stderr(predicate::str::contains("no folder /nonexistent"));
 }
 
-/// Every trouble that real files can be in, and the kind it must be reported as.
+/// Every problem that real files can have, with the kind it must be reported as.
 #[test]
 fn real_files_are_named_with_their_trouble() {
     let dir = corpus(2, "");

@@ -1,4 +1,4 @@
-//! The cleaner that is chosen for a corpus: by every command the same, kept with the run, and followed with `--from`.
+//! The cleaner that is chosen for a corpus: the same in every command, saved with the run, and kept with `--from`.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn myxtts(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// The output and the words of a command that must succeed.
+/// Stdout and stderr of a command that must succeed.
 fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = myxtts(folder, arguments);
     let [said, words] = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
@@ -68,13 +68,13 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
 
     let voice = fs::read_dir(folder.join("en/wavs")).unwrap().next().unwrap().unwrap().path();
     let voice = ["--voice", voice.to_str().unwrap(), "--language", "en", "--device", "cpu"];
-    // No letter of it is a sound's.
+    // No letter is used as a phoneme.
     let text = "Your area.";
     let say = ["speak", text, "--model", "runs/first/model", "-o", "out.wav", "--json"];
     let (said, _) = done(folder, &[&say[..], &voice[..]].concat());
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["text"], &said["unknown"]), (&"jɔɹ ɛɹȉə.".into(), &serde_json::json!([])), "{said}");
-    // The same without a model and a voice: the newest run's, and a speaker it has learnt from.
+    // The same without a model and a voice: those of the newest run, with a speaker it was trained on.
     let (bare, _) = done(folder, &["speak", text, "--device", "cpu", "--json"]);
     let bare: Value = serde_json::from_str(&bare).unwrap();
     assert_eq!((&bare["model"], &bare["text"]), (&"runs/first/model".into(), &said["text"]), "{bare}");
@@ -89,7 +89,7 @@ fn little_english_speech_is_read_as_phonemes_from_check_to_speak() {
         assert_eq!(report["failed"], failed, "{report}");
     }
 
-    // Another cleaner makes another vocabulary, and says so.
+    // Another cleaner needs another vocabulary, which is reported.
     let (_, words) = done(folder, &["prepare", "en", "--cleaner", "default"]);
     assert!(words.contains("another data.cleaner than default"), "{words}");
     assert!(!words.contains("data.cleaner = "), "{words}");
@@ -108,7 +108,7 @@ fn what_is_trained_further_keeps_the_cleaner_of_its_model() {
     let words = train(folder, &["fa", "--name", "persian"]);
     assert!(!words.contains("data.cleaner"), "{words}");
     assert_eq!(cleaners(folder, "persian"), ["default", "default"]);
-    // English by itself would be phonemes; a model that knows letters goes on with them.
+    // By default English is cleaned to phonemes; a model trained on letters keeps letters.
     let words = train(folder, &["en", "--name", "letters", "--from", "runs/persian/model"]);
     assert!(!words.contains("data.cleaner"), "{words}");
     assert_eq!(cleaners(folder, "letters"), ["default", "default"]);
@@ -121,7 +121,7 @@ fn what_is_trained_further_keeps_the_cleaner_of_its_model() {
     assert_eq!(cleaners(folder, "both"), ["phonemes", "phonemes"]);
     let vocabulary = |run: &str| Tokenizer::load(&folder.join("runs").join(run).join("model/vocab.json"));
     assert!(!vocabulary("both").unwrap().knows('c'), "no letters beside the sounds");
-    // What is written wins, and is noted.
+    // An explicit setting wins, with a note.
     let written = ["en", "--name", "mixed", "--cleaner", "default"];
     let words = train(folder, &[&written[..], &from[..]].concat());
     assert!(words.contains("note: the model was trained with data.cleaner phonemes"), "{words}");

@@ -1,4 +1,4 @@
-//! The files of `docs/cluster`, run with stand-ins for the programs that a cluster has.
+//! The scripts of `docs/cluster`, run with fake versions of the programs of a cluster.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster").canonicalize().unwrap()
 }
 
-/// A folder of programs that come before those of the system.
+/// A folder of fake programs that precede those of the system on the PATH.
 fn programs(programs: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in programs {
@@ -36,7 +36,7 @@ fn lines(output: &Output) -> Vec<String> {
     lines
 }
 
-/// Says what it was asked; ends with the code in a file of its machine.
+/// Prints its arguments; exits with the code in the file of its machine.
 const FAKE_LAUNCH: &str = r#"echo "$*"
 [ -n "$MYXTTS_RENDEZVOUS_TOKEN" ] || exit 2
 if [ -f "code-$7" ]; then code=$(cat "code-$7"); rm "code-$7"; exit "$code"; fi"#;
@@ -78,7 +78,7 @@ fn ssh_starts_every_machine_and_again_after_a_loss() {
     assert!(output.status.success(), "{output:?}");
     let machine = |number: u32| launched(1, number, "corpus --name mina --set a=b c");
     assert_eq!(lines(&output), [machine(0), machine(0), machine(1), machine(1)], "both started twice");
-    // What trying again does not help is not tried again.
+    // Errors that a retry cannot fix are not retried.
     fs::write(folder.path().join("code-0"), "65").unwrap();
     let output = run("ssh.sh", &arguments, folder.path(), &[("PAUSE", "0")]);
     assert_eq!((output.status.code(), lines(&output).len()), (Some(65), 2));
@@ -86,7 +86,7 @@ fn ssh_starts_every_machine_and_again_after_a_loss() {
 
 #[test]
 fn a_slurm_job_goes_back_to_the_queue_when_its_time_is_up_or_a_rank_is_lost() {
-    // Tells the batch shell that its time is up, as Slurm does, and ends as a run that has saved.
+    // Sends the batch shell Slurm's warning signal, and exits as a run that has saved.
     let srun = r#"shift; echo "$*"
 case "$(cat what 2>/dev/null)" in
 time) trap 'exit 143' USR1; kill -USR1 $PPID; while :; do sleep 0.05; done ;;
@@ -108,12 +108,12 @@ esac"#;
         let (code, again, lines) = ended(what, "0");
         assert_eq!((code, again), (0, true), "{what}: {lines:?}");
     }
-    // Stopped by somebody, wrong, or for the fiftieth time: that is the end.
+    // Cancelled, failed, or requeued for the fiftieth time: the job ends.
     for (what, restarts, wanted) in [("143", "0", 143), ("2", "0", 2), ("65", "0", 65), ("75", "50", 75)] {
         let (code, again, _) = ended(what, restarts);
         assert_eq!((code, again), (wanted, false), "{what}");
     }
-    // Started again: what the ended processes left is removed, and the run goes on.
+    // Restarted: leftovers of the ended processes are removed, and the run resumes.
     let run_folder = folder.path().join("runs/mina");
     fs::create_dir_all(run_folder.join("checkpoints")).unwrap();
     for file in ["plan.json", "write.owner", "checkpoints/write.owner"] {
@@ -144,7 +144,7 @@ fn preparing_under_slurm_submits_an_array_and_a_merge_behind_it() {
     );
 }
 
-/// Every option of ours that the files use is one that the program has.
+/// Every option of myxtts in these files exists.
 #[test]
 fn the_options_in_these_files_exist() {
     let help = |command: &str| {

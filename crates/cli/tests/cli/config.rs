@@ -1,4 +1,4 @@
-//! `myxtts config`: what is printed, what is written, how it exits.
+//! `myxtts config`: output, files and exit codes.
 
 use std::path::{Path, PathBuf};
 

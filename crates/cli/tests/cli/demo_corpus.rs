@@ -1,4 +1,4 @@
-//! `myxtts demo-corpus`: says what it made and what to do next, and refuses what it should.
+//! `myxtts demo-corpus`: its report, the next step, and refused arguments.
 
 use assert_cmd::Command;
 use predicates::str::contains;

@@ -1,4 +1,4 @@
-//! `myxtts devices`: it answers on every machine, with a driver or without.
+//! `myxtts devices`: works on every machine, with a driver or without.
 
 use assert_cmd::Command;
 use predicates::prelude::PredicateBooleanExt;
@@ -75,7 +75,7 @@ fn a_file_that_is_no_library_is_named_and_not_used() {
     let json = as_json(devices(&["--json"]).env("MYXTTS_CUDA_PATH", folder.path()));
     let library = &json["libraries"]["cublas_lt"];
     if library["status"] == "found" {
-        // Another one was: the broken one did no harm.
+        // Another library was found: the broken one did no harm.
         return assert_ne!(library["path"], file.to_str().unwrap());
     }
     let refused = library["refused"][0].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Diagnosis as a user meets it: a real stage on the processor, and a report in three forms.
+//! `myxtts diagnose`: a real stage on the CPU, and a report in three forms.
 
 use crate::train::{corpus, myxtts};
 use serde_json::Value;

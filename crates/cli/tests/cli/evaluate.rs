@@ -1,4 +1,4 @@
-//! `myxtts evaluate --texts` and `myxtts resynthesize` from the shell's side.
+//! `myxtts evaluate --texts` and `myxtts resynthesize`: reports, files and exit codes.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn folder() -> tempfile::TempDir {
         fs::write(at.path().join(format!("data/wavs/{name}.wav")), &bytes).unwrap();
         fs::write(at.path().join(format!("{name}.wav")), &bytes).unwrap();
     }
-    // LJSpeech's third column is no recording and no mistake.
+    // The third column of LJSpeech is not a recording, and not an error.
     let list = "# heard by both\none|This is my voice.|wavs/two.wav\ntwo|Hello there.|Hello there.\n";
     fs::write(at.path().join("data/list.csv"), list).unwrap();
     at
@@ -62,7 +62,7 @@ fn a_list_is_spoken_and_measured_and_a_seed_says_it_the_same_way() {
         assert!(low <= value && value <= high && figure["count"] == 2, "{key}: {figure}");
     }
     let bytes = |folder: &str, id: &str| fs::read(at.path().join(folder).join(format!("{id}.wav"))).unwrap();
-    // The seed is all there is to chance, and what else is in a list does not matter.
+    // The result depends only on the seed, not on the other texts of the list.
     fs::write(at.path().join("data/other.csv"), "two|Hello there.\n").unwrap();
     let other = ["evaluate", "model", "--texts", "data/other.csv", "--voice", "one.wav", "--language", "en"];
     myxtts(at.path(), &other).args(["-o", "b", "--seed", "5", "--json"]).assert().success();
@@ -88,7 +88,7 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
     }
     assert!(found["fit"]["loss"].as_f64().unwrap() > 0.0);
     assert_eq!(found["items"].as_array().unwrap().len(), 2);
-    // A recording by itself, with its text beside it or given.
+    // A single recording, with its text in a file next to it or as an argument.
     fs::write(at.path().join("one.txt"), "This is\nmy voice.").unwrap();
     myxtts(at.path(), &["resynthesize", "model", "one.wav", "-o", "alone", "--language", "en"])
         .assert()
@@ -96,7 +96,7 @@ fn recordings_go_through_the_dvae_and_through_all_parts() {
     assert_eq!(report(at.path(), "alone")["items"][0]["text"], "This is my voice.");
 }
 
-/// A run that has come no further than its DVAE can be listened to as well.
+/// A run that has only a DVAE so far can be resynthesised as well.
 #[test]
 fn a_model_that_has_only_a_dvae_passes_recordings_through_it() {
     let at = folder();
@@ -208,7 +208,7 @@ fn a_recogniser_of_the_user_s_gives_error_rates_and_pages_have_players() {
     assert_eq!(ways["original"]["wer"]["value"], ways["decoder"]["wer"]["value"]);
     let page = fs::read_to_string(at.path().join("parts/report.html")).unwrap();
     assert!(page.contains("src=\"dvae/one.wav\"") && page.contains("src=\"decoder/two.wav\""), "{page}");
-    // One that fails: everything else is measured and kept.
+    // A recogniser that fails: everything else is still measured.
     let broken = "sh -c 'echo no model >&2; exit 1' {wav}";
     myxtts(at.path(), &say)
         .args(["-o", "broken", "--recognizer-command", broken])

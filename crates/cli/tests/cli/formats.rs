@@ -17,7 +17,7 @@ use myxtts_run::folder::RunFolder;
 use super::train::{done, myxtts, resume};
 use crate::tiny;
 
-/// The folders there are: one that is lost is noticed.
+/// The folders that must exist.
 const MADE: [&str; 1] = ["v1"];
 
 const WORDS: [&str; 4] = ["one word", "a voice", "two words", "the end"];
@@ -65,7 +65,7 @@ fn every_set_of_files_is_read_here() {
     assert_eq!(names, MADE);
 }
 
-/// The cache of a run that began from a model lies below that of the corpus.
+/// The cache of a run that began from a model is inside the cache of the corpus.
 fn cache(folder: &Path) -> PathBuf {
     let below = fs::read_dir(folder.join("corpus/.myxtts-cache")).unwrap().map(|entry| entry.unwrap().path());
     below.filter(|path| path.join("index.bin").is_file()).last().unwrap()
@@ -149,7 +149,7 @@ fn write_the_fixture() {
     let mut metadata = String::new();
     for (i, words) in WORDS.iter().enumerate() {
         let voice = speak(words, Language::English, &VOICES[i % 2]);
-        // Short, and of half the rate: small.
+        // Short, at half the sample rate: small files.
         let half: Vec<f32> = voice.iter().copied().step_by(2).take(8000).collect();
         let wav = myxtts_data::audio::wav::encode_pcm16(&half, SAMPLE_RATE / 2);
         fs::write(folder.join(format!("corpus/wavs/clip{i}.wav")), wav).unwrap();
@@ -171,7 +171,7 @@ fn write_the_fixture() {
         arguments.extend(["--set", setting]);
     }
     println!("{}", done(&mut myxtts(folder, &arguments)));
-    // As if it had been killed between its checkpoints.
+    // As if the run had been killed between checkpoints.
     let run = folder.join("runs").join(RUN);
     fs::remove_dir_all(run.join("model")).unwrap();
     for checkpoint in Checkpoints::at(&run.join("checkpoints")).list().unwrap().checkpoints {

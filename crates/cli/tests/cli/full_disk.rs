@@ -1,5 +1,5 @@
-//! A disk that is full in the middle of training: a message and exit 74, nothing damaged, and gone on with the run is the
-//! undisturbed one to the last bit.
+//! A disk that becomes full during training: a message and exit 74, no damage, and the resumed run is bit-identical to an undisturbed
+//! one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,8 +29,8 @@ fn model(folder: &Path, name: &str, part: &str) -> Vec<u8> {
     fs::read(folder.join("runs").join(name).join(format!("model/{part}.safetensors"))).unwrap()
 }
 
-/// A run whose disk is full every so many steps on it: whether it came to its end, and the stage of its newest checkpoint. It
-/// ends with 74, and no checkpoint is damaged.
+/// Trains with a disk that fails every `every` operations. Returns whether the run finished, and the stage of its newest checkpoint.
+/// A failed run must exit with 74 and leave no damaged checkpoint.
 fn fails(
     folder: &Path,
     name: &str,
@@ -61,7 +61,7 @@ fn a_disk_that_is_full_while_a_run_trains_is_a_message_and_costs_nothing() {
     done(&mut run(folder, "straight", &dvae));
     let straight = model(folder, "straight", "dvae");
     let (mut failed, mut inside) = (0, 0);
-    // At another place each time: files made, written, synced, named, removed; and again while it goes on.
+    // Fails at another operation each time (create, write, sync, rename, remove), and again after resuming.
     for every in [31, 46, 61, 77, 94, 113] {
         let name = format!("full-{every}");
         let mut command = run(folder, &name, &dvae);
@@ -74,7 +74,7 @@ fn a_disk_that_is_full_while_a_run_trains_is_a_message_and_costs_nothing() {
             inside += usize::from(newest.is_some());
             command = resume(folder, &name);
         }
-        // With room again.
+        // With free space again.
         done(&mut resume(folder, &name));
         assert!(model(folder, &name, "dvae") == straight, "every {every}: the run is another");
     }
@@ -90,7 +90,7 @@ fn a_disk_that_is_full_in_any_stage_costs_nothing() {
     all.extend(["--set", "data.decoder_batch_size=1", "--val-fraction", "0"]);
     done(&mut run(folder, "straight", &all));
     let mut stages = BTreeSet::new();
-    // In the stage of the GPT, and in that of the decoder.
+    // In the stages gpt and decoder.
     for every in [115, 190] {
         let name = format!("full-{every}");
         let (is_done, _) = fails(folder, &name, &mut run(folder, &name, &all), every);

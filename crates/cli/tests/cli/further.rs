@@ -1,4 +1,4 @@
-//! A model trained further, in a language it did not know: its vocabulary and its tables grow, and what it had stays.
+//! A model fine-tuned in a new language: its vocabulary and tables grow, and existing rows stay.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::weights::ModelFolder;
 
-/// The output and the words of a command that must succeed.
+/// Stdout and stderr of a command that must succeed.
 fn done(folder: &Path, arguments: &[&str]) -> (String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_myxtts"))
         .current_dir(folder)
@@ -51,7 +51,7 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
             ["demo-corpus", language, "--languages", language, "--utterances", "4", "--speakers", "1"];
         done(folder, &corpus);
     }
-    // The first stage by itself, and then found by the others.
+    // The tokenizer stage alone; the others then find its vocabulary.
     let (said, _) = train(folder, &["en", "--stage", "tokenizer"]);
     assert!(said.starts_with("tokenizer "), "{said}");
     assert!(said.contains(" pieces, stored in en/.myxtts-cache/tokenizer.json"), "{said}");
@@ -65,7 +65,7 @@ fn a_model_learns_a_language_it_had_no_letters_for() {
     let from = ["--from", "runs/first/model"];
     let (said, _) = train(folder, &["fa", "--stage", "tokenizer", from[0], from[1]]);
     assert!(said.contains("added to the model's, stored in fa/.myxtts-cache/from-"), "{said}");
-    // The first block frozen, and the tables with it: what is in them is what they grew to.
+    // With frozen tables, their content is exactly what they grew to.
     let more = ["--name", "second", "--set", "training.freeze_layers=1"];
     let (_, words) = train(folder, &[&["fa"], &from[..], &more[..]].concat());
     let (second, both) = model(folder, "second");

@@ -1,4 +1,4 @@
-//! What is held out, and from where: corpora of their own, texts as a whole, several corpora in one run.
+//! Validation sets: separate corpora, splits by text, and several corpora in one run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use super::train::{done, myxtts, resume};
 
-/// A demo corpus of so many clips.
+/// Writes a demo corpus.
 fn corpus(folder: &Path, name: &str, clips: &str, seed: &str) {
     done(&mut myxtts(folder, &["demo-corpus", name, "--utterances", clips, "--seed", seed]));
 }
 
-/// The same corpus in another layout: a text beside each sound.
+/// Converts a corpus to another layout: a text file next to each audio file.
 fn as_folder(folder: &Path, name: &str) {
     let root = folder.join(name);
     for line in fs::read_to_string(root.join("metadata.csv")).unwrap().lines() {
@@ -25,7 +25,7 @@ fn as_folder(folder: &Path, name: &str) {
     fs::remove_file(root.join("speakers.csv")).ok();
 }
 
-/// As little training as there is.
+/// Minimal training.
 fn train(folder: &Path, name: &str, more: &[&str]) -> std::process::Command {
     let mut arguments = vec!["train", "--name", name, "--device", "cpu", "--preset", "tiny"];
     for setting in [
@@ -63,7 +63,7 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
     corpus(folder, "a", "8", "1");
     corpus(folder, "b", "5", "2");
     as_folder(folder, "b");
-    // Through all stages, from caches; then the same computed, without any.
+    // All stages with caches; then the same with records computed on demand.
     let words = done(&mut train(folder, "cached", &["--train-data", "a", "--val-data", "b"]));
     assert_says(
         &words,
@@ -84,10 +84,10 @@ fn train_on_a_validated_on_two_clips_of_a_and_never_opened_b() {
     let computed = ["--train-data", "a", "--val-data", "b", "--disable-native-loading", "--stage", "dvae"];
     let words = done(&mut train(folder, "computed", &computed));
     assert_says(&words, &["8 training clips, 5 validation clips"]);
-    // A run that goes on finds the same split, and says that all is done.
+    // A resumed run uses the same split.
     let words = done(&mut resume(folder, "cached"));
     assert_says(&words, &["8 training clips, 5 validation clips"]);
-    // What is held out is not what is learnt from.
+    // The validation corpus must not be a training corpus.
     let twice = train(folder, "same", &["--train-data", "a", "--val-data", "./a"]).output().unwrap();
     assert_eq!(twice.status.code(), Some(2));
     assert_says(&String::from_utf8_lossy(&twice.stderr), &["named twice"]);
@@ -98,7 +98,7 @@ fn sentences_read_twice_fell_on_both_sides_of_the_split() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     corpus(folder, "a", "8", "1");
-    // Every sentence once more, as another take.
+    // Every sentence a second time, as another recording.
     let root = folder.join("a");
     for table in ["metadata.csv", "speakers.csv"] {
         let Ok(lines) = fs::read_to_string(root.join(table)) else { continue };
@@ -143,7 +143,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     let words = done(&mut train(folder, "again", &more));
     assert_says(&words, &["11 training clips"]);
     assert_eq!((own("a").len(), own("b").len()), (1, 1));
-    // The same name in two corpora is said, and kept apart.
+    // The same speaker name in two corpora is reported, and kept apart.
     let speaker = |name: &str, more: &[&str]| {
         let mut arguments =
             vec!["--train-data", "a", "--train-data", "c", "--stage", "dvae", "--val-fraction", "0"];
@@ -153,7 +153,7 @@ fn several_corpora_have_one_vocabulary_and_keep_their_caches() {
     corpus(folder, "c", "4", "3");
     let words = speaker("apart", &[]);
     assert_says(&words, &["two corpora have a speaker", "(c)"]);
-    // A command that looks at one says so.
+    // A command that reads a single corpus says so.
     let checked = myxtts(folder, &["check", "--train-data", "a", "--train-data", "b"]).output().unwrap();
     assert_eq!(checked.status.code(), Some(2));
     assert_says(&String::from_utf8_lossy(&checked.stderr), &["one corpus at a time"]);

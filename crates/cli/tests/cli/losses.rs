@@ -1,4 +1,4 @@
-//! What was lost: words nobody reads, terminals that close, files that are overwritten, runs that are a dead end.
+//! Losses that happened: closed pipes and terminals, overwritten files, runs that could not be resumed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -12,7 +12,7 @@ use myxtts_run::lock::{FolderLock, LOCK_FILE};
 use super::train::{corpus, myxtts, resume};
 use crate::tiny;
 
-/// A run of the DVAE alone, of so many steps.
+/// A short run of the stage dvae.
 fn small(folder: &Path, name: &str, settings: &[&str]) -> Command {
     let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
     arguments.extend([
@@ -35,7 +35,7 @@ fn words(output: &std::process::Output) -> String {
 fn a_reader_that_had_seen_enough_ended_training_with_a_panic() {
     let folder = corpus();
     let folder = folder.path();
-    // `train 2>&1 | head -0`, and a disk that takes no log.
+    // `train 2>&1 | head -0`, and a full log device.
     let mut closed = small(folder, "closed", &["training.dvae_steps=3"]).spawn().unwrap();
     drop((closed.stderr.take(), closed.stdout.take()));
     assert_eq!(closed.wait().unwrap().code(), Some(0));
@@ -47,7 +47,7 @@ fn a_reader_that_had_seen_enough_ended_training_with_a_panic() {
     }
 }
 
-/// Waits for a first checkpoint, so that it trains; then sends signals.
+/// Waits for the first checkpoint, then sends signals.
 fn interrupted(command: &mut Command, run: &Path, signals: &[&str]) -> (Option<i32>, String) {
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
@@ -88,7 +88,7 @@ fn a_closed_terminal_cost_the_steps_since_the_last_checkpoint() {
     let (code, words) = interrupted(&mut small(folder, "hung-up", &endless), &run, &["-HUP", "-HUP"]);
     assert_eq!(code, Some(143), "{words}");
     assert!(words.contains("--resume hung-up"), "{words}");
-    // Under `nohup` it goes on.
+    // Under `nohup` it continues.
     let mut command = Command::new("sh");
     let program = env!("CARGO_BIN_EXE_myxtts");
     let settings =
@@ -113,7 +113,7 @@ fn speak_replaced_devices_links_and_its_own_reference() {
         let common = ["speak", "Hello", "--voice", "ref.wav", "--device", "cpu", "--greedy", "-o", output];
         myxtts(at.path(), &common).output().unwrap()
     };
-    // What is read stays as it is, by whichever name.
+    // Inputs are never overwritten, whatever name they are given by.
     symlink("ref.wav", at.path().join("other.wav")).unwrap();
     for input in ["ref.wav", "other.wav", "model/manifest.json", "model"] {
         let output = speak(input);
@@ -124,7 +124,7 @@ fn speak_replaced_devices_links_and_its_own_reference() {
     let output = speak("missing/out.wav");
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
     assert!(words(&output).contains("the folder missing does not exist"), "{}", words(&output));
-    // A link stays a link, and the file it leads to is written.
+    // A link stays a link, and its target is written.
     fs::write(at.path().join("real.wav"), "old").unwrap();
     symlink("real.wav", at.path().join("link.wav")).unwrap();
     symlink("later.wav", at.path().join("dangling.wav")).unwrap();
@@ -146,7 +146,7 @@ fn speak_replaced_devices_links_and_its_own_reference() {
     });
     let output = speak("pipe");
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    // The same sound; the sizes in a pipe's header cannot be put right when it ends.
+    // The same audio; the sizes in the header of a pipe cannot be corrected at the end.
     let (piped, written) = (reader.join().unwrap(), fs::read(at.path().join("new.wav")).unwrap());
     assert!(piped.starts_with(b"RIFF") && piped.len() == written.len() && piped[44..] == written[44..]);
     assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
@@ -187,11 +187,11 @@ fn a_run_without_its_request_was_a_dead_end() {
         let output = resume(folder, "lost").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", words(&output));
         assert!(words(&output).contains("taken from the event log"), "{}", words(&output));
-        // It was the one stage alone, and still is.
+        // It trained this stage alone, and still does.
         assert!(!run.join("model/decoder.safetensors").exists());
         assert!(fs::read_to_string(run.join("request.json")).unwrap().contains("dvae"));
     }
-    // Without a log there is still a way.
+    // Without an event log, the message says what to write.
     fs::remove_file(run.join("request.json")).unwrap();
     fs::write(run.join("events.jsonl"), "").unwrap();
     let output = resume(folder, "lost").output().unwrap();
@@ -202,7 +202,7 @@ fn a_run_without_its_request_was_a_dead_end() {
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
 }
 
-/// The disk fails at every step of the beginning in turn: each is a disk error, and the name can be used after it.
+/// The disk fails at each operation of the start in turn: each is a disk error, and the name can be used afterwards.
 #[test]
 fn disk_errors_while_a_run_was_created_were_called_usage_errors() {
     let folder = corpus();
@@ -237,7 +237,7 @@ fn columns_that_training_lacked_were_a_panic_and_kept_the_name() {
     assert!(!folder.path().join("runs/columns").exists());
 }
 
-/// The holder is gone and its lock not yet: the system may take seconds to take down what was killed.
+/// A killed process holds its lock until the system has ended it, which may take seconds.
 #[test]
 fn a_run_was_refused_while_the_system_took_its_killed_process_down() {
     let folder = corpus();
@@ -254,14 +254,14 @@ fn a_run_was_refused_while_the_system_took_its_killed_process_down() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
     assert!(words(&output).contains("waiting up to 30 s"), "{}", words(&output));
-    // One that lives is not waited for.
+    // A process that is not exiting is not waited for.
     let _lock = FolderLock::acquire(&run).unwrap();
     let output = resume(folder, "dying").output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", words(&output));
     assert!(words(&output).contains("is being written by"), "{}", words(&output));
 }
 
-/// Runs something that may wait for ever; `None` where it does.
+/// Runs a command with a time limit; `None` if it does not end.
 fn within(command: &mut Command, limit: Duration) -> Option<std::process::Output> {
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
@@ -298,7 +298,7 @@ fn a_named_pipe_in_the_place_of_a_file_was_waited_for_for_ever() {
         let output = output.unwrap_or_else(|| panic!("{arguments:?} waits"));
         let all = words(&output) + &String::from_utf8_lossy(&output.stdout);
         assert_ne!(output.status.code(), Some(0), "{arguments:?}: {all}");
-        // Where a folder is wanted, a pipe is none.
+        // Where a folder is expected, a pipe is refused.
         assert!(all.contains("named pipe") || all.contains("no corpus layout fits"), "{arguments:?}: {all}");
     }
 }
@@ -352,7 +352,7 @@ fn a_corpus_that_was_edited_between_two_stages_went_unnoticed() {
     let output = resume(folder, "edited").output().unwrap();
     assert_eq!(output.status.code(), Some(65), "{}", words(&output));
     assert!(words(&output).contains("it had 16 usable clips and has 15"), "{}", words(&output));
-    // Put back, it goes on.
+    // With the corpus restored, it resumes.
     fs::write(&metadata, text).unwrap();
     let mut child = resume(folder, "edited").spawn().unwrap();
     std::thread::sleep(Duration::from_secs(3));
@@ -390,7 +390,7 @@ fn lines_that_cannot_be_read_counted_for_check_alone() {
             let output = myxtts(folder, &[command, &few].concat()).output().unwrap();
             assert_eq!(output.status.code(), Some(65), "{what}, {command:?}: {}", words(&output));
         }
-        // A budget that allows it allows it everywhere.
+        // A larger budget accepts it in every command.
         let output =
             myxtts(folder, &["prepare", "corpus", "--set", "data.failure_budget=0.5"]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{what}: {}", words(&output));

@@ -1,11 +1,11 @@
-//! Corpora that leave little or nothing to learn from: each is a sentence a user can act on, and none a crash.
+//! Corpora with few or no usable clips: each gives a message the user can act on, and none a crash.
 
 use std::fs;
 use std::path::Path;
 
 use super::train::myxtts;
 
-/// A demo corpus of so many clips.
+/// Writes a demo corpus.
 fn corpus(clips: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let count = clips.to_string();
@@ -14,7 +14,7 @@ fn corpus(clips: usize) -> tempfile::TempDir {
     folder
 }
 
-/// Trains as little as there is, with these settings; how it ended and what it said.
+/// Minimal training with these settings. Returns the exit code and stderr.
 fn trained(folder: &Path, name: &str, stage: &str, settings: &[&str]) -> (Option<i32>, String) {
     let mut arguments = vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny"];
     if stage != "all" {
@@ -48,7 +48,7 @@ fn nothing_held_out_is_said_before_training() {
     assert!(!words.contains("the validation set is empty"), "{words}");
 }
 
-/// All three stages: each has batches to fill, a voice to hear and codes to hold back.
+/// All three stages run, although each needs batches, a reference and validation codes.
 #[test]
 fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
     let folder = corpus(1);
@@ -74,7 +74,7 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
     let rest = text.split_once('\n').unwrap().1;
     fs::write(&listed, format!("{id}|Hello \u{6f22}\u{5b57}.|Hello \u{6f22}\u{5b57}.\n{rest}")).unwrap();
     let named = "data.tokenizer=vocabulary.json";
-    // One of six is more than the budget, unless it is raised.
+    // One failed clip of six exceeds the failure budget, unless it is raised.
     let (code, words) = trained(folder.path(), "strict", "dvae", &[named]);
     assert_eq!(code, Some(65), "{words}");
     assert_says(&words, &[&id, "\u{6f22}", "myxtts tokenizer extend", "1 of 6"]);
@@ -82,7 +82,7 @@ fn characters_no_vocabulary_has_are_named_with_their_clip() {
     let (code, words) = trained(folder.path(), "strict", "dvae", &[named, "data.failure_budget=0.5"]);
     assert_eq!(code, Some(0), "{words}");
     assert_says(&words, &[&id, "\u{6f22}", "1 of 6 clips cannot be used", "dvae 1/1"]);
-    // One that was begun stays, with its checkpoint, whatever its corpus has become.
+    // A run with a checkpoint is kept, even if its corpus is gone.
     fs::write(&listed, "").unwrap();
     let output = myxtts(folder.path(), &["train", "--resume", "strict", "--device", "cpu"]).output().unwrap();
     assert_ne!(output.status.code(), Some(0));
@@ -114,7 +114,7 @@ fn clips_over_the_limit_are_named_and_where_all_are_nothing_begins() {
     assert_says(&words, &["mel frames", "is the most", "clips cannot be used", "dvae 1/1"]);
 }
 
-/// Seconds of the longest WAV file of a folder (16 bit, mono; its header says how fast).
+/// Seconds of the longest WAV file of a folder (16 bit, mono).
 fn longest(folder: &Path) -> f64 {
     let files = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
     let seconds = files.map(|wav| {
@@ -124,7 +124,7 @@ fn longest(folder: &Path) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Sound that is no number never becomes a record: the clip is named before anything is trained.
+/// Audio with NaN or Inf never becomes a record: the clip is named before training.
 #[test]
 fn sound_that_is_no_number_is_named() {
     let folder = corpus(6);

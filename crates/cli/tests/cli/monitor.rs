@@ -1,4 +1,4 @@
-//! `myxtts monitor`: it answers on every machine, whatever the driver says.
+//! `myxtts monitor`: works on every machine, with any driver.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn lines(command: &mut Command) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A library under NVML's name, made by the compiler that every Rust program is linked with.
+/// Compiles a fake NVML library with the C compiler that Rust links with.
 fn fake_nvml(folder: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/fake_nvml.c");
     let mut compiler = Plain::new("cc");
@@ -140,7 +140,7 @@ fn a_run_is_followed_and_a_signal_ends_with_the_summary() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // A line in the log means that it listens and has sampled.
+    // A line in the log means that signals are handled and a sample was taken.
     for _ in 0..600 {
         if fs::read_to_string(folder.join("log.csv")).is_ok_and(|log| log.lines().count() > 1) {
             break;

@@ -1,4 +1,4 @@
-//! The path of the README, from nothing to a batch, with an empty home.
+//! The steps of the book's first chapter, in an empty home folder.
 
 use std::path::Path;
 

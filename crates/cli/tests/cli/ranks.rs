@@ -1,4 +1,4 @@
-//! One run on several processes of this machine, on the processor: launched, met, trained, failed and gone on with as on many
+//! One run on several processes of this machine, on the CPU: launch, rendezvous, training, failure and resume, as on several
 //! machines.
 
 use crate::train::{corpus, myxtts};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// As little training as several ranks can share evenly.
+/// Minimal training that several ranks can share evenly.
 fn settings(steps: [u64; 3]) -> Vec<String> {
     let [dvae, gpt, decoder] = steps;
     let set = [
@@ -40,7 +40,7 @@ fn train(folder: &Path, before: &[&str], name: &str, steps: [u64; 3], more: &[&s
     clean(myxtts(folder, &arguments))
 }
 
-/// Without what a scheduler around the tests may have set.
+/// Removes variables that a scheduler around the tests may have set.
 fn clean(mut command: Command) -> Command {
     for name in
         ["RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "MYXTTS_RENDEZVOUS_TOKEN"]
@@ -58,7 +58,7 @@ fn model(folder: &Path, run: &str, part: &str) -> Vec<u8> {
     fs::read(folder.join("runs").join(run).join("model").join(format!("{part}.safetensors"))).unwrap()
 }
 
-/// The largest difference between the numbers of two files of one layout.
+/// The largest difference between the values of two files of the same layout.
 fn furthest(a: &[u8], b: &[u8]) -> f32 {
     let numbers = |bytes: &[u8]| -> Vec<f32> {
         let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
@@ -94,7 +94,7 @@ fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
     ] {
         assert!(said.contains(needed), "{needed:?} was not said:\n{said}");
     }
-    // Rank 0 alone writes.
+    // Only rank 0 writes.
     assert_eq!(fs::read_dir(folder.path().join("runs")).unwrap().count(), 2);
     let log = fs::read_to_string(folder.path().join("runs/ranks/events.jsonl")).unwrap();
     assert_eq!(log.matches("\"ranks\"").count(), 3, "one line for each stage:\n{log}");
@@ -102,7 +102,7 @@ fn ranks_learn_what_replicas_of_one_process_learn_in_every_stage() {
     assert!(files.contains("rank 0 of 2"), "where it trains is not in the plan");
 }
 
-/// A launched run that is watched.
+/// A launched run whose output is collected.
 struct Watched {
     child: Child,
     lines: Arc<Mutex<Vec<String>>>,
@@ -142,7 +142,7 @@ impl Watched {
         }
     }
 
-    /// The process of a rank, by what rank 0 says of it.
+    /// The process id of a rank, from the output of rank 0.
     fn process(&self, rank: usize) -> String {
         self.until("a rank", || {
             let said = self.said();
@@ -160,7 +160,7 @@ impl Watched {
         log.lines().filter(gpt).count()
     }
 
-    /// Waits for another checkpoint of the GPT than those there are.
+    /// Waits for a new checkpoint of the stage gpt.
     fn next_checkpoint(&self) {
         let before = self.checkpoints();
         self.until("a checkpoint", || (self.checkpoints() > before).then_some(()));
@@ -181,7 +181,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind: launch passes it on.
+        // A failed test leaves no processes behind: launch forwards the signal.
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         }
@@ -202,7 +202,7 @@ fn is_alive(process: &str) -> bool {
 #[test]
 fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     let folder = corpus();
-    // Codes of one DVAE for all: on the edge between two, rounding chooses.
+    // One DVAE for all runs: between two equally near codes, rounding decides.
     let dvae = train(folder.path(), &[], "codes", [2, 0, 0], &["--stage", "dvae", "--device", "cpu"])
         .output()
         .unwrap();
@@ -215,7 +215,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
         Watched::start(clean(myxtts(folder.path(), &arguments)), run.clone())
     };
 
-    // Killed: noticed at once, named, and a scheduler is told to try again.
+    // Killed: detected at once, named, and the exit code asks a scheduler to retry.
     let first = train(folder.path(), &["launch", "--ranks", "3", "--"], "run", steps, &gpt);
     let first = Watched::start(first, run.clone());
     first.next_checkpoint();
@@ -230,7 +230,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     assert!(said.contains("`myxtts train --resume run` goes on"), "{said}");
     assert!(took < Duration::from_secs(30), "{took:?}");
 
-    // Stopped: silent for longer than it may be. Launch ends what cannot end itself.
+    // SIGSTOP: no heartbeat for too long. Launch ends the process that cannot end itself.
     let second = launch("2", &["--rank-timeout", "3"]);
     second.next_checkpoint();
     let stopped = second.process(1);
@@ -240,7 +240,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     assert!(said.contains("rank 1 of 2") && said.contains("no sign of life for"), "{said}");
     assert!(took < Duration::from_secs(30) && !is_alive(&stopped), "{took:?}");
 
-    // Alone, asked to stop by the signal that Slurm sends before the time is up.
+    // A single process, stopped by Slurm's warning signal.
     let third = clean(myxtts(folder.path(), &["train", "--resume", "run", "--device", "cpu"]));
     let third = Watched::start(third, run.clone());
     third.next_checkpoint();
@@ -248,7 +248,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     let (code, said, _) = third.ended();
     assert_eq!(code, 143, "{said}");
 
-    // Two again; a rank that is not the first is asked to stop, and all save first.
+    // Two ranks again; a rank other than 0 receives the signal, and all save first.
     let fourth = launch("2", &[]);
     fourth.next_checkpoint();
     kill("-TERM", &fourth.process(1));
@@ -256,7 +256,7 @@ fn a_rank_that_is_killed_or_stopped_ends_all_and_the_run_goes_on_with_others() {
     assert_eq!(code, 143, "{said}");
     assert!(said.contains("stopped on request at step"), "{said}");
 
-    // All of them are asked, as by a scheduler or Ctrl-C: the one that hears of it from another first is not in a hurry.
+    // All ranks receive the signal, as from a scheduler or Ctrl-C: one that was stopped by another rank first must still save.
     let fifth = launch("3", &[]);
     fifth.next_checkpoint();
     kill("-TERM", &fifth.child.id().to_string());
@@ -298,7 +298,7 @@ fn ranks_that_do_not_meet_say_who_waited_for_whom() {
 #[test]
 fn a_failure_of_one_rank_is_the_exit_code_of_all() {
     let folder = corpus();
-    // Seven rows for two ranks: rank 0 refuses, and the other, started on "another machine", hears why.
+    // Seven rows for two ranks: rank 0 refuses, and the other, started on "another machine", reports why.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let machine = |number: &str| {

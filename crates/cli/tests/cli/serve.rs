@@ -1,4 +1,4 @@
-//! `myxtts serve` from the shell's side.
+//! `myxtts serve`: start, requests, and exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn serve(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Ended with the test, however that ends.
+/// A server that is killed when the test ends.
 struct Running(Child);
 
 impl Drop for Running {
@@ -116,7 +116,7 @@ fn a_server_speaks_stays_small_and_stops_with_143() {
     let mut endless = TcpStream::connect(&address).unwrap();
     endless.write_all(format!("{head}{token}Transfer-Encoding: chunked\r\n\r\n").as_bytes()).unwrap();
     let chunk = [b"10000\r\n".to_vec(), vec![b' '; 0x10000], b"\r\n".to_vec()].concat();
-    // A GiB, unless the server has enough before.
+    // A GiB, unless the server refuses before.
     let _ = (0..1 << 14).try_for_each(|_| endless.write_all(&chunk));
     assert!(ask(&address, &request).starts_with(b"HTTP/1.1 200"), "others are served meanwhile");
     let after = memory();
@@ -146,7 +146,7 @@ fn a_server_starts_without_a_model_and_speaks_with_several() {
     };
     assert!(get("/").starts_with("HTTP/1.1 200"));
     assert!(get("/ready").contains("no_model"));
-    // One that is made meanwhile is spoken with.
+    // A model that appears later is used.
     tiny::write(&at.path().join("model"), &[Part::Decoder, Part::Speaker]);
     assert!(get("/v1/models").contains("\"id\":\"model\""));
     drop(child);
@@ -183,7 +183,7 @@ fn json(address: &str, method: &str, path: &str, body: &Json) -> Json {
     serde_json::from_slice(&answer).unwrap()
 }
 
-/// What a server tells of its voices, its history and one run.
+/// The voices, the history and one run, as a server reports them.
 fn stored(address: &str, run: &str, entry: &str) -> (Json, Json, Vec<u8>, Json) {
     let get = |path: &str| json(address, "GET", path, &Json::Null);
     let (status, wav) = exchange(address, "GET", &format!("/studio/history/{entry}/sound"), "", b"");

@@ -1,5 +1,4 @@
-//! Settings as a user meets them: said again with `--resume`, of older files, of no effect, and of a corpus that cannot be
-//! written.
+//! Settings: changed with `--resume`, from older files, without effect, and for a corpus that cannot be written to.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::process::Command;
 use super::formats::{RUN, first_set};
 use super::train::{corpus, done, myxtts, resume};
 
-/// As little of a run as has checkpoints.
+/// A minimal run with checkpoints.
 fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
     let mut arguments =
         vec!["train", "corpus", "--name", name, "--device", "cpu", "--preset", "tiny", "--stage", "dvae"];
@@ -21,7 +20,7 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> Command {
     myxtts(folder, &arguments)
 }
 
-/// The words of a command that ends with this code.
+/// Stderr of a command that exits with this code.
 fn ended(command: &mut Command, code: i32) -> String {
     let output = command.output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -104,7 +103,7 @@ fn what_has_no_effect_is_said_before_a_run_begins() {
 #[test]
 fn a_model_is_read_to_as_it_was_trained() {
     let folder = corpus();
-    // It reads no Persian, of which there is some.
+    // It cannot clean Persian, of which the corpus has some.
     let coqui = ["--cleaner", "coqui", "--set", "data.trim_db=30", "--failure-budget", "0.9"];
     done(&mut train(folder.path(), "a", &coqui));
     let manifest = fs::read_to_string(folder.path().join("runs/a/model/manifest.json")).unwrap();
@@ -112,7 +111,7 @@ fn a_model_is_read_to_as_it_was_trained() {
         manifest.contains("\"cleaner\": \"coqui\"") && manifest.contains("\"trim_db\": 30.0"),
         "{manifest}"
     );
-    // Training its DVAE further leaves the GPT with codes that mean something else.
+    // Fine-tuning the DVAE changes the meaning of the GPT's codes.
     let from = ["--from", "runs/a/model", "--cleaner", "default"];
     let said = done(&mut train(folder.path(), "b", &from));
     assert!(said.contains("changes the meaning of its codes"), "{said}");
@@ -122,7 +121,7 @@ fn a_model_is_read_to_as_it_was_trained() {
 #[test]
 fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
     let folder = corpus();
-    // Nobody makes folders there, not even root.
+    // No user can create folders there, not even root.
     let closed = "/sys/myxtts-cache";
     if cfg!(target_os = "linux") && Path::new("/sys").is_dir() {
         let said = done(&mut train(folder.path(), "a", &["--cache-dir", closed]));
@@ -132,7 +131,7 @@ fn a_corpus_that_cannot_be_written_is_trained_from_without_a_cache() {
         let refused = ended(&mut train(folder.path(), "b", &strict), 74);
         assert!(refused.contains(closed), "{refused}");
     }
-    // Nothing is kept where that is asked for.
+    // No cache is written if that is requested.
     let said = done(&mut train(folder.path(), "c", &["--set", "data.native_loading=false"]));
     assert!(said.contains("are read in pieces"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! `prepare --shard` and `--merge`, as several machines that share a folder run them.
+//! `prepare --shard` and `--merge`, as on several machines that share a folder.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ fn shards_started_at_once_merge_to_the_cache_of_one_machine() {
     let corpus = corpus(root.path(), 100);
     let alone = root.path().join("alone");
     myxtts(&["prepare", "--cache-dir"], &alone).arg(&corpus).assert().success();
-    // All of them find that there is no vocabulary: one keeps it, the others have the same.
+    // There is no vocabulary yet: one process saves it, the others load it.
     let start = |shard: &str| {
         std::process::Command::new(assert_cmd::cargo::cargo_bin("myxtts"))
             .args(["prepare", "--num-workers", "1", "--shard", shard])
@@ -49,7 +49,7 @@ fn a_shard_that_is_missing_or_cannot_be_is_named() {
     for wrong in ["3/2", "0/2", "two"] {
         myxtts(&["prepare", "--shard", wrong], &corpus).assert().code(2).stderr(contains("3/16"));
     }
-    // As the first of an array of two.
+    // As the first task of an array of two.
     let array = [("ID", "0"), ("COUNT", "2"), ("MIN", "0"), ("MAX", "1"), ("STEP", "1")];
     let mut auto = myxtts(&["prepare", "--shard", "auto"], &corpus);
     auto.envs(array.map(|(name, value)| (format!("SLURM_ARRAY_TASK_{name}"), value)));

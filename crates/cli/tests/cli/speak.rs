@@ -1,4 +1,4 @@
-//! `myxtts speak` from the shell's side.
+//! `myxtts speak`: files, reports and exit codes.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn a_text_becomes_a_wav_file() {
     assert_eq!(heard.clip.samples.len(), tiny::decoder_sizes().samples_of(tiny::SAID));
     assert_eq!(report["codes"], tiny::SAID);
     assert_eq!((&report["quality"], &report["ended"]), (&"decoded".into(), &"limit".into()));
-    // It never ends: two further tries, each with its seed.
+    // Speech never ends: two retries, each with its own seed.
     let seeds: Vec<u64> = (0..3).filter_map(|i| report["attempts"][i]["seed"].as_u64()).collect();
     assert_eq!((seeds, &report["flaw"]["kind"]), (vec![0, 1, 2], &"no_end".into()));
     myxtts(at.path(), &say)
@@ -85,7 +85,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     myxtts(at.path(), &device).arg("cuda:99").assert().code(2).stderr(contains("there is no cuda:99"));
 }
 
-/// Says something, and gives the report.
+/// Speaks, and returns the report.
 fn say(at: &Path, arguments: &[&str]) -> serde_json::Value {
     let common = ["speak", "--device", "cpu", "--voice", "ref.wav", "--json"];
     let shown = myxtts(at, &common).args(arguments).assert().success();
@@ -105,12 +105,12 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
     let heard = decode(&at.path().join("a.wav")).unwrap();
     let seconds = report["seconds"].as_f64().unwrap();
     assert!((heard.clip.seconds() - seconds).abs() < 1e-6);
-    // The mark is silence and not said.
+    // The pause mark becomes silence and is not spoken.
     let last = pieces.len() - 1;
     let gap = pieces[last]["start"].as_f64().unwrap() - pieces[last - 1]["end"].as_f64().unwrap();
     assert!((gap - 1.0).abs() < 1e-3, "{gap}");
     assert!(!report.to_string().contains("pause:"));
-    // The same from a file and from standard input; nothing is left beside the sound.
+    // The same from a file and from standard input; no other files are left.
     say(at.path(), &["--file", "book.txt", "-o", "b.wav", "--srt", "b.srt"]);
     let piped = ["speak", "--device", "cpu", "--voice", "ref.wav", "-o", "c.wav"];
     myxtts(at.path(), &piped).write_stdin(LONG).assert().success().stdout(contains("pieces"));
@@ -127,7 +127,7 @@ fn long_text_is_spoken_in_pieces_from_any_source() {
 fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
     let at = folder();
     say(at.path(), &[LONG, "-o", "whole.wav"]);
-    // A text that turns out to be none in the middle.
+    // A text with invalid UTF-8 in the middle.
     let mut broken = LONG.as_bytes().to_vec();
     broken.extend([b' '; 20_000]);
     broken.push(0xff);
@@ -177,7 +177,7 @@ fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
     assert_eq!(raw.len(), 2 * expected);
     let wav = piped(&["--stream"]);
     assert_eq!(wav[4..8], [0xff; 4]);
-    // The same words; whole and in windows, the decoder rounds in another order.
+    // The same codes; in windows the decoder rounds in another order.
     let values = |bytes: &[u8]| -> Vec<i32> {
         bytes.chunks_exact(2).map(|b| i16::from_le_bytes([b[0], b[1]]).into()).collect()
     };
@@ -277,7 +277,7 @@ fn defaults_find_a_model_a_voice_a_language_and_a_name() {
     assert_eq!(report(&bare)["output"], "speech-2.wav");
     let persian = report(&["speak", "سلام دنیا", "--device", "cpu", "--json", "--format", "mp3"]);
     assert_eq!((&persian["output"], &persian["language"]), (&"speech.mp3".into(), &"fa".into()));
-    // Without ./model: what came with the program, in models/.
+    // Without ./model: the model that came with the program, in models/.
     std::fs::create_dir(at.path().join("models")).unwrap();
     std::fs::rename(at.path().join("model"), at.path().join("models/bundled")).unwrap();
     assert_eq!(report(&bare)["model"], "models/bundled");

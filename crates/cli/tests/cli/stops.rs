@@ -1,5 +1,5 @@
-//! Signals at random moments: a run that is asked to stop saves and leaves with 143, and one that is asked twice leaves at
-//! once; whatever is left can be gone on with. `MYXTTS_STOPS=100` raises the number of signals from 20.
+//! Signals at random moments: the first makes a run save and exit with 143, the second makes it exit at once; the run can be
+//! resumed in both cases. `MYXTTS_STOPS=100` raises the number of signals from 20.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -26,8 +26,7 @@ fn begin(folder: &Path, name: &str, settings: &[&str]) -> Command {
     myxtts(folder, &arguments)
 }
 
-/// Runs it until it has said something with these words in it, and so listens; waits; sends so many signals; how it ended
-/// and what it said.
+/// Runs a command until stderr contains a text, waits, and sends signals. Returns the exit code and stderr.
 fn stopped(command: &mut Command, after: &str, wait: Duration, signals: usize) -> (Option<i32>, String) {
     let mut child = command.spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -35,7 +34,7 @@ fn stopped(command: &mut Command, after: &str, wait: Duration, signals: usize) -
     while !words.contains(after) && stderr.read_line(&mut words).unwrap() > 0 {}
     std::thread::sleep(wait);
     for _ in 0..signals {
-        // It may be gone already when the second one comes.
+        // The process may have exited before the second signal.
         let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).output().unwrap();
     }
     stderr.read_to_string(&mut words).unwrap();
@@ -62,11 +61,11 @@ fn signals_at_random_moments_end_a_run_cleanly_and_it_goes_on() {
     let (mut steps, mut before) = (0, 0);
     for attempt in 0..stops {
         let mut command = match attempt {
-            // More steps than there is time for: it never ends by itself.
+            // More steps than there is time for: it does not finish by itself.
             0 => begin(folder, "stopped", &["training.dvae_steps=100000", "training.checkpoint_every=0"]),
             _ => resume(folder, "stopped"),
         };
-        // While it still reads or builds; else, whatever the machine is busy with, while it trains.
+        // Half of the signals while it reads or builds, the others while it trains, however slow the machine is.
         let after = if attempt % 3 == 1 { "\n" } else { "windows of" };
         let (code, words) = stopped(&mut command, after, Duration::from_millis(seed.below(attempt, 200)), 1);
         assert_eq!(code, Some(143), "signal {attempt}: {words}");
@@ -99,7 +98,7 @@ fn a_second_signal_leaves_at_once_and_harms_nothing() {
         let mut command =
             if attempt == 0 { begin(folder, "twice", &settings) } else { resume(folder, "twice") };
         let (code, words) = stopped(&mut command, "windows of", Duration::from_millis(60 * attempt), 2);
-        // It may have been done before it was asked.
+        // It may have finished before the signal.
         assert!(code == Some(143) || code == Some(0), "signals {attempt}: {code:?} {words}");
         saved(folder, "twice");
     }
@@ -111,7 +110,7 @@ fn a_second_signal_leaves_at_once_and_harms_nothing() {
 /// The stages of a run, in their order.
 const STAGES: [&str; 3] = ["dvae", "gpt", "decoder"];
 
-/// Stopped in each of its stages, a run saves the step it is at, and gone on with to its end it is the undisturbed run.
+/// Stopped in each of its stages, a run saves its current step; resumed to the end it equals an undisturbed run.
 #[test]
 fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
     let folder = corpus();
@@ -135,7 +134,7 @@ fn a_signal_in_any_stage_saves_its_last_step_and_loses_none() {
     done(&mut run("straight"));
     let mut command = run("stopped");
     for stage in STAGES {
-        // Its first step is told as it is made.
+        // The first step is reported at once.
         let (code, words) = stopped(&mut command, &format!("\n{stage} 1/5: "), Duration::ZERO, 1);
         assert_eq!(code, Some(143), "{stage}: {words}");
         assert!(words.contains("--resume stopped"), "{stage}: {words}");
@@ -162,7 +161,7 @@ fn stage_step(folder: &Path, name: &str) -> (u64, String) {
     (newest.meta["step"].as_u64().unwrap(), newest.meta["stage"].as_str().unwrap().to_owned())
 }
 
-/// Of a measurement nothing is kept before its end: it does not have to be asked twice.
+/// A measurement keeps no partial results: it exits at the first signal.
 #[test]
 fn a_measurement_ends_with_the_first_signal() {
     let folder = corpus();
@@ -170,7 +169,7 @@ fn a_measurement_ends_with_the_first_signal() {
     let arguments =
         ["tune", "corpus", "--device", "cpu", "--preset", "tiny", "--steps", "100000", "--exhaustive"];
     let mut child = myxtts(folder, &arguments).spawn().unwrap();
-    // Audio codes are kept as soon as the corpus is open and before the first step.
+    // Audio codes are written after the corpus is open and before the first step.
     let codes = folder.join("corpus/.myxtts-cache/codes.bin");
     while !codes.exists() {
         assert!(child.try_wait().unwrap().is_none(), "it has ended before it was asked to");

@@ -19,7 +19,7 @@ fn done(child: Child) -> String {
     words
 }
 
-/// One makes vocabulary and cache, the others have them from it; and later none asks for the right to write.
+/// One process writes vocabulary and cache, the others wait for them; later runs need no lock.
 #[test]
 fn runs_that_are_started_together_all_train() {
     let folder = corpus();

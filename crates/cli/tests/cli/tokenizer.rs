@@ -1,4 +1,4 @@
-//! `myxtts tokenizer` from the shell's side.
+//! `myxtts tokenizer`: files, reports and exit codes.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn train_extend_and_show_belong_together() {
     assert_eq!(shown["text"]["ids"][0], shown["languages"]["fa"]);
     assert_eq!(shown["coverage"]["unknown"], 0);
     assert_eq!(shown["start"], 261);
-    // Nothing but the results is left behind.
+    // Only the results are left.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
 }
 

@@ -1,11 +1,11 @@
-//! Training as a user meets it: killed, stopped, gone on with, and the same to the last bit.
+//! `myxtts train`: killed, stopped and resumed, with bit-identical results.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// As little training as goes through every stage.
+/// Minimal training through every stage.
 const STEPS: [(&str, u64); 3] = [("dvae", 8), ("gpt", 24), ("decoder", 8)];
 
 pub fn myxtts(folder: &Path, arguments: &[&str]) -> Command {
@@ -39,7 +39,7 @@ pub fn resume(folder: &Path, name: &str) -> Command {
     myxtts(folder, &["train", "--resume", name, "--device", "cpu"])
 }
 
-/// A corpus of a few clips, prepared by whoever trains first.
+/// A corpus of a few clips, without a cache.
 pub fn corpus() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let made = myxtts(folder.path(), &["demo-corpus", "corpus", "--utterances", "16"]).output().unwrap();
@@ -78,7 +78,7 @@ fn events(folder: &Path, name: &str, kind: &str) -> usize {
     log.lines().filter(|line| line.contains(&format!("\"{kind}\""))).count()
 }
 
-/// Waits until the child has written so many events of a kind, or has ended.
+/// Waits until the child has written a number of events of a kind, or has exited.
 fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize) {
     let start = Instant::now();
     while events(folder, name, kind) < count {
@@ -94,8 +94,8 @@ fn until(child: &mut Child, folder: &Path, name: &str, kind: &str, count: usize)
 fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit() {
     let folder = corpus();
     let folder = folder.path();
-    // The one says nothing on the way, the other speaks and is fed in the slow ways: none of that, nor being killed, may
-    // be seen in the weights.
+    // One run speaks no samples, the other does and loads data in the slow ways. Neither that nor being killed may change the
+    // weights.
     done(&mut train(folder, "whole", &SILENT));
     let whole = weights(folder, "whole");
     let speaking = [
@@ -106,7 +106,7 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
         "--disable-cpu-gpu-overlap",
     ];
 
-    // Killed five times, each a few checkpoints later than before, with a little chance in when exactly.
+    // Killed five times, each a few checkpoints later, at a slightly random time.
     let mut child = train(folder, "killed", &speaking).spawn().unwrap();
     for kill in 1..=5usize {
         until(&mut child, folder, "killed", "checkpoint", 2 * kill - 1);
@@ -124,17 +124,17 @@ fn a_run_that_is_killed_and_gone_on_with_is_the_undisturbed_run_to_the_last_bit(
     for sample in ["dvae-000008-", "gpt-000024-", "decoder-000008-"] {
         assert!(is_kept(folder, "killed", sample), "{sample} was not spoken");
     }
-    // After so few steps a model may have nothing to say.
+    // After this few steps a model may produce no speech.
     let early = ["gpt-000008-", "gpt-000016-"].iter().any(|sample| is_kept(folder, "killed", sample));
     assert!(early, "nothing was spoken inside a stage");
     assert!(!is_kept(folder, "whole", "gpt-"), "it was to be silent");
     assert!(is_kept(folder, "whole", "") && events(folder, "whole", "sample") > 0, "no last words");
 }
 
-/// Nothing is spoken before the end.
+/// No samples before the end.
 const SILENT: [&str; 2] = ["--set", "training.sample_every=0"];
 
-/// Whether a sample whose name begins so is there as sound and picture, and both also in TensorBoard's files.
+/// Whether a sample with this name prefix exists as audio and picture, and both also in TensorBoard's files.
 fn is_kept(folder: &Path, name: &str, start: &str) -> bool {
     let files = |place: &str| -> Vec<(String, Vec<u8>)> {
         let folder = fs::read_dir(folder.join("runs").join(name).join(place)).unwrap();
@@ -190,7 +190,7 @@ fn simulated_gpus_train_every_stage_together_and_another_number_goes_on() {
     let events = fs::read_to_string(run.join("events.jsonl")).unwrap();
     assert!(events.contains(r#""kind":"strategy""#) && events.contains(r#"{"mirrored":[2,0]}"#), "{events}");
     assert!(fs::read_to_string(run.join("plan.json")).unwrap().contains("mirrored on GPUs 2 and 0"));
-    // It is done: what goes on only says where it would have.
+    // The run is finished: resuming only reports the devices.
     let other = ["train", "--resume", "mirrored", "--simulate-gpus", "1", "--visible-gpus", "0"];
     let said = done(&mut myxtts(folder, &other));
     assert!(said.contains("one device, GPU 0 (simulated)"), "{said}");

@@ -1,4 +1,4 @@
-//! Tuning as a user meets it: a short sweep that writes settings, and a run that says what it chose and keeps it.
+//! `myxtts tune`: a short sweep that writes settings; and a run that reports and keeps what was tuned.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn a_sweep_is_measured_and_its_settings_can_be_trained_with() {
     let steps = report["accumulate"].as_u64().unwrap();
     assert!(batches.contains(&batch) && batch * steps == 16, "{batch} x {steps}");
 
-    // The file is one that every command reads, and has nothing of what the user set.
+    // Every command can read the file, and it has no setting that the user made.
     let shown = myxtts(folder, &["config", "show", "--json", "--config", "tuned.yaml"]).output().unwrap();
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["plan"]["data"]["batch_size"], batch);
@@ -59,7 +59,7 @@ fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
     assert_eq!((&batch["instead_of"], &batch["value"]), (&56.into(), &16.into()));
     assert!(changed.iter().all(|change| change["setting"] != "data.prefetch_buffer_size"), "{changed:?}");
 
-    // A run that was tuned elsewhere goes on as it was.
+    // A run that was tuned on another machine keeps its settings.
     let with = |batch: u64, open: Option<&str>| {
         let mut plan = plan();
         plan["data"]["batch_size"] = batch.into();
@@ -71,7 +71,7 @@ fn a_run_says_what_was_tuned_keeps_it_and_is_tuned_once() {
     with(8, None);
     done(&mut resume(folder, "tuned"));
     assert_eq!(plan()["data"]["batch_size"], 8);
-    // One that was stopped before it could be tuned is tuned now.
+    // A run that was stopped before tuning is tuned when it resumes.
     with(8, Some("data.batch_size"));
     done(&mut resume(folder, "tuned"));
     assert_eq!((&plan()["data"]["batch_size"], &plan()["tuning"]["open"]), (&16.into(), &Value::Null));

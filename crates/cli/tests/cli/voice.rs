@@ -1,4 +1,4 @@
-//! `myxtts voice` from the shell's side.
+//! `myxtts voice`: files, reports and exit codes.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
         .stdout(contains("anna").and(contains("of b.wav, a.wav")));
     assert_eq!(json(&["voice", "show", "anna"]), added);
 
-    // Whether heard now or then, it says the same.
+    // A saved voice gives the same audio as its recording.
     let say = |voice: &str, output: &str| {
         myxtts(at, &["speak", "Hello", "--device", "cpu", "--voice", voice, "-o", output]).assert().success();
         std::fs::read(at.join(output)).unwrap()
@@ -75,7 +75,7 @@ fn a_voice_is_heard_once_listed_shown_spoken_mixed_exported_and_removed() {
     fails(&["export", "anna", "-o", "anna.txt"], 2, ".json");
     fails(&["list", "--model", "none"], 2, "no model folder none");
 
-    // Trained further, it would be another model.
+    // A fine-tuned model is another model.
     tiny::write(&at.join("other"), &[Part::Dvae]);
     fails(&["add", "anna", "anna.safetensors", "--model", "other"], 65, "heard by another model");
     std::fs::rename(at.join("model/voices"), at.join("other/voices")).unwrap();

@@ -1,4 +1,4 @@
-//! `myxtts import` and `myxtts export` from the shell's side.
+//! `myxtts import` and `myxtts export`: files, reports and exit codes.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn myxtts(arguments: &[&str]) -> Command {
     command
 }
 
-/// The checkpoints among the goldens: their absence is a failure, not a reason to pass.
+/// The checkpoints among the goldens. If they are missing, the tests fail instead of passing.
 fn checkpoints() -> PathBuf {
     let folder = std::env::var_os("MYXTTS_GOLDENS").map(PathBuf::from);
     let folder =
@@ -31,12 +31,12 @@ fn a_release_goes_in_and_comes_out() {
     let import = ["import", release.to_str().unwrap(), "-o", model_arg];
     let shown = myxtts(&import).arg("--json").assert().success();
     let report: serde_json::Value = serde_json::from_slice(&shown.get_output().stdout).unwrap();
-    // What lies beside the model was taken: the configuration, which knows the heads, and the voices.
+    // The files next to the model were used: the configuration, which has the number of heads, and the voices.
     let config = std::fs::read_to_string(checkpoints().join("config.json")).unwrap();
     let heads = format!("\"gpt_n_heads\": {}", report["sizes"]["gpt"]["heads"]);
     assert!(config.contains(&heads), "no {heads}");
     assert!(!report["voices"].as_array().unwrap().is_empty());
-    // A second time only where it is asked for.
+    // A second time only with --force.
     myxtts(&import).assert().code(2).stderr(contains("--force"));
     myxtts(&import).args(["--force", "--alone"]).assert().success().stdout(contains("voices       0"));
     myxtts(&import)
@@ -67,7 +67,7 @@ fn what_cannot_be_imported_is_named_with_its_exit_code() {
     let to = out.path().join("model");
     let import = |model: &Path| myxtts(&["import", model.to_str().unwrap(), "-o", to.to_str().unwrap()]);
     import(&out.path().join("none.pth")).assert().code(74).stderr(contains("none.pth"));
-    // Three tensors are no model: all others are counted.
+    // Three tensors are not a model: the missing ones are counted.
     import(&checkpoints().join("config_object.pth")).assert().code(65).stderr(contains("missing"));
     let text = out.path().join("text.pth");
     std::fs::write(&text, "<!doctype html>").unwrap();
@@ -115,7 +115,7 @@ fn a_model_trained_here_could_not_be_imported_again() {
     for part in [Part::Gpt, Part::Dvae, Part::Decoder, Part::Speaker] {
         let (first, second) = (first.part(part).unwrap(), second.part(part).unwrap());
         for name in first.names() {
-            // What Coqui's code does not know stays here.
+            // Tensors that Coqui's code does not have are not exported.
             if [TOKEN_HEAD_WEIGHT, TOKEN_HEAD_BIAS].contains(&name) {
                 assert!(second.get(name).is_none(), "{name}");
                 continue;
@@ -127,6 +127,6 @@ fn a_model_trained_here_could_not_be_imported_again() {
             assert!(name.contains("num_batches_tracked") || name.contains("torch_spec"), "{name}");
         }
     }
-    // An export of an older version had not even those.
+    // Exports of an older version lacked these.
     assert!(second.part(Part::Speaker).unwrap().names().any(|name| name.ends_with("num_batches_tracked")));
 }
