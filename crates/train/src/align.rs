@@ -4,8 +4,8 @@
 //! starts from evenly cut clips and alternates between estimating the Gaussians and finding the best monotonic path
 //! (Viterbi). It takes seconds and needs no GPU. Sums run in a fixed order, so that a resumed run gets the same alignment.
 
-use crate::beside::{floats, position};
 use crate::error::TrainError;
+use crate::overlay::{floats, position};
 use myxtts_data::record::{DVAE_MEL, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
 use rayon::prelude::*;
@@ -406,7 +406,7 @@ fn align(clips: Vec<Clip>, stop: &AtomicBool) -> Result<Vec<(u32, Aligned)>, Tra
         .collect();
     let mut gaussians = Gaussians::estimate(&some, &some_chains, &paths, states);
     for _ in 0..ROUNDS {
-        crate::stages::heed(stop)?;
+        crate::stages::check_stop(stop)?;
         paths = some.par_iter().zip(&some_chains).map(|(clip, chain)| gaussians.path(clip, chain)).collect();
         gaussians = Gaussians::estimate(&some, &some_chains, &paths, states);
     }

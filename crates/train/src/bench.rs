@@ -10,13 +10,14 @@ pub mod timed_stage;
 
 use crate::error::TrainError;
 use crate::stages::Stage;
+use crate::statistics::{median, percentile, variation};
+use crate::step_timer::{StepTimer, TimedStep, control};
 use myxtts_run::plan::Recipe;
+use myxtts_run::procfs::ProcessStat;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::Control;
 use myxtts_tensor::cuda::cupti::{Activity, KernelTimes, busy};
-use myxtts_tensor::engine::Ticket;
 use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How much is measured.
@@ -96,46 +97,24 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn run(&mut self, steps: u64) -> Result<Vec<Timed>, TrainError> {
-        let mut in_flight: VecDeque<(Ticket, [usize; 3], u64, Duration)> = VecDeque::new();
+        let mut timer = StepTimer::start(self.stage, self.ahead);
         let mut done = Vec::with_capacity(steps as usize);
-        let mut last = Instant::now();
-        for i in 0..steps {
-            let step = self.next + i;
-            let control = Control {
-                rate: self.recipe.schedule.at(step.min(self.recipe.steps.max(1) - 1)) as f32,
-                weight: 1.0,
-                clip: self.recipe.clip.unwrap_or(0.0) as f32,
-                average: self.recipe.ema_decay.unwrap_or(0.0) as f32,
-                seed: self.seed.at(step),
-            };
-            let queued = self.stage.submit(step, &control)?;
-            in_flight.push_back((queued.ticket, queued.shape, queued.rows, queued.waited));
-            while in_flight.len() > self.ahead {
-                self.end(&mut in_flight, &mut last, &mut done)?;
-            }
+        for step in self.next..self.next + steps {
+            let queued = self.stage.submit(step, &control(self.recipe, step, self.seed.at(step)))?;
+            timer.push(queued.ticket, (queued.shape, queued.rows, queued.waited));
+            done.extend(timer.complete(self.stage)?.into_iter().map(Timed::from));
         }
-        while !in_flight.is_empty() {
-            self.end(&mut in_flight, &mut last, &mut done)?;
-        }
+        done.extend(timer.complete_all(self.stage)?.into_iter().map(Timed::from));
         self.next += steps;
         Ok(done)
     }
+}
 
-    fn end(
-        &mut self,
-        in_flight: &mut VecDeque<(Ticket, [usize; 3], u64, Duration)>,
-        last: &mut Instant,
-        done: &mut Vec<Timed>,
-    ) -> Result<(), TrainError> {
-        let Some((ticket, shape, rows, waited)) = in_flight.pop_front() else { return Ok(()) };
-        let before = self.stage.engine().busy();
-        self.stage.wait(ticket)?;
-        let after = self.stage.engine().busy();
-        let now = Instant::now();
-        let spanned = after.zip(before).map(|(after, before)| (after - before).as_secs_f64());
-        done.push(Timed { shape, rows, seconds: (now - *last).as_secs_f64(), spanned, waited });
-        *last = now;
-        Ok(())
+impl From<TimedStep<([usize; 3], u64, Duration)>> for Timed {
+    fn from(timed: TimedStep<([usize; 3], u64, Duration)>) -> Timed {
+        let (shape, rows, waited) = timed.step;
+        let spanned = timed.on_device.map(|time| time.as_secs_f64());
+        Timed { shape, rows, seconds: timed.period.as_secs_f64(), spanned, waited }
     }
 }
 
@@ -276,8 +255,8 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
     Figures {
         samples_per_second: rows as f64 / wall,
         steps_per_second: timed.len() as f64 / wall,
-        step_ms: quantile(&all, 0.5) * 1e3,
-        step_p99_ms: quantile(&all, 0.99) * 1e3,
+        step_ms: median(&all) * 1e3,
+        step_p99_ms: percentile(&all, 0.99) * 1e3,
         variation: variation(&all),
         variation_at_equal_shape: if count == 0 { 0.0 } else { sum / count as f64 },
         shapes: by_shape.len(),
@@ -285,7 +264,7 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
             timed.iter().map(|step| step.shape[i] as f64).sum::<f64>() / timed.len() as f64
         }),
         wait_share: waits.iter().sum::<f64>() / wall,
-        wait_p99_ms: quantile(&waits, 0.99) * 1e3,
+        wait_p99_ms: percentile(&waits, 0.99) * 1e3,
         busy: None,
         on_device: None,
         busy_watched: None,
@@ -303,27 +282,11 @@ fn figures(timed: &[Timed], wall: f64) -> Figures {
     }
 }
 
-/// Standard deviation over mean.
-fn variation(times: &[f64]) -> f64 {
-    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
-    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len().max(1) as f64;
-    if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
-}
-
-fn quantile(times: &[f64], share: f64) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0.0)
-}
-
 /// Seconds of processor time this process has used, all threads together.
 pub(crate) fn processor_seconds() -> f64 {
-    // Fields 14 and 15 of the line, after a name that may hold spaces; in ticks of a hundredth of a second.
-    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
-    let Some((_, rest)) = stat.rsplit_once(')') else { return 0.0 };
-    let fields: Vec<f64> = rest.split_whitespace().skip(11).take(2).filter_map(|x| x.parse().ok()).collect();
-    fields.iter().sum::<f64>() / 100.0
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // A tick is a hundredth of a second.
+    ProcessStat::parse(&stat).map_or(0.0, |stat| stat.cpu_ticks as f64 / 100.0)
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ pub fn send(ranks: &Ranks, plan: &Plan, base: Option<&Tokenizer>, corpus: &Corpu
         corpus: Fingerprint::new(&*corpus.source, &corpus.tokenizer),
     };
     let bytes = serde_json::to_vec(&briefing).expect("text and numbers are JSON");
-    ranks.share_bytes(Some(&bytes))?;
+    ranks.broadcast_bytes(Some(&bytes))?;
     Ok(())
 }
 
@@ -79,7 +79,7 @@ pub fn follow_rank_0(
     stop: Arc<AtomicBool>,
     progress: &dyn Progress,
 ) -> Result<Exit, RunError> {
-    let bytes = ranks.share_bytes(None)?.unwrap_or_default();
+    let bytes = ranks.broadcast_bytes(None)?.unwrap_or_default();
     let unreadable = |what| move |source| RunError::Briefing { what, source };
     let briefing: Briefing = serde_json::from_slice(&bytes).map_err(unreadable("briefing"))?;
     let plan = Plan::from_json(&briefing.plan).map_err(unreadable("plan"))?;

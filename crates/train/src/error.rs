@@ -64,9 +64,52 @@ pub enum TrainError {
     /// More of the machine's own memory than it has.
     #[error("{0}")]
     HostMemory(String),
-    /// Nothing to learn from.
+    /// A stage needs more device memory than `training.memory_limit` allows.
     #[error("{0}")]
-    NoData(String),
+    DeviceMemory(String),
+    /// No clip can be used by a stage.
+    #[error("{0}")]
+    NoClips(String),
+    /// The corpus was prepared with a vocabulary that is not the model's.
+    #[error("{0}")]
+    Vocabulary(String),
+    /// A part of the model lacks tensors, or has them in other shapes.
+    #[error("{0}")]
+    UnusableModel(String),
+    /// `--from` names a folder without a model.
+    #[error(
+        "{} is not a model folder: `myxtts import` converts a checkpoint to one, and every run has one in its folder `model`",
+        from.display()
+    )]
+    NotAModel {
+        /// The folder.
+        from: PathBuf,
+    },
+    /// The model has a GPT without the DVAE that its codes come from.
+    #[error(
+        "{} has a GPT and no DVAE: a new DVAE would give its audio codes another meaning; import the model again with --dvae",
+        from.display()
+    )]
+    NoDvae {
+        /// The model folder.
+        from: PathBuf,
+    },
+    /// The decoder stage has no planned batches to look at.
+    #[error(
+        "the decoder stage samples windows of clips and has no planned batches: take the stage gpt or dvae"
+    )]
+    NoPreview,
+    /// The system refused a thread.
+    #[error("the thread {name} could not be started: {source}")]
+    Thread {
+        /// Name of the thread.
+        name: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// A bug in this program.
+    #[error("internal error: {0}")]
+    Internal(String),
     /// Batches do not come.
     #[error("{0}")]
     Feed(String),
@@ -118,7 +161,7 @@ pub enum TrainError {
     },
     /// Other processes of the run.
     #[error(transparent)]
-    Ranks(#[from] crate::ranks::RankError),
+    Ranks(#[from] crate::rank_error::RankError),
     /// The user asked to stop while codes or states were made that a stage stands on; whoever runs the stages says which.
     #[error("stopped on request")]
     Interrupted,
@@ -145,11 +188,16 @@ impl TrainError {
     /// The exit code that belongs to it.
     pub fn exit(&self) -> Exit {
         match self {
-            TrainError::Engine(_)
-            | TrainError::Missing { .. }
+            TrainError::Engine(error) => engine_exit(error),
+            TrainError::Missing { .. }
             | TrainError::HostMemory(_)
+            | TrainError::DeviceMemory(_)
+            | TrainError::NotAModel { .. }
+            | TrainError::NoDvae { .. }
+            | TrainError::NoPreview
             | TrainError::Strategy(_) => Exit::Usage,
-            TrainError::Apart { .. } => Exit::Internal,
+            TrainError::Apart { .. } | TrainError::Internal(_) => Exit::Internal,
+            TrainError::Thread { .. } => Exit::Io,
             TrainError::Ranks(error) => error.exit(),
             TrainError::Weights(error) => error.exit(),
             TrainError::Checkpoint(_) | TrainError::Disk(_) | TrainError::TensorBoard(_) => Exit::Io,
@@ -160,10 +208,71 @@ impl TrainError {
             | TrainError::Record(_)
             | TrainError::Sequence(_)
             | TrainError::Shape(_)
-            | TrainError::NoData(_)
+            | TrainError::NoClips(_)
+            | TrainError::Vocabulary(_)
+            | TrainError::UnusableModel(_)
             | TrainError::Feed(_)
             | TrainError::Foreign { .. }
             | TrainError::BadSteps { .. } => Exit::BadData,
+        }
+    }
+}
+
+/// The exit code of an error of the engine: [`Exit::Usage`] where a device, a library or memory is missing, which other
+/// settings or an installation fix, and [`Exit::Internal`] where a call failed.
+pub fn engine_exit(error: &myxtts_tensor::Error) -> Exit {
+    use myxtts_tensor::Error;
+    use myxtts_tensor::cuda::nccl::NcclError;
+    match error {
+        Error::OutOfMemory { .. }
+        | Error::Missing(_)
+        | Error::Unsupported(_)
+        | Error::Nccl(NcclError::Library(_)) => Exit::Usage,
+        // Other machines may be reached later.
+        Error::Nccl(NcclError::TimedOut { .. }) => Exit::Retry,
+        Error::Driver { .. }
+        | Error::Compile(_)
+        | Error::Gemm(_)
+        | Error::Collective(_)
+        | Error::Nccl(NcclError::Status { .. } | NcclError::Aborted { .. }) => Exit::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use myxtts_tensor::Error;
+    use myxtts_tensor::collective::CollectiveError;
+    use myxtts_tensor::cuda::nccl::NcclError;
+
+    #[test]
+    fn every_cause_has_its_exit_code() {
+        let text = || "why".to_owned();
+        let driver = Error::Driver { doing: text(), reason: text() };
+        let ended = CollectiveError::Ended { rank: 1, world: 2, reason: text() };
+        let refused = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        let cases: Vec<(TrainError, u8)> = vec![
+            (Error::Unsupported(text()).into(), 2),
+            (Error::from(NcclError::Library(text())).into(), 2),
+            (TrainError::DeviceMemory(text()), 2),
+            (TrainError::HostMemory(text()), 2),
+            (TrainError::NotAModel { from: "model".into() }, 2),
+            (TrainError::NoDvae { from: "model".into() }, 2),
+            (TrainError::NoPreview, 2),
+            (TrainError::NoClips(text()), 65),
+            (TrainError::Vocabulary(text()), 65),
+            (TrainError::UnusableModel(text()), 65),
+            (TrainError::Feed(text()), 65),
+            (driver.into(), 70),
+            (Error::from(ended).into(), 70),
+            (Error::from(NcclError::Aborted { rank: 0 }).into(), 70),
+            (TrainError::Internal(text()), 70),
+            (TrainError::Thread { name: text(), source: refused }, 74),
+            (Error::from(NcclError::TimedOut { rank: 0, world: 2, seconds: 9 }).into(), 75),
+            (TrainError::Interrupted, 143),
+        ];
+        for (error, code) in cases {
+            assert_eq!(error.exit().code(), code, "{error:?}");
         }
     }
 }

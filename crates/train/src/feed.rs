@@ -15,8 +15,8 @@ mod sync_maker;
 pub use feeding::{Depth, Feeding};
 pub use maker::{Finisher, Made, Maker, field, maker_of};
 
-use crate::diagnose::plant::OnTheWay;
 use crate::error::TrainError;
+use crate::fault::OnTheWay;
 use myxtts_tensor::engine::{Slot, Uploader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -6,27 +6,32 @@
 //! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`evaluate`] (what it sounds like, by `myxtts-speak`).
 
 pub mod error;
+mod fault;
+pub mod rank_error;
 pub mod replica_slice;
 pub mod strategy;
 
 pub mod align;
-pub mod overlay;
 pub mod feed;
 pub mod model;
+pub mod overlay;
 pub mod stages;
 
+pub mod briefing;
+pub mod follow;
 pub mod mirrored;
 pub mod ranks;
 
-mod bad_step;
-mod best;
-mod pace;
 pub mod samples;
 pub mod session;
 pub mod sizes;
 
 pub mod low_data;
 pub mod pipeline;
+pub mod preview;
+pub mod stage_context;
+pub(crate) mod stage_settings;
+pub mod training_data;
 
 pub mod base_model;
 pub mod corpus;
@@ -37,6 +42,9 @@ mod run_error;
 pub mod run_request;
 pub mod training_run;
 
+pub mod statistics;
+mod step_timer;
+
 pub mod bench;
 pub mod diagnose;
 pub mod tune;
@@ -46,9 +54,9 @@ pub mod resynthesize;
 
 pub use myxtts_speak::machine;
 
-pub use best::BestValidation;
 pub use error::TrainError;
 pub use machine::Machine;
 pub use model::Model;
 pub use run_error::RunError;
+pub use session::BestValidation;
 pub use training_run::TrainingRun;

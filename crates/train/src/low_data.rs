@@ -4,9 +4,9 @@
 //! rises after a few hundred steps, and what it says has nothing to do with the text. `bench/results/low_data_*.md` has
 //! what each of these settings does alone and together.
 
-use crate::pipeline::Corpus;
+use crate::training_data::Corpus;
 use myxtts_data::record::DVAE_MEL;
-use myxtts_run::plan::{Plan, Preset, Stage};
+use myxtts_run::plan::{Plan, Preset, StageKind};
 use std::collections::HashSet;
 use std::fmt;
 
@@ -133,15 +133,15 @@ fn choose_for_new_models(plan: &mut Plan, facts: &Facts, choosing: &mut Choosing
     let of_gpt = (GPT_EPOCHS * facts.clips as f64 / rows).ceil() as u64;
     let why = "more would be learnt by heart";
     for (stage, key, steps, why) in [
-        (Stage::Dvae, "training.dvae_steps", DVAE_STEPS, "held-out clips hardly gain from more"),
-        (Stage::Gpt, "training.gpt_steps", of_gpt.max(LEAST_GPT_STEPS), why),
-        (Stage::Decoder, "training.decoder_steps", DECODER_STEPS, "minutes on a GPU instead of an hour"),
+        (StageKind::Dvae, "training.dvae_steps", DVAE_STEPS, "held-out clips hardly gain from more"),
+        (StageKind::Gpt, "training.gpt_steps", of_gpt.max(LEAST_GPT_STEPS), why),
+        (StageKind::Decoder, "training.decoder_steps", DECODER_STEPS, "minutes on a GPU instead of an hour"),
     ] {
         let usual = plan.recipe(stage, false).steps;
         let setting = match stage {
-            Stage::Dvae => &mut plan.training.dvae_steps,
-            Stage::Gpt => &mut plan.training.gpt_steps,
-            Stage::Decoder => &mut plan.training.decoder_steps,
+            StageKind::Dvae => &mut plan.training.dvae_steps,
+            StageKind::Gpt => &mut plan.training.gpt_steps,
+            StageKind::Decoder => &mut plan.training.decoder_steps,
         };
         if setting.is_none() && steps < usual {
             *setting = Some(steps);
@@ -199,10 +199,10 @@ pub fn lines(facts: &Facts, chosen: &[Choice]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use myxtts_run::config::{Machine, Sources};
+    use myxtts_run::config::{HostResources, Sources};
 
     fn plan() -> Plan {
-        Plan::resolve(&Sources::of(Machine::detect())).expect("the defaults are a plan")
+        Plan::resolve(&Sources::for_host(HostResources::detect())).expect("the defaults are a plan")
     }
 
     const LITTLE: Facts = Facts { hours: 2.0, clips: 2_000, speakers: 1 };

@@ -6,14 +6,12 @@
 
 use crate::error::TrainError;
 use crate::machine::Machine;
-use crate::model::Model;
 use crate::replica_slice::ReplicaSlice;
-use crate::stages::{StageKind, Stage, Submitted, Validation};
+use crate::stages::{Stage, StageCore, Submitted, Validation};
 use myxtts_tensor::collective::{CollectiveError, Replica};
 use myxtts_tensor::cuda::nccl::{Communicator, Nccl};
 use myxtts_tensor::engine::{Arena, Ticket};
-use myxtts_tensor::{Control, Device, Engine, Error, ParameterId, Report};
-use serde_json::Value;
+use myxtts_tensor::{Control, Device, Engine, Error, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -105,9 +103,8 @@ impl Mirrored {
             let (machine, build, answer) = (machines[rank], build.clone(), answer.clone());
             let named = std::thread::Builder::new().name(format!("replica-{rank}"));
             let thread = named.spawn(move || serve(rank, link, machine, build, answer, receive));
-            let thread = thread.map_err(|error| {
-                TrainError::NoData(format!("no thread can be started for replica {rank}: {error}"))
-            })?;
+            let thread =
+                thread.map_err(|source| TrainError::Thread { name: format!("replica-{rank}"), source })?;
             others.push(Other { work: Some(send), thread: Some(thread) });
         }
         drop(answer);
@@ -124,7 +121,7 @@ impl Mirrored {
         made[0] = Some(own);
         answers.iter().for_each(|(rank, result)| made[rank] = Some(result));
         all_of(made)?;
-        let first = first.ok_or_else(|| TrainError::NoData("a stage of no replicas".into()))?;
+        let first = first.ok_or_else(|| TrainError::Internal("a stage of no replicas".into()))?;
         let devices = machines.iter().map(|machine| machine.device).collect();
         Ok(Mirrored { others, first, link, devices, idle: 0, queued: VecDeque::new() })
     }
@@ -185,9 +182,9 @@ fn communicators(machines: &[Machine]) -> Result<Vec<Arc<Communicator>>, TrainEr
         return Ok(Vec::new());
     }
     if gpus.len() < machines.len() {
-        return Err(TrainError::NoData("processors and GPUs cannot be replicas of one another".into()));
+        return Err(TrainError::Internal("processors and GPUs cannot be replicas of one another".into()));
     }
-    let joined = Nccl::find().and_then(|nccl| nccl.communicators(&gpus)).map_err(Error::from)?;
+    let joined = Nccl::load().and_then(|nccl| nccl.communicators(&gpus)).map_err(Error::from)?;
     Ok(joined.into_iter().map(Arc::new).collect())
 }
 
@@ -236,7 +233,7 @@ fn all_of<T>(made: Vec<Option<Result<T, TrainError>>>) -> Result<Vec<T>, TrainEr
             Some(Err(error)) => cause = cause.or(Some(error)),
             None => {
                 let reason = "its thread panicked; the words are above".to_owned();
-                let gone = Error::from(CollectiveError::Gone { rank, world, reason });
+                let gone = Error::from(CollectiveError::Ended { rank, world, reason });
                 cause = cause.or(Some(gone.into()));
             }
         }
@@ -252,7 +249,7 @@ fn is_consequence(error: &TrainError) -> bool {
     matches!(
         error,
         TrainError::Engine(
-            Error::Collective(CollectiveError::Gone { .. }) | Error::Nccl(NcclError::Aborted { .. })
+            Error::Collective(CollectiveError::Ended { .. }) | Error::Nccl(NcclError::Aborted { .. })
         )
     )
 }
@@ -276,12 +273,16 @@ pub(crate) fn joined(reports: &[Report]) -> Result<Report, TrainError> {
 }
 
 impl Stage for Mirrored {
-    fn kind(&self) -> StageKind {
-        self.first.kind()
+    fn core(&self) -> &dyn StageCore {
+        self.first.core()
     }
 
-    fn described(&self) -> Vec<String> {
-        let mut lines = self.first.described();
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self.first.core_mut()
+    }
+
+    fn description(&self) -> Vec<String> {
+        let mut lines = self.first.description();
         let names: Vec<String> = self.devices.iter().map(Device::to_string).collect();
         let idle = match self.idle {
             0 => String::new(),
@@ -293,14 +294,6 @@ impl Stage for Mirrored {
             names.join(", ")
         ));
         lines
-    }
-
-    fn engine(&self) -> &Engine {
-        self.first.engine()
-    }
-
-    fn engine_mut(&mut self) -> &mut Engine {
-        self.first.engine_mut()
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
@@ -360,43 +353,11 @@ impl Stage for Mirrored {
         Ok(())
     }
 
-    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        self.first.numbers(report)
-    }
-
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
         self.everywhere(move |_, stage| stage.between(step)).map(|_| ())
     }
 
-    fn due(&self, step: u64) -> bool {
-        self.first.due(step)
-    }
-
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         self.first.validate()
-    }
-
-    fn objective(&self, step: u64) -> u64 {
-        self.first.objective(step)
-    }
-
-    fn is_averaged(&self, parameter: ParameterId) -> bool {
-        self.first.is_averaged(parameter)
-    }
-
-    fn epoch_steps(&self) -> u64 {
-        self.first.epoch_steps()
-    }
-
-    fn clip(&self, record: u32) -> String {
-        self.first.clip(record)
-    }
-
-    fn position(&self, step: u64) -> Value {
-        self.first.position(step)
-    }
-
-    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        self.first.finish(model, average)
     }
 }

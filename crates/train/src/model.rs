@@ -20,7 +20,7 @@ use std::path::Path;
 
 /// Divides log-mels, band by band.
 pub const MEL_STATS: &str = "mel_stats";
-pub(crate) use myxtts_speak::source::TEXT_DROPOUT;
+pub(crate) use myxtts_speak::weight_source::TEXT_DROPOUT;
 
 /// Under which name the manifest keeps the sizes of a part.
 pub const GPT: &str = "gpt";
@@ -168,7 +168,7 @@ impl Model {
             return Ok(None);
         }
         let foreign = |why: String| {
-            TrainError::NoData(format!(
+            TrainError::Vocabulary(format!(
                 "the corpus was prepared with another vocabulary than the model's: {why}"
             ))
         };
@@ -179,7 +179,9 @@ impl Model {
         }
         let [embedding, ..] = TEXT_TABLES;
         let Some(&[rows, _]) = self.shape(embedding).as_deref() else {
-            return Err(TrainError::NoData(format!("the model's {embedding} is no table: import it again")));
+            return Err(TrainError::UnusableModel(format!(
+                "the model's {embedding} is no table: import it again"
+            )));
         };
         let tokens = tokenizer.vocabulary_size();
         if tokens <= rows {
@@ -189,7 +191,9 @@ impl Model {
             let shape = self.shape(name).unwrap_or_default();
             let width = shape.get(1..).unwrap_or_default().iter().product::<usize>().max(1);
             let old = self.numbers(name).filter(|old| old.len() == rows * width).ok_or_else(|| {
-                TrainError::NoData(format!("the model's {name} has not {rows} rows of f32: import it again"))
+                TrainError::UnusableModel(format!(
+                    "the model's {name} has not {rows} rows of f32: import it again"
+                ))
             })?;
             let shape: Vec<usize> = std::iter::once(tokens).chain(shape.into_iter().skip(1)).collect();
             self.set(name, &shape, &grow_table(name, &old, width, tokens, seed));
@@ -215,11 +219,13 @@ impl Model {
                 if found.heads == 0 || !enough {
                     return Ok(None);
                 }
-                myxtts_speak::source::sizes_of(&found, tokenizer)
+                myxtts_speak::weight_source::gpt_sizes_from_shapes(&found, tokenizer)
             }
         };
         check_gpt(&sizes, &shapes).map_err(|what| {
-            TrainError::NoData(format!("the model's GPT cannot be used: {what}; import or train it again"))
+            TrainError::UnusableModel(format!(
+                "the model's GPT cannot be used: {what}; import or train it again"
+            ))
         })?;
         Ok(Some(sizes))
     }
@@ -334,7 +340,7 @@ impl Model {
             licence: self.licence.clone(),
             reading: self.reading.clone(),
         };
-        let header = serde_json::to_vec(&header).map_err(|error| TrainError::NoData(error.to_string()))?;
+        let header = serde_json::to_vec(&header).map_err(|error| TrainError::Internal(error.to_string()))?;
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend(header);
         self.tensors.values().for_each(|tensor| bytes.extend_from_slice(&tensor.bytes));
@@ -343,7 +349,7 @@ impl Model {
 
     /// What [`Model::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, TrainError> {
-        let damaged = || TrainError::NoData("the model that rank 0 sent is damaged".to_owned());
+        let damaged = || TrainError::Internal("the model that rank 0 sent is damaged".to_owned());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
         let length = u64::from_le_bytes(*length) as usize;
         let header = rest.get(..length).ok_or_else(damaged)?;
@@ -377,12 +383,12 @@ impl Stacked<'_> {
     }
 }
 
-impl myxtts_speak::Source for Stacked<'_> {
-    fn place(&self) -> &Path {
+impl myxtts_speak::WeightSource for Stacked<'_> {
+    fn path(&self) -> &Path {
         Path::new("the model in training")
     }
 
-    fn holds(&self, part: Part) -> bool {
+    fn has_part(&self, part: Part) -> bool {
         let name = match part {
             Part::Gpt => GPT,
             Part::Dvae => DVAE,
@@ -404,7 +410,7 @@ impl myxtts_speak::Source for Stacked<'_> {
         shapes
     }
 
-    fn gpt_said(&self) -> Option<&Value> {
+    fn gpt_config(&self) -> Option<&Value> {
         self.over.parts.get(GPT).or_else(|| self.under.parts.get(GPT))
     }
 

@@ -22,7 +22,7 @@ use myxtts_model::weights::{ModelFolder, Reading};
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
-use myxtts_speak::{Fit, Quality, SpeakError, Synthesizer, Voice, as_heard};
+use myxtts_speak::{Fit, Quality, SpeakError, Synthesizer, Voice, prepare_reference};
 use myxtts_text::Cleaner;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -170,14 +170,14 @@ impl Resynthesizer {
     }
 
     /// A recording as the model was given them in training, at the rate that both of the GPT's front-ends listen at.
-    fn as_heard(&self, clip: &Clip) -> Vec<f32> {
+    fn prepare_reference(&self, clip: &Clip) -> Vec<f32> {
         let (trim, loudness) = self.reading.as_ref().map_or((None, None), |r| (r.trim_db, r.loudness_lufs));
-        as_heard(clip, trim, loudness)
+        prepare_reference(clip, trim, loudness)
     }
 
     /// The codes of a recording, and the sound the DVAE makes of them.
     pub fn through_dvae(&mut self, recording: &Clip) -> Result<(Vec<i32>, Clip), TrainError> {
-        let (front, samples) = (FrontEnd::Dvae, self.as_heard(recording));
+        let (front, samples) = (FrontEnd::Dvae, self.prepare_reference(recording));
         let mut mel = Vec::new();
         self.extractor.compute(&samples, &mut mel);
         let codes = self.dvae.codes(&mel)?;
@@ -200,7 +200,7 @@ impl Resynthesizer {
     ) -> Result<Resynthesis, ResynthesizeError> {
         let ways = if self.has_decoder() { &WAYS[..] } else { &WAYS[..2] };
         for way in ways {
-            durable::create_folder(&durable::Os, &folder.join(way))?;
+            durable::create_folder(&durable::OsDisk, &folder.join(way))?;
         }
         let mut items: Vec<Passed> = Vec::with_capacity(recordings.len());
         let mut said = false;
@@ -280,7 +280,7 @@ impl Resynthesizer {
             (None, _) => Ok(None),
             (Some(_), Some(voice)) if other.is_none() => Ok(Some(voice.clone())),
             (Some(own), _) => {
-                soft(own.hear(std::slice::from_ref(other.as_ref().unwrap_or(&original))))?.map(Some)
+                soft(own.encode_voice(std::slice::from_ref(other.as_ref().unwrap_or(&original))))?.map(Some)
             }
         };
         let heard = match heard {

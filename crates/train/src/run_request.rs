@@ -166,7 +166,7 @@ pub fn change_settings(
             "the stage `{stage}` of this run is finished; `train --from {run}/model` trains it further in a new run"
         ))
     };
-    let ResumeChanges { taken, refused } = plan.change(now, &settled);
+    let ResumeChanges { applied: taken, refused } = plan.apply_changes(now, &settled);
     if !refused.is_empty() {
         return Err(RunError::FixedSettings { run: folder.name().to_owned(), refused });
     }

@@ -9,30 +9,24 @@
 //!
 //! Speaking has weights, programs and draws of its own. It takes nothing from the training but a copy of the weights.
 
-use crate::overlay::floats;
 use crate::error::TrainError;
-use crate::evaluate::measures::Heard;
-use crate::evaluate::words::Errors;
 use crate::machine::Machine;
 use crate::model::{Model, Stacked};
-use crate::session::Session;
+use crate::overlay::floats;
 use crate::stages::codes::Encoder;
-use crate::stages::{self, StageKind, Stage};
+use crate::stages::{Stage, StageKind};
 use myxtts_data::audio::{Resampler, decode, wav};
 use myxtts_data::mel::picture::{Mel, mel_png, mels_png};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_data::utterance::Utterance;
 use myxtts_model::SamplingOptions;
-use myxtts_run::durable;
 use myxtts_speak::{SpeakError, Synthesizer};
 use myxtts_tensor::Device;
 use myxtts_text::Cleaner;
-use serde_json::json;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// Sentences that are spoken: enough to hear, few enough to wait for.
 pub const SPOKEN: usize = 3;
@@ -125,10 +119,10 @@ pub enum SampleError {
 }
 
 /// A sentence as it sounded.
-struct Sample {
-    wav: Vec<u8>,
-    png: Vec<u8>,
-    seconds: f64,
+pub(crate) struct Sample {
+    pub wav: Vec<u8>,
+    pub png: Vec<u8>,
+    pub seconds: f64,
 }
 
 impl Sample {
@@ -145,7 +139,7 @@ impl Sample {
 }
 
 /// One sentence, and what came of it.
-type Outcome<'a> = (&'a Sentence, Result<Sample, SampleError>);
+pub(crate) type Outcome<'a> = (&'a Sentence, Result<Sample, SampleError>);
 
 /// What is spoken, and by what.
 pub struct Samples<'a> {
@@ -165,7 +159,7 @@ pub struct Samples<'a> {
 
 impl Samples<'_> {
     /// The sentences from a stage's weights as they are, or their averages where those are kept.
-    fn of_stage(
+    pub(crate) fn of_stage(
         &self,
         stage: &dyn Stage,
         average: bool,
@@ -182,7 +176,7 @@ impl Samples<'_> {
     }
 
     /// The sentences from the model that is done.
-    fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
+    pub(crate) fn of_model(&self, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
         self.spoken(&Stacked { over: Model::default(), under: self.model }, stop)
     }
 
@@ -202,10 +196,11 @@ impl Samples<'_> {
     }
 
     fn spoken(&self, model: &Stacked<'_>, stop: &AtomicBool) -> Result<Vec<Outcome<'_>>, SampleError> {
-        let mut synthesizer = Synthesizer::of(model, self.machine.device)?.with_cleaner(self.cleaner);
+        let mut synthesizer =
+            Synthesizer::from_source(model, self.machine.device)?.with_cleaner(self.cleaner);
         let mut speak = |sentence: &Sentence| -> Result<Sample, SampleError> {
             let reference =
-                synthesizer.hear(&[decode(&sentence.reference).map_err(SpeakError::from)?.clip])?;
+                synthesizer.encode_voice(&[decode(&sentence.reference).map_err(SpeakError::from)?.clip])?;
             // Careful rather than lively, and always with the same draws: what changes is the model.
             let options =
                 SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..SamplingOptions::default() };
@@ -240,159 +235,4 @@ impl Samples<'_> {
         let wanted = self.sentences.iter().take_while(|_| !stop.load(Ordering::Relaxed));
         Ok(wanted.map(|sentence| (sentence, rebuild(sentence))).collect())
     }
-}
-
-impl Session<'_> {
-    /// Speaks from a stage's weights after step `step`. What goes wrong is a line: a run does not end because it has nothing
-    /// to say yet.
-    pub(crate) fn sample(
-        &mut self,
-        stage: &dyn Stage,
-        average: bool,
-        samples: &Samples<'_>,
-        (step, before): (u64, u64),
-    ) {
-        let name = stages::name(stage.kind());
-        let when = format!("after step {step} of `{name}`");
-        let began = Instant::now();
-        let heard = match samples.of_stage(stage, average, &self.stop) {
-            Ok(heard) => heard,
-            Err(error) => return self.progress.say(&format!("nothing was spoken {when}: {error}")),
-        };
-        let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
-        for (sentence, sample) in heard {
-            let file = format!("{name}-{step:06}-{}", sentence.name);
-            let place = Place { label: name, step, at: before + step, file: &file };
-            match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &place)?)) {
-                Ok((_, heard)) => {
-                    kept += 1;
-                    understood.add(heard);
-                }
-                Err(error) => {
-                    self.progress.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
-                }
-            }
-        }
-        if kept > 0 {
-            let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
-            let seconds = began.elapsed().as_secs_f64();
-            let rates = self.log_rates(name, (step, before + step), &understood);
-            self.progress.say(&format!(
-                "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
-                files.display()
-            ));
-        }
-    }
-
-    /// Speaks from the model that is done, after all steps of the run.
-    pub(crate) fn final_samples(&mut self, samples: &Samples<'_>, steps: u64) {
-        let heard = match samples.of_model(&self.stop) {
-            Ok(heard) => heard,
-            Err(error) => return self.progress.say(&format!("nothing was spoken: {error}")),
-        };
-        let mut understood = Understood::default();
-        for (sentence, sample) in heard {
-            let place = Place { label: "model", step: steps, at: steps, file: &sentence.name };
-            let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &place)?, s.seconds))) {
-                Ok(((path, heard), seconds)) => {
-                    let line =
-                        format!("spoken       {}: {seconds:.1} s of \"{}\"", path.display(), sentence.text);
-                    let line = match &heard {
-                        Some(heard) => format!("{line}, heard as \"{}\"", heard.transcript),
-                        None => line,
-                    };
-                    understood.add(heard);
-                    line
-                }
-                Err(error) => format!("\"{}\" was not spoken: {error}", sentence.text),
-            };
-            self.progress.say(&line);
-        }
-        self.log_rates("model", (steps, steps), &understood);
-    }
-
-    /// What the recogniser understands of a sample; once it fails that is said, and it is not asked again.
-    fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Heard> {
-        let listener = self.listener.as_mut()?;
-        let heard = listener.hear(path, &sentence.text, &sentence.language);
-        if let Some(error) = listener.failed() {
-            self.progress.say(&format!("note: {error}; the run goes on without error rates"));
-            self.listener = None;
-        }
-        heard
-    }
-
-    /// Puts error rates into the curves and the events, and says them.
-    fn log_rates(&mut self, name: &str, (step, at): (u64, u64), understood: &Understood) -> String {
-        if understood.count == 0 {
-            return String::new();
-        }
-        let Understood { words, characters, count } = *understood;
-        let (wer, cer) = (words.rate(), characters.rate());
-        let event = json!({ "stage": name, "step": step, "wer": wer, "cer": cer, "sentences": count });
-        let written = self.events.append("recognized", event).map_err(TrainError::from).and_then(|()| {
-            let curves = [(format!("{name}/wer"), wer), (format!("{name}/cer"), cer)];
-            let curves = curves.iter().map(|(tag, value)| (tag.as_str(), *value as f32)).collect::<Vec<_>>();
-            Ok(self.board.scalars(at, &curves)?)
-        });
-        if let Err(error) = written {
-            self.progress.say(&format!("error rates were not written: {error}"));
-        }
-        format!(", WER {:.0} %, CER {:.0} %", 100.0 * wer, 100.0 * cer)
-    }
-
-    /// Writes a sample beside its picture, into the curves and into the events.
-    fn keep(
-        &mut self,
-        sentence: &Sentence,
-        sample: &Sample,
-        place: &Place<'_>,
-    ) -> Result<(PathBuf, Option<Heard>), TrainError> {
-        let folder = self.folder.samples();
-        let path = folder.join(format!("{}.wav", place.file));
-        durable::write(&path, &sample.wav)?;
-        durable::write(&folder.join(format!("{}.png", place.file)), &sample.png)?;
-        // One name cannot be both sound and picture in TensorBoard.
-        let tag = |what: &str| format!("{}/{what}/{}", place.label, sentence.name);
-        self.board.audio(&tag("spoken"), place.at, &sample.wav)?;
-        self.board.image(&tag("mel"), place.at, &sample.png)?;
-        self.board.text(&tag("text"), place.at, &sentence.text)?;
-        let heard = self.listen(&path, sentence);
-        let mut event = json!({ "stage": place.label, "step": place.step, "file": format!("{}.wav", place.file),
-                                "text": sentence.text, "seconds": sample.seconds });
-        if let Some(heard) = &heard {
-            event["heard"] = heard.transcript.as_str().into();
-            event["wer"] = heard.score.words.rate().into();
-        }
-        self.events.append("sample", event)?;
-        Ok((path, heard))
-    }
-}
-
-/// What a recogniser made of several samples.
-#[derive(Clone, Copy, Default)]
-struct Understood {
-    words: Errors,
-    characters: Errors,
-    count: usize,
-}
-
-impl Understood {
-    fn add(&mut self, heard: Option<Heard>) {
-        let Some(Heard { score, .. }) = heard else { return };
-        for (sum, one) in [(&mut self.words, score.words), (&mut self.characters, score.characters)] {
-            sum.errors += one.errors;
-            sum.of += one.of;
-        }
-        self.count += 1;
-    }
-}
-
-/// Where a sample belongs.
-struct Place<'a> {
-    label: &'a str,
-    step: u64,
-    /// The step among all of the run's.
-    at: u64,
-    file: &'a str,
 }

@@ -1,25 +1,29 @@
 //! The loop of a stage: steps ahead of their reports, guards, validation, checkpoints, and the way back to the last one.
 
+mod bad_step;
+mod best;
+mod pace;
+mod sampling;
 mod saved;
 
-use crate::bad_step;
-use crate::best::{self, BestValidation, HeldOut};
 use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
-use crate::pace::Pace;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
+pub use best::BestValidation;
+use best::HeldOut;
 use myxtts_run::checkpoint::{CheckpointStore, OpenCheckpoint};
 use myxtts_run::events::EventLog;
 use myxtts_run::folder::RunFolder;
-use myxtts_run::guard::{BadStepGuard, BadStepVerdict, SpikeVerdict, SpikeDetector};
+use myxtts_run::guard::{BadStepGuard, BadStepVerdict, SpikeDetector, SpikeVerdict};
+use myxtts_run::loss_trend::LossTrend;
 use myxtts_run::plan::{Plan, Recipe};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_run::seed::Seed;
 use myxtts_run::tensorboard::TensorBoard;
-use myxtts_run::loss_trend::LossTrend;
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Report};
+use pace::Pace;
 use saved::restore;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -152,7 +156,7 @@ impl<'a> Session<'a> {
             }
             None => 0,
         };
-        let described = stage.described();
+        let described = stage.description();
         self.progress.stage(name, from, recipe.steps, &described);
         if let Some(why) = stops_early.filter(|_| from == 0) {
             self.progress.say(&format!("{name}: {why}"));
@@ -403,7 +407,7 @@ impl<'a> Session<'a> {
     ) -> Result<(), TrainError> {
         let name = stages::name(stage.kind());
         let (step, loss) = (one.step + 1, f64::from(report.loss));
-        if let Some(fault) = stage.engine_mut().take_fault() {
+        if let Some(fault) = stage.engine_mut().take_first_nonfinite() {
             let fault = fault.to_string();
             self.progress.say(&format!("step {step} of `{name}`: {fault}"));
             self.events.append_durably("fault", json!({ "stage": name, "step": step, "fault": fault }))?;

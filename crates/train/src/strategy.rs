@@ -334,7 +334,11 @@ pub fn strategy(found: &Found, asked: &StrategyRequest) -> Result<Decision<Strat
 }
 
 /// `--device`: it wins, and nothing may say otherwise.
-fn named(found: &Found, asked: &StrategyRequest, device: Device) -> Result<Decision<Strategy>, StrategyError> {
+fn named(
+    found: &Found,
+    asked: &StrategyRequest,
+    device: Device,
+) -> Result<Decision<Strategy>, StrategyError> {
     let flag = format!("--device {device}");
     if asked.multi_gpu {
         let why = "the one names a single device, the other asks for all: leave one of them out";

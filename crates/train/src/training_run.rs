@@ -1,13 +1,14 @@
 //! One run of `myxtts train`: from its settings to a run folder, its corpus, and the trained model on disk.
 
 use crate::base_model::{BaseText, base_vocabulary};
+use crate::briefing;
 use crate::corpus::{Assembled, Assembly, RecordMode, SavedSplit};
 use crate::devices::{DeviceRequest, RunDevices};
 use crate::error::TrainError;
 use crate::evaluate::listener::Listener;
 use crate::notes::{PlannedRun, corpus_notes, settings_notes};
 use crate::pipeline::{self, Devices, MODEL_FOLDER, Request};
-use crate::ranks::{Ranks, briefing};
+use crate::ranks::Ranks;
 use crate::run_error::RunError;
 use crate::run_request::{
     self, CORPUS_EVENT, REQUEST_EVENT, RunRequest, check_corpus, corpus_event, open_for_resume,

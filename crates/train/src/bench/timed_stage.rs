@@ -3,10 +3,20 @@
 use super::{Figures, Runner, Timed, figures, processor_seconds};
 use crate::error::TrainError;
 use crate::stages::Stage;
-use crate::tune::race::Step;
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
 use std::time::Instant;
+
+/// A step of a segment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SegmentStep {
+    /// Rows of its batch.
+    pub rows: f64,
+    /// Places of text and sound of a row.
+    pub places: f64,
+    /// What it took.
+    pub seconds: f64,
+}
 
 /// A stage on the processor, and what its steps took so far.
 pub struct TimedStage {
@@ -21,7 +31,12 @@ pub struct TimedStage {
 
 impl TimedStage {
     /// Takes so many steps that are not timed: a stage's first steps take their memory.
-    pub fn new(stage: Box<dyn Stage>, recipe: Recipe, seed: u64, warm: u64) -> Result<TimedStage, TrainError> {
+    pub fn new(
+        stage: Box<dyn Stage>,
+        recipe: Recipe,
+        seed: u64,
+        warm: u64,
+    ) -> Result<TimedStage, TrainError> {
         let seed = Seed::new(seed).derive("bench");
         let next = recipe.steps / 2;
         let mut timed_stage =
@@ -31,14 +46,14 @@ impl TimedStage {
     }
 
     /// Goes on by so many steps.
-    pub fn segment(&mut self, steps: u64) -> Result<Vec<Step>, TrainError> {
+    pub fn segment(&mut self, steps: u64) -> Result<Vec<SegmentStep>, TrainError> {
         let (start, before) = (Instant::now(), processor_seconds());
         let timed = self.run(steps)?;
         self.seconds += start.elapsed().as_secs_f64();
         self.processor += processor_seconds() - before;
         let segment = timed.iter().map(|step| {
             let [rows, text, sound] = step.shape;
-            Step { rows: rows as f64, places: (text + sound) as f64, seconds: step.seconds }
+            SegmentStep { rows: rows as f64, places: (text + sound) as f64, seconds: step.seconds }
         });
         let segment = segment.collect();
         self.timed.extend(timed);

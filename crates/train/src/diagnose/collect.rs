@@ -4,12 +4,11 @@ use super::processor::Counted;
 use super::trace::{Batch, CoresSample, GpuSample, Setup, Trace};
 use crate::error::TrainError;
 use crate::stages::{Stage, Submitted};
+use crate::step_timer::{StepTimer, TimedStep, control};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::Control;
-use myxtts_tensor::engine::Ticket;
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,53 +48,64 @@ impl MachineSampler for NoMachineSampler {}
 /// Batches that are replayed at most.
 const REPLAYED: usize = 30;
 
-/// Runs a stage and notes where every batch spends its time, and what was seen beside it. The stage's weights are not what
-/// they were.
+/// How batches are made, as far as the settings say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSetup {
+    /// Loader threads.
+    pub workers: usize,
+    /// Rows of a batch.
+    pub batch_size: usize,
+}
+
+/// Runs a stage and notes where every batch spends its time, and what was sampled of the machine meanwhile. The stage's
+/// weights change.
 pub fn collect(
     stage: &mut dyn Stage,
     recipe: &Recipe,
     seed: u64,
     amount: Amount,
-    (workers, batch_size): (usize, usize),
+    BatchSetup { workers, batch_size }: BatchSetup,
     sampler: &mut dyn MachineSampler,
 ) -> Result<Trace, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let seed = Seed::new(seed).derive("diagnose");
     // From the middle of the stage, as for a benchmark: what joins late has joined.
-    let control = |step: u64| Control {
-        rate: recipe.schedule.at((recipe.steps / 2).min(recipe.steps.max(1) - 1)) as f32,
-        weight: 1.0,
-        clip: recipe.clip.unwrap_or(0.0) as f32,
-        average: recipe.ema_decay.unwrap_or(0.0) as f32,
-        seed: seed.at(step),
-    };
-    let mut clock = Clock::start(stage, if on_gpu { amount.ahead } else { 0 });
-    // On a GPU a shape's first run measures and its second records.
-    let recorded = if on_gpu { 2 } else { 1 };
+    let middle = recipe.steps / 2;
+    let ahead = if on_gpu { amount.ahead } else { 0 };
+    let mut timer = StepTimer::start(stage, ahead);
+    // On a GPU the first run of a shape measures it and the second captures it.
+    let captured = if on_gpu { 2 } else { 1 };
     let mut runs: BTreeMap<[usize; 3], u64> = BTreeMap::new();
     let mut batches: Vec<Batch> = Vec::new();
-    let (mut slots, mut bytes, mut pinned) = (0, 0, true);
+    let (mut slots, mut bytes, mut pinned, mut done) = (0, 0, true, 0);
     let mut began = Counted::now();
-    let first = recipe.steps / 2;
-    for step in first..first + amount.warm + amount.batches {
-        let queued = stage.submit(step, &control(step))?;
+    let end = middle + amount.warm + amount.batches;
+    for step in middle..end {
+        let queued = stage.submit(step, &control(recipe, middle, seed.at(step)))?;
         let met = runs.entry(queued.shape).or_default();
         *met += 1;
-        let is_new = *met <= recorded;
-        let last = step + 1 == first + amount.warm + amount.batches;
-        clock.queue(queued, is_new);
-        for (Queued { queued, is_new, beside_new }, step, period) in clock.ended(stage, last)? {
+        let is_new = *met <= captured;
+        // While a shape is captured the loop does not wait for the steps before it: the first of them seems to end late, and
+        // the others at once.
+        timer.in_flight_mut().for_each(|other: &mut Queued| other.beside_new |= is_new);
+        timer.push(queued.ticket, Queued { queued, is_new, beside_new: false });
+        let ended = if step + 1 == end { timer.complete_all(stage)? } else { timer.complete(stage)? };
+        for TimedStep { step: Queued { queued, is_new, beside_new }, period, on_device } in ended {
             let made = &queued.fed.last_made;
             (slots, bytes) = (queued.fed.slots, made.bytes.max(bytes));
             pinned &= !made.pageable;
-            if clock.done <= amount.warm {
-                // Once: it asks for every thread, and that takes a while.
-                if clock.done == amount.warm {
+            done += 1;
+            if done <= amount.warm {
+                // Once: it reads the counters of every thread, which takes a while.
+                if done == amount.warm {
                     began = Counted::now();
                 }
                 continue;
             }
-            batches.push(Batch { compiled: is_new, beside_new, ..batch(&queued, step, period) });
+            // The CPU works on the step whenever the loop does not wait.
+            let step = on_device.unwrap_or_else(|| period.saturating_sub(queued.waited));
+            let times = (step.as_secs_f64(), period.as_secs_f64());
+            batches.push(Batch { compiled: is_new, beside_new, ..batch(&queued, times.0, times.1) });
         }
     }
     let ended = Counted::now();
@@ -103,21 +113,19 @@ pub fn collect(
     let seen = sampler.samples(began.at, ended.at);
     let shapes: Vec<[usize; 3]> = batches.iter().rev().take(REPLAYED).map(|batch| batch.shape).collect();
     let (mut alone, mut replayed) = (Vec::new(), Vec::new());
-    let mut clock = Clock::start(stage, 0);
-    let mut in_flight: VecDeque<([usize; 3], Ticket)> = VecDeque::new();
+    let mut timer = StepTimer::start(stage, ahead);
+    let mut is_first = true;
     for (number, shape) in shapes.iter().copied().enumerate() {
-        in_flight.extend(stage.replay(shape, &control(number as u64))?.map(|ticket| (shape, ticket)));
-        let left = if on_gpu && number + 1 < shapes.len() { amount.ahead } else { 0 };
-        while in_flight.len() > left
-            && let Some((shape, ticket)) = in_flight.pop_front()
-        {
-            stage.wait(ticket)?;
-            let (step, period) = clock.tick(stage, Duration::ZERO);
-            clock.done += 1;
-            // The first may have waited for whatever was under way.
-            if clock.done > 1 {
-                alone.push((shape, if on_gpu { step } else { period }));
-                replayed.push((shape, period));
+        if let Some(ticket) = stage.replay(shape, &control(recipe, middle, seed.at(number as u64)))? {
+            timer.push(ticket, shape);
+        }
+        let last = number + 1 == shapes.len();
+        for timed in if last { timer.complete_all(stage)? } else { timer.complete(stage)? } {
+            // The first may have waited for work that was already queued.
+            if !std::mem::take(&mut is_first) {
+                let period = timed.period.as_secs_f64();
+                alone.push((timed.step, timed.on_device.map_or(period, |step| step.as_secs_f64())));
+                replayed.push((timed.step, period));
             }
         }
     }
@@ -155,54 +163,4 @@ struct Queued {
     is_new: bool,
     /// That of another was, before this one's end was seen.
     beside_new: bool,
-}
-
-/// Steps under way, and when the last one ended.
-struct Clock {
-    in_flight: VecDeque<Queued>,
-    ahead: usize,
-    done: u64,
-    last: Instant,
-    busy: Option<Duration>,
-}
-
-impl Clock {
-    fn start(stage: &dyn Stage, ahead: usize) -> Clock {
-        let (last, busy) = (Instant::now(), stage.engine().busy());
-        Clock { in_flight: VecDeque::new(), ahead, done: 0, last, busy }
-    }
-
-    fn queue(&mut self, queued: Submitted, is_new: bool) {
-        // While a shape is recorded nobody waits for the steps before it: the first of them seems to end late, and the
-        // others at once.
-        self.in_flight.iter_mut().for_each(|other| other.beside_new |= is_new);
-        self.in_flight.push_back(Queued { queued, is_new, beside_new: false });
-    }
-
-    /// Waits until no more steps are under way than may be, or none, and says how long each of the ended took.
-    fn ended(&mut self, stage: &mut dyn Stage, all: bool) -> Result<Vec<(Queued, f64, f64)>, TrainError> {
-        let mut ended = Vec::new();
-        let left = if all { 0 } else { self.ahead };
-        while self.in_flight.len() > left
-            && let Some(queued) = self.in_flight.pop_front()
-        {
-            stage.wait(queued.queued.ticket)?;
-            let (step, period) = self.tick(stage, queued.queued.waited);
-            self.done += 1;
-            ended.push((queued, step, period));
-        }
-        Ok(ended)
-    }
-
-    /// Seconds of the step that has just ended, and since the one before it ended.
-    fn tick(&mut self, stage: &dyn Stage, waited: Duration) -> (f64, f64) {
-        let (now, busy) = (Instant::now(), stage.engine().busy());
-        let period = now - std::mem::replace(&mut self.last, now);
-        let step = match (std::mem::replace(&mut self.busy, busy), busy) {
-            (Some(before), Some(after)) => after.saturating_sub(before),
-            // The processor is at the step whenever the loop does not wait.
-            _ => period.saturating_sub(waited),
-        };
-        (step.as_secs_f64(), period.as_secs_f64())
-    }
 }

@@ -1,6 +1,6 @@
 //! What can be said of a trace: who holds training up, by which numbers, and what to set.
 
-use super::statistics::Period;
+use super::period::Period;
 use serde::Serialize;
 
 /// Who holds training up.

@@ -1,9 +1,10 @@
 //! What rules ask of a trace: sums and medians, with steps measured against others of their own shape.
 
 use super::diagnosis::Compared;
+use super::period::{Period, period};
 use super::rules::{SLOW_WORKER, WORTH};
-use super::statistics::{Period, mean, median, period, variation};
 use super::trace::{Batch, Trace};
+use crate::statistics::{mean, median, variation};
 use std::collections::BTreeMap;
 
 /// The median step of each shape.

@@ -4,23 +4,24 @@
 //! a stage on its own feed ──collect──> trace::Trace ──rules::diagnose──> diagnosis::Diagnosis ──report──> text, HTML
 //! ```
 //!
-//! [`plant`] puts a fault into the real pipeline on purpose. Everything after [`mod@collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
+//! [`inject`] puts a fault into the real pipeline on purpose. Everything after [`mod@collect`] is a pure function of the trace, and is tested on traces of a simulated pipeline whose
 //! fault is known.
 
 pub mod diagnosis;
 mod facts;
+pub mod period;
 mod processor;
 pub mod rules;
-pub mod statistics;
 pub mod trace;
 
 pub mod collect;
+mod faulty_stage;
 pub mod html;
-pub mod plant;
+pub mod inject;
 pub mod text;
 
-pub use collect::{Amount, MachineSampler, NoMachineSampler, MachineSamples, collect};
+pub use crate::fault::{Fault, Plant};
+pub use collect::{Amount, BatchSetup, MachineSampler, MachineSamples, NoMachineSampler, collect};
 pub use diagnosis::{Cause, Diagnosis, Finding};
-pub use plant::{Fault, Plant};
 pub use rules::diagnose;
 pub use trace::Trace;

@@ -2,6 +2,7 @@
 
 use super::trace::{Delayed, Processor};
 use crate::bench::processor_seconds;
+use myxtts_run::procfs::{self, CpuTicks};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
@@ -109,18 +110,16 @@ fn counted(stat: &str, cores: &[usize]) -> Option<(f64, f64)> {
         if !name.parse().is_ok_and(|core| cores.contains(&core)) {
             continue;
         }
-        // user, nice, system, idle, waiting for a disk, ...; what guests use is counted in user already.
-        let ticks: Vec<f64> =
-            rest.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
-        let (all, idle) = (ticks.iter().sum::<f64>(), ticks.get(3)? + ticks.get(4)?);
-        (busy, time, found) = (busy + (all - idle) / 100.0, time + all / 100.0, found + 1);
+        let CpuTicks { total, idle } = CpuTicks::parse(rest)?;
+        let (total, idle) = (total as f64, idle as f64);
+        (busy, time, found) = (busy + (total - idle) / 100.0, time + total / 100.0, found + 1);
     }
     (found > 0 && found == cores.len()).then_some((busy, time))
 }
 
 /// The cores that this program may use, of its `status`: `0-3,8` are five.
 fn allowed(status: &str) -> Vec<usize> {
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
+    let list = procfs::field(status, "Cpus_allowed_list").unwrap_or_default();
     let cores = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
@@ -158,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_hog_is_found_by_what_the_system_counts_and_not_as_ones_own() {
-        let hog = crate::diagnose::plant::Hog::start().unwrap();
+        let hog = crate::fault::Hog::start().unwrap();
         let before = Counted::now();
         std::thread::sleep(std::time::Duration::from_millis(700));
         let after = Counted::now();

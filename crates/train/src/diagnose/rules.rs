@@ -6,8 +6,8 @@
 
 use super::diagnosis::{Cause, Device, Diagnosis, Finding, Oscillation};
 use super::facts::Facts;
-use super::statistics::{Spread, mean, median};
 use super::trace::{GpuSample, Trace};
+use crate::statistics::{Spread, mean, median};
 
 /// Of the step: a loop that waits longer for batches is starved.
 const LOAD: f64 = 0.20;
@@ -422,7 +422,7 @@ impl Facts<'_> {
         let (busy_low, busy_high) = edges(busy.collect());
         (spread.variation > STEADY).then(|| Oscillation {
             variation: spread.variation,
-            period: super::statistics::period(&self.undisturbed(|batch| batch.period)),
+            period: super::period::period(&self.undisturbed(|batch| batch.period)),
             busy_low,
             busy_high,
         })

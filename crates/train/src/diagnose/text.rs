@@ -2,8 +2,8 @@
 
 use super::diagnosis::{Device, Diagnosis};
 use super::rules::{ms, percent};
-use super::statistics::{Spread, mean};
 use super::trace::{Batch, Trace};
+use crate::statistics::{Spread, mean};
 use std::fmt::Write;
 
 /// A time of a batch.

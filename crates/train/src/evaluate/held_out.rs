@@ -56,7 +56,7 @@ pub fn evaluate(
     for utterance in known {
         if !references.contains_key(utterance.speaker.as_str()) {
             let clip = audio::decode(&utterance.audio).map_err(SpeakError::from)?.clip;
-            references.insert(&utterance.speaker, synthesizer.hear(&[clip])?);
+            references.insert(&utterance.speaker, synthesizer.encode_voice(&[clip])?);
         }
     }
     let mut mels: BTreeMap<&str, Vec<f32>> = BTreeMap::new();
@@ -86,8 +86,8 @@ pub fn evaluate(
         for candidate in &candidates {
             if !mels.contains_key(candidate.id.as_str()) {
                 // As the model has heard them, or it would be blamed for silence that was cut.
-                let samples =
-                    synthesizer.as_heard(&audio::decode(&candidate.audio).map_err(SpeakError::from)?.clip);
+                let samples = synthesizer
+                    .prepare_reference(&audio::decode(&candidate.audio).map_err(SpeakError::from)?.clip);
                 let clip = Clip { samples, sample_rate: FrontEnd::Conditioning.sample_rate() };
                 mels.insert(&candidate.id, mel(&clip));
             }
@@ -113,7 +113,8 @@ pub fn evaluate(
         if spoken.ended == Ended::Loop && measures.flaws.looping.is_none() {
             measures.flaws.looping = Some(0.0);
         }
-        let heard = synthesizer.hear(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
+        let heard =
+            synthesizer.encode_voice(std::slice::from_ref(&clip)).ok().and_then(|heard| heard.speaker);
         let vectors: Vec<&[f32]> = references.values().filter_map(|r| r.speaker.as_deref()).collect();
         let at = references.keys().position(|name| *name == right.speaker);
         let who = heard.as_deref().filter(|_| vectors.len() == references.len());

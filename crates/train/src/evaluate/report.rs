@@ -40,7 +40,7 @@ pub struct Item {
 
 /// A number of items and how many of them are right.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share {
+pub struct ReplicaSlice {
     /// How many are right.
     pub right: usize,
     /// How many there are.
@@ -49,7 +49,7 @@ pub struct Share {
     pub candidates: usize,
 }
 
-impl Share {
+impl ReplicaSlice {
     /// The share that is right, 0 where there are none at all.
     pub fn value(&self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
@@ -65,9 +65,9 @@ impl Share {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// The right sentence was nearer than every other.
-    pub sentences: Share,
+    pub sentences: ReplicaSlice,
     /// The right speaker was; none where there was only one, or no speaker encoder.
-    pub speakers: Option<Share>,
+    pub speakers: Option<ReplicaSlice>,
     /// Mean distortion in dB over the sentences that were said at all.
     pub distortion: Option<f32>,
     /// Mean cosine to the reference's speaker, over the same.
@@ -104,8 +104,8 @@ impl Evaluation {
         let sentences: Vec<usize> = items.iter().map(|item| item.sentence_place).collect();
         let who: Vec<usize> = items.iter().filter_map(|item| item.speaker_place).collect();
         Evaluation {
-            sentences: Share { right: first(&sentences), of: sentences.len(), candidates },
-            speakers: (speakers > 1 && !who.is_empty()).then(|| Share {
+            sentences: ReplicaSlice { right: first(&sentences), of: sentences.len(), candidates },
+            speakers: (speakers > 1 && !who.is_empty()).then(|| ReplicaSlice {
                 right: first(&who),
                 of: who.len(),
                 candidates: speakers,
@@ -127,7 +127,7 @@ fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
     (count > 0).then(|| (sum / f64::from(count)) as f32)
 }
 
-impl fmt::Display for Share {
+impl fmt::Display for ReplicaSlice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -210,8 +210,8 @@ mod tests {
         let items =
             vec![item(1, 1, Some(4.0)), item(3, 1, Some(6.0)), item(20, 3, None), item(1, 1, Some(5.0))];
         let found = Evaluation::of(items, 20, 3);
-        assert_eq!(found.sentences, Share { right: 2, of: 4, candidates: 20 });
-        assert_eq!(found.speakers, Some(Share { right: 3, of: 4, candidates: 3 }));
+        assert_eq!(found.sentences, ReplicaSlice { right: 2, of: 4, candidates: 20 });
+        assert_eq!(found.speakers, Some(ReplicaSlice { right: 3, of: 4, candidates: 3 }));
         assert_eq!((found.distortion, found.similarity, found.silent), (Some(5.0), Some(0.9), 1));
         let text = found.to_string();
         assert!(

@@ -216,7 +216,7 @@ fn speak_one(
 /// Keeps a recording beside what was made of its text; gives its place in the folder.
 pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Result<String, DurableError> {
     let place = format!("{ORIGINALS}/{name}.wav");
-    durable::create_folder(&durable::Os, &folder.join(ORIGINALS))?;
+    durable::create_folder(&durable::OsDisk, &folder.join(ORIGINALS))?;
     durable::write(&folder.join(&place), &wav::encode_pcm16(&recording.samples, recording.sample_rate))?;
     Ok(place)
 }
@@ -224,13 +224,13 @@ pub(crate) fn keep_original(folder: &Path, name: &str, recording: &Clip) -> Resu
 /// The cosine between the speaker of a sound and of the reference it was spoken with, by the model's own encoder.
 pub fn similarity(synthesizer: &mut Synthesizer, clip: &Clip, reference: Option<&Voice>) -> Option<f32> {
     let wanted = reference?.speaker.as_deref()?;
-    let found = synthesizer.hear(std::slice::from_ref(clip)).ok()?.speaker?;
+    let found = synthesizer.encode_voice(std::slice::from_ref(clip)).ok()?.speaker?;
     (found.len() == wanted.len()).then(|| rank::similarity(&found, wanted)).flatten()
 }
 
 fn hear(synthesizer: &mut Synthesizer, path: &Path) -> Result<Result<Voice, String>, SpeakError> {
     match audio::decode(path) {
-        Ok(decoded) => soft(synthesizer.hear(&[decoded.clip])),
+        Ok(decoded) => soft(synthesizer.encode_voice(&[decoded.clip])),
         Err(error) => Ok(Err(error.to_string())),
     }
 }

@@ -1,8 +1,8 @@
 //! How a feed is set up: threads, slots, and when batches are copied.
 
 use super::{Feed, Finisher, Maker, Making, Meter, Way};
-use crate::diagnose::plant::Fault;
 use crate::error::TrainError;
+use crate::fault::Fault;
 use myxtts_data::loader::{FailureBudget, Options};
 use myxtts_tensor::Engine;
 use myxtts_tensor::engine::Upload;

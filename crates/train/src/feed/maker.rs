@@ -66,7 +66,7 @@ pub fn maker_of<T: 'static>(
         let asked = Instant::now();
         let mut batch = match loader.next() {
             Some(batch) => batch?,
-            None => return Err(TrainError::NoData("the batches ended before the steps did".into())),
+            None => return Err(TrainError::Internal("the batches ended before the steps did".into())),
         };
         let info = batch.info().clone();
         made.awaited = asked.elapsed();

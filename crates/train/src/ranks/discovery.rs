@@ -1,6 +1,7 @@
 //! Which rank this process is, of how many, and where they meet: by the command line, torchrun's variables, Slurm's, or
 //! nothing, in this order. A pure function of what was said.
 
+use crate::rank_error::DiscoveryError;
 use std::fmt;
 
 /// How many ranks a run may have: far more than there are machines for, and few enough to be counted in a message.
@@ -73,11 +74,6 @@ impl Identity {
         host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 }
-
-/// What was said of ranks does not go together.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct DiscoveryError(pub String);
 
 fn error<T>(words: impl Into<String>) -> Result<T, DiscoveryError> {
     Err(DiscoveryError(words.into()))

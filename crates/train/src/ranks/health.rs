@@ -2,8 +2,8 @@
 //! and tells all, the others listen to rank 0. A rank that is silent for too long, or whose connection ends, is lost: that
 //! is told, and everything that anybody could wait for is ended, so that nobody waits for a rank that is gone.
 
-use super::error::RankError;
 use super::wire;
+use crate::rank_error::RankError;
 use myxtts_run::exit::Exit;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -19,7 +19,7 @@ const WRITING: Duration = Duration::from_secs(2);
 /// How long whoever ends waits for others to have read why.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a step may take where all ranks give signs of life: the first one compiles.
-pub(super) const STALLED: Duration = Duration::from_secs(900);
+pub(crate) const STALLED: Duration = Duration::from_secs(900);
 /// How long a rank that heard of a loss may take to end by itself.
 pub const GRACE: Duration = Duration::from_secs(5);
 
@@ -47,7 +47,7 @@ struct Cause {
 }
 
 /// A rank that is listened to.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     pub rank: usize,
     pub name: String,
     pub pulse: TcpStream,
@@ -90,7 +90,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Health {
     /// Begins to beat and to listen. One that is silent for `limit` is lost. `stop` is raised where another rank was asked
     /// to stop, and where it is raised here, the others are told.
-    pub(super) fn start(
+    pub(crate) fn start(
         place: (usize, usize),
         limit: Duration,
         peers: Vec<Peer>,
@@ -158,7 +158,7 @@ impl Health {
     }
 
     /// Does what waits for the device of this rank, and so for those of all others.
-    pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+    pub(crate) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         *locked(&self.waiting) = Some(Instant::now());
         let waited = wait();
         *locked(&self.waiting) = None;
@@ -263,7 +263,7 @@ impl Health {
     }
 
     /// A rank is gone by another sign than its heartbeat.
-    pub(super) fn lost(&self, rank: usize, reason: String) {
+    pub(crate) fn lost(&self, rank: usize, reason: String) {
         let name = self.name_of(rank);
         self.lose(Cause { rank, name, reason, exit: None }, None);
     }
@@ -284,7 +284,7 @@ impl Health {
     }
 
     /// Why reading from or writing to a rank failed: by the heartbeat, which may take a moment, or by the socket's words.
-    pub(super) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
+    pub(crate) fn explain(&self, rank: usize, error: &io::Error) -> RankError {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(2) {
             if let Some(cause) = self.cause() {
@@ -297,7 +297,7 @@ impl Health {
     }
 
     /// A socket that is ended when somebody is lost.
-    pub(super) fn watch(&self, socket: &TcpStream) -> Result<(), RankError> {
+    pub(crate) fn watch(&self, socket: &TcpStream) -> Result<(), RankError> {
         let copy = socket.try_clone().map_err(RankError::Socket)?;
         let mut state = locked(&self.state);
         if state.cause.is_some() {
@@ -319,7 +319,7 @@ impl Health {
     }
 
     /// All is done: connections may end. Waits a moment for the others to have heard it.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.over.store(true, Ordering::Release);
         self.tell(&Pulse::Bye, None);
         self.linger();

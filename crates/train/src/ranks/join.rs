@@ -24,7 +24,7 @@ pub(crate) fn slice(ranks: &Ranks) -> ReplicaSlice {
 }
 
 /// What all ranks must have of the same kind.
-pub(super) fn kind_of(device: Device) -> &'static str {
+pub(crate) fn kind_of(device: Device) -> &'static str {
     match device {
         Device::Cpu => "the processor",
         Device::Cuda(_) => "a GPU",
@@ -32,7 +32,7 @@ pub(super) fn kind_of(device: Device) -> &'static str {
 }
 
 /// What GPUs find each other by; nothing without GPUs.
-pub(super) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
+pub(crate) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
     match device {
         Device::Cpu => Ok(None),
         Device::Cuda(_) => Ok(Some(Nccl::load().and_then(|nccl| nccl.new_id()).map_err(Error::from)?)),
@@ -40,7 +40,7 @@ pub(super) fn new_id(device: Device) -> Result<Option<Vec<u8>>, TrainError> {
 }
 
 /// An engine that has joined the others.
-pub(super) struct Joined {
+pub(crate) struct Joined {
     communicator: Option<Arc<Communicator>>,
     sums: Arc<TcpSums>,
 }
@@ -119,7 +119,7 @@ fn watch(communicator: Weak<Communicator>, ranks: &Ranks) -> Result<(), TrainErr
 const ARENAS: [Arena; 4] = [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average];
 
 /// All arenas become those of rank 0; every rank calls it.
-pub(super) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
+pub(crate) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
     for arena in ARENAS {
         if engine.holds(arena) {
             engine.broadcast_arena(arena)?;
@@ -129,7 +129,7 @@ pub(super) fn copy_arenas(engine: &mut Engine) -> Result<(), TrainError> {
 }
 
 /// What is trained, as a hash: the same bits on all ranks. Statistics of batch norms are each rank's own.
-pub(super) fn hash(engine: &Engine) -> Result<String, TrainError> {
+pub(crate) fn hash(engine: &Engine) -> Result<String, TrainError> {
     let weights = engine.read_arena(Arena::Weights)?;
     let trained = engine.layout().trained_len();
     Ok(blake3::hash(bytemuck::cast_slice(&weights[..trained])).to_string())

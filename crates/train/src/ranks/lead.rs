@@ -1,7 +1,6 @@
 //! A stage over ranks, as rank 0 sees it: it asks the same of all, and the loop sees one stage. Every rank makes the same
 //! steps on its slice of every batch; what is kept is rank 0's.
 
-use super::error::RankError;
 pub(crate) use super::join::slice;
 use super::join::{self, Joined};
 use super::link::{Answer, Order, Ranks, bits};
@@ -9,11 +8,11 @@ use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::mirrored::joined;
 use crate::model::Model;
+use crate::rank_error::RankError;
 use crate::replica_slice::ReplicaSlice;
-use crate::stages::{StageKind, Stage, Submitted, Validation};
+use crate::stages::{Stage, StageCore, StageKind, Submitted, Validation};
 use myxtts_tensor::engine::Ticket;
-use myxtts_tensor::{Control, Engine, ParameterId, Report};
-use serde_json::Value;
+use myxtts_tensor::{Control, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,26 +85,22 @@ impl Drop for Distributed {
 }
 
 impl Stage for Distributed {
-    fn kind(&self) -> StageKind {
-        self.stage.kind()
+    fn core(&self) -> &dyn StageCore {
+        self.stage.core()
     }
 
-    fn described(&self) -> Vec<String> {
-        let mut lines = self.stage.described();
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self.stage.core_mut()
+    }
+
+    fn description(&self) -> Vec<String> {
+        let mut lines = self.stage.description();
         lines.push(format!(
             "{} ranks, each with an equal slice of every batch; {}",
             self.ranks.world(),
             self.joined.described()
         ));
         lines
-    }
-
-    fn engine(&self) -> &Engine {
-        self.stage.engine()
-    }
-
-    fn engine_mut(&mut self) -> &mut Engine {
-        self.stage.engine_mut()
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
@@ -191,46 +186,14 @@ impl Stage for Distributed {
         )))
     }
 
-    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        self.stage.numbers(report)
-    }
-
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
         self.ranks.order(&Order::Between { step })?;
         self.stage.between(step)?;
         self.done(true)
     }
 
-    fn due(&self, step: u64) -> bool {
-        self.stage.due(step)
-    }
-
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         self.stage.validate()
-    }
-
-    fn objective(&self, step: u64) -> u64 {
-        self.stage.objective(step)
-    }
-
-    fn is_averaged(&self, parameter: ParameterId) -> bool {
-        self.stage.is_averaged(parameter)
-    }
-
-    fn epoch_steps(&self) -> u64 {
-        self.stage.epoch_steps()
-    }
-
-    fn clip(&self, record: u32) -> String {
-        self.stage.clip(record)
-    }
-
-    fn position(&self, step: u64) -> Value {
-        self.stage.position(step)
-    }
-
-    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        self.stage.finish(model, average)
     }
 }
 

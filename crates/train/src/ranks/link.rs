@@ -1,12 +1,12 @@
 //! The ranks of a run, as one process sees them: rank 0 gives orders and hears answers, another rank hears orders.
 
 use super::discovery::Identity;
-use super::error::RankError;
 use super::health::{Health, Peer, STALLED};
 use super::rendezvous::{self, Connections, Token};
 use super::sums::TcpSums;
 use super::wire;
 use crate::error::TrainError;
+use crate::rank_error::RankError;
 use crate::stages::StageKind;
 use myxtts_run::exit::Exit;
 use myxtts_tensor::{Control, Report};
@@ -300,7 +300,7 @@ impl Ranks {
 }
 
 /// An order where another was due: ranks of one version never see it.
-pub(super) fn unexpected(order: &Order) -> RankError {
+pub(crate) fn unexpected(order: &Order) -> RankError {
     let words = format!("{order:?} out of its place, a fault of the program");
     RankError::Socket(io::Error::new(io::ErrorKind::InvalidData, words))
 }

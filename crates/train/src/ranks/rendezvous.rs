@@ -2,8 +2,8 @@
 //! sides prove that they know the token without sending it.
 
 use super::discovery::Identity;
-use super::error::RankError;
 use super::wire::{self, MAGIC};
+use crate::rank_error::RankError;
 use serde::{Deserialize, Serialize};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Read, Write};

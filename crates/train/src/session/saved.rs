@@ -1,13 +1,13 @@
 //! A stage in a checkpoint, and back.
 
+use super::best::BestValidation;
 use super::{Guards, Session};
-use crate::best::BestValidation;
 use crate::error::TrainError;
 use crate::stages::{self, Stage};
-use myxtts_run::checkpoint::{RetentionPolicy, OpenCheckpoint};
-use myxtts_run::guard::{TrainingAdvisor, BadStepGuard, EarlyStop, SpikeDetector};
+use myxtts_run::checkpoint::{OpenCheckpoint, RetentionPolicy};
+use myxtts_run::guard::{BadStepGuard, EarlyStop, SpikeDetector, TrainingAdvisor};
 use myxtts_run::loss_trend::LossTrend;
-use myxtts_tensor::engine::{Arena, State};
+use myxtts_tensor::engine::{Arena, EngineState};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -60,7 +60,7 @@ impl Session<'_> {
             saving.blob(name, bytemuck::cast_slice(&engine.read_arena(arena)?))?;
         }
         guards.held_out.save(&mut saving, step)?;
-        let meta = serde_json::to_value(&saved).map_err(|error| TrainError::NoData(error.to_string()))?;
+        let meta = serde_json::to_value(&saved).map_err(|error| TrainError::Internal(error.to_string()))?;
         let checkpoint = saving.commit(score, meta)?;
         let training = &self.plan.training;
         self.store.prune(RetentionPolicy { newest: training.keep_checkpoints, best: training.keep_best })?;
@@ -89,7 +89,11 @@ fn layout_hash(stage: &dyn Stage) -> String {
 }
 
 /// Puts a stage back to where a checkpoint was made, and says after how many steps that was.
-pub(super) fn restore(stage: &mut dyn Stage, last: &OpenCheckpoint, guards: &mut Guards) -> Result<u64, TrainError> {
+pub(super) fn restore(
+    stage: &mut dyn Stage,
+    last: &OpenCheckpoint,
+    guards: &mut Guards,
+) -> Result<u64, TrainError> {
     let name = last.checkpoint.name();
     let foreign = |why: String| TrainError::Foreign { name: name.clone(), why };
     let saved: Saved = serde_json::from_value(last.checkpoint.meta.clone())
@@ -111,7 +115,7 @@ pub(super) fn restore(stage: &mut dyn Stage, last: &OpenCheckpoint, guards: &mut
         last.read_into(blob, bytemuck::cast_slice_mut(&mut data))?;
         stage.engine_mut().write_arena(arena, &data)?;
     }
-    stage.engine_mut().set_state(State { steps: saved.engine_steps })?;
+    stage.engine_mut().set_state(EngineState { steps: saved.engine_steps })?;
     stage.restored()?;
     guards.held_out.restore(stage, last, saved.step, saved.best)?;
     (guards.held_out.early, guards.held_out.advice) = (saved.early, saved.advice);

@@ -56,7 +56,7 @@ impl Clips {
         let records = train;
         let (train, held_out) = (clips(train), clips(validation));
         if train.is_empty() {
-            return Err(TrainError::NoData(format!(
+            return Err(TrainError::NoClips(format!(
                 "no clip is longer than the decoder's window of {} codes ({:.2} s)",
                 settings.window,
                 settings.window as f64 * 1024.0 / 22_050.0

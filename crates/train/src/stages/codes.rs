@@ -1,9 +1,9 @@
 //! The audio codes of every record: made once by the trained DVAE, and kept beside the run.
 
-use crate::overlay::floats;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::{DVAE, Model};
+use crate::overlay::floats;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::Declare;
 use myxtts_model::dvae::{Dvae, DvaeSizes};
@@ -44,7 +44,7 @@ impl Encoder {
         // In f32 everywhere: a code that rounding chose would be another token.
         let mut engine = Engine::new(machine.device, layout, myxtts_tensor::Precision::F32, options)?;
         if let Some(name) = model.fill(&mut engine, &released)?.into_iter().next() {
-            return Err(TrainError::NoData(format!(
+            return Err(TrainError::UnusableModel(format!(
                 "the model's DVAE lacks {name}: import or train it again"
             )));
         }

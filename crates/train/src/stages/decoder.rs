@@ -5,13 +5,12 @@ mod fill;
 mod step;
 
 use super::clips::Clips;
-use super::latents::Latents;
-use super::{ClipOrder, StageKind, Stage, Submitted, Validation};
-use crate::overlay::position;
+use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, Validation};
 use crate::error::TrainError;
 use crate::feed::{Feed, Feeding, Made, Measured};
 use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
+use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_data::record::{RecordSource, WAVEFORM};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -76,23 +75,9 @@ pub struct DecoderStage {
 }
 
 impl DecoderStage {
-    /// The stage on `source` and the states of its records.
-    pub fn new(
-        settings: DecoderSettings,
-        recipe: Recipe,
-        machine: Machine,
-        source: Arc<dyn RecordSource>,
-        latents: Vec<Latents>,
-        sides: (&[u32], &[u32]),
-        model: &Model,
-    ) -> Result<DecoderStage, TrainError> {
-        let clips = Arc::new(Clips::load(&settings, &*source, latents, sides)?);
-        DecoderStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, clips, model)
-    }
-
-    /// As `new`, for one of several replicas: it learns from its own rows of every batch. The norms of a speaker encoder
+    /// The stage on `source` and `clips`, the GPT's latents of its records. It learns from its slice of every batch. The norms of a speaker encoder
     /// that is trained take their statistics over these rows alone; the running ones that are kept are the first's.
-    pub fn replica(
+    pub fn new(
         slice: ReplicaSlice,
         settings: DecoderSettings,
         recipe: Recipe,
@@ -180,7 +165,7 @@ impl DecoderStage {
     }
 }
 
-impl Stage for DecoderStage {
+impl StageCore for DecoderStage {
     fn kind(&self) -> StageKind {
         StageKind::Decoder
     }
@@ -219,43 +204,6 @@ impl Stage for DecoderStage {
         &mut self.engine
     }
 
-    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let mut fed = self.feed(step)?.next_batch()?;
-        let adversarial = self.is_adversarial(step);
-        let ready = if adversarial { &mut self.adversarial } else { &mut self.plain };
-        self.engine.take(&ready.program, &mut fed.slot)?;
-        let mut measured = Measured::default();
-        if let Some(feed) = &mut self.feed {
-            measured = feed.measured();
-            feed.give_back(fed.slot);
-        }
-        let ticket = self.engine.submit(&mut ready.program, control)?;
-        // Not the clips that are named: those that speakers are heard by are among them.
-        let rows = self.slice.rows(self.settings.rows as u32)?;
-        let shape = [rows as usize, usize::from(adversarial), self.settings.window];
-        let (rows, records) = (u64::from(rows), fed.what);
-        let waited = measured.last_wait;
-        Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: Vec::new() })
-    }
-
-    fn replay(
-        &mut self,
-        [_, adversarial, _]: [usize; 3],
-        control: &Control,
-    ) -> Result<Option<Ticket>, TrainError> {
-        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
-        Ok(Some(self.engine.submit(&mut ready.program, control)?))
-    }
-
-    fn profile(
-        &mut self,
-        [_, adversarial, _]: [usize; 3],
-        control: &Control,
-    ) -> Result<Vec<OpTime>, TrainError> {
-        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
-        Ok(self.engine.profile(&mut ready.program, control)?)
-    }
-
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [mel, discriminator, generator, features] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("mel", mel)];
@@ -270,34 +218,6 @@ impl Stage for DecoderStage {
             ]);
         }
         numbers
-    }
-
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        if self.clips.held_out.is_empty() {
-            return Ok(None);
-        }
-        let rows = self.settings.rows;
-        let uploader = self.engine.uploader(Upload::InTurn)?;
-        let inputs = self.measure.inputs.clone();
-        let mut slot = uploader.slot(inputs.image.bytes())?;
-        let (mut sum, mut passes) = (0.0, 0.0);
-        for from in (0..self.clips.held_out.len()).step_by(rows) {
-            // The last pass is filled up from the start.
-            let row = |i: usize| {
-                let clip = &self.clips.held_out[(from + i) % self.clips.held_out.len()];
-                let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
-                (clip, room / 2, clip, 0)
-            };
-            let rows: Vec<_> = (0..rows).map(row).collect();
-            inputs.fill(&self.settings, &*self.source, &rows, slot.bytes()?)?;
-            uploader.send(&mut slot, inputs.image.bytes())?;
-            self.engine.take(&self.measure.program, &mut slot)?;
-            let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
-            sum += f64::from(self.engine.wait(ticket)?.loss);
-            passes += 1.0;
-        }
-        let mel = sum / passes;
-        Ok(Some(Validation { score: mel, loss: mel, numbers: vec![("mel", mel)] }))
     }
 
     fn objective(&self, step: u64) -> u64 {
@@ -350,5 +270,80 @@ impl Stage for DecoderStage {
             average,
         )?;
         model.take(SPEAKER, json!({ "result": self.settings.speaker.result }), &self.engine, &speaker, false)
+    }
+}
+
+impl Stage for DecoderStage {
+    fn core(&self) -> &dyn StageCore {
+        self
+    }
+
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let mut fed = self.feed(step)?.next_batch()?;
+        let adversarial = self.is_adversarial(step);
+        let ready = if adversarial { &mut self.adversarial } else { &mut self.plain };
+        self.engine.take(&ready.program, &mut fed.slot)?;
+        let mut measured = Measured::default();
+        if let Some(feed) = &mut self.feed {
+            measured = feed.measured();
+            feed.give_back(fed.slot);
+        }
+        let ticket = self.engine.submit(&mut ready.program, control)?;
+        // Not the clips that are named: those that speakers are heard by are among them.
+        let rows = self.slice.rows(self.settings.rows as u32)?;
+        let shape = [rows as usize, usize::from(adversarial), self.settings.window];
+        let (rows, records) = (u64::from(rows), fed.what);
+        let waited = measured.last_wait;
+        Ok(Submitted { ticket, rows, records, shape, waited, fed: measured, notes: Vec::new() })
+    }
+
+    fn replay(
+        &mut self,
+        [_, adversarial, _]: [usize; 3],
+        control: &Control,
+    ) -> Result<Option<Ticket>, TrainError> {
+        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
+        Ok(Some(self.engine.submit(&mut ready.program, control)?))
+    }
+
+    fn profile(
+        &mut self,
+        [_, adversarial, _]: [usize; 3],
+        control: &Control,
+    ) -> Result<Vec<OpTime>, TrainError> {
+        let ready = if adversarial > 0 { &mut self.adversarial } else { &mut self.plain };
+        Ok(self.engine.profile(&mut ready.program, control)?)
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        if self.clips.held_out.is_empty() {
+            return Ok(None);
+        }
+        let rows = self.settings.rows;
+        let uploader = self.engine.uploader(Upload::InTurn)?;
+        let inputs = self.measure.inputs.clone();
+        let mut slot = uploader.slot(inputs.image.bytes())?;
+        let (mut sum, mut passes) = (0.0, 0.0);
+        for from in (0..self.clips.held_out.len()).step_by(rows) {
+            // The last pass is filled up from the start.
+            let row = |i: usize| {
+                let clip = &self.clips.held_out[(from + i) % self.clips.held_out.len()];
+                let room = clip.latents.len() / self.settings.decoder.latent - self.settings.window;
+                (clip, room / 2, clip, 0)
+            };
+            let rows: Vec<_> = (0..rows).map(row).collect();
+            inputs.fill(&self.settings, &*self.source, &rows, slot.bytes()?)?;
+            uploader.send(&mut slot, inputs.image.bytes())?;
+            self.engine.take(&self.measure.program, &mut slot)?;
+            let ticket = self.engine.submit(&mut self.measure.program, &Control::default())?;
+            sum += f64::from(self.engine.wait(ticket)?.loss);
+            passes += 1.0;
+        }
+        let mel = sum / passes;
+        Ok(Some(Validation { score: mel, loss: mel, numbers: vec![("mel", mel)] }))
     }
 }

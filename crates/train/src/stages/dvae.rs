@@ -4,13 +4,14 @@ mod mel_feed;
 mod spoken;
 
 use super::gpt::conditioning_input::ConditioningInput;
-use super::{ClipOrder, StageKind, Stage, Submitted, Validation};
-use crate::overlay::floats;
+use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, Validation};
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
+use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
+use mel_feed::MelFeed;
 use myxtts_data::batch::{BatchInfo, Order, Part, Plan as Batches, Rows, Settings, Tail};
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
@@ -21,13 +22,12 @@ use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::engine::{Image, OpTime, Ticket, Upload};
+use myxtts_tensor::engine::{InputLayout, OpTime, Ticket, Upload};
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::{
     Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
 };
 use serde_json::{Value, json};
-use mel_feed::MelFeed;
 use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,7 +76,7 @@ struct Ready {
     /// The token of every code, where they are asked for.
     tokens: Option<Node>,
     /// Where the mels lie in a batch.
-    image: Image,
+    image: InputLayout,
 }
 
 /// What the loop has to know of a batch.
@@ -156,7 +156,7 @@ fn learning(settings: &DvaeSettings) -> Settings {
 }
 
 /// The batches that are learnt from, and those that are only measured on.
-pub(super) fn batches(
+pub(crate) fn batches(
     settings: &DvaeSettings,
     source: &dyn RecordSource,
     (train, validation): (&[u32], &[u32]),
@@ -180,26 +180,9 @@ fn are_numbers(row: &[f32]) -> bool {
 }
 
 impl DvaeStage {
-    /// The stage on `source`, learning from `train` and validating on `validation`.
-    pub fn new(
-        settings: DvaeSettings,
-        recipe: Recipe,
-        machine: Machine,
-        source: Arc<dyn RecordSource>,
-        (train, validation): (&[u32], &[u32]),
-        model: &mut Model,
-    ) -> Result<DvaeStage, TrainError> {
-        let sides = (train, validation);
-        let stage = DvaeStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, model)?;
-        if model.numbers(MEL_STATS).is_none() {
-            model.set(MEL_STATS, &[stage.stats.len()], &stage.stats);
-        }
-        Ok(stage)
-    }
-
-    /// As `new`, for one of several replicas: it learns from its own slice of every batch. How the network begins, and
+    /// The stage on `source`, which learns from its slice of every batch of `train` and validates on `validation`. How the network begins, and
     /// where codes go that nobody chooses, is found out from whole batches, by each for itself and the same.
-    pub fn replica(
+    pub fn new(
         slice: ReplicaSlice,
         settings: DvaeSettings,
         recipe: Recipe,
@@ -412,7 +395,7 @@ fn ready(
     let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
     let codes = shape[0] * settings.sizes.codes_of(shape[1]);
     let tokens = asked_for.map(|_| tape.input([codes], DType::I32));
-    let image = Image::of(&tape);
+    let image = InputLayout::new(&tape);
     let dtype = tape.dtype();
     let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
     // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
@@ -441,14 +424,14 @@ fn ready(
         slice.reduce(&mut tape);
         tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
     } else {
-        tape.tell(made.loss);
+        tape.report_loss(made.loss);
     }
     let encoded = made.encoded;
     super::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
     Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
 }
 
-impl Stage for DvaeStage {
+impl StageCore for DvaeStage {
     fn kind(&self) -> StageKind {
         StageKind::Dvae
     }
@@ -487,29 +470,6 @@ impl Stage for DvaeStage {
         &mut self.engine
     }
 
-    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let Fed { mut slot, what, .. } = self.batch(step)?;
-        self.engine.take(&self.step.program, &mut slot)?;
-        let mut fed = Measured::default();
-        if let Some(feed) = &mut self.feed {
-            fed = feed.measured();
-            feed.give_back(slot);
-        }
-        let ticket = self.engine.submit(&mut self.step.program, control)?;
-        let shape = [self.slice.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
-        let (rows, records) = (what.rows, what.records);
-        let (waited, notes) = (fed.last_wait, self.notes.take());
-        Ok(Submitted { ticket, rows, records, shape, waited, fed, notes })
-    }
-
-    fn replay(&mut self, _: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        Ok(Some(self.engine.submit(&mut self.step.program, control)?))
-    }
-
-    fn profile(&mut self, _: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
-        Ok(self.engine.profile(&mut self.step.program, control)?)
-    }
-
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [squared, commitment, absolute] = [0, 1, 2].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("squared", squared), ("absolute", absolute), ("commitment", commitment)];
@@ -524,44 +484,6 @@ impl Stage for DvaeStage {
     fn due(&self, step: u64) -> bool {
         // At the end codes are left alone: what follows stands on them.
         step > 0 && step.is_multiple_of(REVIVE_EVERY) && step < self.recipe.steps * 3 / 4
-    }
-
-    fn between(&mut self, step: u64) -> Result<(), TrainError> {
-        if !self.due(step) {
-            return Ok(());
-        }
-        let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
-        if book.unused(USED).is_empty() {
-            return Ok(());
-        }
-        // Computed anew instead of read from the step before: a run that was just resumed had none.
-        let rows = self.encoded(step - 1, 1, 1)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
-        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
-            book.write(&mut self.engine, self.dvae.codebook())?;
-        }
-        Ok(())
-    }
-
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let count = batches.batches_per_epoch();
-        let mut feed = self.measuring(&batches, 0, count)?;
-        let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
-        for _ in 0..count {
-            let report = self.measured(&mut feed)?;
-            squared += f64::from(report.notes[0]);
-            absolute += f64::from(report.notes[2]);
-            passes += 1.0;
-        }
-        if passes == 0.0 {
-            return Ok(None);
-        }
-        let numbers = vec![("squared", squared / passes), ("absolute", absolute / passes)];
-        Ok(Some(Validation { score: squared / passes, loss: squared / passes, numbers }))
     }
 
     fn epoch_steps(&self) -> u64 {
@@ -601,5 +523,76 @@ impl Stage for DvaeStage {
             }
         }
         Ok(())
+    }
+}
+
+impl Stage for DvaeStage {
+    fn core(&self) -> &dyn StageCore {
+        self
+    }
+
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let Fed { mut slot, what, .. } = self.batch(step)?;
+        self.engine.take(&self.step.program, &mut slot)?;
+        let mut fed = Measured::default();
+        if let Some(feed) = &mut self.feed {
+            fed = feed.measured();
+            feed.give_back(slot);
+        }
+        let ticket = self.engine.submit(&mut self.step.program, control)?;
+        let shape = [self.slice.rows(self.settings.rows)? as usize, 0, self.settings.frames as usize];
+        let (rows, records) = (what.rows, what.records);
+        let (waited, notes) = (fed.last_wait, self.notes.take());
+        Ok(Submitted { ticket, rows, records, shape, waited, fed, notes })
+    }
+
+    fn replay(&mut self, _: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
+        Ok(Some(self.engine.submit(&mut self.step.program, control)?))
+    }
+
+    fn profile(&mut self, _: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        Ok(self.engine.profile(&mut self.step.program, control)?)
+    }
+
+    fn between(&mut self, step: u64) -> Result<(), TrainError> {
+        if !self.due(step) {
+            return Ok(());
+        }
+        let mut book = HostCodebook::read(&self.engine, self.dvae.codebook())?;
+        if book.unused(USED).is_empty() {
+            return Ok(());
+        }
+        // Computed anew instead of read from the step before: a run that was just resumed had none.
+        let rows = self.encoded(step - 1, 1, 1)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let seed = Seed::new(self.settings.seed).derive("revive").with(step).value();
+        if !revive_codes(&mut book, &rows, self.settings.sizes.code_width, USED, seed).is_empty() {
+            book.write(&mut self.engine, self.dvae.codebook())?;
+        }
+        Ok(())
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        let Some(batches) = self.held_out.clone() else { return Ok(None) };
+        let count = batches.batches_per_epoch();
+        let mut feed = self.measuring(&batches, 0, count)?;
+        let (mut squared, mut absolute, mut passes) = (0.0, 0.0, 0.0);
+        for _ in 0..count {
+            let report = self.measured(&mut feed)?;
+            squared += f64::from(report.notes[0]);
+            absolute += f64::from(report.notes[2]);
+            passes += 1.0;
+        }
+        if passes == 0.0 {
+            return Ok(None);
+        }
+        let numbers = vec![("squared", squared / passes), ("absolute", absolute / passes)];
+        Ok(Some(Validation { score: squared / passes, loss: squared / passes, numbers }))
     }
 }

@@ -1,25 +1,25 @@
 //! The GPT stage: text and codes of a clip, in the voice of another clip of the same speaker.
 
 mod augment;
-mod conditioning_feed;
 pub(super) mod conditioning_engine;
-pub(super) mod fill;
+mod conditioning_feed;
 pub(super) mod conditioning_input;
+pub(super) mod fill;
 mod row_indices;
 mod shuffled;
-pub(super) mod step_builder;
+pub(crate) mod step_builder;
 
 use augment::Augmenter;
 pub use augment::Regularization;
 pub use conditioning_feed::Conditioning;
-pub(super) use conditioning_feed::ConditioningKind;
+pub(crate) use conditioning_feed::ConditioningKind;
 
-use super::{ClipOrder, StageKind, Stage, Submitted, TEXT_GAIN, Validation, left_out};
-use crate::overlay::WithCodes;
+use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, TEXT_GAIN, Validation, left_out};
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Feeding, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model, TEXT_DROPOUT};
+use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
 use conditioning_feed::ConditioningFeed;
 use fill::{Filler, GptBatch};
@@ -32,11 +32,11 @@ use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::memory::MemoryPlan;
 use myxtts_tensor::{Control, Engine, Mode, Program, Report, Value as Node};
 use serde_json::{Value, json};
-pub use step_builder::GptForecast;
-use step_builder::StepBuilder;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+pub use step_builder::GptForecast;
+use step_builder::StepBuilder;
 
 /// How the stage is set up.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct GptStage {
     released: Vec<Released>,
     filler: Filler,
     augmenter: Option<Arc<Augmenter>>,
-    conditioned: ConditioningFeed,
+    conditioning: ConditioningFeed,
     source: Arc<WithCodes>,
     batches: Arc<Batches>,
     held_out: Option<Arc<Batches>>,
@@ -133,21 +133,9 @@ pub struct GptStage {
 }
 
 impl GptStage {
-    /// The stage on `source`, learning from `train` and validating on `validation`; with the weights of `model` where it
-    /// has them.
+    /// The stage on `source`, which learns from its slice of every batch of `train` and validates on `validation`; with the
+    /// weights of `model` where it has them.
     pub fn new(
-        settings: GptSettings,
-        recipe: Recipe,
-        machine: Machine,
-        source: Arc<WithCodes>,
-        (train, validation): (&[u32], &[u32]),
-        model: &Model,
-    ) -> Result<GptStage, TrainError> {
-        GptStage::replica(ReplicaSlice::WHOLE, settings, recipe, machine, source, (train, validation), model)
-    }
-
-    /// As `new`, for one of several replicas: it learns from its own slice of every batch.
-    pub fn replica(
         slice: ReplicaSlice,
         settings: GptSettings,
         recipe: Recipe,
@@ -166,7 +154,7 @@ impl GptStage {
                 myxtts_model::lora::is_adapter(name) || myxtts_model::declare::is_training_only(name)
             };
             if let Some(name) = missing.iter().find(|name| !begins_anew(name)) {
-                return Err(TrainError::NoData(format!(
+                return Err(TrainError::UnusableModel(format!(
                     "the model's GPT lacks {name}, or has it in another shape: import or train it again"
                 )));
             }
@@ -185,8 +173,8 @@ impl GptStage {
         }
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
-        let conditioned = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
-        let fed = (&*conditioned.fed, conditioned.heard);
+        let conditioning = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
+        let fed = (&*conditioning.fed, conditioning.heard);
         let (plan, held_out) = step_builder::batches(&settings, &*source, fed, (train, validation))?;
         let mut filler = Filler::new(
             settings.sizes.clone(),
@@ -206,7 +194,7 @@ impl GptStage {
             released,
             filler,
             augmenter,
-            conditioned,
+            conditioning,
             source,
             batches: Arc::new(plan),
             held_out: held_out.map(Arc::new),
@@ -237,7 +225,7 @@ impl GptStage {
         }
         let (need, plans) = found;
         if need > limit {
-            return Err(TrainError::NoData(format!(
+            return Err(TrainError::DeviceMemory(format!(
                 "the largest batch needs {:.1} GiB with every block computed again, and training.memory_limit is \
                  {:.1} GiB: lower data.batch_size or data.max_seconds",
                 need as f64 / GIB,
@@ -387,7 +375,7 @@ fn is_step_of((shape, phase): &(GptShape, Phase), wanted: [usize; 3]) -> bool {
     *phase == Phase::Step && [shape.batch, shape.text, shape.mel] == wanted
 }
 
-impl Stage for GptStage {
+impl StageCore for GptStage {
     fn kind(&self) -> StageKind {
         StageKind::Gpt
     }
@@ -440,54 +428,6 @@ impl Stage for GptStage {
         &mut self.engine
     }
 
-    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
-        let parts = self.settings.accumulate.max(1);
-        let mut all = None::<Submitted>;
-        for part in 0..parts {
-            let mut fed = self.feed(step * parts + part)?.next_batch()?;
-            let phase = match part {
-                _ if parts == 1 => Phase::Step,
-                0 => Phase::First,
-                _ if part + 1 == parts => Phase::Last,
-                _ => Phase::Middle,
-            };
-            // Batches of a step must not drop the same elements.
-            let seed = control.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let control = Control { weight: control.weight / parts as f32, seed, ..*control };
-            let mut now = self.run(&mut fed, phase, &control)?;
-            if let Some(feed) = &mut self.feed {
-                now.fed = feed.measured();
-                now.waited = now.fed.last_wait;
-                feed.give_back(fed.slot);
-            }
-            all = Some(match all {
-                None => now,
-                Some(mut before) => {
-                    before.records.extend(now.records);
-                    before.notes.extend(now.notes);
-                    let (rows, records, notes) = (before.rows + now.rows, before.records, before.notes);
-                    Submitted { rows, records, notes, waited: before.waited + now.waited, ..now }
-                }
-            });
-        }
-        all.ok_or_else(|| TrainError::NoData("a step of no batches".into()))
-    }
-
-    fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
-        // A step of several batches is several programs: what one of them takes is not the step.
-        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
-            Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
-            None => Ok(None),
-        }
-    }
-
-    fn profile(&mut self, shape: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
-        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
-            Some((_, (program, _))) => Ok(self.engine.profile(program, control)?),
-            None => Ok(Vec::new()),
-        }
-    }
-
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [text, mel, correct, count, alignment, aligned] =
             [0, 1, 2, 3, 4, 5].map(|i| f64::from(report.notes[i]));
@@ -496,29 +436,6 @@ impl Stage for GptStage {
             numbers.extend([("alignment", alignment), ("aligned", aligned / count.max(1.0))]);
         }
         numbers
-    }
-
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let right = self.measured(&batches, false)?;
-        let sum = |passes: &[Pass], of: fn(&Pass) -> f64| passes.iter().map(of).sum::<f64>();
-        let counted = sum(&right, |pass| pass.count);
-        if counted == 0.0 {
-            return Ok(None);
-        }
-        let codes = sum(&right, |pass| pass.codes * pass.count) / counted;
-        let text = sum(&right, |pass| pass.text * pass.count) / counted;
-        let accuracy = sum(&right, |pass| pass.correct) / counted;
-        let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
-        // The same batches with each other's texts; those that cannot have them are left out of the difference.
-        let wrong = self.measured(&batches, true)?;
-        let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
-        let compared: f64 = pairs().map(|(right, _)| right.count).sum();
-        if compared > 0.0 {
-            let lost = pairs().map(|(right, wrong)| (wrong.codes - right.codes) * right.count);
-            numbers.push((TEXT_GAIN, lost.sum::<f64>() / compared));
-        }
-        Ok(Some(Validation { score: score(codes, accuracy), loss: codes, numbers }))
     }
 
     fn epoch_steps(&self) -> u64 {
@@ -556,5 +473,86 @@ impl Stage for GptStage {
             model.set(&tensor.name, &tensor.shape, &tensor.to_released(&merged));
         }
         Ok(())
+    }
+}
+
+impl Stage for GptStage {
+    fn core(&self) -> &dyn StageCore {
+        self
+    }
+
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self
+    }
+
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
+        let parts = self.settings.accumulate.max(1);
+        let mut all = None::<Submitted>;
+        for part in 0..parts {
+            let mut fed = self.feed(step * parts + part)?.next_batch()?;
+            let phase = match part {
+                _ if parts == 1 => Phase::Step,
+                0 => Phase::First,
+                _ if part + 1 == parts => Phase::Last,
+                _ => Phase::Middle,
+            };
+            // Batches of a step must not drop the same elements.
+            let seed = control.seed.wrapping_add(part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let control = Control { weight: control.weight / parts as f32, seed, ..*control };
+            let mut now = self.run(&mut fed, phase, &control)?;
+            if let Some(feed) = &mut self.feed {
+                now.fed = feed.measured();
+                now.waited = now.fed.last_wait;
+                feed.give_back(fed.slot);
+            }
+            all = Some(match all {
+                None => now,
+                Some(mut before) => {
+                    before.records.extend(now.records);
+                    before.notes.extend(now.notes);
+                    let (rows, records, notes) = (before.rows + now.rows, before.records, before.notes);
+                    Submitted { rows, records, notes, waited: before.waited + now.waited, ..now }
+                }
+            });
+        }
+        all.ok_or_else(|| TrainError::Internal("a step of no batches".into()))
+    }
+
+    fn replay(&mut self, shape: [usize; 3], control: &Control) -> Result<Option<Ticket>, TrainError> {
+        // A step of several batches is several programs: what one of them takes is not the step.
+        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
+            Some((_, (program, _))) => Ok(Some(self.engine.submit(program, control)?)),
+            None => Ok(None),
+        }
+    }
+
+    fn profile(&mut self, shape: [usize; 3], control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        match self.programs.iter_mut().find(|(key, _)| is_step_of(key, shape)) {
+            Some((_, (program, _))) => Ok(self.engine.profile(program, control)?),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        let Some(batches) = self.held_out.clone() else { return Ok(None) };
+        let right = self.measured(&batches, false)?;
+        let sum = |passes: &[Pass], of: fn(&Pass) -> f64| passes.iter().map(of).sum::<f64>();
+        let counted = sum(&right, |pass| pass.count);
+        if counted == 0.0 {
+            return Ok(None);
+        }
+        let codes = sum(&right, |pass| pass.codes * pass.count) / counted;
+        let text = sum(&right, |pass| pass.text * pass.count) / counted;
+        let accuracy = sum(&right, |pass| pass.correct) / counted;
+        let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
+        // The same batches with each other's texts; those that cannot have them are left out of the difference.
+        let wrong = self.measured(&batches, true)?;
+        let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
+        let compared: f64 = pairs().map(|(right, _)| right.count).sum();
+        if compared > 0.0 {
+            let lost = pairs().map(|(right, wrong)| (wrong.codes - right.codes) * right.count);
+            numbers.push((TEXT_GAIN, lost.sum::<f64>() / compared));
+        }
+        Ok(Some(Validation { score: score(codes, accuracy), loss: codes, numbers }))
     }
 }

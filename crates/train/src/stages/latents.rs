@@ -1,11 +1,11 @@
 //! The states of the trained GPT over every record's own codes: what the decoder learns to make sound of.
 
 use super::gpt::fill::{Filler, GptBatch};
-use crate::overlay::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::feed::{Made, field};
 use crate::machine::Machine;
 use crate::model::Model;
+use crate::overlay::{CODES, WithCodes};
 use half::bf16;
 use myxtts_data::batch::{Order, Part, Plan as Batches, Rows as BatchRows, Settings, Tail};
 use myxtts_data::loader::{FailureBudget, HostSlab, Loader, Options as LoaderOptions};
@@ -40,7 +40,9 @@ pub fn latents_of(
     let options = EngineOptions { training: Training::None, ..EngineOptions::default() };
     let mut engine = Engine::new(machine.device, layout, machine.precision, options)?;
     if let Some(name) = model.fill(&mut engine, &released)?.into_iter().next() {
-        return Err(TrainError::NoData(format!("the model's GPT lacks {name}: import or train it again")));
+        return Err(TrainError::UnusableModel(format!(
+            "the model's GPT lacks {name}: import or train it again"
+        )));
     }
     let stats = model.mel_stats(sizes.conditioning.mels);
     let settings = Settings {

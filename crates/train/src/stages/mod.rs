@@ -8,7 +8,6 @@ pub mod decoder;
 pub mod dvae;
 pub mod gpt;
 pub mod latents;
-pub mod preview;
 mod prompts;
 
 use crate::error::TrainError;
@@ -81,86 +80,35 @@ pub struct Validation {
     pub numbers: Vec<(&'static str, f64)>,
 }
 
-/// What the loop asks of a stage. Every method is a pure function of the stage's weights, its data and its arguments, or a
-/// run that goes on would not be the run that was.
-pub trait Stage {
-    /// Which it is.
+/// The network of a stage and the data it learns from: the part of a stage that is the same on one device and on several.
+pub trait StageCore {
+    /// The stage it is.
     fn kind(&self) -> StageKind;
 
-    /// What it trains, for people: sizes, batches, memory.
+    /// Lines for the user about what is trained: sizes, batches, memory.
     fn described(&self) -> Vec<String>;
 
-    /// Its weights and their device.
+    /// The weights and their device.
     fn engine(&self) -> &Engine;
 
-    /// The same, to be changed.
+    /// The weights and their device.
     fn engine_mut(&mut self) -> &mut Engine;
 
-    /// Queues step `step`, on its own batch.
-    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
-
-    /// Queues the step of the last batch of this shape once more, on the inputs that still lie on the device: the step
-    /// alone, with nothing fed. None where there was no such batch, or where a stage cannot.
-    fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
-        Ok(None)
-    }
-
-    /// The step of the last batch of this shape once more, operation by operation, each timed on the device. Empty where there
-    /// was no such batch, or where a stage cannot.
-    fn profile(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Vec<OpTime>, TrainError> {
-        Ok(Vec::new())
-    }
-
-    /// Whether the weights are still those of the last whole step after [`Stage::submit`] found no batch.
-    fn outlives_failures(&self) -> bool {
-        true
-    }
-
-    /// The report of a queued step, as soon as it is done.
-    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
-        Ok(self.engine_mut().wait(ticket)?)
-    }
-
-    /// The engine's arenas were put back to those of a checkpoint: whoever holds copies takes them over.
-    fn restored(&mut self) -> Result<(), TrainError> {
-        Ok(())
-    }
-
-    /// Whether the replicas in other processes hold the same weights: a sentence that says so, an error where they do not;
-    /// nothing where there are none.
-    fn verify(&mut self) -> Result<Option<String>, TrainError> {
-        Ok(None)
-    }
-
-    /// How long steps stood still so far while gradients were summed over processes, as the host measures it; none where
-    /// there are no others, or where the reports of the steps say it.
-    fn communication(&self) -> Option<Duration> {
-        None
-    }
-
-    /// What a step's report says, by name, the loss aside.
+    /// The numbers of a step's report by name, without the loss.
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)>;
 
-    /// What has to happen between steps; called before step `step`, with nothing queued where `due` said so.
-    fn between(&mut self, _step: u64) -> Result<(), TrainError> {
-        Ok(())
-    }
-
-    /// Whether [`Stage::between`] has something to do before step `step`.
+    /// Whether [`Stage::between`] has work to do before step `step`.
     fn due(&self, _step: u64) -> bool {
         false
     }
 
-    /// A pass over held-out records; nothing where there are none.
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError>;
-
-    /// What is learnt after `step` steps, as a number: only scores of the same objective can be compared, and a later one
-    /// replaces an earlier.
+    /// A number for what is optimised after `step` steps. Only scores of the same objective can be compared; the scores of a
+    /// later one replace those of an earlier one.
     fn objective(&self, _step: u64) -> u64 {
         0
     }
 
-    /// Whether the model takes the average of a parameter, where averages are kept.
+    /// Whether the model takes the moving average of a parameter, where averages are kept.
     fn is_averaged(&self, _parameter: ParameterId) -> bool {
         true
     }
@@ -168,14 +116,138 @@ pub trait Stage {
     /// Steps of an epoch.
     fn epoch_steps(&self) -> u64;
 
-    /// The name of a record.
+    /// The id of a record.
     fn clip(&self, record: u32) -> String;
 
-    /// Where the data stands before step `step`, to be compared when a run goes on.
+    /// The position in the data before step `step`. A resumed run compares it with the one it was saved with.
     fn position(&self, step: u64) -> Value;
 
-    /// Hands the trained part to the model.
+    /// Copies the trained part into the model.
     fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError>;
+}
+
+/// Runs the steps of a stage, on one device or on several. Every method is a pure function of the stage's weights, its data
+/// and its arguments: otherwise a resumed run would differ from one that was not interrupted.
+///
+/// A type that wraps a stage returns the core of that stage and forwards the methods that do not have the default.
+pub trait Stage {
+    /// The network and the data.
+    fn core(&self) -> &dyn StageCore;
+
+    /// The network and the data.
+    fn core_mut(&mut self) -> &mut dyn StageCore;
+
+    /// Lines for the user about what is trained and where.
+    fn description(&self) -> Vec<String> {
+        self.core().described()
+    }
+
+    /// Queues step `step` on its own batch.
+    fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError>;
+
+    /// Queues the step of the last batch of this shape again, on the inputs that are still on the device: the step alone,
+    /// with nothing fed. `None` where there was no such batch, or where the stage does not support it.
+    fn replay(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Option<Ticket>, TrainError> {
+        Ok(None)
+    }
+
+    /// Runs the step of the last batch of this shape again, operation by operation, each timed on the device. Empty where
+    /// there was no such batch, or where the stage does not support it.
+    fn profile(&mut self, _shape: [usize; 3], _control: &Control) -> Result<Vec<OpTime>, TrainError> {
+        Ok(Vec::new())
+    }
+
+    /// Waits for the report of a queued step.
+    fn wait(&mut self, ticket: Ticket) -> Result<Report, TrainError> {
+        Ok(self.core_mut().engine_mut().wait(ticket)?)
+    }
+
+    /// Whether the weights are still those of the last whole step after [`Stage::submit`] found no batch.
+    fn outlives_failures(&self) -> bool {
+        true
+    }
+
+    /// Called after the engine's arenas were restored from a checkpoint: copies of them have to follow.
+    fn restored(&mut self) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    /// Work between steps; called before step `step`, with nothing queued where [`StageCore::due`] returned `true`.
+    fn between(&mut self, _step: u64) -> Result<(), TrainError> {
+        Ok(())
+    }
+
+    /// Measures the validation records; `None` where there are none.
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError>;
+
+    /// Checks that the replicas in other processes hold the same weights. A sentence that says so, or an error where they do
+    /// not; `None` in a run of one process.
+    fn verify(&mut self) -> Result<Option<String>, TrainError> {
+        Ok(None)
+    }
+
+    /// Time that steps have waited so far while gradients were summed over processes; `None` in a run of one process.
+    fn communication(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The core's methods, for callers of any stage.
+impl dyn Stage + '_ {
+    /// The stage it is.
+    pub fn kind(&self) -> StageKind {
+        self.core().kind()
+    }
+
+    /// The weights and their device.
+    pub fn engine(&self) -> &Engine {
+        self.core().engine()
+    }
+
+    /// The weights and their device.
+    pub fn engine_mut(&mut self) -> &mut Engine {
+        self.core_mut().engine_mut()
+    }
+
+    /// See [`StageCore::numbers`].
+    pub fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
+        self.core().numbers(report)
+    }
+
+    /// See [`StageCore::due`].
+    pub fn due(&self, step: u64) -> bool {
+        self.core().due(step)
+    }
+
+    /// See [`StageCore::objective`].
+    pub fn objective(&self, step: u64) -> u64 {
+        self.core().objective(step)
+    }
+
+    /// See [`StageCore::is_averaged`].
+    pub fn is_averaged(&self, parameter: ParameterId) -> bool {
+        self.core().is_averaged(parameter)
+    }
+
+    /// Steps of an epoch.
+    pub fn epoch_steps(&self) -> u64 {
+        self.core().epoch_steps()
+    }
+
+    /// The id of a record.
+    pub fn clip(&self, record: u32) -> String {
+        self.core().clip(record)
+    }
+
+    /// See [`StageCore::position`].
+    pub fn position(&self, step: u64) -> Value {
+        self.core().position(step)
+    }
+
+    /// Copies the trained part into the model.
+    pub fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
+        self.core().finish(model, average)
+    }
 }
 
 /// Each record that is named once, in the order they come; numbers below zero are none.
@@ -229,7 +301,7 @@ fn within(
     let need = engine.need_with(&engine.plan_of(tape)).total() + engine.driver_bytes()?;
     if need as u64 > limit {
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-        return Err(TrainError::NoData(format!(
+        return Err(TrainError::DeviceMemory(format!(
             "the stage `{stage}` needs {:.2} GiB, and training.memory_limit is {:.2} GiB: lower {batch}, or raise the limit",
             gib(need as u64),
             gib(limit)

@@ -2,7 +2,7 @@
 
 use crate::error::TrainError;
 use crate::machine::Machine;
-use myxtts_run::config::{HostResources, tune::free_memory};
+use myxtts_run::config::{HostResources, host::free_memory};
 use myxtts_tensor::Device;
 use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::cuda::context::CudaOptions;

@@ -6,8 +6,9 @@ use super::with_forecast;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::pipeline::{Corpus, Request};
+use crate::pipeline::Request;
 use crate::stages::StageKind;
+use crate::training_data::Corpus;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 
@@ -26,7 +27,7 @@ impl Host {
     /// This machine's.
     pub fn detect() -> Host {
         let total = myxtts_run::config::HostResources::detect().memory_bytes;
-        Host { total, free: myxtts_run::config::tune::free_memory() }
+        Host { total, free: myxtts_run::config::host::free_memory() }
     }
 }
 
@@ -40,8 +41,8 @@ pub fn host_memory(
 ) -> Result<Option<String>, TrainError> {
     let replicas = machines.iter().filter(|machine| machine.device == Device::Cpu).count();
     let fine_tune = request.from.is_some();
-    let is_due =
-        request.only.is_none_or(|only| only == StageKind::Gpt) && plan.recipe(StageKind::Gpt, fine_tune).steps > 0;
+    let is_due = request.only.is_none_or(|only| only == StageKind::Gpt)
+        && plan.recipe(StageKind::Gpt, fine_tune).steps > 0;
     if replicas == 0 || !is_due {
         return Ok(None);
     }

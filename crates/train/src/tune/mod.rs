@@ -15,14 +15,16 @@ pub mod sweeper;
 use crate::error::TrainError;
 use crate::machine::Machine;
 use crate::model::Model;
-use crate::pipeline::{Corpus, Request, conditioning, gpt_rows, gpt_settings};
+use crate::pipeline::Request;
 use crate::sizes::Sizes;
+use crate::stage_settings::{conditioning, gpt_rows, gpt_settings};
 use crate::stages::StageKind;
 use crate::stages::gpt::{Conditioning, GptForecast, GptSettings};
+use crate::training_data::Corpus;
 use facts::Facts;
 use lengths::Lengths;
 use myxtts_run::config::Tuned;
-use myxtts_run::plan::{TuningChange, Plan};
+use myxtts_run::plan::{Plan, TuningChange};
 use rules::Memory;
 
 /// What the rules choose for a run, of its settings that are open. No step is taken and nothing is loaded.

@@ -5,26 +5,18 @@
 //! the others of its round. What slows a whole round down says nothing of any of them; what hits one segment alone is outvoted
 //! by the segments of the other rounds.
 
-/// A step of a segment.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
-    /// Rows of its batch.
-    pub rows: f64,
-    /// Places of text and sound of a row.
-    pub places: f64,
-    /// What it took.
-    pub seconds: f64,
-}
+use crate::bench::timed_stage::SegmentStep;
+use crate::statistics::median;
 
 /// Rows a second of every way, as if all of them had met rows of the mean length on the machine as it mostly was.
 /// `rounds` has for every round a segment of every way, each of one step at least.
-pub fn rates(rounds: &[Vec<Vec<Step>>]) -> Vec<f64> {
+pub fn rates(rounds: &[Vec<Vec<SegmentStep>>]) -> Vec<f64> {
     let cost = Cost::fitted(rounds.iter().flatten().flatten());
     // How much longer than expected, as a logarithm: twice as slow and twice as fast are equally far.
     let slow: Vec<Vec<f64>> = rounds
         .iter()
         .map(|segments| {
-            let slow = |segment: &Vec<Step>| {
+            let slow = |segment: &Vec<SegmentStep>| {
                 let (seconds, expected) = segment.iter().fold((0.0, 0.0), |(seconds, expected), step| {
                     (seconds + step.seconds, expected + step.rows * cost.of_row(step.places))
                 });
@@ -36,8 +28,11 @@ pub fn rates(rounds: &[Vec<Vec<Step>>]) -> Vec<f64> {
     // Two of a round against each other: whatever the machine did in it is in both. Against the middle of a round instead, a
     // way would be compared with itself, and a segment that something ran into would make all others of its round look fast.
     let ways = rounds.first().map_or(0, Vec::len);
-    let apart = |way: usize, other: usize| median(slow.iter().map(|segments| segments[way] - segments[other]).collect());
-    let usual = median(slow.iter().map(|segments| segments.iter().sum::<f64>() / ways as f64).collect());
+    let apart = |way: usize, other: usize| {
+        median(&slow.iter().map(|segments| segments[way] - segments[other]).collect::<Vec<_>>())
+    };
+    let usual =
+        median(&slow.iter().map(|segments| segments.iter().sum::<f64>() / ways as f64).collect::<Vec<_>>());
     (0..ways)
         .map(|way| {
             let own = (0..ways).map(|other| apart(way, other)).sum::<f64>() / ways as f64;
@@ -55,7 +50,7 @@ struct Cost {
 
 impl Cost {
     /// Least squares over the steps of all ways.
-    fn fitted<'a>(steps: impl Iterator<Item = &'a Step>) -> Cost {
+    fn fitted<'a>(steps: impl Iterator<Item = &'a SegmentStep>) -> Cost {
         let points: Vec<(f64, f64)> = steps.map(|step| (step.places, step.seconds / step.rows)).collect();
         let mean =
             |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len().max(1) as f64;
@@ -93,13 +88,4 @@ pub fn heats<T: Copy>(ways: &[T], bytes: impl Fn(&T) -> u64, at_most: u64) -> Ve
         }
     }
     heats
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => 0.0,
-        n if n.is_multiple_of(2) => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-        n => values[n / 2],
-    }
 }

@@ -4,15 +4,16 @@ use super::small;
 use myxtts_data::record::{Column, DVAE_MEL, RecordError, RecordSource, TOKENS};
 use myxtts_data::tokenizer::{CHARACTERS, Tokenizer, TrainOptions, train};
 use myxtts_model::dvae::DvaeSizes;
-use myxtts_run::plan::Stage as Kind;
+use myxtts_run::plan::StageKind;
 use myxtts_run::seed::Seed;
 use myxtts_tensor::Control;
 use myxtts_text::Cleaner;
 use myxtts_train::align::Alignments;
-use myxtts_train::beside::WithCodes;
-use myxtts_train::stages::Stage;
+use myxtts_train::overlay::WithCodes;
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
+use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{Machine, Model};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -196,14 +197,22 @@ fn the_alignment_head_stays_out_of_the_model() {
         alignments: Some(alignments),
         space: tokenizer.space_id(),
     };
-    let recipe = small::plan(Kind::Gpt, 40).recipe(Kind::Gpt, false);
+    let recipe = small::plan(StageKind::Gpt, 40).recipe(StageKind::Gpt, false);
     let mut model = Model::default();
     model.set("mel_stats", &[80], &[5.0; 80]);
     let run = |regularization: Regularization, steps: u64| {
         let sides = (&records[..], &held_out[..]);
         let settings = settings(regularization);
-        let mut stage =
-            GptStage::new(settings, recipe, Machine::CPU, with_codes.clone(), sides, &model).unwrap();
+        let mut stage = GptStage::new(
+            ReplicaSlice::WHOLE,
+            settings,
+            recipe,
+            Machine::CPU,
+            with_codes.clone(),
+            sides,
+            &model,
+        )
+        .unwrap();
         let mut heads = Vec::new();
         for step in 0..steps {
             let control = Control { rate: 3e-3, weight: 1.0, clip: 1.0, average: 0.0, seed: step };
@@ -236,7 +245,7 @@ fn codes_learn_to_tell_tokens_apart() {
     let alignments = Arc::new(aligned(&tokenizer, &source));
     let source = Arc::new(source);
     let (records, held_out): (Vec<u32>, Vec<u32>) = ((0..30).collect(), (30..40).collect());
-    let recipe = small::plan(Kind::Dvae, 200).recipe(Kind::Dvae, false);
+    let recipe = small::plan(StageKind::Dvae, 200).recipe(StageKind::Dvae, false);
     let run = |weight: Option<f64>, from: &Model| {
         let vocabulary = tokenizer.vocabulary_size();
         let spoken = weight.map(|weight| Spoken { weight, vocabulary, alignments: alignments.clone() });
@@ -245,8 +254,16 @@ fn codes_learn_to_tell_tokens_apart() {
         let settings = DvaeSettings { spoken, rows: 16, frames: 32, sizes, ..small };
         let mut model = from.clone();
         let sides = (&records[..], &held_out[..]);
-        let mut stage =
-            DvaeStage::new(settings, recipe, Machine::CPU, source.clone(), sides, &mut model).unwrap();
+        let mut stage = DvaeStage::new(
+            ReplicaSlice::WHOLE,
+            settings,
+            recipe,
+            Machine::CPU,
+            source.clone(),
+            sides,
+            &mut model,
+        )
+        .unwrap();
         let mut named = Vec::new();
         for step in 0..200 {
             let control = Control { rate: 1e-2, weight: 1.0, clip: 1.0, average: 0.0, seed: step };

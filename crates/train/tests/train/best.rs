@@ -1,15 +1,15 @@
 //! The model is made of the weights that validated best, and of exactly the weights that were measured.
 
 use myxtts_run::plan::StageKind;
+use myxtts_tensor::Control;
 use myxtts_tensor::engine::Arena;
-use myxtts_tensor::{Control, Engine, ParameterId, Report};
-use myxtts_train::overlay::WithCodes;
 use myxtts_train::model::Model;
+use myxtts_train::overlay::WithCodes;
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::session::{StageEnd, StageOutcome};
 use myxtts_train::stages::gpt::GptStage;
-use myxtts_train::stages::{Stage, Submitted, TEXT_GAIN, Validation};
+use myxtts_train::stages::{Stage, StageCore, Submitted, TEXT_GAIN, Validation};
 use myxtts_train::{Machine, TrainError};
-use serde_json::Value;
 use std::sync::Arc;
 
 use super::small::{self, Clips};
@@ -22,53 +22,27 @@ struct Scripted {
 }
 
 impl Stage for Scripted {
-    fn kind(&self) -> StageKind {
-        self.inner.kind()
+    fn core(&self) -> &dyn StageCore {
+        self.inner.core()
     }
-    fn described(&self) -> Vec<String> {
-        self.inner.described()
+
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self.inner.core_mut()
     }
-    fn engine(&self) -> &Engine {
-        self.inner.engine()
-    }
-    fn engine_mut(&mut self) -> &mut Engine {
-        self.inner.engine_mut()
-    }
+
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
         self.inner.submit(step, control)
     }
-    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        self.inner.numbers(report)
-    }
+
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
         self.inner.between(step)
     }
-    fn due(&self, step: u64) -> bool {
-        self.inner.due(step)
-    }
+
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        let step = self.engine().state()?.steps;
-        self.seen.push((step, self.engine().read_arena(Arena::Weights)?));
+        let step = self.inner.engine().state()?.steps;
+        self.seen.push((step, self.inner.engine().read_arena(Arena::Weights)?));
         let score = (self.score)(step);
         Ok(Some(Validation { score, loss: score, numbers: vec![("asked", score)] }))
-    }
-    fn objective(&self, step: u64) -> u64 {
-        self.inner.objective(step)
-    }
-    fn is_averaged(&self, parameter: ParameterId) -> bool {
-        self.inner.is_averaged(parameter)
-    }
-    fn epoch_steps(&self) -> u64 {
-        self.inner.epoch_steps()
-    }
-    fn clip(&self, record: u32) -> String {
-        self.inner.clip(record)
-    }
-    fn position(&self, step: u64) -> Value {
-        self.inner.position(step)
-    }
-    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        self.inner.finish(model, average)
     }
 }
 
@@ -224,7 +198,9 @@ fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ig
     let gain = |held_out: &[u32], deaf: bool| {
         let sides = (&[0, 1, 2][..], held_out);
         let (settings, source, model) = (settings.clone(), source.clone(), Model::default());
-        let mut stage = GptStage::new(settings, recipe, Machine::CPU, source, sides, &model).unwrap();
+        let mut stage =
+            GptStage::new(ReplicaSlice::WHOLE, settings, recipe, Machine::CPU, source, sides, &model)
+                .unwrap();
         if deaf {
             let table = stage.engine().layout().find("gpt.text_embedding.weight").unwrap();
             let zeros = vec![0.0; stage.engine().read_parameter(table).unwrap().len()];

@@ -16,11 +16,12 @@ use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_tensor::{Control, Device, Mode, Report};
 use myxtts_train::align::Alignments;
-use myxtts_train::overlay::WithCodes;
 use myxtts_train::feed::{Depth, Feeding};
-use myxtts_train::stages::Stage;
+use myxtts_train::overlay::WithCodes;
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
+use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{Machine, Model};
 use std::path::Path;
 use std::sync::Arc;
@@ -73,8 +74,16 @@ fn trained(
     let stats: Vec<f32> = (0..80).map(|band| 2.0 + band as f32 * 0.03).collect();
     model.set("mel_stats", &[80], &stats);
     let ((train, held_out), settings) = (sides(), settings(conditioning, masks));
-    let mut stage =
-        GptStage::new(settings, recipe(), Machine::CPU, source, (&train, &held_out), &model).unwrap();
+    let mut stage = GptStage::new(
+        ReplicaSlice::WHOLE,
+        settings,
+        recipe(),
+        Machine::CPU,
+        source,
+        (&train, &held_out),
+        &model,
+    )
+    .unwrap();
     let mut reports = Vec::new();
     for step in 0..8 {
         let control = Control { rate: 1e-3, seed: 5 + step, ..Control::default() };
@@ -300,8 +309,16 @@ fn dvae_learnt(
     let (train, held_out) = sides();
     let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
     let (mut model, sides) = (Model::default(), (&train[..], &held_out[..]));
-    let mut stage =
-        DvaeStage::new(settings, recipe, Machine::CPU, source.clone(), sides, &mut model).unwrap();
+    let mut stage = DvaeStage::new(
+        ReplicaSlice::WHOLE,
+        settings,
+        recipe,
+        Machine::CPU,
+        source.clone(),
+        sides,
+        &mut model,
+    )
+    .unwrap();
     let mut reports = Vec::new();
     for step in 0..8 {
         let control = Control { rate: 1e-3, seed: step, ..Control::default() };

@@ -127,8 +127,15 @@ fn shapes_recorded_in_the_window_are_left_out_and_said() {
 #[test]
 fn a_gpu_that_is_held_back_is_named_before_what_it_makes_slow() {
     let samples = |heat: bool, power: bool| -> Vec<GpuSample> {
-        let sample = GpuSample { busy: Some(0.99), temperature: Some(91.0), power: Some(690.0), ..GpuSample::default() };
-        (0..20).map(|i| GpuSample { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample }).collect()
+        let sample = GpuSample {
+            busy: Some(0.99),
+            temperature: Some(91.0),
+            power: Some(690.0),
+            ..GpuSample::default()
+        };
+        (0..20)
+            .map(|i| GpuSample { at: f64::from(i), thermal_limit: heat, power_limit: power, ..sample })
+            .collect()
     };
     let slow = trace(Fault::SlowStep, 1, BATCHES, 0.05);
     let with = |gpu| diagnose(&Trace { gpu, ..slow.clone() }).cause();

@@ -107,7 +107,7 @@ fn waits_make_it_deeper_and_calm_makes_it_shallower() {
 fn what_goes_wrong_in_the_thread_is_said_in_the_loop() {
     let engine = engine();
     let failing: Maker<()> = Box::new(|number, _, _| match number {
-        3 => Err(TrainError::NoData("the disk is gone".into())),
+        3 => Err(TrainError::Feed("the disk is gone".into())),
         _ => Ok((0, ())),
     });
     let panicking: Maker<()> = Box::new(|number, _, _| match number {

@@ -4,10 +4,9 @@
 use myxtts_data::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL};
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{Arena, Ticket};
-use myxtts_tensor::{Control, Engine, Report, Role};
-use myxtts_train::model::Model;
+use myxtts_tensor::{Control, Role};
 use myxtts_train::session::StageEnd;
-use myxtts_train::stages::{self, Stage, Submitted, Validation};
+use myxtts_train::stages::{self, Stage, StageCore, Submitted, Validation};
 use myxtts_train::{Machine, TrainError};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -28,7 +27,7 @@ enum Fault {
 }
 
 /// A stage some of whose steps have a fault, and what became of every step.
-struct FaultyDisk {
+struct FaultyStage {
     inner: Box<dyn Stage>,
     fault: Fault,
     /// Which steps.
@@ -39,21 +38,13 @@ struct FaultyDisk {
     steps: Vec<(bool, BTreeSet<String>)>,
 }
 
-impl Stage for FaultyDisk {
-    fn kind(&self) -> StageKind {
-        self.inner.kind()
+impl Stage for FaultyStage {
+    fn core(&self) -> &dyn StageCore {
+        self.inner.core()
     }
 
-    fn described(&self) -> Vec<String> {
-        self.inner.described()
-    }
-
-    fn engine(&self) -> &Engine {
-        self.inner.engine()
-    }
-
-    fn engine_mut(&mut self) -> &mut Engine {
-        self.inner.engine_mut()
+    fn core_mut(&mut self) -> &mut dyn StageCore {
+        self.inner.core_mut()
     }
 
     fn submit(&mut self, step: u64, control: &Control) -> Result<Submitted, TrainError> {
@@ -76,7 +67,7 @@ impl Stage for FaultyDisk {
         let before = everything(&*self.inner);
         // On the processor a step is done when this returns.
         let queued = self.inner.submit(step, &Control { weight, ..*control })?;
-        assert!(self.kind() != StageKind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
+        assert!(self.inner.kind() != StageKind::Decoder || queued.rows == 2, "{} rows of two", queued.rows);
         let changed = everything(&*self.inner) != before;
         if fault == Fault::Loss {
             self.inner.engine_mut().write_arena(Arena::Weights, &healthy)?;
@@ -94,36 +85,12 @@ impl Stage for FaultyDisk {
         self.inner.replay(shape, &Control { weight, ..*control })
     }
 
-    fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
-        self.inner.numbers(report)
-    }
-
     fn between(&mut self, step: u64) -> Result<(), TrainError> {
         self.inner.between(step)
     }
 
-    fn due(&self, step: u64) -> bool {
-        self.inner.due(step)
-    }
-
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         self.inner.validate()
-    }
-
-    fn epoch_steps(&self) -> u64 {
-        self.inner.epoch_steps()
-    }
-
-    fn clip(&self, record: u32) -> String {
-        self.inner.clip(record)
-    }
-
-    fn position(&self, step: u64) -> Value {
-        self.inner.position(step)
-    }
-
-    fn finish(&self, model: &mut Model, average: bool) -> Result<(), TrainError> {
-        self.inner.finish(model, average)
     }
 }
 
@@ -143,20 +110,26 @@ fn steps(kind: StageKind) -> u64 {
     }
 }
 
-fn faulty(kind: StageKind, clips: Clips, accumulate: u64, fault: Fault, when: fn(u64) -> bool) -> FaultyDisk {
+fn faulty(
+    kind: StageKind,
+    clips: Clips,
+    accumulate: u64,
+    fault: Fault,
+    when: fn(u64) -> bool,
+) -> FaultyStage {
     let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, Machine::CPU);
-    FaultyDisk { inner, fault, when, once: None, steps: Vec::new() }
+    FaultyStage { inner, fault, when, once: None, steps: Vec::new() }
 }
 
 /// Runs a stage and holds it to everything that is promised of bad steps; how many there were.
-fn assert_unharmed(what: &str, mut stage: FaultyDisk, named: Option<&str>) -> usize {
-    let kind = stage.kind();
+fn assert_unharmed(what: &str, mut stage: FaultyStage, named: Option<&str>) -> usize {
+    let kind = stage.inner.kind();
     let steps = steps(kind);
     let mut plan = small::plan(kind, steps);
     (plan.training.bad_steps_in_a_row, plan.training.bad_step_budget) = (steps, steps);
     let runs = tempfile::tempdir().unwrap();
     // What a stage begins with is taken from the clips, too: mean mels, first codes.
-    let (numbers, fresh) = (stage.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
+    let (numbers, fresh) = (stage.inner.engine().read_arena(Arena::Weights).unwrap(), state(&stage));
     assert!(numbers.iter().all(|x| x.is_finite()), "{what}: it begins with what is no number");
     let (ended, said) = small::run(runs.path(), &plan, &mut stage);
     assert_eq!(ended.unwrap(), StageEnd::Done, "{what}");
@@ -179,7 +152,7 @@ fn assert_unharmed(what: &str, mut stage: FaultyDisk, named: Option<&str>) -> us
         assert_eq!(*changed, !bad.contains(&step), "{what}: step {step}; bad ones are {bad:?}");
     }
     assert!(bad.len() < steps as usize, "{what}: nothing was learnt");
-    let weights = stage.engine().read_arena(Arena::Weights).unwrap();
+    let weights = stage.inner.engine().read_arena(Arena::Weights).unwrap();
     assert!(weights.iter().all(|x| x.is_finite()), "{what}: the weights were hurt");
     // Else the comparison of bits above would have had nothing to compare.
     let (now, has) = (state(&stage), kind != StageKind::Gpt);
@@ -273,7 +246,7 @@ fn a_fault_that_passes_costs_the_steps_since_the_last_checkpoint_and_nothing_els
             let (ended, said) = small::run(runs.path(), &plan, &mut stage);
             assert_eq!(ended.unwrap(), StageEnd::Done, "{kind:?}");
             let returned = small::events(runs.path(), "returned");
-            (stage.engine().read_arena(Arena::Weights).unwrap(), returned, said)
+            (stage.inner.engine().read_arena(Arena::Weights).unwrap(), returned, said)
         };
         let (healthy, returned, _) = weights(None, |_| false);
         assert!(returned.is_empty(), "{kind:?}");

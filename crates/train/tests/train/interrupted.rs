@@ -7,9 +7,10 @@ use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::{Progress, Silent};
-use myxtts_train::pipeline::{self, Corpus, Devices, Request};
+use myxtts_train::pipeline::{self, Devices, Request};
 use myxtts_train::session::Session;
 use myxtts_train::stages::codes::codes_of;
+use myxtts_train::training_data::Corpus;
 use myxtts_train::{Machine, Model, TrainError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,8 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         ["dvae", "gpt", "decoder"].map(|stage| Flag::Set(format!("training.{stage}_steps=1"))).into_iter();
     let tiny = ["model.preset=tiny", "data.batch_size=2", "data.num_workers=1", "training.sample_every=0"];
     let command_line = settings.chain(tiny.map(|said| Flag::Set(said.to_owned()))).collect();
-    let plan = Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap();
+    let plan =
+        Plan::resolve(&Sources { command_line, ..Sources::for_host(HostResources::detect()) }).unwrap();
     let folder = match runs.join("run/plan.json").exists() {
         true => RunFolder::resume(runs, "run").unwrap().0,
         false => RunFolder::create(runs, Some("run"), &plan).unwrap(),

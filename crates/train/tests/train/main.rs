@@ -25,6 +25,7 @@ mod guards;
 mod interrupted;
 mod kills;
 mod mirrored;
+mod module_cycles;
 mod no_batches;
 mod plants;
 mod portable;

@@ -14,11 +14,11 @@ use myxtts_run::plan::{Plan, Preset, Recipe, StageKind};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Engine, EngineOptions, Mode, Precision, Report};
-use myxtts_train::overlay::WithCodes;
 use myxtts_train::feed::Feeding;
 use myxtts_train::mirrored::{Build, Mirrored};
-use myxtts_train::session::{Session, StageEnd};
+use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
+use myxtts_train::session::{Session, StageEnd};
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
@@ -71,7 +71,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
         let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
         let sides = (&train[..], &held_out[..]);
         let (settings, source) = (settings.clone(), source.clone());
-        Ok(Box::new(GptStage::replica(slice, settings, recipe, machine, source, sides, &Model::default())?))
+        Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, &Model::default())?))
     })
 }
 
@@ -203,7 +203,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));
         let sides = (&records[..], &records[..2]);
-        Ok(Box::new(DvaeStage::replica(slice, settings, recipe, machine, source, sides, &Model::default())?))
+        Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, &Model::default())?))
     });
     let mut alone = made(&build, 1).unwrap();
     // Past the step where codes that nobody chooses are put elsewhere, and right at it as a run that goes on.
@@ -264,7 +264,7 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let heard = Arc::new(heard);
     Arc::new(move |machine, slice| {
         let (settings, heard) = (settings.clone(), heard.clone());
-        Ok(Box::new(DecoderStage::replica(slice, settings, recipe, machine, Arc::new(Tones), heard, &model)?))
+        Ok(Box::new(DecoderStage::new(slice, settings, recipe, machine, Arc::new(Tones), heard, &model)?))
     })
 }
 
@@ -285,7 +285,7 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
     // A speaker encoder that is trained has norms of its own slice: what is learnt is near, and what is trained the same.
     let mut together = Mirrored::new(&[Machine::CPU; 2], &decoder(recipe, false)).unwrap();
     steps(&mut together, &recipe, 0..1);
-    let trained = together.engine().layout().trained_len();
+    let trained = together.core().engine().layout().trained_len();
     let all = together.arenas(Arena::Weights).unwrap();
     assert!(all[0][..trained] == all[1][..trained], "replicas differ");
 }
@@ -398,7 +398,7 @@ fn a_replica_that_cannot_be_made_ends_them_all_with_its_reason() {
     let whole = gpt(recipe, 1, None);
     let made_of = whole.clone();
     let build: Build = Arc::new(move |machine, slice| match slice.rank() {
-        1 => Err(TrainError::NoData("this one has no memory".into())),
+        1 => Err(TrainError::HostMemory("this one has no memory".into())),
         _ => made_of(machine, slice),
     });
     let Err(error) = made(&build, 3) else { panic!("it was made") };

@@ -6,10 +6,13 @@ use myxtts_model::{GptSizes, Masks};
 use myxtts_run::config::{HostResources, Sources};
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_tensor::Mode;
-use myxtts_train::overlay::WithCodes;
 use myxtts_train::diagnose::trace::Batch;
-use myxtts_train::diagnose::{Amount, Cause, Fault, NoMachineSampler, Plant, Trace, collect, diagnose};
+use myxtts_train::diagnose::{
+    Amount, BatchSetup, Cause, Fault, NoMachineSampler, Plant, Trace, collect, diagnose,
+};
 use myxtts_train::feed::Feeding;
+use myxtts_train::overlay::WithCodes;
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Lengths};
 use myxtts_train::{Machine, Model};
@@ -54,12 +57,21 @@ fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
     let source = fault.source(Arc::new(Voices { broken: None }));
     let source = Arc::new(WithCodes::new(source, (0..COUNT).map(codes).collect()));
     let train: Vec<u32> = (0..COUNT as u32).collect();
-    let stage =
-        GptStage::new(settings, recipe, Machine::CPU, source, (&train, &[]), &Model::default()).unwrap();
+    let stage = GptStage::new(
+        ReplicaSlice::WHOLE,
+        settings,
+        recipe,
+        Machine::CPU,
+        source,
+        (&train, &[]),
+        &Model::default(),
+    )
+    .unwrap();
     let mut stage: Box<dyn Stage> = fault.stage(Box::new(stage));
+    let setup = BatchSetup { workers: feeding.workers, batch_size: ROWS };
     let run = |stage: &mut dyn Stage, batches| {
         let amount = Amount { batches, warm: 4, ahead: 0 };
-        collect(stage, &recipe, 1, amount, (feeding.workers, ROWS), &mut NoMachineSampler).unwrap()
+        collect(stage, &recipe, 1, amount, setup, &mut NoMachineSampler).unwrap()
     };
     let healthy = run(&mut *stage, 6);
     let step = healthy.batches.iter().map(|batch| batch.period).sum::<f64>() / 6.0;

@@ -10,8 +10,9 @@ use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::Control;
 use myxtts_train::Machine;
-use myxtts_train::pipeline::{Corpus, StageContext};
-use myxtts_train::stages::preview::Preview;
+use myxtts_train::preview::Preview;
+use myxtts_train::stage_context::StageContext;
+use myxtts_train::training_data::Corpus;
 
 use super::small::Clips;
 
@@ -115,7 +116,8 @@ fn same(kind: StageKind, set: &[&str], steps: u64) {
         stage.wait(taken.ticket).unwrap();
         let mut expected: Vec<u32> = Vec::new();
         for part in 0..preview.of_step {
-            expected.extend(records(&preview.train.step(step * preview.of_step + part), kind == StageKind::Gpt));
+            expected
+                .extend(records(&preview.train.step(step * preview.of_step + part), kind == StageKind::Gpt));
         }
         assert_eq!(taken.records, expected, "step {step} of {kind:?} with {set:?}");
     }

@@ -16,10 +16,12 @@ use myxtts_run::plan::{Plan, Recipe, StageKind};
 use myxtts_run::progress::{Progress, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Mode};
-use myxtts_train::overlay::WithCodes;
 use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::overlay::WithCodes;
+use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::samples::Samples;
 use myxtts_train::session::{Session, StageEnd, StageOutcome};
+use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
@@ -27,8 +29,8 @@ use myxtts_train::stages::{self, Stage};
 use myxtts_train::{Machine, Model, TrainError};
 use serde_json::Value;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::tiny;
 
@@ -209,11 +211,17 @@ fn gpt_stage(
     let sides = (&records[..], &[CLIPS as u32 - 1][..]);
     let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
     let source = Arc::new(WithCodes::new(Arc::new(clips), codes));
-    Box::new(GptStage::new(settings, recipe, machine, source, sides, model).unwrap())
+    Box::new(GptStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, model).unwrap())
 }
 
 /// A stage on these clips. With `accumulate`, a step of the GPT is of so many batches.
-pub fn stage(kind: StageKind, plan: &Plan, clips: Clips, accumulate: u64, machine: Machine) -> Box<dyn Stage> {
+pub fn stage(
+    kind: StageKind,
+    plan: &Plan,
+    clips: Clips,
+    accumulate: u64,
+    machine: Machine,
+) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
     let sides = (&records[..], &[CLIPS as u32 - 1][..]);
@@ -222,7 +230,10 @@ pub fn stage(kind: StageKind, plan: &Plan, clips: Clips, accumulate: u64, machin
     match kind {
         StageKind::Dvae => {
             let settings = dvae_settings();
-            Box::new(DvaeStage::new(settings, recipe, machine, source, sides, &mut model).unwrap())
+            Box::new(
+                DvaeStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, &mut model)
+                    .unwrap(),
+            )
         }
         StageKind::Gpt => {
             model.set("mel_stats", &[80], &[5.0; 80]);
@@ -257,7 +268,11 @@ pub fn stage(kind: StageKind, plan: &Plan, clips: Clips, accumulate: u64, machin
             let latent = |i: usize, j: usize| bf16::from_f32(((i * 7 + j) as f32 * 0.61).sin());
             let latents: Vec<Vec<bf16>> =
                 (0..CLIPS).map(|i| (0..(CODES + 1) * tiny::WIDTH).map(|j| latent(i, j)).collect()).collect();
-            Box::new(DecoderStage::new(settings, recipe, machine, source, latents, sides, &model).unwrap())
+            let clips = Arc::new(DecoderClips::load(&settings, &*source, latents, sides).unwrap());
+            Box::new(
+                DecoderStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, clips, &model)
+                    .unwrap(),
+            )
         }
     }
 }

@@ -1,14 +1,22 @@
 //! Where a run trains and how it is fed: the tables, over every small machine and every short list.
 
-use myxtts_run::config::{Flag, Key, HostResources, Sources};
+use myxtts_run::config::{Flag, HostResources, Key, Sources};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
 use myxtts_train::TrainError;
-use myxtts_train::strategy::{Feed, Found, Strategy, StrategyRequest, StrategyError, fall_back, feed, split, strategy};
+use myxtts_train::strategy::{
+    Feed, Found, Strategy, StrategyError, StrategyRequest, fall_back, feed, split, strategy,
+};
 
 fn asked(multi_gpu: bool, visible: Option<Vec<u32>>) -> StrategyRequest {
-    StrategyRequest { multi_gpu, visible, buffer_size: 50, model_start_delay: 2.0, ..StrategyRequest::default() }
+    StrategyRequest {
+        multi_gpu,
+        visible,
+        buffer_size: 50,
+        model_start_delay: 2.0,
+        ..StrategyRequest::default()
+    }
 }
 
 /// Nothing, and every list of up to three of the numbers 0 to 4, repeated ones too.

@@ -5,10 +5,11 @@ use myxtts_model::dvae::DvaeSizes;
 use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
 use myxtts_run::plan::{Plan, StageKind, TUNABLE};
 use myxtts_tensor::Control;
+use myxtts_train::bench::timed_stage::SegmentStep;
 use myxtts_train::stages::gpt::GptForecast;
 use myxtts_train::tune::facts::{Facts, GpuMemory};
 use myxtts_train::tune::lengths::Lengths;
-use myxtts_train::tune::race::{self, Step};
+use myxtts_train::tune::race::{self};
 use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
 use myxtts_train::tune::sweep;
 use myxtts_train::{Machine, TrainError, tune};
@@ -246,7 +247,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 40) as f64 / (1u64 << 24) as f64
     };
-    let rounds: Vec<Vec<Vec<Step>>> = (0..rounds)
+    let rounds: Vec<Vec<Vec<SegmentStep>>> = (0..rounds)
         .map(|_| {
             let machine = 1.0 + chance();
             let segment = |(way, cost): (usize, &f64)| {
@@ -255,7 +256,7 @@ fn raced(costs: &[f64], rounds: usize, seed: u64) -> Vec<f64> {
                 let steps = (0..32 / rows).map(|_| {
                     let places = 40.0 + 200.0 * chance();
                     let seconds = rows as f64 * (2.0 + 0.01 * places) * cost * machine * hit;
-                    Step { rows: rows as f64, places, seconds: seconds * (0.95 + 0.1 * chance()) }
+                    SegmentStep { rows: rows as f64, places, seconds: seconds * (0.95 + 0.1 * chance()) }
                 });
                 steps.collect()
             };

@@ -43,5 +43,5 @@ fn tables_grow_behind_the_rows_they_had() {
     let mut model = Model::open(&path).unwrap();
     let other = train(russian, &TrainOptions { vocab_size: 200, ..TrainOptions::default() }).unwrap();
     let refused = model.adopt_vocabulary(&other, 7);
-    assert!(matches!(refused, Err(TrainError::NoData(ref why)) if why.contains("another vocabulary")));
+    assert!(matches!(refused, Err(TrainError::Vocabulary(ref why)) if why.contains("another vocabulary")));
 }

@@ -1,7 +1,7 @@
 //! The programs of the decoder: validation, training by mel distance alone, and training with discriminators as well.
 
 use super::DecoderSettings;
-use super::fill::{SpeakerTargets, Inputs, SHARPNESS};
+use super::fill::{Inputs, SHARPNESS, SpeakerTargets};
 use crate::error::TrainError;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_model::decoder::Decoder;
@@ -10,7 +10,7 @@ use myxtts_model::discriminator::{
 };
 use myxtts_model::speaker::{SpeakerEncoder, Statistics};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::Image;
+use myxtts_tensor::engine::InputLayout;
 use myxtts_tensor::ops::adamw::AdamW;
 use myxtts_tensor::ops::mel::{Log, Mel, Scale};
 use myxtts_tensor::ops::stft::{Spectrum, Stft, Window};
@@ -69,7 +69,7 @@ pub(super) fn ready(
         let margins = tape.input([rows, people], DType::F32);
         SpeakerTargets { targets, margins, people }
     });
-    let inputs = Inputs { image: Image::of(&tape), latents, speaker, wave, who: asked };
+    let inputs = Inputs { image: InputLayout::new(&tape), latents, speaker, wave, who: asked };
     let dtype = tape.dtype();
     let [given, features, real] = [latents, speaker, wave]
         .map(|value| if dtype == DType::F32 { value } else { tape.cast(value, dtype) });
@@ -106,7 +106,7 @@ pub(super) fn ready(
         told.loss
     });
     if what == What::Measured {
-        tape.tell(distance);
+        tape.report_loss(distance);
     } else {
         let mut parts = vec![(distance, MEL_WEIGHT)];
         parts.extend(told.map(|told| (told, 1.0)));

@@ -7,7 +7,7 @@ use super::row_indices::RowIndices;
 use crate::error::TrainError;
 use crate::feed::{Finisher, Made};
 use myxtts_data::cache::sounds::SOUND_OVERLAP;
-use myxtts_data::mel::FrontEnd;
+use myxtts_data::mel::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
 use myxtts_data::record::{CONDITIONING_MEL, RecordError, RecordSource};
 use myxtts_tensor::engine::{Forecast, InputLayout, Slot, Upload, Uploader};
 use myxtts_tensor::ops::frames::Framing;
@@ -75,19 +75,16 @@ pub(in crate::stages) trait BringsSound: Send {
 
 /// The mel front-end of conditioning or of the DVAE, as [`myxtts_data::mel`] has it.
 fn front_end(of: FrontEnd) -> Mel {
-    let points = match of {
-        FrontEnd::Dvae => 1024,
-        _ => 2048,
-    };
+    let Parameters { sample_rate, n_fft, window, hop, channels } = of.parameters();
     Mel {
-        stft: Stft { points, length: 1024, window: Window::Hann, hop: 256 },
+        stft: Stft { points: n_fft, length: window, window: Window::Hann, hop },
         spectrum: Spectrum::Power,
-        rate: 22_050.0,
-        channels: 80,
-        range: (0.0, 8000.0),
+        rate: f64::from(sample_rate),
+        channels,
+        range: (0.0, HIGHEST_HZ),
         scale: Scale::Htk,
         area: true,
-        log: Log::Floor(1e-5),
+        log: Log::Floor(LOG_FLOOR),
     }
 }
 

@@ -4,9 +4,9 @@ use super::conditioning_engine::{ConditioningEngine, Shared, forecast, of_sound,
 use super::fill::GptBatch;
 use super::row_indices::PLACE;
 use super::{GIB, GptSettings};
-use crate::overlay::{CODES, WithCodes};
 use crate::error::TrainError;
 use crate::feed::Finisher;
+use crate::overlay::{CODES, WithCodes};
 use myxtts_data::batch::Part;
 use myxtts_data::cache::sounds::{CONDITIONING_SOUND, SOUND_OVERLAP};
 use myxtts_data::mel::FrontEnd;
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Conditioning {
 
 /// What the records of a batch are read from, and what stands for a conditioning mel in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::stages) enum ConditioningKind {
+pub(crate) enum ConditioningKind {
     Mels,
     RowIndices {
         /// The number of the silent mel.
@@ -96,8 +96,9 @@ impl ConditioningFeed {
         stats: &[f32],
     ) -> Result<ConditioningFeed, TrainError> {
         let (fed, frames) = (source.clone() as Arc<dyn RecordSource>, settings.frames as usize);
-        let plain =
-            |told: Option<String>| Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, told });
+        let plain = |told: Option<String>| {
+            Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, told })
+        };
         if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
             let asked = !matches!(settings.conditioning, Conditioning::Fed);
             return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));

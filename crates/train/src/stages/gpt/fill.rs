@@ -2,8 +2,8 @@
 //! trained one.
 
 use super::augment::Augmenter;
-use super::conditioning_feed::ConditioningKind;
 use super::conditioning_engine::{BringsSound, ConditioningEngine, Shared};
+use super::conditioning_feed::ConditioningKind;
 use super::conditioning_input::ConditioningInput;
 use super::shuffled::{shift, shuffled};
 use crate::error::TrainError;
@@ -15,7 +15,7 @@ use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_data::record::RecordSource;
 use myxtts_model::sequence::{frame_lengths, repeat_frames};
 use myxtts_model::{Condition, GptInputs, GptShape, GptSizes, GptTargets, Masks, Rows};
-use myxtts_tensor::engine::Image;
+use myxtts_tensor::engine::InputLayout;
 use myxtts_tensor::parameters::Layout;
 use myxtts_tensor::{Precision, Tape};
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub(in crate::stages) struct Filler {
     pub(super) aligned: bool,
     /// What changes training batches before they are fed; none for validation and latents.
     pub(super) augmenter: Option<Arc<Augmenter>>,
-    images: HashMap<GptShape, (Image, GptInputs, GptTargets)>,
+    images: HashMap<GptShape, (InputLayout, GptInputs, GptTargets)>,
 }
 
 impl Filler {
@@ -105,7 +105,7 @@ impl Filler {
 
     /// Bytes of the inputs of a shape.
     pub fn bytes(&self, shape: GptShape) -> usize {
-        Image::of(&self.tape(shape).0).bytes()
+        InputLayout::new(&self.tape(shape).0).bytes()
     }
 
     /// Bytes of the inputs of the largest batch of a plan.
@@ -127,7 +127,7 @@ impl Filler {
         let shape = self.shape(layout.rows(), layout.rung());
         if !self.images.contains_key(&shape) {
             let (tape, inputs, targets) = self.tape(shape);
-            self.images.insert(shape, (Image::of(&tape), inputs, targets));
+            self.images.insert(shape, (InputLayout::new(&tape), inputs, targets));
         }
         let (image, inputs, targets) = &self.images[&shape];
         let ints = |name: &str| -> &[i32] { bytemuck::cast_slice(field(bytes, info, name)) };
@@ -214,7 +214,12 @@ impl Filler {
     }
 
     /// Where a batch puts what its conditioning is made of, as soon as that may be written.
-    fn place(&self, rows: usize, range: Range<usize>, made: &mut Made) -> Result<ConditioningInput, TrainError> {
+    fn place(
+        &self,
+        rows: usize,
+        range: Range<usize>,
+        made: &mut Made,
+    ) -> Result<ConditioningInput, TrainError> {
         let Some(conditioner) = &self.conditioner else {
             return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
         };

@@ -3,9 +3,9 @@
 use super::conditioning_feed::{ConditioningKind, parts};
 use super::fill::Filler;
 use super::{GptSettings, Phase, Shares};
-use crate::overlay::CODES;
 use crate::error::TrainError;
 use crate::machine::Machine;
+use crate::overlay::CODES;
 use crate::replica_slice::ReplicaSlice;
 use myxtts_data::batch::{Ladder, Order, Plan as Batches, PlanError, Rows, Settings, Tail};
 use myxtts_data::record::{RecordSource, TOKENS};
@@ -50,7 +50,7 @@ pub(super) fn options(settings: &GptSettings, recipe: &Recipe) -> EngineOptions 
 }
 
 /// The batches that are learnt from, of records as they are fed, and those that are only measured on.
-pub(in crate::stages) fn batches(
+pub(crate) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
     (fed, heard): (&dyn RecordSource, ConditioningKind),
@@ -185,7 +185,7 @@ impl StepBuilder<'_> {
                 // Coqui's second beta: gradients of speech are noisier than those of text.
                 tape.update(losses.total, AdamW { beta2: 0.96, average, ..AdamW::default() })
             }
-            Phase::First | Phase::Middle | Phase::Validate => tape.tell(losses.total),
+            Phase::First | Phase::Middle | Phase::Validate => tape.report_loss(losses.total),
         }
         (tape, shares)
     }
@@ -246,7 +246,8 @@ impl<'a> GptForecast<'a> {
         let mut settings = self.settings_of(rows);
         settings.accumulate = accumulate as u64;
         settings.feeding.depth = None;
-        let (batches, held_out) = batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.sides)?;
+        let (batches, held_out) =
+            batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.sides)?;
         let sketch = StepBuilder {
             settings: &settings,
             slice: &self.slice,
@@ -266,8 +267,12 @@ impl<'a> GptForecast<'a> {
 
     /// Bytes of one batch that waits on a device.
     pub fn waiting(&self, rows: usize) -> Result<u64, TrainError> {
-        let (batches, _) =
-            batches(&self.settings_of(rows), self.source, (self.source, ConditioningKind::Mels), (self.sides.0, &[]))?;
+        let (batches, _) = batches(
+            &self.settings_of(rows),
+            self.source,
+            (self.source, ConditioningKind::Mels),
+            (self.sides.0, &[]),
+        )?;
         Ok(self.filler.slot_bytes(&batches, self.slice.world())? as u64)
     }
 

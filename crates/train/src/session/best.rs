@@ -5,11 +5,11 @@
 //! costs one copy of the weights to the host and no file. Every checkpoint holds them, so that a run that is killed goes on
 //! with the same best, or finds it again.
 
+use super::Session;
 use crate::error::TrainError;
-use crate::session::Session;
 use crate::stages::{self, Stage, Validation};
-use myxtts_run::checkpoint::{OpenCheckpoint, CheckpointWriter};
-use myxtts_run::guard::{TrainingAdvisor, EarlyStop, StopVerdict};
+use myxtts_run::checkpoint::{CheckpointWriter, OpenCheckpoint};
+use myxtts_run::guard::{EarlyStop, StopVerdict, TrainingAdvisor};
 use myxtts_tensor::engine::Arena;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! A fault that is put into the real pipeline on purpose, to see that the doctor finds it.
+//! A fault that is injected into the real pipeline, to test that `diagnose` finds it. The parts that act on a feed's settings and
+//! on a stage are in [`diagnose::inject`](crate::diagnose::inject).
 //!
 //! ```text
 //! Fault::source (records) ──> Fault::feeding (threads, slots, copies) ──> Fault::lengths (shapes) ──> Fault::stage (step)
@@ -12,26 +13,17 @@
 
 mod hog;
 mod records;
-mod steps;
 mod way;
 
-use super::diagnosis::Cause;
-use super::statistics::median;
-use super::trace::Trace;
-use crate::feed::{Depth, Feeding};
-use crate::stages::Stage;
-use crate::stages::gpt::Lengths;
 pub use hog::Hog;
 use myxtts_data::record::{RecordSource, note_computing};
 use myxtts_tensor::Engine;
-use myxtts_tensor::engine::Upload;
 use records::Records;
 use serde::Serialize;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use steps::Steps;
 pub(crate) use way::OnTheWay;
 
 /// What can be planted.
@@ -108,28 +100,10 @@ impl Plant {
     pub fn named(name: &str) -> Option<Plant> {
         Plant::ALL.into_iter().find(|plant| plant.name() == name)
     }
-
-    /// Who is to be named.
-    pub fn cause(self) -> Cause {
-        match self {
-            Plant::SlowDisk => Cause::Disk,
-            Plant::SlowDecode => Cause::Decode,
-            Plant::SlowWorker => Cause::SlowWorker,
-            Plant::TinyBuffer => Cause::TinyBuffer,
-            Plant::UploadLock => Cause::UploadLock,
-            Plant::PageableUpload => Cause::PageableUploads,
-            Plant::ShapeChurn => Cause::ShapeChurn,
-            Plant::PeriodicStall => Cause::PeriodicStall,
-            Plant::CpuHog => Cause::Processor,
-            Plant::SlowStep => Cause::SlowStep,
-            Plant::NoisyStep => Cause::NoisyStep,
-            Plant::Healthy => Cause::Healthy,
-        }
-    }
 }
 
 /// The loader's threads where one is slow, or where batches come unevenly: few enough that each is met in a short trace.
-const THREADS: usize = 4;
+pub(crate) const THREADS: usize = 4;
 /// The thread that is slow.
 const SLOW_THREAD: usize = 1;
 /// A stall comes back after so many batches.
@@ -140,14 +114,14 @@ const NOISY: f64 = 0.35;
 /// A fault in its place.
 #[derive(Debug)]
 pub struct Fault {
-    plant: Plant,
+    pub(crate) plant: Plant,
     /// Nanoseconds of a healthy step; nothing is wrong at zero.
     step: AtomicU64,
     rows: AtomicUsize,
-    workers: AtomicUsize,
-    slots: AtomicUsize,
+    pub(crate) workers: AtomicUsize,
+    pub(crate) slots: AtomicUsize,
     draws: AtomicU64,
-    over: (Mutex<u64>, Condvar),
+    pub(crate) over: (Mutex<u64>, Condvar),
 }
 
 /// There is one of each.
@@ -178,13 +152,7 @@ impl Fault {
         self.plant
     }
 
-    /// From now on it is wrong, by what was measured of a run in which it was not.
-    pub fn arm(&self, healthy: &Trace) {
-        let rows = healthy.batches.iter().map(|batch| batch.shape[0]).max().unwrap_or(1);
-        self.arm_by(usual_step(healthy), rows);
-    }
-
-    /// The same, of a step of so many seconds and rows.
+    /// Arms the fault, for healthy steps of this many seconds and batches of this many rows.
     pub fn arm_by(&self, step: f64, rows: usize) {
         self.rows.store(rows.max(1), Relaxed);
         *self.over.0.lock().unwrap_or_else(PoisonError::into_inner) = 0;
@@ -205,7 +173,7 @@ impl Fault {
         Duration::from_nanos((self.step.load(Relaxed) as f64 * count) as u64)
     }
 
-    fn is_armed(&self) -> bool {
+    pub(crate) fn is_armed(&self) -> bool {
         self.step.load(Relaxed) > 0
     }
 
@@ -217,34 +185,6 @@ impl Fault {
     /// Records as this fault has them.
     pub fn source(&'static self, base: Arc<dyn RecordSource>) -> Arc<dyn RecordSource> {
         Arc::new(Records { base, fault: self })
-    }
-
-    /// A feed as this fault has it.
-    pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
-        let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
-        if matches!(self.plant, Plant::SlowWorker | Plant::TinyBuffer) {
-            workers = THREADS;
-        }
-        match self.plant {
-            Plant::TinyBuffer => depth = Some(Depth::of(2)),
-            Plant::PageableUpload => upload = Upload::AheadPageable,
-            // A larger one takes longer to run dry than anybody wants to look on.
-            Plant::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
-            _ => {}
-        }
-        self.workers.store(workers.max(1), Relaxed);
-        self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
-        // What waits in RAM would hide a fault behind it.
-        Feeding { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
-    }
-
-    /// Lengths that batches are padded to, as this fault has them.
-    pub fn lengths(&self, lengths: Lengths) -> Lengths {
-        match self.plant {
-            // As many as a plan allows, and no two of them rounded to one.
-            Plant::ShapeChurn => Lengths { buckets: 64, unit: 1 },
-            _ => lengths,
-        }
     }
 
     /// What this fault does on the way of a batch to a device.
@@ -280,27 +220,13 @@ impl Fault {
     }
 
     /// Runs of a step beside its own.
-    fn more(&self, step: u64) -> u64 {
+    pub(crate) fn more(&self, step: u64) -> u64 {
         match self.plant {
             _ if !self.is_armed() => 0,
             Plant::SlowStep => 1,
             Plant::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
             _ => 0,
         }
-    }
-
-    /// A stage as this fault has it.
-    pub fn stage<'a>(&'static self, stage: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Steps { stage, fault: self })
-    }
-}
-
-/// The usual time from one step's end to the next one's.
-fn usual_step(trace: &Trace) -> f64 {
-    let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.is_disturbed()).map(|b| b.period).collect();
-    match steady.len() {
-        0..3 => median(&trace.batches.iter().map(|batch| batch.period).collect::<Vec<_>>()),
-        _ => median(&steady),
     }
 }
 

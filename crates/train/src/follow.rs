@@ -1,11 +1,12 @@
 //! A rank other than 0: builds its part of every stage and does what rank 0 asks, until that says that all is done.
 
-use super::RankError;
-use super::join::{self, Joined};
-use super::link::{Answer, Order, Ranks, control_of, unexpected};
 use crate::error::TrainError;
 use crate::model::Model;
-use crate::pipeline::StageContext;
+use crate::rank_error::RankError;
+use crate::ranks::Ranks;
+use crate::ranks::join::{self, Joined};
+use crate::ranks::link::{Answer, Order, control_of, unexpected};
+use crate::stage_context::StageContext;
 use crate::stages::{self, Stage};
 use myxtts_run::exit::Exit;
 use myxtts_tensor::engine::Ticket;
@@ -82,7 +83,7 @@ fn serve(ranks: &Arc<Ranks>, mut stage: Box<dyn Stage>) -> Result<Option<Exit>, 
             }
             Order::Restore { steps } => {
                 join::copy_arenas(stage.engine_mut())?;
-                stage.engine_mut().set_state(myxtts_tensor::engine::State { steps })?;
+                stage.engine_mut().set_state(myxtts_tensor::engine::EngineState { steps })?;
                 stage.restored()?;
                 Answer::Done
             }

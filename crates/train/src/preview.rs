@@ -1,14 +1,14 @@
 //! The batches a stage will take, before there is a stage: for whoever wants to see them, and for tests that hold the two
 //! to each other.
 
-use super::gpt::{ConditioningKind, step_builder};
-use super::{StageKind, dvae};
-use crate::overlay::WithCodes;
 use crate::error::TrainError;
 use crate::machine::Machine;
-use crate::pipeline::{dvae_settings, gpt_rows, gpt_settings};
+use crate::overlay::WithCodes;
 use crate::sizes::Sizes;
+use crate::stage_settings::{dvae_settings, gpt_rows, gpt_settings};
 use crate::stages::gpt::GptSettings;
+use crate::stages::gpt::{ConditioningKind, step_builder};
+use crate::stages::{StageKind, dvae};
 use myxtts_data::batch::Plan as Batches;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::plan::Plan;
@@ -46,8 +46,7 @@ impl Preview {
             }
             StageKind::Gpt => {
                 let mel = crate::overlay::position(&*source, DVAE_MEL);
-                let codes =
-                    |record| vec![0; sizes.dvae.codes_of(source.rows(record, mel) as usize)];
+                let codes = |record| vec![0; sizes.dvae.codes_of(source.rows(record, mel) as usize)];
                 let codes = (0..source.len()).map(codes).collect();
                 let source: Arc<dyn RecordSource> = Arc::new(WithCodes::new(source, codes));
                 let settings = GptSettings { rows: gpt_rows(plan, replicas), ..gpt_settings(plan, &sizes) };
@@ -55,10 +54,7 @@ impl Preview {
                     step_builder::batches(&settings, &*source, (&*source, ConditioningKind::Mels), sides)?;
                 Ok(Preview { source, train, validation, of_step: settings.accumulate.max(1) })
             }
-            StageKind::Decoder => Err(TrainError::NoData(
-                "the decoder draws windows of clips at random and has no batches to look at: take the stage gpt or dvae"
-                    .into(),
-            )),
+            StageKind::Decoder => Err(TrainError::NoPreview),
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::error::TrainError;
 use crate::stages::Stage;
 use myxtts_tensor::engine::Magnitude;
-use myxtts_tensor::ops::adamw::EXPLODED;
+use myxtts_tensor::ops::adamw::EXPLOSION_FACTOR;
 use myxtts_tensor::parameters::Role;
 use myxtts_tensor::{Control, Engine, Mode};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(crate) fn in_words(gradients: &[(String, f64)]) -> String {
 
 /// Whether a gradient of this length was left out because of it.
 pub(crate) fn is_exploded(norm: f32, control: &Control) -> bool {
-    control.clip > 0.0 && norm.is_finite() && norm > EXPLODED * control.clip
+    control.clip > 0.0 && norm.is_finite() && norm > EXPLOSION_FACTOR * control.clip
 }
 
 /// What is found when a batch is computed once more, one operation after the other.
@@ -66,7 +66,7 @@ pub(crate) fn compute_again(
     let waited = replayed.and_then(|ticket| ticket.map_or(Ok(()), |ticket| stage.wait(ticket).map(|_| ())));
     stage.engine_mut().set_mode(mode);
     waited?;
-    let fault = stage.engine_mut().take_fault().map(|fault| fault.to_string());
+    let fault = stage.engine_mut().take_first_nonfinite().map(|fault| fault.to_string());
     let magnitudes = stage.engine_mut().take_magnitudes();
     let one = |m: Magnitude| json!({ "op": m.op, "scope": m.scope, "largest": m.largest });
     Ok(Again { fault, magnitudes: magnitudes.into_iter().map(one).collect() })

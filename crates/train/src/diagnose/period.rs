@@ -1,57 +1,11 @@
-//! Series of times: how they are spread, and whether they come back.
+//! Whether a series of times repeats, and after how many batches.
 
+use crate::statistics::{mean, median, variance};
 use serde::Serialize;
-
-/// How a time is spread, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 95 of 100 are at most this.
-    pub p95: f64,
-    /// 99 of 100 are at most this.
-    pub p99: f64,
-    /// Standard deviation over mean.
-    pub variation: f64,
-}
-
-impl Spread {
-    /// Of these times; of none it is zero.
-    pub fn of(times: &[f64]) -> Spread {
-        let mut sorted = times.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        // The smallest that so many are not above.
-        let at = |share: f64| {
-            let rank = (sorted.len() as f64 * share).ceil() as usize;
-            sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
-        };
-        Spread { mean: mean(times), p50: at(0.5), p95: at(0.95), p99: at(0.99), variation: variation(times) }
-    }
-}
-
-/// Mean; of nothing, zero.
-pub fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len().max(1) as f64
-}
-
-/// Median; of nothing, zero.
-pub fn median(times: &[f64]) -> f64 {
-    Spread::of(times).p50
-}
-
-/// Standard deviation over mean.
-pub fn variation(times: &[f64]) -> f64 {
-    let mean = mean(times);
-    let variance = times.iter().map(|t| (t - mean).powi(2)).sum::<f64>() / times.len().max(1) as f64;
-    if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
-}
 
 /// How alike a series is to itself `lag` later: 1 is the same, 0 is nothing in common.
 pub fn autocorrelation(series: &[f64], lag: usize) -> f64 {
-    let (n, mean) = (series.len(), mean(series));
-    let variance = series.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n.max(1) as f64;
+    let (n, mean, variance) = (series.len(), mean(series), variance(series));
     if lag >= n || variance <= 0.0 {
         return 0.0;
     }
@@ -112,16 +66,6 @@ fn in_phase(series: &[f64], every: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_hundred_times_are_spread_as_counted() {
-        let times: Vec<f64> = (1..=100).rev().map(f64::from).collect();
-        let spread = Spread::of(&times);
-        assert_eq!((spread.p50, spread.p95, spread.p99, spread.mean), (50.0, 95.0, 99.0, 50.5));
-        assert!((spread.variation - 28.866 / 50.5).abs() < 1e-4);
-        assert_eq!(Spread::of(&[]), Spread::default());
-        assert_eq!(Spread::of(&[3.0]).p99, 3.0);
-    }
 
     #[test]
     fn a_period_is_found_and_drift_and_chance_are_none() {

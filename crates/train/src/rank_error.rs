@@ -8,7 +8,7 @@ use std::io;
 pub enum RankError {
     /// What was said of ranks does not go together.
     #[error(transparent)]
-    Discovery(#[from] super::discovery::DiscoveryError),
+    Discovery(#[from] DiscoveryError),
     /// Other machines could join a run that has no token.
     #[error(
         "ranks meet at {address}, which other machines reach, and there is no token: set MYXTTS_RENDEZVOUS_TOKEN to the \
@@ -209,3 +209,8 @@ fn listed(ranks: &[usize], world: &usize) -> String {
         None => format!("no rank of {world}"),
     }
 }
+
+/// Flags or environment variables that contradict each other, or do not say enough, about the ranks of a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DiscoveryError(pub String);

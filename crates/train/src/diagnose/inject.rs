@@ -1,0 +1,93 @@
+//! Where a [`Fault`] acts on the settings of a feed, the shapes of batches and the steps of a stage.
+
+use super::diagnosis::Cause;
+use super::faulty_stage::FaultyStage;
+use super::trace::Trace;
+use crate::fault::{Fault, Plant, THREADS};
+use crate::feed::{Depth, Feeding};
+use crate::stages::Stage;
+use crate::stages::gpt::Lengths;
+use crate::statistics::median;
+use myxtts_tensor::engine::Upload;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Plant {
+    /// The cause that `diagnose` has to find.
+    pub fn cause(self) -> Cause {
+        match self {
+            Plant::SlowDisk => Cause::Disk,
+            Plant::SlowDecode => Cause::Decode,
+            Plant::SlowWorker => Cause::SlowWorker,
+            Plant::TinyBuffer => Cause::TinyBuffer,
+            Plant::UploadLock => Cause::UploadLock,
+            Plant::PageableUpload => Cause::PageableUploads,
+            Plant::ShapeChurn => Cause::ShapeChurn,
+            Plant::PeriodicStall => Cause::PeriodicStall,
+            Plant::CpuHog => Cause::Processor,
+            Plant::SlowStep => Cause::SlowStep,
+            Plant::NoisyStep => Cause::NoisyStep,
+            Plant::Healthy => Cause::Healthy,
+        }
+    }
+}
+
+impl Fault {
+    /// From now on it is wrong, by what was measured of a run in which it was not.
+    pub fn arm(&self, healthy: &Trace) {
+        let rows = healthy.batches.iter().map(|batch| batch.shape[0]).max().unwrap_or(1);
+        self.arm_by(usual_step(healthy), rows);
+    }
+
+    /// A feed as this fault has it.
+    pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
+        let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
+        if matches!(self.plant, Plant::SlowWorker | Plant::TinyBuffer) {
+            workers = THREADS;
+        }
+        match self.plant {
+            Plant::TinyBuffer => depth = Some(Depth::of(2)),
+            Plant::PageableUpload => upload = Upload::AheadPageable,
+            // A larger one takes longer to run dry than anybody wants to look on.
+            Plant::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
+            _ => {}
+        }
+        self.workers.store(workers.max(1), Relaxed);
+        self.slots.store(depth.map_or(1, |depth| depth.most), Relaxed);
+        // What waits in RAM would hide a fault behind it.
+        Feeding { workers, depth, upload, under_way: 0, planted: Some(self), ..feeding }
+    }
+
+    /// Lengths that batches are padded to, as this fault has them.
+    pub fn lengths(&self, lengths: Lengths) -> Lengths {
+        match self.plant {
+            // As many as a plan allows, and no two of them rounded to one.
+            Plant::ShapeChurn => Lengths { buckets: 64, unit: 1 },
+            _ => lengths,
+        }
+    }
+
+    /// A stage as this fault has it.
+    pub fn stage<'a>(&'static self, stage: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
+        Box::new(FaultyStage { stage, fault: self })
+    }
+}
+
+/// The usual time from one step's end to the next one's.
+fn usual_step(trace: &Trace) -> f64 {
+    let steady: Vec<f64> = trace.batches.iter().filter(|b| !b.is_disturbed()).map(|b| b.period).collect();
+    match steady.len() {
+        0..3 => median(&trace.batches.iter().map(|batch| batch.period).collect::<Vec<_>>()),
+        _ => median(&steady),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_cause_of_its_own() {
+        let causes: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::cause).into();
+        assert_eq!(causes.len(), Plant::ALL.len());
+    }
+}

@@ -1,0 +1,167 @@
+//! Samples on the way and at the end of a run: spoken, written to the run's folder, and checked by the recogniser.
+
+use super::Session;
+use crate::error::TrainError;
+use crate::evaluate::measures::Heard;
+use crate::evaluate::words::Errors;
+use crate::samples::{Sample, Samples, Sentence};
+use crate::stages::{self, Stage};
+use myxtts_run::durable;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+impl Session<'_> {
+    /// Speaks from a stage's weights after step `step`. What goes wrong is a line: a run does not end because it has nothing
+    /// to say yet.
+    pub(crate) fn sample(
+        &mut self,
+        stage: &dyn Stage,
+        average: bool,
+        samples: &Samples<'_>,
+        (step, before): (u64, u64),
+    ) {
+        let name = stages::name(stage.kind());
+        let when = format!("after step {step} of `{name}`");
+        let began = Instant::now();
+        let heard = match samples.of_stage(stage, average, &self.stop) {
+            Ok(heard) => heard,
+            Err(error) => return self.progress.say(&format!("nothing was spoken {when}: {error}")),
+        };
+        let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
+        for (sentence, sample) in heard {
+            let file = format!("{name}-{step:06}-{}", sentence.name);
+            let place = Place { label: name, step, at: before + step, file: &file };
+            match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &place)?)) {
+                Ok((_, heard)) => {
+                    kept += 1;
+                    understood.add(heard);
+                }
+                Err(error) => {
+                    self.progress.say(&format!("\"{}\" was not spoken {when}: {error}", sentence.text));
+                }
+            }
+        }
+        if kept > 0 {
+            let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
+            let seconds = began.elapsed().as_secs_f64();
+            let rates = self.log_rates(name, (step, before + step), &understood);
+            self.progress.say(&format!(
+                "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
+                files.display()
+            ));
+        }
+    }
+
+    /// Speaks from the model that is done, after all steps of the run.
+    pub(crate) fn final_samples(&mut self, samples: &Samples<'_>, steps: u64) {
+        let heard = match samples.of_model(&self.stop) {
+            Ok(heard) => heard,
+            Err(error) => return self.progress.say(&format!("nothing was spoken: {error}")),
+        };
+        let mut understood = Understood::default();
+        for (sentence, sample) in heard {
+            let place = Place { label: "model", step: steps, at: steps, file: &sentence.name };
+            let line = match sample.and_then(|s| Ok((self.keep(sentence, &s, &place)?, s.seconds))) {
+                Ok(((path, heard), seconds)) => {
+                    let line =
+                        format!("spoken       {}: {seconds:.1} s of \"{}\"", path.display(), sentence.text);
+                    let line = match &heard {
+                        Some(heard) => format!("{line}, heard as \"{}\"", heard.transcript),
+                        None => line,
+                    };
+                    understood.add(heard);
+                    line
+                }
+                Err(error) => format!("\"{}\" was not spoken: {error}", sentence.text),
+            };
+            self.progress.say(&line);
+        }
+        self.log_rates("model", (steps, steps), &understood);
+    }
+
+    /// What the recogniser understands of a sample; once it fails that is said, and it is not asked again.
+    fn listen(&mut self, path: &Path, sentence: &Sentence) -> Option<Heard> {
+        let listener = self.listener.as_mut()?;
+        let heard = listener.hear(path, &sentence.text, &sentence.language);
+        if let Some(error) = listener.failed() {
+            self.progress.say(&format!("note: {error}; the run goes on without error rates"));
+            self.listener = None;
+        }
+        heard
+    }
+
+    /// Puts error rates into the curves and the events, and says them.
+    fn log_rates(&mut self, name: &str, (step, at): (u64, u64), understood: &Understood) -> String {
+        if understood.count == 0 {
+            return String::new();
+        }
+        let Understood { words, characters, count } = *understood;
+        let (wer, cer) = (words.rate(), characters.rate());
+        let event = json!({ "stage": name, "step": step, "wer": wer, "cer": cer, "sentences": count });
+        let written = self.events.append("recognized", event).map_err(TrainError::from).and_then(|()| {
+            let curves = [(format!("{name}/wer"), wer), (format!("{name}/cer"), cer)];
+            let curves = curves.iter().map(|(tag, value)| (tag.as_str(), *value as f32)).collect::<Vec<_>>();
+            Ok(self.board.scalars(at, &curves)?)
+        });
+        if let Err(error) = written {
+            self.progress.say(&format!("error rates were not written: {error}"));
+        }
+        format!(", WER {:.0} %, CER {:.0} %", 100.0 * wer, 100.0 * cer)
+    }
+
+    /// Writes a sample beside its picture, into the curves and into the events.
+    fn keep(
+        &mut self,
+        sentence: &Sentence,
+        sample: &Sample,
+        place: &Place<'_>,
+    ) -> Result<(PathBuf, Option<Heard>), TrainError> {
+        let folder = self.folder.samples();
+        let path = folder.join(format!("{}.wav", place.file));
+        durable::write(&path, &sample.wav)?;
+        durable::write(&folder.join(format!("{}.png", place.file)), &sample.png)?;
+        // One name cannot be both sound and picture in TensorBoard.
+        let tag = |what: &str| format!("{}/{what}/{}", place.label, sentence.name);
+        self.board.audio(&tag("spoken"), place.at, &sample.wav)?;
+        self.board.image(&tag("mel"), place.at, &sample.png)?;
+        self.board.text(&tag("text"), place.at, &sentence.text)?;
+        let heard = self.listen(&path, sentence);
+        let mut event = json!({ "stage": place.label, "step": place.step, "file": format!("{}.wav", place.file),
+                                "text": sentence.text, "seconds": sample.seconds });
+        if let Some(heard) = &heard {
+            event["heard"] = heard.transcript.as_str().into();
+            event["wer"] = heard.score.words.rate().into();
+        }
+        self.events.append("sample", event)?;
+        Ok((path, heard))
+    }
+}
+
+/// What a recogniser made of several samples.
+#[derive(Clone, Copy, Default)]
+struct Understood {
+    words: Errors,
+    characters: Errors,
+    count: usize,
+}
+
+impl Understood {
+    fn add(&mut self, heard: Option<Heard>) {
+        let Some(Heard { score, .. }) = heard else { return };
+        for (sum, one) in [(&mut self.words, score.words), (&mut self.characters, score.characters)] {
+            sum.errors += one.errors;
+            sum.of += one.of;
+        }
+        self.count += 1;
+    }
+}
+
+/// Where a sample belongs.
+struct Place<'a> {
+    label: &'a str,
+    step: u64,
+    /// The step among all of the run's.
+    at: u64,
+    file: &'a str,
+}

@@ -1,0 +1,313 @@
+//! What a stage is built from, and how: on one device, on several, or on the ranks of a run.
+
+use crate::align::Alignments;
+use crate::error::TrainError;
+use crate::feed::Feeding;
+use crate::machine::Machine;
+use crate::mirrored::{Build, Mirrored};
+use crate::model::Model;
+use crate::overlay::{WithCodes, position};
+use crate::ranks::{Ranks, lead};
+use crate::replica_slice::ReplicaSlice;
+use crate::samples::Samples;
+use crate::sizes::Sizes;
+use crate::stage_settings::{
+    clip_order, conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths,
+};
+use crate::stages::clips::Clips;
+use crate::stages::codes::{self, codes_of};
+use crate::stages::decoder::{DecoderSettings, DecoderStage};
+use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
+use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
+use crate::stages::latents::{self, latents_of};
+use crate::stages::{Stage, StageKind};
+use crate::training_data::Corpus;
+use myxtts_data::features::Recipe as Features;
+use myxtts_data::record::DVAE_MEL;
+use myxtts_run::durable::fault::disk_from_env;
+use myxtts_run::plan::{Plan, Recipe};
+use myxtts_run::progress::Progress;
+use myxtts_tensor::Mode;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The stages in the order they run.
+pub const ORDER: [StageKind; 3] = [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder];
+
+/// The file inside a run that holds its audio codes.
+const CODES_FILE: &str = "codes.bin";
+
+/// What a stage is made of, beside the model.
+pub struct StageContext<'a> {
+    /// Its settings.
+    pub plan: &'a Plan,
+    /// What it learns from.
+    pub corpus: &'a Corpus,
+    /// Where it runs, or its first replica.
+    pub machine: Machine,
+    /// Where its replicas run; none where there is one alone.
+    pub machines: &'a [Machine],
+    /// Processes that share every batch, each with one replica; none where this one is alone.
+    pub ranks: Option<&'a Arc<Ranks>>,
+    /// The file that keeps audio codes, or will.
+    pub codes: PathBuf,
+    /// How batches come to the device.
+    pub feeding: Feeding,
+    /// Where the conditioning of the GPT's batches comes from.
+    pub conditioning: Conditioning,
+    /// Lengths that the GPT's batches are padded to.
+    pub lengths: Lengths,
+    /// Recorded, or kernel by kernel.
+    pub mode: Mode,
+    /// Who is told how far codes and latents are.
+    pub progress: &'a dyn Progress,
+    /// Raised when they are to be left.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl<'a> StageContext<'a> {
+    /// As a plan has it, in a folder.
+    pub fn of(
+        plan: &'a Plan,
+        corpus: &'a Corpus,
+        machine: Machine,
+        folder: &Path,
+        progress: &'a dyn Progress,
+    ) -> StageContext<'a> {
+        let mode = match (plan.training.enable_eager_debug, plan.training.enable_graph_mode) {
+            (true, _) => Mode::Checked,
+            (false, true) => Mode::Captured,
+            (false, false) => Mode::Eager,
+        };
+        StageContext {
+            plan,
+            corpus,
+            machine,
+            machines: &[],
+            ranks: None,
+            codes: folder.join(CODES_FILE),
+            feeding: feeding(plan),
+            conditioning: conditioning(plan, corpus, machine),
+            lengths: lengths(plan),
+            mode,
+            progress,
+            stop: Arc::default(),
+        }
+    }
+
+    /// Replicas that share every batch.
+    fn replicas(&self) -> usize {
+        self.ranks.map_or(self.machines.len(), |ranks| ranks.world())
+    }
+
+    /// A stage, ready for its first step.
+    pub fn stage(
+        &self,
+        kind: StageKind,
+        recipe: &Recipe,
+        model: &mut Model,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let &StageContext { plan, corpus, machine, feeding, lengths, mode, progress, .. } = self;
+        let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
+        let (seed, source, recipe) = (plan.training.seed, corpus.source.clone(), *recipe);
+        let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
+        match kind {
+            StageKind::Dvae => {
+                let spoken = self.spoken(&sizes)?;
+                let mut settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
+                if let Some(side) = &corpus.data_side {
+                    settings.feeding.depth = side.depth(settings.feeding.depth);
+                    settings.mels = Some(MelDevice {
+                        device: side.device,
+                        sounds: side.sounds.clone(),
+                        start_delay: side.model_start_delay,
+                    });
+                }
+                self.placed(settings.rows as usize, model, move |machine, slice, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, model)?))
+                })
+            }
+            StageKind::Gpt => {
+                let mut settings = GptSettings {
+                    feeding,
+                    lengths,
+                    mode,
+                    conditioning: self.conditioning.clone(),
+                    rows: gpt_rows(plan, self.replicas()),
+                    ..gpt_settings(plan, &sizes)
+                };
+                if let Some(side) = &corpus.data_side {
+                    settings.feeding.depth = side.depth(settings.feeding.depth);
+                    settings.start_delay = Some(side.model_start_delay);
+                }
+                let source = self.with_codes(model)?;
+                settings.regularization = self.regularization(&source)?;
+                let rows = match plan.data.frame_budget {
+                    // Batches of whatever length come in multiples of it.
+                    Some(_) => self.replicas().max(1),
+                    None => plan.data.batch_size,
+                };
+                self.placed(rows, model, move |machine, slice, model| {
+                    let (settings, source, sides) =
+                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, model)?))
+                })
+            }
+            StageKind::Decoder => {
+                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
+                let coded = self.with_codes(model)?;
+                let make = || latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop));
+                let latents = match self.ranks {
+                    None => make()?,
+                    Some(ranks) => {
+                        ranks.broadcast(make, |latents| latents::encode(latents), latents::decode)?
+                    }
+                };
+                let settings = DecoderSettings {
+                    decoder: sizes.decoder.clone(),
+                    speaker: sizes.speaker.clone(),
+                    discriminators: sizes.discriminators.clone(),
+                    rows: sizes.decoder_rows,
+                    window: sizes.decoder_window,
+                    heard: sizes.speaker_frames,
+                    discriminators_from: sizes.discriminators_from,
+                    balance: plan.data.balance_temperature,
+                    order: clip_order(plan),
+                    mode,
+                    feeding,
+                    seed,
+                    memory_limit: plan.training.memory_limit,
+                };
+                let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
+                self.placed(settings.rows, model, move |machine, slice, model| {
+                    let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
+                    Ok(Box::new(DecoderStage::new(slice, settings, recipe, machine, source, clips, model)?))
+                })
+            }
+        }
+    }
+
+    /// A stage on one machine, or a replica of it on as many as a batch of so many rows can be split over: the user has no
+    /// say in how large the batches of some stages are, so that there one of three may stay idle.
+    fn placed(
+        &self,
+        rows: usize,
+        model: &mut Model,
+        build: impl Fn(Machine, ReplicaSlice, &Model) -> Result<Box<dyn Stage>, TrainError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Box<dyn Stage>, TrainError> {
+        let rounded = self.plan.training.reduce_bf16;
+        if let Some(ranks) = self.ranks {
+            let build = |slice: ReplicaSlice| build(self.machine, slice.rounded(rounded), model);
+            return match ranks.is_lead() {
+                true => Ok(Box::new(lead::Distributed::new(ranks, self.machine, build)?)),
+                false => build(lead::slice(ranks)),
+            };
+        }
+        let most = (1..=self.machines.len()).rev().find(|&n| rows.is_multiple_of(n)).unwrap_or(1);
+        if most == 1 {
+            return build(self.machine, ReplicaSlice::WHOLE, model);
+        }
+        // Replicas are made on their own threads, of one model in memory.
+        let whole = Arc::new(std::mem::take(model));
+        let of = whole.clone();
+        let build: Build =
+            Arc::new(move |machine, slice: ReplicaSlice| build(machine, slice.rounded(rounded), &of));
+        let stage = Mirrored::new(&self.machines[..most], &build);
+        drop(build);
+        *model = Arc::try_unwrap(whole).unwrap_or_else(|whole| (*whole).clone());
+        let mut stage = stage?;
+        stage.set_idle(self.machines.len() - most);
+        Ok(Box::new(stage))
+    }
+
+    /// What is spoken of a model, on the way and at the end.
+    pub(crate) fn samples<'b>(&'b self, model: &'b Model) -> Samples<'b> {
+        Samples {
+            sentences: &self.corpus.sentences,
+            source: &*self.corpus.source,
+            model,
+            machine: self.machine,
+            cleaner: Features::of(&self.plan.data).cleaner,
+            memory_limit: self.plan.training.memory_limit,
+        }
+    }
+
+    /// What comes before a stage, as it begins: how long a step takes does not depend on what it says.
+    pub fn untrained(&self, stage: StageKind) -> Result<Model, TrainError> {
+        let mut model = Model::default();
+        model.set_vocabulary(&self.corpus.tokenizer);
+        for before in ORDER.into_iter().take_while(|before| *before != stage) {
+            let recipe = self.plan.recipe(before, false);
+            self.stage(before, &recipe, &mut model)?.finish(&mut model, false)?;
+        }
+        Ok(model)
+    }
+
+    /// What keeps the GPT from learning clips by heart, with the alignments that needs.
+    fn regularization(&self, source: &Arc<WithCodes>) -> Result<Regularization, TrainError> {
+        let training = &self.plan.training;
+        let mut made = Regularization {
+            masking: training.code_masking.unwrap_or(0.0),
+            recombination: training.recombination.unwrap_or(0.0),
+            alignment_weight: training.alignment_weight.unwrap_or(0.0),
+            diagonal: training.diagonal_start.unwrap_or(false),
+            codebook_start: training.codebook_start.unwrap_or(false),
+            text_dropout: training.text_dropout.unwrap_or(0.0),
+            alignments: None,
+            space: self.corpus.tokenizer.space_id(),
+        };
+        if made.needs_alignments() {
+            made.alignments = Some(self.alignments(&|record| source.codes(record as usize).len())?);
+        }
+        Ok(made)
+    }
+
+    /// The tokens that the DVAE's codes are asked for, where they are.
+    fn spoken(&self, sizes: &Sizes) -> Result<Option<Spoken>, TrainError> {
+        let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
+        if weight <= 0.0 {
+            return Ok(None);
+        }
+        let source = &*self.corpus.source;
+        let mel = position(source, DVAE_MEL);
+        let alignments =
+            self.alignments(&|record| sizes.dvae.codes_of(source.rows(record as usize, mel) as usize))?;
+        Ok(Some(Spoken { weight, vocabulary: self.corpus.tokenizer.vocabulary_size(), alignments }))
+    }
+
+    /// Which token is spoken at each code of the clips that are learnt from; `codes_of` counts a record's codes.
+    fn alignments(&self, codes_of: &(dyn Fn(u32) -> usize + Sync)) -> Result<Arc<Alignments>, TrainError> {
+        self.progress.start("alignment of text and codes", 1);
+        let Corpus { source, train, tokenizer, .. } = self.corpus;
+        let aligned = Alignments::of(&**source, train, tokenizer, codes_of, &self.stop);
+        self.progress.finish();
+        Ok(Arc::new(aligned?))
+    }
+
+    /// Where what is made once of all records is made: audio codes, and the GPT's states over them.
+    fn data_machine(&self) -> Machine {
+        match &self.corpus.data_side {
+            Some(side) => Machine::choose(Some(side.device)).unwrap_or(self.machine),
+            None => self.machine,
+        }
+    }
+
+    fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
+        let (source, disk) = (&self.corpus.source, disk_from_env());
+        let told = (self.progress, &*self.stop);
+        let make = || codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told);
+        let codes = match self.ranks {
+            None => make()?,
+            Some(ranks) => {
+                ranks.broadcast(make, |all| codes::encode(all), |bytes| codes::decode(bytes, source.len()))?
+            }
+        };
+        Ok(Arc::new(WithCodes::new(source.clone(), codes)))
+    }
+}

@@ -1,0 +1,117 @@
+//! The settings of each stage, from the plan of a run.
+
+use crate::feed::{Depth, Feeding};
+use crate::machine::Machine;
+use crate::sizes::Sizes;
+use crate::stages::ClipOrder;
+use crate::stages::dvae::DvaeSettings;
+use crate::stages::gpt::{Conditioning, GptSettings, Lengths, Regularization};
+use crate::training_data::{Corpus, DataSide};
+use myxtts_data::batch::Rows;
+use myxtts_data::loader::FailureBudget;
+use myxtts_model::Masks;
+use myxtts_run::plan::{Masks as PlanMasks, Plan, PreprocessingMode};
+use myxtts_tensor::engine::Upload;
+use myxtts_tensor::{Device, Mode};
+
+/// Of a device's memory, what conditioning that stays there may take: a share that no batch misses.
+const RESIDENT_SHARE: f64 = 1.0 / 16.0;
+
+pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
+    DvaeSettings {
+        sizes: sizes.dvae.clone(),
+        rows: sizes.dvae_rows,
+        frames: sizes.dvae_frames,
+        balance: plan.data.balance_temperature,
+        order: clip_order(plan),
+        mode: Mode::default(),
+        feeding: feeding(plan),
+        seed: plan.training.seed,
+        memory_limit: plan.training.memory_limit,
+        spoken: None,
+        mels: None,
+    }
+}
+
+pub(crate) fn clip_order(plan: &Plan) -> ClipOrder {
+    ClipOrder { shuffled: plan.data.shuffle, worst_first: plan.data.worst_batch_first }
+}
+
+/// Mel frames that a code stands for: settings count in frames, batches of the GPT in codes.
+const FRAMES_OF_CODE: u64 = 4;
+
+/// Rows of the GPT's batches, which so many replicas share.
+pub(crate) fn gpt_rows(plan: &Plan, replicas: usize) -> Rows {
+    match plan.data.frame_budget {
+        None => Rows::Fixed(plan.data.batch_size as u32),
+        Some(frames) => Rows::Budget {
+            frames: (frames as u64 / FRAMES_OF_CODE).max(1),
+            quadratic: plan
+                .data
+                .quadratic_frames
+                .map(|frames| (frames / FRAMES_OF_CODE as f64).round().max(1.0) as u32),
+            multiple: replicas.max(1) as u32,
+        },
+    }
+}
+
+pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
+    GptSettings {
+        sizes: sizes.gpt.clone(),
+        rows: gpt_rows(plan, 1),
+        order: clip_order(plan),
+        frames: sizes.conditioning_frames,
+        balance: plan.data.balance_temperature,
+        masks: match plan.model.masks {
+            PlanMasks::Corrected => Masks::Corrected,
+            PlanMasks::Coqui => Masks::Coqui,
+        },
+        accumulate: plan.training.gradient_accumulation_steps as u64,
+        mode: Mode::default(),
+        feeding: feeding(plan),
+        conditioning: Conditioning::Fed,
+        start_delay: None,
+        lengths: lengths(plan),
+        seed: plan.training.seed,
+        memory_limit: plan.training.memory_limit,
+        freeze_layers: plan.training.freeze_layers,
+        lora_rank: plan.training.lora_rank,
+        regularization: Regularization::default(),
+    }
+}
+
+/// Where the conditioning of the GPT's batches comes from, on a device.
+pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: Machine) -> Conditioning {
+    let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
+    match &corpus.data_side {
+        Some(DataSide { device, sounds, .. }) => {
+            Conditioning::Sound { device: *device, sounds: sounds.clone() }
+        }
+        // On the processor there is nothing nearer to it, and without a cache there are no mels yet.
+        None if plan.data.keep_on_device && cached && machine.device != Device::Cpu => {
+            Conditioning::Resident { at_most: RESIDENT_SHARE }
+        }
+        None => Conditioning::Fed,
+    }
+}
+
+/// As a plan has it; every switch shows what it buys when it is off, and none changes a bit of what is learnt.
+pub(crate) fn feeding(plan: &Plan) -> Feeding {
+    let data = &plan.data;
+    Feeding {
+        workers: data.num_workers,
+        upload: match (data.prefetch_to_gpu, data.enhanced_gpu_prefetch) {
+            (true, true) => Upload::Ahead,
+            (true, false) => Upload::AheadPageable,
+            (false, _) => Upload::InTurn,
+        },
+        depth: Some(Depth::of(data.prefetch_buffer_size)),
+        under_way: data.buffer_size,
+        failures: FailureBudget { rate: data.failure_budget, ..FailureBudget::default() },
+        planted: None,
+    }
+}
+
+pub(crate) fn lengths(plan: &Plan) -> Lengths {
+    Lengths { buckets: plan.data.buckets as u32, ..Lengths::default() }
+}
