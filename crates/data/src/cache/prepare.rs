@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use myxtts_run::durable::{self, Disk, Os, Writer};
+use myxtts_run::durable::{self, Disk, OsDisk, Writer};
 use myxtts_run::lock::{FolderLock, LockError};
 use myxtts_run::progress::{Progress, Silent};
 use serde::Serialize;
@@ -55,7 +55,7 @@ impl Default for PrepareOptions {
             lost: 0,
             shard_size: names::SHARD_SIZE,
             thorough: false,
-            disk: Arc::new(Os),
+            disk: Arc::new(OsDisk),
             stop: Arc::new(AtomicBool::new(false)),
             wait: false,
         }
@@ -168,7 +168,7 @@ pub fn prepare(
             (Err(_), Some(whole)) => return Ok(whole.report),
             (Err(held @ LockError::Held { .. }), None) if options.wait => {
                 if !said {
-                    progress.say(&held.waiting());
+                    progress.say(&held.waiting_message());
                 }
                 said = true;
                 // And then it is looked at again, without the lock: all who have waited go on at once.

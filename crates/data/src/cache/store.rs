@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use myxtts_run::mapped::Mapped;
+use myxtts_run::mmap::MappedFile;
 
 use super::CacheError;
 use super::fingerprint::Hash;
@@ -28,7 +28,7 @@ pub struct Store {
     index: Index,
     columns: Vec<Column>,
     /// By shard, then column.
-    maps: Vec<OnceLock<Mapped>>,
+    maps: Vec<OnceLock<MappedFile>>,
 }
 
 /// Where an array lies.
@@ -131,7 +131,7 @@ impl Store {
         }
         let shard = self.index.shard_of_record(record);
         let map = self.map(record, shard, column)?;
-        let before = map.losses();
+        let before = map.failed_pages();
         let row_bytes = self.columns[column].row_bytes();
         let start = HEADER_BYTES + self.index.first_row(record, column) as usize * row_bytes;
         // The index was checked as a whole, so only a defect of ours leads past the end.
@@ -139,8 +139,8 @@ impl Store {
         let bytes = bytes.filter(|bytes| crc32fast::hash(bytes) == self.index.crc(record, column));
         let copied = bytes.map(|bytes| copy_rows(bytes, row_bytes, first_row, out));
         match copied {
-            Some(copied) if map.losses() == before => Ok(copied),
-            _ if map.losses() > 0 => {
+            Some(copied) if map.failed_pages() == before => Ok(copied),
+            _ if map.failed_pages() > 0 => {
                 let what = "the file was cut short or its disk failed while it was in use";
                 Err(self.damaged(record, shard, column, what))
             }
@@ -148,7 +148,7 @@ impl Store {
         }
     }
 
-    fn map(&self, record: usize, shard: u32, column: usize) -> Result<&Mapped, RecordError> {
+    fn map(&self, record: usize, shard: u32, column: usize) -> Result<&MappedFile, RecordError> {
         let slot = &self.maps[shard as usize * self.columns.len() + column];
         if let Some(map) = slot.get() {
             return Ok(map);

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use myxtts_run::regular;
+use myxtts_run::regular_file;
 use rayon::prelude::*;
 
 use super::Draft;
@@ -70,7 +70,7 @@ pub(super) fn read_all(pending: Vec<Pending>) -> (Vec<Draft>, Vec<Problem>) {
 fn read_one(pending: Pending) -> Result<Draft, Problem> {
     let Pending { id, audio, transcript, speaker } = pending;
     let mut bytes = Vec::new();
-    let outcome = regular::open(&transcript)
+    let outcome = regular_file::open(&transcript)
         .and_then(|file| file.take(LONGEST_LINE as u64 + 1).read_to_end(&mut bytes));
     let text = match outcome {
         Ok(_) => text(&bytes).map_err(|detail| (ProblemKind::MalformedLine, detail)),

@@ -143,7 +143,7 @@ impl Tokenizer {
             let reason = format!("it has {size} bytes; the largest we read is {LARGEST_FILE}");
             return Err(TokenizerError::Broken { path: path.to_owned(), reason });
         }
-        Self::from_bytes(&regular::read(path).map_err(io)?, path)
+        Self::from_bytes(&regular_file::read(path).map_err(io)?, path)
     }
 
     /// Reads a vocabulary from memory; `name` stands for it in messages.

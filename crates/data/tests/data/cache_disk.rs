@@ -6,13 +6,13 @@ use std::sync::Arc;
 use myxtts_data::cache::{CacheError, PrepareOptions, PrepareReport, Store, prepare, verify};
 use myxtts_data::record::RecordSource;
 use myxtts_data::utterance::Utterance;
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty, Step};
+use myxtts_run::durable::fault::{DiskOperation, Effect, FaultPlan, FaultyDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Silent;
 
 use super::cache_fixture::{Synthetic, assert_same, corpus, options, prepared, scratch, snapshot};
 
-fn prepare_on(disk: &Faulty, dir: &Path, utterances: &[Utterance]) -> Result<PrepareReport, CacheError> {
+fn prepare_on(disk: &FaultyDisk, dir: &Path, utterances: &[Utterance]) -> Result<PrepareReport, CacheError> {
     let options = PrepareOptions { workers: 1, disk: Arc::new(disk.clone()), ..options() };
     prepare(dir, utterances, &Synthetic::new(), &options, &Silent)
 }
@@ -33,18 +33,19 @@ fn assert_usable(dir: &Path, records: usize, when: &str) {
 fn whichever_step_fails_the_rerun_is_identical() {
     let root = scratch();
     let (utterances, wanted) = (corpus(&root.path().join("corpus"), 24), root.path().join("wanted"));
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     prepare_on(&counting, &wanted, &utterances).unwrap();
     let wanted = snapshot(&wanted);
-    assert!(counting.steps() > 60, "{} steps", counting.steps());
+    assert!(counting.operations() > 60, "{} steps", counting.operations());
     for effect in [Effect::NoSpace, Effect::Broken] {
-        for n in 1..=counting.steps() {
+        for n in 1..=counting.operations() {
             let dir = root.path().join("cache");
             let when = format!("{effect:?} at step {n}");
-            let error = prepare_on(&Faulty::new(FaultPlan::at(n, effect)), &dir, &utterances).unwrap_err();
+            let error =
+                prepare_on(&FaultyDisk::new(FaultPlan::at(n, effect)), &dir, &utterances).unwrap_err();
             assert_eq!(error.exit(), Exit::Io, "{when}");
             if effect == Effect::NoSpace {
-                assert!(error.to_string().contains("no space is left: free some"), "{when}: {error}");
+                assert!(error.to_string().contains("no space left: free some"), "{when}: {error}");
             }
             prepared(&dir, &utterances);
             assert_same(&dir, &wanted, &when);
@@ -62,7 +63,7 @@ fn every_kth_step_failing_comes_to_an_end_by_repetition() {
     // A shard takes 25 steps: whatever is left over after one is progress that must not be lost.
     for k in [40, 55, 97] {
         let dir = root.path().join(format!("{k}"));
-        let disk = Faulty::new(FaultPlan::every(k, Effect::NoSpace));
+        let disk = FaultyDisk::new(FaultPlan::every(k, Effect::NoSpace));
         let runs = (1..100).find(|_| prepare_on(&disk, &dir, &utterances).is_ok());
         assert!(runs.is_some_and(|runs| runs > 1), "every {k}: {runs:?}");
         assert_same(&dir, &wanted, &format!("every {k}"));
@@ -76,8 +77,8 @@ fn short_writes_change_nothing() {
     prepared(&wanted, &utterances);
     for k in 1..4 {
         let dir = root.path().join(format!("{k}"));
-        let plan = FaultPlan { only: Some(Step::Write), ..FaultPlan::every(k, Effect::Short) };
-        prepare_on(&Faulty::new(plan), &dir, &utterances).unwrap();
+        let plan = FaultPlan { only: Some(DiskOperation::Write), ..FaultPlan::every(k, Effect::Short) };
+        prepare_on(&FaultyDisk::new(plan), &dir, &utterances).unwrap();
         assert_same(&dir, &snapshot(&wanted), &format!("every {k}"));
     }
 }
@@ -103,13 +104,13 @@ fn whichever_step_of_an_update_fails_the_store_stays_usable() {
     };
     let dir = root.path().join("cache");
     restore(&dir);
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     prepare_on(&counting, &dir, &new).unwrap();
-    for n in 1..=counting.steps() {
+    for n in 1..=counting.operations() {
         std::fs::remove_dir_all(&dir).unwrap();
         restore(&dir);
         let when = format!("step {n}");
-        prepare_on(&Faulty::new(FaultPlan::at(n, Effect::NoSpace)), &dir, &new).unwrap_err();
+        prepare_on(&FaultyDisk::new(FaultPlan::at(n, Effect::NoSpace)), &dir, &new).unwrap_err();
         let records = Store::open(&dir).unwrap().len();
         assert!(records == old_records || records == new_records, "{when}: {records}");
         assert_usable(&dir, records, &when);

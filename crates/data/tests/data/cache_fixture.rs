@@ -9,7 +9,7 @@ use myxtts_data::cache::{Features, Featurizer, Fingerprint, PrepareOptions, Prep
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
 use myxtts_data::record::{Column, Dtype, TOKENS, WAVEFORM};
 use myxtts_data::utterance::{Origin, Utterance};
-use myxtts_run::durable::fault::{FaultPlan, Faulty};
+use myxtts_run::durable::fault::{FaultPlan, FaultyDisk};
 use myxtts_run::progress::Silent;
 
 /// A folder for one test: in memory where the system has such a place, because what is tested here
@@ -114,7 +114,7 @@ pub fn options() -> PrepareOptions {
         workers: 2,
         failure_budget: 0.2,
         shard_size: 8,
-        disk: std::sync::Arc::new(Faulty::new(FaultPlan::none())),
+        disk: std::sync::Arc::new(FaultyDisk::new(FaultPlan::none())),
         ..PrepareOptions::default()
     }
 }

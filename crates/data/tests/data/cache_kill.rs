@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use myxtts_data::cache::{FindingKind, PrepareOptions, Store, prepare, verify};
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
+use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
 use myxtts_run::progress::Silent;
 use myxtts_run::seed::Seed;
 
@@ -28,7 +28,7 @@ fn child() {
     let count = orders.next().unwrap().parse().unwrap();
     let delay = Duration::from_micros(orders.next().unwrap().parse().unwrap());
     let abort = orders.next().unwrap().parse().unwrap();
-    let disk = Arc::new(Faulty::new(FaultPlan::at(abort, Effect::Abort)));
+    let disk = Arc::new(FaultyDisk::new(FaultPlan::at(abort, Effect::Abort)));
     let featurizer = Synthetic { delay, ..Synthetic::new() };
     // Only declared: a child that wrote the sound files would be killed in the middle of that, too.
     let utterances = declared(&root.join("corpus"), count);
@@ -92,10 +92,10 @@ fn an_abort_at_any_step_leaves_the_bytes_of_an_undisturbed_run() {
     let root = scratch();
     let utterances = corpus(&root.path().join("corpus"), 30);
     let undisturbed = root.path().join("undisturbed");
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     let options_counting = PrepareOptions { disk: Arc::new(counting.clone()), ..options() };
     prepare(&undisturbed, &utterances, &Synthetic::new(), &options_counting, &Silent).unwrap();
-    let (wanted, steps) = (snapshot(&undisturbed), counting.steps());
+    let (wanted, steps) = (snapshot(&undisturbed), counting.operations());
 
     for step in 1..=steps {
         let dir = root.path().join("cache");

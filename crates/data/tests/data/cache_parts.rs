@@ -10,7 +10,7 @@ use myxtts_data::cache::{
     verify,
 };
 use myxtts_data::utterance::Utterance;
-use myxtts_run::durable::fault::{Effect, FaultPlan, Faulty};
+use myxtts_run::durable::fault::{Effect, FaultPlan, FaultyDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::lock::FolderLock;
 use myxtts_run::progress::Silent;
@@ -68,7 +68,7 @@ fn child() {
     let orders: Vec<&str> = orders.split('|').collect();
     let [root, count, number, parts, delay, abort] = orders[..] else { panic!("{orders:?}") };
     let root = Path::new(root);
-    let disk = Arc::new(Faulty::new(FaultPlan::at(abort.parse().unwrap(), Effect::Abort)));
+    let disk = Arc::new(FaultyDisk::new(FaultPlan::at(abort.parse().unwrap(), Effect::Abort)));
     let featurizer = Synthetic { delay: Duration::from_micros(delay.parse().unwrap()), ..Synthetic::new() };
     let utterances = declared(&root.join("corpus"), count.parse().unwrap());
     let (dir, options) = (root.join("cache"), PrepareOptions { disk, ..options() });
@@ -196,14 +196,14 @@ fn a_merge_aborted_at_any_step_is_finished_by_the_next() {
         }
     };
     restore();
-    let counting = Faulty::new(FaultPlan::none());
+    let counting = FaultyDisk::new(FaultPlan::none());
     let counted = PrepareOptions { disk: Arc::new(counting.clone()), ..options() };
     merge(&dir, &utterances, &Synthetic::new(), (&counted, MergeOptions::default()), &Silent).unwrap();
-    assert!(counting.steps() > 20, "{}", counting.steps());
-    for step in 1..=counting.steps() {
+    assert!(counting.operations() > 20, "{}", counting.operations());
+    for step in 1..=counting.operations() {
         restore();
         let ended = start(root.path(), utterances.len(), 0, 2, 0, step).wait().unwrap();
-        assert!(!ended.success(), "step {step} of {} was not reached", counting.steps());
+        assert!(!ended.success(), "step {step} of {} was not reached", counting.operations());
         merged(&dir, &utterances).unwrap();
         assert_same(&dir, &wanted, &format!("step {step}"));
     }

@@ -22,7 +22,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-use myxtts_run::mapped::{Lost, Mapped};
+use myxtts_run::mmap::{MappedFile, OnReadFault};
 
 pub use builder::{IndexBuilder, IndexEntry, IndexImage};
 pub use layout::{Layout, parse};
@@ -68,7 +68,7 @@ pub struct Index {
 }
 
 enum Backing {
-    Mapped(Mapped),
+    MappedFile(MappedFile),
     Owned(Vec<u8>),
 }
 
@@ -76,7 +76,7 @@ impl Deref for Backing {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self {
-            Backing::Mapped(map) => map,
+            Backing::MappedFile(map) => map,
             Backing::Owned(bytes) => bytes,
         }
     }
@@ -101,12 +101,12 @@ impl Index {
     /// Maps and checks an index file.
     pub fn open(path: &Path) -> Result<Index, CacheError> {
         let file = File::open(path).map_err(CacheError::read(path))?;
-        let map = Mapped::new(&file, path, Lost::Exit).map_err(CacheError::read(path))?;
+        let map = MappedFile::new(&file, path, OnReadFault::Exit).map_err(CacheError::read(path))?;
         let layout =
             parse(&map).map_err(|e| CacheError::Damaged { path: path.to_owned(), what: e.to_string() })?;
         // The check has touched every page; what is needed again comes back from the page cache.
         map.release();
-        Ok(Index { bytes: Backing::Mapped(map), layout })
+        Ok(Index { bytes: Backing::MappedFile(map), layout })
     }
 
     /// An index from memory.
