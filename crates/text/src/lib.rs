@@ -3,8 +3,18 @@
 //! Three families of cleaners: [`Cleaner::Default`] is ours and correct; [`Cleaner::Coqui`] repeats what the
 //! XTTS models were trained with, mistakes included, so that released weights see the text they know;
 //! [`Cleaner::Phonemes`] is the default one, with English words written as they sound.
-//! Where does a new language go: its numbers in [`numbers`], its cleaner beside the others in
-//! [`languages`], its letters in [`alphabet`].
+//!
+//! ```
+//! use myxtts_text::{Cleaner, clean};
+//!
+//! let spoken = clean("Dr. Lee paid $20.50 on May 3rd.", "en", Cleaner::Default)?;
+//! assert_eq!(spoken, "doctor lee paid twenty dollars and fifty cents on may third.");
+//! assert_eq!(clean("Das kostet 21 €.", "de", Cleaner::Default)?, "das kostet einundzwanzig euro.");
+//! # Ok::<(), myxtts_text::TextError>(())
+//! ```
+//!
+//! A new language has its numbers in `numbers`, its cleaner next to the others in [`languages`] and its letters in
+//! `alphabet`.
 
 mod alphabet;
 pub mod compare;
@@ -12,11 +22,11 @@ mod control;
 pub mod coqui;
 pub mod english;
 pub mod languages;
-pub mod normalize;
-pub mod numbers;
-pub mod persian;
+mod normalize;
+mod numbers;
+mod persian;
 mod punctuation;
-pub(crate) mod rewrite;
+mod rewrite;
 mod web;
 
 use std::fmt;
@@ -26,7 +36,7 @@ use normalize::{Joiner, normalize};
 use unicode_normalization::UnicodeNormalization;
 
 pub use alphabet::alphabet;
-pub use control::without_sequences;
+use control::without_sequences;
 
 /// Which family of cleaners prepares a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

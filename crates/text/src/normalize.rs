@@ -150,7 +150,21 @@ pub(crate) fn is_letter(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn normalising_twice_is_normalising_once(text in any::<String>()) {
+            for joiner in [Joiner::Keep, Joiner::Drop] {
+                let once = normalize(&text, joiner);
+                prop_assert_eq!(normalize(&once, joiner), once);
+            }
+        }
+    }
 
     #[track_caller]
     fn check(input: &str, expected: &str) {

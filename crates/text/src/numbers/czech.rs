@@ -248,5 +248,6 @@ mod tests {
         assert_eq!(say(1995, Form::Masculine), "tisíc devět set devadesátý pátý");
         assert_eq!(say(2000, Form::Masculine), "dvoutisící");
         assert_eq!(genitive("dvacátý první"), "dvacátého prvního");
+        assert_eq!(Czech.ordinal(10u128.pow(37), Form::Masculine), None);
     }
 }

@@ -121,19 +121,6 @@ impl Numerals for English {
     }
 }
 
-/// A year as it is said: "nineteen ninety-five", "nineteen oh five", "two thousand and five", "twenty twenty-four".
-/// `None` outside 1000 to 2999, where years are read as plain numbers.
-pub fn year(n: u64) -> Option<String> {
-    let n = usize::try_from(n).ok().filter(|n| (1000..3000).contains(n))?;
-    let (high, low) = (n / 100, n % 100);
-    Some(match (high % 10, low) {
-        (0, 0..=9) => English.cardinal(n as u128, Form::Alone)?,
-        (_, 0) => format!("{} hundred", below_hundred(high)),
-        (_, 1..=9) => format!("{} oh {}", below_hundred(high), ONES[low]),
-        _ => format!("{} {}", below_hundred(high), below_hundred(low)),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,20 +145,5 @@ mod tests {
         assert_eq!(say(30), "thirtieth");
         assert_eq!(say(4), "fourth");
         assert_eq!(say(1000), "one thousandth");
-    }
-
-    #[test]
-    fn years() {
-        for (n, said) in [
-            (1995, "nineteen ninety-five"),
-            (1905, "nineteen oh five"),
-            (1900, "nineteen hundred"),
-            (2000, "two thousand"),
-            (2005, "two thousand and five"),
-            (2024, "twenty twenty-four"),
-        ] {
-            assert_eq!(year(n).as_deref(), Some(said));
-        }
-        assert_eq!(year(999), None);
     }
 }

@@ -75,7 +75,7 @@ pub trait Numerals: Sync {
         Some(format!("{} {}", self.cardinal(n, noun.form)?, noun.after(self.plural(n))))
     }
 
-    /// The names of [`Currency::ALL`] in that order, with what stands between units and hundredths.
+    /// The names of each [`Currency`] in the order of its variants, with what stands between units and hundredths.
     fn money(&self) -> &'static Money;
 }
 

@@ -14,9 +14,6 @@ pub enum Currency {
 }
 
 impl Currency {
-    /// All of them, in the order of [`Money::units`].
-    pub const ALL: [Currency; 3] = [Currency::Dollar, Currency::Pound, Currency::Euro];
-
     /// From a sign or an ISO 4217 code.
     pub fn from_sign(sign: &str) -> Option<Currency> {
         Some(match sign {
@@ -73,7 +70,7 @@ impl Noun {
 /// The money words of a language.
 #[derive(Debug)]
 pub struct Money {
-    /// Unit and hundredth of each of [`Currency::ALL`].
+    /// Unit and hundredth of each [`Currency`], in the order of its variants.
     pub units: [(Noun, Noun); 3],
     /// What stands between units and hundredths, with its spaces.
     pub and: &'static str,

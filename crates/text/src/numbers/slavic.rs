@@ -76,8 +76,9 @@ pub(super) struct LastGroup {
 /// Cuts off the last group of a number above zero.
 pub(super) fn last_group(n: u128) -> LastGroup {
     let (mut unit, mut power) = (1u128, 0);
-    while n.is_multiple_of(unit * 1000) {
-        unit *= 1000;
+    // The largest numbers leave no room for another power.
+    while let Some(next) = unit.checked_mul(1000).filter(|&next| n.is_multiple_of(next)) {
+        unit = next;
         power += 1;
     }
     let group = (n / unit % 1000) as usize;

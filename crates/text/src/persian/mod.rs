@@ -19,8 +19,6 @@ use super::punctuation::{self, tidy};
 use super::rewrite::settle;
 use super::web;
 
-pub use numbers::{cardinal, ordinal};
-
 const WEB: web::Words =
     web::Words {
         at: "ات", dot: "دات", slash: "اسلش", dash: "خط تیره", underscore: "آندرلاین"

@@ -1,6 +1,5 @@
-//! The English cleaner against a reviewed table, the dispatch by language, and the laws of normalisation.
+//! The English cleaner against a reviewed table, and the dispatch by language.
 
-use myxtts_text::normalize::{Joiner, normalize};
 use myxtts_text::{Cleaner, TextError, alphabet, canonical, clean};
 use proptest::prelude::*;
 
@@ -118,14 +117,6 @@ proptest! {
         prop_assume!(!["mr", "dr", "vs", "etc", "ltd", "ms", "w/", "jr", "sr", "lt", "mt", "ft"].iter().any(|a| text.contains(a)));
         let cleaned = english(&text);
         prop_assert!(letters(&cleaned).len() >= letters(&text).len(), "{} -> {}", text, cleaned);
-    }
-
-    #[test]
-    fn normalising_twice_is_normalising_once(text in any::<String>()) {
-        for joiner in [Joiner::Keep, Joiner::Drop] {
-            let once = normalize(&text, joiner);
-            prop_assert_eq!(normalize(&once, joiner), once);
-        }
     }
 
     #[test]
