@@ -1,5 +1,41 @@
 //! From a folder of recordings to batches that are ready before they are needed. No tensor in it.
 //!
+//! Opens a corpus and looks at a batch:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use myxtts_data::batch::{Collator, Plan, Rows, Settings};
+//! use myxtts_data::cache::{Runtime, RuntimeOptions};
+//! use myxtts_data::dataset::{self, ReadOptions};
+//! use myxtts_data::features::{Extractor, Recipe};
+//! use myxtts_data::record::RecordSource;
+//! use myxtts_data::tokenizer::{self, TrainOptions};
+//! use myxtts_demo::DemoOptions;
+//! use myxtts_run::progress::Silent;
+//!
+//! let folder = tempfile::tempdir()?;
+//! myxtts_demo::write(folder.path(), &DemoOptions { utterances: 4, ..DemoOptions::default() }, &Silent)?;
+//!
+//! let corpus = dataset::read(folder.path(), &ReadOptions::default())?;
+//! let texts = corpus.utterances.iter().map(|one| (one.language.as_str(), one.text.as_str()));
+//! let tokenizer = tokenizer::train(texts, &TrainOptions { vocab_size: 400, ..TrainOptions::default() })?;
+//! let extractor = Arc::new(Extractor::new(Recipe::default(), tokenizer));
+//! let records = Runtime::open(&corpus.utterances, extractor, &RuntimeOptions::default(), &Silent)?;
+//! let records: Arc<dyn RecordSource> = Arc::new(records);
+//!
+//! let settings = Settings { rows: Rows::Fixed(2), ..Settings::default() };
+//! let plan = Arc::new(Plan::new(&*records, 0..records.len() as u32, settings)?);
+//! let collator = Collator::new(records, plan, 0, 1)?;
+//! let mut slab = vec![0; collator.slab_bytes()];
+//! let batch = collator.collate(0, &mut slab)?;
+//! assert_eq!(batch.rows_valid, 2);
+//! for field in batch.layout.fields() {
+//!     println!("{} {:?} at byte {}", field.name, field.shape, field.offset);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Modules in the order the data passes through them:
 //!
 //! | module | what leaves it |

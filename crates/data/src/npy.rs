@@ -6,7 +6,7 @@
 use crate::record::Dtype;
 
 /// Length of every header we write; numpy asks for a multiple of 64.
-pub const HEADER_BYTES: usize = 128;
+pub(crate) const HEADER_BYTES: usize = 128;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 

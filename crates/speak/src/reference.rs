@@ -6,11 +6,11 @@ use myxtts_data::audio::{self, Clip};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Seconds of each reference that are listened to, and of all of them together that the GPT is given.
-pub(crate) const HEARD: usize = 30;
+/// Seconds used of each reference.
+pub(crate) const MAX_SECONDS: usize = 30;
 
-/// A recording shorter than this, in hundredths of a second, says nothing of a voice.
-pub(crate) const SHORTEST: usize = 33;
+/// Minimum length of a reference in hundredths of a second.
+pub(crate) const MIN_HUNDREDTHS: usize = 33;
 
 /// A recording whose loudest sample is below this is empty.
 pub(crate) const SILENT: f32 = 1e-4;

@@ -23,23 +23,23 @@ mod sniff;
 mod trim;
 
 pub use error::AudioError;
-pub use loudness::{gain_to, integrated_loudness};
+pub(crate) use loudness::{gain_to, integrated_loudness};
 pub use pieces::Pieces;
 pub use resample::Resampler;
 pub use trim::trim_silence;
 
 /// Sampling rates that are taken for real; a header with any other is damaged.
-pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
+pub(crate) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;
 
 /// More channels than any recording has.
-pub const MOST_CHANNELS: u16 = 64;
+pub(crate) const MOST_CHANNELS: u16 = 64;
 
 /// The most samples that are decoded in one piece: 1 GiB, over 90 minutes at 48 kHz. Compressed
 /// silence can be 10,000 times smaller than what it decodes to, so something has to say stop.
-pub const MOST_FRAMES: u64 = 1 << 28;
+pub(crate) const MOST_FRAMES: u64 = 1 << 28;
 
 /// The largest file that is read whole, in bytes.
-pub const LARGEST_FILE: u64 = 1 << 30;
+pub(crate) const LARGEST_FILE: u64 = 1 << 30;
 
 /// Larger WAV files are decoded in pieces.
 const LARGEST_WHOLE: u64 = 64 << 20;

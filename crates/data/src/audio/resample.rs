@@ -84,7 +84,7 @@ impl Resampler {
     }
 
     /// Samples that come out for `samples` that go in: `ceil(samples * to / from)`.
-    pub fn output_len(&self, samples: usize) -> usize {
+    pub(crate) fn output_len(&self, samples: usize) -> usize {
         let exact = (samples as u128 * self.to as u128).div_ceil(self.from as u128);
         usize::try_from(exact).expect("a clip in memory, made at most 768 times longer, can be counted")
     }

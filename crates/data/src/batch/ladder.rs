@@ -105,12 +105,7 @@ impl Ladder {
         &self.rungs
     }
 
-    /// The shortest rung that has room for so much.
-    pub fn rung_of(&self, frames: u32, tokens: u32) -> Option<usize> {
-        self.from(self.rungs.partition_point(|rung| rung.frames < frames), tokens)
-    }
-
-    /// The same for a million records: `table()[frames]` is where to look from.
+    /// The shortest rung with room for that many frames and tokens; `table()[frames]` is the rung to start at.
     pub(crate) fn rung_by(&self, table: &[u32], frames: u32, tokens: u32) -> Option<usize> {
         self.from(*table.get(frames as usize)? as usize, tokens)
     }
@@ -225,6 +220,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Ladder {
+        /// [`Ladder::rung_by`] without a table.
+        fn rung_of(&self, frames: u32, tokens: u32) -> Option<usize> {
+            self.from(self.rungs.partition_point(|rung| rung.frames < frames), tokens)
+        }
+    }
 
     fn fit(frames: &[u32], buckets: usize, unit: u32, enough: u64) -> Ladder {
         let mut lengths = Lengths::default();

@@ -1,20 +1,20 @@
 //! Batches: length buckets, the shape ladder, collation into memory the caller owns.
 //!
-//! In the order a batch comes to be: [`settings`] (what is asked for) -> [`ladder`] (the few shapes
-//! there are) -> [`buckets`] (the records of each) -> [`balance`] (how often each) -> [`plan`] and its [`step`]s (which record stands in
-//! which row, computed, not stored) -> [`layout`] (which byte is what) -> [`collate`] (bytes in the
-//! caller's slab). [`state`] is what a run saves.
+//! In the order a batch comes to be: `settings` (what is asked for) -> `ladder` (the few shapes
+//! there are) -> `buckets` (the records of each) -> [`balance`] (how often each) -> `plan` and its `step`s (which record stands in
+//! which row, computed, not stored) -> `layout` (which byte is what) -> `collate` (bytes in the
+//! caller's slab). `state` is what a run saves.
 
 pub mod balance;
 pub(crate) mod beacon;
-pub mod buckets;
-pub mod collate;
-pub mod ladder;
-pub mod layout;
-pub mod plan;
-pub mod settings;
-pub mod state;
-pub mod step;
+mod buckets;
+mod collate;
+mod ladder;
+pub(crate) mod layout;
+mod plan;
+mod settings;
+mod state;
+mod step;
 
 pub use buckets::{Bucket, Excluded, Reason};
 pub use collate::{BatchError, BatchInfo, Collator, OwnCompanion, Role, Substitution};

@@ -10,7 +10,7 @@ use crate::batch::ladder::Ladder;
 use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, Dtype, SPEAKER_MEL, TOKENS};
 
 /// Frames of conditioning that XTTS-v2 trains with: 6 s.
-pub const CONDITIONING_FRAMES: u32 = 517;
+pub(crate) const CONDITIONING_FRAMES: u32 = 517;
 
 /// How many rows a batch has, counted over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,7 +254,7 @@ impl Settings {
     }
 
     /// Whether rows have companions.
-    pub fn has_companions(&self) -> bool {
+    pub(crate) fn has_companions(&self) -> bool {
         self.parts.iter().any(|part| part.of == Of::Companion)
     }
 

@@ -10,31 +10,31 @@
 //! | `index.bin` | all seals in one mapped table; written after the last shard, it commits the store |
 //! | `write.lock` | held by the one process that writes; empty otherwise. Who only reads, or finds nothing to write, takes none |
 //! | `write.owner` | which process of which machine that is, as long as it writes |
-//! | `part-0003of0016/` | shards that one of several machines has made, until they are merged: see [`parts`] |
+//! | `part-0003of0016/` | shards that one of several machines has made, until they are merged: see `parts` |
 //!
 //! The eight digits are the beginning of the seal's hash, so a changed shard has another name: until
 //! the new index is in place the old one still finds every file it names, and a reader that opened
 //! the store before a rebuild sees its old bytes or an error, never a mixture. What no index names
 //! any more is removed after the new one is durable.
 //!
-//! Modules in the order a record passes them: [`featurizer`] -> [`fingerprint`] -> [`shard`] and
-//! [`seal`] -> [`index`] -> [`store`]; [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] on
-//! several machines; [`runtime`] is the record source without a store.
+//! Modules in the order a record passes them: `featurizer` -> [`fingerprint`] -> [`shard`] and
+//! [`seal`] -> [`index`] -> `store`; [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] on
+//! several machines; `runtime` is the record source without a store.
 
-pub mod featurizer;
+mod featurizer;
 pub mod fingerprint;
 pub mod index;
-pub mod memory;
-pub mod merge;
+mod memory;
+mod merge;
 pub mod names;
-pub mod parts;
-pub mod prepare;
-pub mod runtime;
+mod parts;
+mod prepare;
+mod runtime;
 pub mod seal;
 pub mod shard;
 pub mod sounds;
-pub mod store;
-pub mod verify;
+mod store;
+mod verify;
 
 mod build;
 mod source;

@@ -12,7 +12,7 @@ use super::fingerprint::Hash;
 pub const INDEX_FILE: &str = "index.bin";
 
 /// Name of the file in a part's folder that says what the part holds; see [`parts`](super::parts).
-pub const PART_FILE: &str = "part.json";
+pub(crate) const PART_FILE: &str = "part.json";
 
 /// Utterances of a shard, on average at most, while the number of shards can still grow.
 pub const SHARD_SIZE: u32 = 64;
@@ -101,7 +101,7 @@ impl std::fmt::Display for ShardName {
 }
 
 /// Column names become file names: nothing in them may lead elsewhere.
-pub fn is_column_name(name: &str) -> bool {
+pub(crate) fn is_column_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
 }

@@ -24,7 +24,7 @@ use crate::utterance::Origin;
 const MAGIC: &[u8; 8] = b"MYXTSEAL";
 
 /// Most columns a record can have.
-pub const MOST_COLUMNS: usize = 32;
+pub(crate) const MOST_COLUMNS: usize = 32;
 
 /// What a shard holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +162,7 @@ impl Seal {
     }
 
     /// The failure of an utterance.
-    pub fn find_failure(&self, id: &str) -> Option<&Failure> {
+    pub(crate) fn find_failure(&self, id: &str) -> Option<&Failure> {
         self.failures
             .binary_search_by(|failure| place(&failure.id).cmp(&place(id)))
             .ok()

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use myxtts_run::durable::{self, Disk, Writer};
-use myxtts_run::mapped::{Lost, Mapped};
+use myxtts_run::mmap::{MappedFile, OnReadFault};
 
 use super::CacheError;
 use super::fingerprint::Hash;
@@ -21,13 +21,13 @@ pub fn array_header(column: &StoredColumn, rows: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// Length of a column's file.
-pub fn array_file_bytes(column: &StoredColumn, rows: u64) -> u64 {
+pub(crate) fn array_file_bytes(column: &StoredColumn, rows: u64) -> u64 {
     HEADER_BYTES as u64 + rows * column.row_bytes() as u64
 }
 
 /// Why a column's file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ArrayFileError {
+pub(crate) enum ArrayFileError {
     /// It is not there.
     #[error("it is not there; a store that was rebuilt since it was opened must be opened again")]
     Missing,
@@ -48,12 +48,12 @@ pub enum ArrayFileError {
 }
 
 /// Maps a column's file after looking at its length; the header is compared where that is asked for.
-pub fn map_array(
+pub(crate) fn map_array(
     path: &Path,
     column: &StoredColumn,
     rows: u64,
     check_header: bool,
-) -> Result<Mapped, ArrayFileError> {
+) -> Result<MappedFile, ArrayFileError> {
     let file = File::open(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => ArrayFileError::Missing,
         _ => ArrayFileError::Io(error),
@@ -65,7 +65,7 @@ pub fn map_array(
         return Err(ArrayFileError::Length { found, wanted });
     }
     // Zeros, for those whose every read is checked.
-    let map = Mapped::new(&file, path, Lost::Zeros).map_err(ArrayFileError::Io)?;
+    let map = MappedFile::new(&file, path, OnReadFault::Zeros).map_err(ArrayFileError::Io)?;
     if check_header && map[..HEADER_BYTES] != array_header(column, rows) {
         return Err(ArrayFileError::Header);
     }
@@ -170,7 +170,7 @@ pub(super) struct SealedShard {
     dir: PathBuf,
     /// First row of every record, per column.
     first_rows: Vec<Vec<u64>>,
-    maps: Vec<OnceCell<Option<Mapped>>>,
+    maps: Vec<OnceCell<Option<MappedFile>>>,
 }
 
 impl SealedShard {

@@ -29,7 +29,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// Sorts seconds into bins. The last one takes whatever is longer than all widths can show.
-    pub fn of_seconds(seconds: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(crate) fn of_seconds(seconds: impl Iterator<Item = f64> + Clone) -> Self {
         let longest = seconds.clone().fold(0.0, f64::max);
         let fits = |width: &&f64| longest / **width < MOST_BINS as f64;
         let width = WIDTHS.iter().find(fits).copied().unwrap_or(WIDTHS[WIDTHS.len() - 1]);

@@ -4,15 +4,15 @@
 //! free slabs ──> workers (collate) ──> reorder ──> Loader::next ──> Batch ──drop──> free slabs
 //! ```
 //!
-//! [`slab`] is the memory, `queue` the two ends and the waiting, `reorder` what puts steps back in
-//! order, `workers` the threads, [`budget`] how many bad records are borne, [`stats`] what was measured.
+//! `slab` is the memory, `queue` the two ends and the waiting, `reorder` what puts steps back in
+//! order, `workers` the threads, `budget` how many bad records are borne, `stats` what was measured.
 
-pub mod budget;
+mod budget;
 mod notes;
 mod queue;
 mod reorder;
-pub mod slab;
-pub mod stats;
+mod slab;
+mod stats;
 mod workers;
 
 use std::sync::Arc;

@@ -6,10 +6,7 @@ use std::ops::Range;
 use super::filterbank::{Filterbank, LANES};
 use super::logarithm::ln;
 use super::spectrum::Spectrum;
-use super::{FrontEnd, Parameters};
-
-/// All front-ends end there.
-pub(super) const HIGHEST_HERTZ: f64 = 8_000.0;
+use super::{FrontEnd, HIGHEST_HZ, LOG_FLOOR, Parameters};
 
 /// Weight of the sample before, in the speaker front-end; the reference has it as `f32`.
 const PRE_EMPHASIS: f64 = 0.97f32 as f64;
@@ -47,7 +44,7 @@ impl MelExtractor {
                 )
             }
         };
-        let filters = Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HERTZ, area);
+        let filters = Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HZ, area);
         MelExtractor { front_end, filters, engine }
     }
 
@@ -69,7 +66,7 @@ impl MelExtractor {
 
     /// Replaces `out` by some frames of a clip of `whole` samples, of which `piece` are those from sample `first` on:
     /// at least those that [`FrontEnd::samples_of`] names. The frames are those of the whole clip to the bit.
-    pub fn compute_frames(
+    pub(crate) fn compute_frames(
         &mut self,
         piece: &[f32],
         (first, whole): (usize, usize),
@@ -92,7 +89,7 @@ impl MelExtractor {
             self.filters.apply(power, mel);
             match self.front_end {
                 FrontEnd::Conditioning | FrontEnd::Dvae => {
-                    mel.iter_mut().for_each(|value| *value = ln(value.max(1e-5)));
+                    mel.iter_mut().for_each(|value| *value = ln(value.max(LOG_FLOOR)));
                 }
                 FrontEnd::Speaker => mel.iter_mut().for_each(|value| *value = ln(*value + 1e-6)),
             }

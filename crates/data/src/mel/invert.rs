@@ -12,10 +12,9 @@ use rayon::prelude::*;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
-use super::extractor::HIGHEST_HERTZ;
 use super::filterbank::{Filterbank, LANES};
 use super::spectrum::mirrored;
-use super::{FrontEnd, Parameters};
+use super::{FrontEnd, HIGHEST_HZ, Parameters};
 
 /// Rounds of the search for phases.
 const ROUNDS: usize = 32;
@@ -48,7 +47,7 @@ impl MelInverter {
         let hann = |n: usize| (0.5 - 0.5 * (2.0 * PI * n as f64 / window as f64).cos()) as f32;
         let mut planner = RealFftPlanner::new();
         MelInverter {
-            filters: Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HERTZ, true),
+            filters: Filterbank::new(sample_rate, n_fft, channels, HIGHEST_HZ, true),
             window: (0..window).map(hann).collect(),
             forward: planner.plan_fft_forward(n_fft),
             back: planner.plan_fft_inverse(n_fft),

@@ -32,21 +32,33 @@ pub enum FrontEnd {
     Speaker,
 }
 
-/// What the table above says.
+/// The upper end of the highest filter of every front-end, in Hz.
+pub const HIGHEST_HZ: f64 = 8000.0;
+
+/// Power below which the conditioning and DVAE front-ends do not go before they take the logarithm.
+pub const LOG_FLOOR: f32 = 1e-5;
+
+/// One row of the table above.
 #[derive(Clone, Copy, Debug)]
-struct Parameters {
-    sample_rate: u32,
-    n_fft: usize,
-    window: usize,
-    hop: usize,
-    channels: usize,
+pub struct Parameters {
+    /// Samples per second.
+    pub sample_rate: u32,
+    /// Points of the Fourier transform.
+    pub n_fft: usize,
+    /// Samples of the window, at most `n_fft`.
+    pub window: usize,
+    /// Samples from frame to frame.
+    pub hop: usize,
+    /// Values of a frame.
+    pub channels: usize,
 }
 
 impl FrontEnd {
     /// All of them.
     pub const ALL: [FrontEnd; 3] = [FrontEnd::Conditioning, FrontEnd::Dvae, FrontEnd::Speaker];
 
-    fn parameters(self) -> Parameters {
+    /// Its sizes.
+    pub fn parameters(self) -> Parameters {
         let at_22050 =
             |n_fft| Parameters { sample_rate: 22_050, n_fft, window: 1024, hop: 256, channels: 80 };
         match self {

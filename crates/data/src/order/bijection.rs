@@ -21,7 +21,7 @@ const LARGEST: u64 = 1 << 62;
 /// A Feistel network over the next power of two, its halves of unequal width where the number of bits
 /// is odd, walked until the value falls into the range (fewer than two steps on average).
 #[derive(Clone, Debug)]
-pub struct Bijection {
+pub(crate) struct Bijection {
     n: u64,
     low_bits: u32,
     low_mask: u64,
@@ -52,17 +52,7 @@ impl Bijection {
         }
     }
 
-    /// How many values there are.
-    pub fn len(&self) -> u64 {
-        self.n
-    }
-
-    /// True for the permutation of nothing.
-    pub fn is_empty(&self) -> bool {
-        self.n == 0
-    }
-
-    /// The value at position `i`, which must be below [`len`](Self::len).
+    /// The value at position `i`, which must be below `n`.
     pub fn at(&self, i: u64) -> u64 {
         assert!(i < self.n, "position {i} of {}", self.n);
         #[cfg(test)]
@@ -75,16 +65,6 @@ impl Bijection {
         value
     }
 
-    /// The position of `value`: the inverse of [`at`](Self::at).
-    pub fn position(&self, value: u64) -> u64 {
-        assert!(value < self.n, "value {value} of {}", self.n);
-        let mut i = self.backward(value);
-        while i >= self.n {
-            i = self.backward(i);
-        }
-        i
-    }
-
     /// The keys, two rounds at a time: both halves are changed once in each.
     fn pairs(&self) -> &[[u64; 2]] {
         self.keys[..self.rounds].as_chunks().0
@@ -95,15 +75,6 @@ impl Bijection {
         for pair in self.pairs() {
             high ^= mix(pair[0] ^ low) & self.high_mask;
             low ^= mix(pair[1] ^ high) & self.low_mask;
-        }
-        high << self.low_bits | low
-    }
-
-    fn backward(&self, x: u64) -> u64 {
-        let (mut low, mut high) = (x & self.low_mask, x >> self.low_bits);
-        for pair in self.pairs().iter().rev() {
-            low ^= mix(pair[1] ^ high) & self.low_mask;
-            high ^= mix(pair[0] ^ low) & self.high_mask;
         }
         high << self.low_bits | low
     }
@@ -121,6 +92,27 @@ pub(crate) mod tests {
     thread_local! {
         /// Evaluations of [`Bijection::at`] on this thread: how tests count work instead of timing it.
         pub(crate) static EVALUATIONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    impl Bijection {
+        /// The position of `value`: the inverse of [`at`](Self::at).
+        fn position(&self, value: u64) -> u64 {
+            assert!(value < self.n, "value {value} of {}", self.n);
+            let mut i = self.backward(value);
+            while i >= self.n {
+                i = self.backward(i);
+            }
+            i
+        }
+
+        fn backward(&self, x: u64) -> u64 {
+            let (mut low, mut high) = (x & self.low_mask, x >> self.low_bits);
+            for pair in self.pairs().iter().rev() {
+                low ^= mix(pair[1] ^ high) & self.low_mask;
+                high ^= mix(pair[0] ^ low) & self.high_mask;
+            }
+            high << self.low_bits | low
+        }
     }
 
     /// How many standard deviations a chi-square sum over `cells` lies above what chance gives.
@@ -187,12 +179,6 @@ pub(crate) mod tests {
         for i in [0, 1, 2, 1 << 20, (1 << 40) - 4] {
             assert_eq!(order.position(order.at(i)), i);
         }
-    }
-
-    #[test]
-    fn nothing_can_be_shuffled() {
-        let order = Bijection::new(0, Seed::new(1));
-        assert!(order.is_empty());
     }
 
     proptest! {

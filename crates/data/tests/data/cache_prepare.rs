@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use myxtts_data::cache::names::{ShardName, shard_of};
-use myxtts_data::cache::verify::repair;
+use myxtts_data::cache::repair;
 use myxtts_data::cache::{CacheError, FindingKind, PrepareOptions, Store, prepare, verify};
 use myxtts_data::npy;
 use myxtts_data::problem::ProblemKind;

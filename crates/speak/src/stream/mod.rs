@@ -13,9 +13,9 @@ mod audible;
 mod streamer;
 mod stretch;
 
-pub use audible::AudibleStart;
-pub(crate) use audible::LeadingSilence;
-pub(crate) use streamer::{FrameDecoder, Streamer, in_windows, largest_window, windows};
+pub use leading_silence::AudibleStart;
+pub(crate) use leading_silence::LeadingSilence;
+pub(crate) use streamer::{FrameDecoder, Streamer, decode_in_windows, largest_window, windows};
 
 #[cfg(test)]
 mod tests;
