@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::durable;
 use myxtts_run::durable::fault::disk_from_env;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Upload};
 use myxtts_tensor::{Control, Device, Mode};
@@ -15,12 +15,11 @@ use myxtts_train::Machine;
 use myxtts_train::bench::chart::{Bar, chart};
 use myxtts_train::bench::{Amount, Figures, measure};
 use myxtts_train::corpus::{Assembly, CorpusSet, RecordMode};
-use myxtts_train::devices::DataGpu;
 use myxtts_train::feed::{Depth, Feeding};
-use myxtts_train::stage_context::StageContext;
-use myxtts_train::training_data::Corpus;
 use myxtts_train::session::AHEAD;
+use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::gpt::Conditioning;
+use myxtts_train::training_data::{Corpus, DataGpu};
 use serde::Serialize;
 
 use crate::arguments::{device, stage};
@@ -214,9 +213,11 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         // Decoder batches contain nothing that a GPU would compute from waveforms.
         ConditioningSource::DataGpu => args.stage != StageKind::Decoder,
     };
-    let wanted =
-        |variant: &Variant| has(variant) && args.only.as_ref().is_none_or(|only| variant.name.contains(only.as_str()));
-    let variants: Vec<Variant> = variants(plan.data.num_workers, records).into_iter().filter(wanted).collect();
+    let wanted = |variant: &Variant| {
+        has(variant) && args.only.as_ref().is_none_or(|only| variant.name.contains(only.as_str()))
+    };
+    let variants: Vec<Variant> =
+        variants(plan.data.num_workers, records).into_iter().filter(wanted).collect();
     let home = CorpusSet::read(&plan.data, &progress)?.home(&plan.data);
     durable::create_folder(&*disk_from_env(), &home)?;
     let stop = stop_requested()?;

@@ -7,17 +7,17 @@ use myxtts_data::check::{self, CheckOptions, Report, Senses, Summary};
 use myxtts_data::dataset::Corpus;
 use myxtts_data::features::Recipe;
 use myxtts_data::tokenizer::Tokenizer;
-use myxtts_run::output_path::{OutputPath, OutputPathError};
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::{OutputPath, OutputPathError};
 use myxtts_run::plan::DataPlan;
 use myxtts_run::progress::{Progress, Silent};
 use myxtts_train::corpus::features::{texts_of, with_cleaner};
 use myxtts_train::corpus::read;
 
+use crate::UsageError;
 use crate::output::{errln, print};
 use crate::progress::Terminal;
 use crate::settings::Settings;
-use crate::UsageError;
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -120,5 +120,5 @@ fn as_table(plan: &Plan) -> String {
 
 fn capped(resolved: &Resolved) -> String {
     let capped = resolved.capped.as_ref();
-    capped.map(|capped| format!(", capped from {}: {}", capped.asked, capped.reason)).unwrap_or_default()
+    capped.map(|capped| format!(", capped from {}: {}", capped.requested, capped.reason)).unwrap_or_default()
 }

@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::builder::TypedValueParser;
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Device;
 use myxtts_train::corpus::{CorpusSet, assemble};
-use myxtts_train::statistics::Spread;
 use myxtts_train::diagnose::{
-    Amount, BatchSetup, Cause, Diagnosis, Fault, NoMachineSampler, Plant, Trace, collect, diagnose, html, text,
+    Amount, BatchSetup, Cause, Diagnosis, Fault, NoMachineSampler, Plant, Trace, collect, diagnose, html,
+    text,
 };
-use myxtts_train::stage_context::StageContext;
 use myxtts_train::session::AHEAD;
+use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::gpt::Conditioning;
+use myxtts_train::statistics::Spread;
 use myxtts_train::{Machine, stages};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -82,8 +83,7 @@ struct Report<'a> {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     if args.plant == Some(Plant::ShapeChurn) && args.stage != StageKind::Gpt {
-        let message =
-            "--plant shape-churn needs --stage gpt, the only stage with batches of several lengths";
+        let message = "--plant shape-churn needs --stage gpt, the only stage with batches of several lengths";
         return Err(UsageError(message.to_owned()).into());
     }
     let page = args.html.as_deref().map(|path| OutputPath::check("--html", path)).transpose()?;
@@ -117,9 +117,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     if let Some(fault) = fault {
         stage = fault.stage(stage);
         fault.arm(&collect(&mut *stage, &recipe, seed, HEALTHY, setup, &mut NoMachineSampler)?);
-        hog = fault
-            .hog()
-            .context("--plant cpu-hog: the programs that load the CPU could not be started")?;
+        hog = fault.hog().context("--plant cpu-hog: the programs that load the CPU could not be started")?;
     }
     let trace = collect(&mut *stage, &recipe, seed, amount, setup, &mut sampler)?;
     drop(hog);

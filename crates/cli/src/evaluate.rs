@@ -83,22 +83,26 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let plan = folder.plan()?;
     let machine = Machine::choose(device(&args.device)?)?;
     let progress = Terminal::new();
-    let (held_out, known) = validation_set::partition(folder.path(), &CorpusSet::read(&plan.data, &progress)?, &plan)?;
+    let (held_out, known) =
+        validation_set::partition(folder.path(), &CorpusSet::read(&plan.data, &progress)?, &plan)?;
     let (held_out, known): (Vec<&_>, Vec<&_>) = (held_out.iter().collect(), known.iter().collect());
     let model = ModelFolder::open(&path)?;
     let mut synthesizer = Synthesizer::open_for(&model, machine.device, args.sampling.decoding())?;
     let written = settings.value("training.seed").filter(|seed| seed.origin.is_explicit());
     let seed = written.map_or(plan.training.seed, |_| settings.training.seed);
     let options = args.sampling.speak_options(&synthesizer, seed);
-    let request =
-        EvaluationRequest { sentences: args.sentences, candidates: args.candidates, seed, options: options.clone() };
+    let request = EvaluationRequest {
+        sentences: args.sentences,
+        candidates: args.candidates,
+        seed,
+        options: options.clone(),
+    };
     let stop = stop_requested()?;
     let mut listener = Listener::of(&settings.training)?;
     match &args.output {
         Some(output) => durable::create_folder(&OsDisk, output)?,
         None if listener.is_some() => {
-            progress
-                .say("note: the recogniser is not used: it needs audio files, name a folder with -o");
+            progress.say("note: the recogniser is not used: it needs audio files, name a folder with -o");
             listener = None;
         }
         None => {}

@@ -22,9 +22,9 @@ use myxtts_run::folder::FolderError;
 use myxtts_run::lock::LockError;
 use myxtts_run::output_path::OutputPathError;
 use myxtts_speak::SpeakError;
+use myxtts_speak::audio_file::AudioFileError;
 use myxtts_speak::long_text::LongTextError;
 use myxtts_speak::narration::BookError;
-use myxtts_speak::audio_file::AudioFileError;
 use myxtts_speak::voices::VoiceError;
 use myxtts_text::TextError;
 use myxtts_train::corpus::CorpusError;
@@ -123,7 +123,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(error.exit());
     }
     if let Some(error) = cause.downcast_ref::<LogError>() {
-        let is_usage = matches!(error, LogError::Kind { .. } | LogError::Columns { .. });
+        let is_usage = matches!(error, LogError::Extension { .. } | LogError::Columns { .. });
         return Some(if is_usage { Exit::Usage } else { Exit::Io });
     }
     if let Some(error) = cause.downcast_ref::<WeightsError>() {

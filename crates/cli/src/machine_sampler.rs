@@ -53,7 +53,8 @@ pub fn nvml_of(device: Device) -> Result<(Nvml, usize), String> {
 impl MachineSampler for NvmlSampler {
     fn samples(&mut self, from: Instant, to: Instant) -> MachineSamples {
         let taken = self.sampler.as_ref().map(|sampler| sampler.between(from, to)).unwrap_or_default();
-        let cores = |(at, (_, cpu)): &(f64, (_, Option<f64>))| Some(CoresSample { at: *at, busy: (*cpu)? / 100.0 });
+        let cores =
+            |(at, (_, cpu)): &(f64, (_, Option<f64>))| Some(CoresSample { at: *at, busy: (*cpu)? / 100.0 });
         let mut no_gpu = self.no_gpu.clone();
         if no_gpu.is_none() && taken.is_empty() {
             no_gpu = Some("the batches ended before the first sample: raise --num-batches".to_owned());
@@ -89,7 +90,8 @@ mod tests {
     #[test]
     fn clock_limits_are_thermal_or_power_limits() {
         let of = |limits: &[ClockLimit]| {
-            let gpu = GpuSample { utilisation: Some(97.0), limits: Some(limits.to_vec()), ..GpuSample::default() };
+            let gpu =
+                GpuSample { utilisation: Some(97.0), limits: Some(limits.to_vec()), ..GpuSample::default() };
             let traced = traced(0.5, &gpu);
             (traced.busy, traced.thermal_limit, traced.power_limit)
         };

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use myxtts_monitor::sample::{GpuSample, HostSample, ClockLimit, RunSample, Sample, Unit};
-use myxtts_monitor::{AttachedRun, SampleLog, LocalMachine, Monitor, Summary};
+use myxtts_monitor::sample::{ClockLimit, GpuSample, HostSample, RunSample, Sample, Unit};
+use myxtts_monitor::{AttachedRun, LocalMachine, Monitor, SampleLog, Summary};
 use myxtts_run::exit::Exit;
 use serde_json::json;
 
@@ -272,8 +272,11 @@ fn as_text(summary: &Summary) -> String {
             }
         }
         for (limit, share) in gpu.limited.iter().filter(|(limit, _)| **limit != ClockLimit::Idle) {
-            text +=
-                &format!("GPU {index}: limited by {} {:.0} % of the time\n", limit.description(), share * 100.0);
+            text += &format!(
+                "GPU {index}: limited by {} {:.0} % of the time\n",
+                limit.description(),
+                share * 100.0
+            );
         }
     }
     text

@@ -21,9 +21,7 @@ pub const TOKEN: &str = "MYXTTS_RENDEZVOUS_TOKEN";
 
 /// Arguments of a run of several processes.
 #[derive(clap::Args, Clone, Debug)]
-#[command(
-    next_help_heading = "Several processes (default: the variables of torchrun or Slurm)"
-)]
+#[command(next_help_heading = "Several processes (default: the variables of torchrun or Slurm)")]
 pub struct RankArgs {
     /// Rank of this process, from 0; rank 0 writes all files
     #[arg(long, value_name = "N")]

@@ -19,6 +19,7 @@ use myxtts_train::evaluate::measures::METRICS;
 use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
 use serde::Serialize;
 
+use crate::arguments::device;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
@@ -26,7 +27,6 @@ use crate::sampling::at_least_one;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 use crate::target::{Target, find_voice, language};
-use crate::arguments::device;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -91,7 +91,9 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     given.iter_mut().filter(|one| one.language.is_empty()).for_each(|one| one.language.clone_from(&spoken));
     let voice = match (&args.voice[..], parts.synthesizer()) {
         ([], _) | (_, None) => None,
-        (named, Some(synthesizer)) => Some(find_voice(synthesizer, &ModelFolder::open(&target.model)?, named)?),
+        (named, Some(synthesizer)) => {
+            Some(find_voice(synthesizer, &ModelFolder::open(&target.model)?, named)?)
+        }
     };
     if !parts.has_decoder() {
         progress.say("the model has no decoder yet: only its DVAE is measured");

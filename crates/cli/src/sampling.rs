@@ -114,9 +114,9 @@ fn share(text: &str) -> Result<f32, String> {
 
 fn length_penalty(text: &str) -> Result<f64, String> {
     let parsed: Option<f64> = text.parse().ok();
-    parsed
-        .filter(|penalty| penalty.abs() <= LARGEST_LENGTH_PENALTY)
-        .ok_or_else(|| format!("a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY} is needed"))
+    parsed.filter(|penalty| penalty.abs() <= LARGEST_LENGTH_PENALTY).ok_or_else(|| {
+        format!("a number from -{LARGEST_LENGTH_PENALTY} to {LARGEST_LENGTH_PENALTY} is needed")
+    })
 }
 
 /// Parses a whole number above 0.

@@ -13,7 +13,8 @@ use myxtts_run::folder::RunFolder;
 use myxtts_speak::threads::limit_threads;
 use myxtts_tensor::Device;
 use myxtts_web::{
-    FindModel, ModelLimits, ModelSpeaker, ModelVoices, ServedModel, Server, ServerOptions, Speaker, StudioOptions,
+    FindModel, ModelLimits, ModelSpeaker, ModelVoices, ServedModel, Server, ServerOptions, Speaker,
+    StudioOptions,
 };
 
 use crate::failure::UsageError;
@@ -95,15 +96,19 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let device = existing_device(&args.device)?;
     let address = address(&args.host, args.port)?;
     if let Some(missing) = args.data_root.iter().find(|folder| !folder.is_dir()) {
-        return Err(UsageError(format!("--data-root {}: the folder does not exist", missing.display())).into());
+        return Err(
+            UsageError(format!("--data-root {}: the folder does not exist", missing.display())).into()
+        );
     }
     let (slots, runs) = (args.slots, args.runs.clone());
     let mut models = Vec::new();
     for named in &args.model {
         let model = served(defaults::model(Some(named), &runs)?, device, slots)?;
         if models.iter().any(|other: &ServedModel| other.name == model.name) {
-            let message =
-                format!("--model: two models have the name {:?}, which clients use to choose one; rename a folder", model.name);
+            let message = format!(
+                "--model: two models have the name {:?}, which clients use to choose one; rename a folder",
+                model.name
+            );
             return Err(UsageError(message).into());
         }
         models.push(model);
@@ -192,7 +197,9 @@ fn recordings(folder: &ModelFolder, run: Option<&RunFolder>) -> anyhow::Result<V
         Ok(found) => Ok(found.into_iter().filter(|path| path.is_file()).collect()),
         // Clients can add one.
         Err(error) if error.is::<UsageError>() => {
-            errln!("note: the model has no voice yet: add one with `myxtts voice add`, or POST /v1/audio/voices");
+            errln!(
+                "note: the model has no voice yet: add one with `myxtts voice add`, or POST /v1/audio/voices"
+            );
             Ok(Vec::new())
         }
         Err(error) => Err(error),

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
-use myxtts_run::config::{ConfigError, Flag, KEYS, Key, ValueKind, HostResources, Sources};
+use myxtts_run::config::{ConfigError, Flag, HostResources, KEYS, Key, Sources, ValueKind};
 use myxtts_run::plan::Plan;
 use myxtts_train::{Machine, preferences};
 

@@ -55,10 +55,7 @@ pub fn part_of(
     })?;
     Ok((
         part,
-        Some(format!(
-            "shard {part}: task {id} of Slurm array {first}-{}",
-            last.unwrap_or(first + count - 1)
-        )),
+        Some(format!("shard {part}: task {id} of Slurm array {first}-{}", last.unwrap_or(first + count - 1))),
     ))
 }
 

@@ -28,12 +28,12 @@ impl Utilisation {
     /// Samples the GPU a run trains on. `None` on the CPU, and where NVML does not know the GPU.
     fn of_device(device: Device) -> Option<Utilisation> {
         let (nvml, index) = nvml_of(device).ok()?;
-        Utilisation::start(SAMPLE_EVERY, move || nvml.brief(index).utilisation)
+        Utilisation::start(SAMPLE_EVERY, move || nvml.quick_sample(index).utilisation)
     }
 
     /// Samples percentages from `read`.
     fn start(every: Duration, read: impl FnMut() -> Option<f64> + Send + 'static) -> Option<Utilisation> {
-        Sampler::keeping(WINDOW, every, read).ok().map(Utilisation)
+        Sampler::with_window(WINDOW, every, read).ok().map(Utilisation)
     }
 
     /// Mean over the last seconds, from 0 to 1.
@@ -140,7 +140,8 @@ impl StageBar {
                 if last || self.printed.is_none_or(|printed| printed.elapsed() >= LINE_EVERY) {
                     self.printed = Some(Instant::now());
                     let done = (progress.step - self.from).max(1) as f64;
-                    let left = (self.steps - progress.step) as f64 * self.started.elapsed().as_secs_f64() / done;
+                    let left =
+                        (self.steps - progress.step) as f64 * self.started.elapsed().as_secs_f64() / done;
                     errln!("{} {}/{}: {line}, {left:.0} s left", self.stage, progress.step, self.steps);
                 }
             }

@@ -49,7 +49,11 @@ impl Target {
 
 /// Finds or encodes a voice: a saved one, one of the model, a mix, or recordings that form one voice. Reports how recordings were
 /// adapted.
-pub fn find_voice(synthesizer: &mut Synthesizer, folder: &ModelFolder, named: &[PathBuf]) -> anyhow::Result<Voice> {
+pub fn find_voice(
+    synthesizer: &mut Synthesizer,
+    folder: &ModelFolder,
+    named: &[PathBuf],
+) -> anyhow::Result<Voice> {
     let ResolvedVoice { voice, reports } = resolve_voice(synthesizer, folder, named)?;
     for advice in reports.iter().flat_map(|report| &report.advice) {
         if advice.concern == Concern::Adapted {

@@ -9,8 +9,8 @@ use myxtts_data::tokenizer::{
     coverage, extend, train,
 };
 use myxtts_data::utterance::Utterance;
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::regular_file;
 use myxtts_text::Cleaner;
 
@@ -368,7 +368,10 @@ fn print_coverage(covered: &Coverage) {
         outln!("  longest text: {} tokens of at most {TEXT_TOKEN_LIMIT} ({})", longest.tokens, longest.id);
     }
     if covered.over_limit > 0 {
-        outln!("  {} texts are longer than the model's limit: split them or leave them out", covered.over_limit);
+        outln!(
+            "  {} texts are longer than the model's limit: split them or leave them out",
+            covered.over_limit
+        );
         for text in covered.longest.iter().filter(|text| text.tokens > TEXT_TOKEN_LIMIT) {
             outln!("    {} tokens  {}", text.tokens, text.id);
         }

@@ -167,11 +167,15 @@ fn report_failure(run: TrainingRun, error: RunError) -> anyhow::Error {
             errln!("no stage was started: {} is removed, and the name {name} is free", path.display())
         }
         Ok(false) => {}
-        Err(error) => errln!("note: no stage was started, but {} could not be removed: {error}", path.display()),
+        Err(error) => {
+            errln!("note: no stage was started, but {} could not be removed: {error}", path.display())
+        }
     }
     let error = anyhow::Error::new(error);
     if matches!(exit_of(&error), Exit::Io | Exit::Retry) && RunFolder::is_run(&path) {
-        errln!("the run {name} is kept: once the cause is removed, `myxtts train --resume {name}` continues it");
+        errln!(
+            "the run {name} is kept: once the cause is removed, `myxtts train --resume {name}` continues it"
+        );
     }
     error
 }
@@ -179,7 +183,8 @@ fn report_failure(run: TrainingRun, error: RunError) -> anyhow::Error {
 /// `--stage tokenizer`: trains and saves the vocabulary alone.
 fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     if args.name.is_some() {
-        let why = "--stage tokenizer saves the vocabulary next to the corpus and makes no run: leave --name out";
+        let why =
+            "--stage tokenizer saves the vocabulary next to the corpus and makes no run: leave --name out";
         return Err(UsageError(why.into()).into());
     }
     let stop = stop_requested()?;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use myxtts_run::config::{Key, Section};
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_train::Machine;
 use myxtts_train::corpus::{CorpusSet, assemble};
@@ -97,7 +97,8 @@ fn yaml(report: &SweepReport) -> String {
         text.push_str(&format!("# Set by you, and not tuned: {}.\n", report.left_alone.join(", ")));
     }
     for section in Section::ALL {
-        let own = |setting: &&ChosenSetting| Key::find(setting.setting).is_some_and(|key| key.section() == section);
+        let own =
+            |setting: &&ChosenSetting| Key::find(setting.setting).is_some_and(|key| key.section() == section);
         let mut settings = report.settings.iter().filter(own).peekable();
         if settings.peek().is_some() {
             text.push_str(&format!("{}:\n", section.name()));

@@ -8,10 +8,10 @@ use myxtts_run::exit::Exit;
 use myxtts_train::corpus::{FeatureSetup, prepare_options, read};
 use serde::Serialize;
 
+use crate::UsageError;
 use crate::output::{errln, print, print_json, size};
 use crate::prepare::summary;
 use crate::progress::Terminal;
-use crate::UsageError;
 use crate::settings::Settings;
 use crate::signal::stop_requested;
 

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use myxtts_model::weights::ModelFolder;
 use myxtts_model::weights::folder::Manifest;
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::durable::OsDisk;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, built_in, check_name};
 use myxtts_speak::{Machine, SpeakError, Synthesizer};
 use serde::Serialize;
 
+use crate::arguments::device;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::speak::defaults;
-use crate::arguments::device;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -156,7 +156,11 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn encode(args: &AddArgs, files: &[PathBuf], (model, voices): (&Path, &Voices)) -> anyhow::Result<StoredVoice> {
+fn encode(
+    args: &AddArgs,
+    files: &[PathBuf],
+    (model, voices): (&Path, &Voices),
+) -> anyhow::Result<StoredVoice> {
     // Before the model is opened, so that a wrong file is reported at once.
     let references =
         files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
@@ -232,7 +236,8 @@ fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
     let (voices, manifest) = opened(at)?;
     let of_the_model = manifest.voices.iter().any(|own| own == name);
     if of_the_model && !voices.names()?.iter().any(|saved| saved == name) {
-        let message = format!("the voice {name:?} came with the model and is part of its files: it cannot be removed");
+        let message =
+            format!("the voice {name:?} came with the model and is part of its files: it cannot be removed");
         return Err(UsageError(message).into());
     }
     voices.remove(&OsDisk, name)?;
@@ -244,7 +249,8 @@ fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
 }
 
 fn export(args: ExportArgs) -> anyhow::Result<Exit> {
-    let extension = args.output.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
+    let extension =
+        args.output.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
     if extension != "safetensors" && extension != "json" {
         let message = format!("-o {}: name a .safetensors or a .json file", args.output.display());
         return Err(UsageError(message).into());

@@ -95,7 +95,8 @@ fn write_corpus(root: &Path, name: &str, sentences: &[&str]) {
         let speech = demo::speak(text, Language::English, &VOICES[0]);
         // A faint hum before the speech: whether it counts as silence depends on the threshold.
         let hum = (0..SAMPLE_RATE as usize / 3).map(|i| 0.01 * (i as f32 * 0.05).sin());
-        let samples: Vec<f32> = silence.iter().copied().chain(hum).chain(speech).chain(silence.clone()).collect();
+        let samples: Vec<f32> =
+            silence.iter().copied().chain(hum).chain(speech).chain(silence.clone()).collect();
         let id = format!("{name}-{i}");
         fs::write(root.join(format!("wavs/{id}.wav")), wav::encode_pcm16(&samples, SAMPLE_RATE)).unwrap();
         metadata += &format!("{id}|{text}|{text}\n");

@@ -181,14 +181,23 @@ fn assert_effects(is_selected: impl Fn(&Case) -> bool) {
         let first = set(case.values.0);
         // Each observation is made once per settings, and must be the same when it is repeated.
         let is_new = !before.keys().any(|(observed, _)| *observed == case.observed.0);
-        let was =
-            before.entry((case.observed.0, first.clone())).or_insert_with(|| observe(&folder, &first, case.observed));
+        let was = before
+            .entry((case.observed.0, first.clone()))
+            .or_insert_with(|| observe(&folder, &first, case.observed));
         if is_new {
-            assert_eq!(*was, observe(&folder, &first, case.observed), "{} changes by itself", case.observed.0);
+            assert_eq!(
+                *was,
+                observe(&folder, &first, case.observed),
+                "{} changes by itself",
+                case.observed.0
+            );
         }
         let is = observe(&folder, &set(Some(case.values.1)), case.observed);
         if *was == is {
-            without_effect.push(format!("{} = {} does not change `{}`: {was}", case.key, case.values.1, case.observed.0));
+            without_effect.push(format!(
+                "{} = {} does not change `{}`: {was}",
+                case.key, case.values.1, case.observed.0
+            ));
         }
     }
     assert!(without_effect.is_empty(), "{}", without_effect.join("\n\n"));
@@ -219,8 +228,18 @@ fn settings_of_the_corpus_change_what_is_read() {
 #[test]
 fn settings_of_batches_and_devices_change_batches_and_feeds() {
     assert_effects(|case| {
-        [BATCHES.0, DECODER_BATCHES.0, FEEDING.0, DEVICES.0, NOTES.0, RESOLVED.0, RECORD_MODE.0, LISTENER.0, SIZES.0]
-            .contains(&case.observed.0)
+        [
+            BATCHES.0,
+            DECODER_BATCHES.0,
+            FEEDING.0,
+            DEVICES.0,
+            NOTES.0,
+            RESOLVED.0,
+            RECORD_MODE.0,
+            LISTENER.0,
+            SIZES.0,
+        ]
+        .contains(&case.observed.0)
     });
 }
 

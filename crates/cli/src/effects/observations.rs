@@ -1,8 +1,8 @@
 //! Observations of a plan: each function describes one effect of the settings as text, so that plans with different effects give
 //! different texts. An error is an observation too.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use myxtts_run::config::Key;
 use myxtts_run::folder::RunFolder;
@@ -15,11 +15,11 @@ use myxtts_train::corpus::{CorpusSet, RecordMode, assemble};
 use myxtts_train::devices::RunDevices;
 use myxtts_train::notes::{PlannedRun, settings_notes};
 use myxtts_train::pipeline::{self, Devices, Request};
-use myxtts_train::stage_context::StageContext;
-use myxtts_train::training_data::Corpus;
+use myxtts_train::preview::Preview;
 use myxtts_train::session::Session;
 use myxtts_train::sizes::Sizes;
-use myxtts_train::preview::Preview;
+use myxtts_train::stage_context::StageContext;
+use myxtts_train::training_data::Corpus;
 
 use super::fixtures::{Mels, TestFolder, generated_corpus};
 use crate::progress::Terminal;
@@ -185,7 +185,7 @@ fn stage(
     folder: &TestFolder,
     plan: &Plan,
     kind: StageKind,
-    act: impl FnOnce(&mut dyn myxtts_train::stages::StageKind) -> anyhow::Result<String>,
+    act: impl FnOnce(&mut dyn myxtts_train::stages::Stage) -> anyhow::Result<String>,
 ) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
     // One folder for all plans: codes are reused by plans with the same DVAE.
@@ -286,20 +286,24 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         listener: None,
     };
     let request = Request { only: Some(StageKind::Dvae), from: None };
-    let ended = pipeline::train(&mut session, &request, &corpus, Devices { machines: &[Machine::CPU], ranks: None });
+    let ended =
+        pipeline::train(&mut session, &request, &corpus, Devices { machines: &[Machine::CPU], ranks: None });
     let ended = ended.map(|_| "done".to_owned()).unwrap_or_else(|error| format!("error: {error}"));
     let kept: Vec<String> = session.store.list()?.checkpoints.iter().map(|c| c.name()).collect();
     drop(session);
     let model = std::fs::read(folder.path().join("model/dvae.safetensors")).unwrap_or_default();
     let sum = model.iter().fold(17u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)));
     // The path differs between plans.
-    let text = format!("{}\n{ended}\n{kept:?}\n{sum:x}", listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n"));
+    let text = format!(
+        "{}\n{ended}\n{kept:?}\n{sum:x}",
+        listener.0.into_inner().unwrap_or_else(PoisonError::into_inner).join("\n")
+    );
     Ok(text.replace(&folder.path().display().to_string(), "RUN"))
 }
 
 /// Whether the run folder is made in `training.runs_dir`.
 pub fn runs(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let folder = RunFolder::create(&plan.training.runs_dir, None, plan)?;
-    let within = folder.path().strip_prefix(folder.path(""))?.components().next();
+    let run = RunFolder::create(&plan.training.runs_dir, None, plan)?;
+    let within = run.path().strip_prefix(folder.path(""))?.components().next();
     Ok(within.is_some_and(|first| first.as_os_str() == "elsewhere").to_string())
 }

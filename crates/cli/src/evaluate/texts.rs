@@ -17,12 +17,12 @@ use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
 use serde::Serialize;
 
 use super::{Args, common_facts};
+use crate::arguments::device;
 use crate::failure::UsageError;
 use crate::output::{print, print_json};
 use crate::progress::Terminal;
 use crate::signal::stop_requested;
 use crate::target::{find_voice, language};
-use crate::arguments::device;
 
 /// The content of `report.json`.
 #[derive(Serialize)]

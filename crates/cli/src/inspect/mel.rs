@@ -6,8 +6,8 @@ use anyhow::Context;
 use clap::ValueEnum;
 use myxtts_data::mel::{FrontEnd, MelExtractor, divide_by_stats, instance_normalize, picture};
 use myxtts_data::{audio, npy};
-use myxtts_run::output_path::OutputPath;
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::OutputPath;
 use serde_json::json;
 
 use crate::output::{print, print_json};
@@ -62,8 +62,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     }
 
     if let Some(path) = &args.output {
-        let output =
-            OutputPath::check("-o", path)?.reject_inputs("-o", [(args.file.as_path(), "the audio file that is read")])?;
+        let output = OutputPath::check("-o", path)?
+            .reject_inputs("-o", [(args.file.as_path(), "the audio file that is read")])?;
         output
             .write(&npy::write_f32(&[channels, frames], &transposed(&mel, channels)))
             .with_context(|| format!("writing {}", path.display()))?;

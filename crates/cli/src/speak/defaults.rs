@@ -68,7 +68,8 @@ fn unnamed(runs: &Path) -> anyhow::Result<Found> {
         return Ok(Found { run: run_of(&model), model });
     }
     let program = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));
-    let folders = [Some(PathBuf::new()), program].into_iter().flatten().map(|folder| folder.join(MODELS_FOLDER));
+    let folders =
+        [Some(PathBuf::new()), program].into_iter().flatten().map(|folder| folder.join(MODELS_FOLDER));
     for folder in folders {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         let mut models: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

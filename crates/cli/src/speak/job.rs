@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use myxtts_run::output_path::{OutputPath, OutputWriter};
 use myxtts_run::exit::Exit;
+use myxtts_run::output_path::{OutputPath, OutputWriter};
 use myxtts_run::progress::Progress;
 use myxtts_speak::SpeakError;
+use myxtts_speak::audio_file::{AudioFileError, AudioWriter, Format, Sink, Stream};
 use myxtts_speak::long_text::{LongTextError, Pause, Piece, Pieces};
 use myxtts_speak::narration::{
     Book, Done, NarrationError, NarrationSettings, Outcome, Speaker, Timings, narrate,
 };
-use myxtts_speak::audio_file::{Format, Sink, AudioFileError, AudioWriter, Stream};
 
 use super::player::Player;
 use super::speaker::ModelSpeaker;
@@ -97,7 +97,7 @@ impl Job {
         speaker: &mut ModelSpeaker<'_>,
         progress: &Terminal,
     ) -> anyhow::Result<Option<SpokenText>> {
-        let journal = Book::journal_of(output);
+        let journal = Book::journal_path(output);
         if journal.exists() && !self.resume {
             return Err(UsageError(format!(
                 "{} is unfinished: --resume continues it; to start over, remove {}",
@@ -160,8 +160,9 @@ impl Job {
                 None => Ok(()),
             }
         };
-        let timings =
-            narrate(pieces, speaker, self.settings, &mut write, &mut |done| report_piece(done, progress, &never));
+        let timings = narrate(pieces, speaker, self.settings, &mut write, &mut |done| {
+            report_piece(done, progress, &never)
+        });
         let timings = timings.map_err(failure)?;
         if timings.pieces.is_empty() {
             return Ok(timings);
@@ -191,7 +192,8 @@ impl Writing {
         }
         Ok(match output {
             Output::Whole(destination) => {
-                let sink = destination.create().map_err(|error| io::Error::new(error.source.kind(), error))?;
+                let sink =
+                    destination.create().map_err(|error| io::Error::new(error.source.kind(), error))?;
                 Writing::Whole(on(sink, format, rate)?)
             }
             Output::Streamed(destination) => {
@@ -260,7 +262,7 @@ fn failure(error: NarrationError<SpeakError>) -> anyhow::Error {
     match error {
         NarrationError::Speaker(error) => error.into(),
         NarrationError::Text(error) => error.into(),
-        NarrationError::Sound(error) => error.into(),
+        NarrationError::Vocoder(error) => error.into(),
         NarrationError::Book(error) => error.into(),
     }
 }

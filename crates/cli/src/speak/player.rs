@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::Context;
-use myxtts_speak::audio_file::{Depth, Format, AudioFileError, AudioWriter, Stream};
+use myxtts_speak::audio_file::{AudioFileError, AudioWriter, Depth, Format, Stream};
 
 use crate::failure::UsageError;
 

@@ -62,16 +62,21 @@ impl Report {
         text += &row("voice", format!("{}, language {}", names.join(", "), self.language));
         let pieces = self.pieces.as_array().map_or(0, Vec::len);
         if pieces > 1 {
-            let before =
-                if self.resumed > 0 { format!(", {} of them spoken before", self.resumed) } else { String::new() };
+            let before = if self.resumed > 0 {
+                format!(", {} of them spoken before", self.resumed)
+            } else {
+                String::new()
+            };
             text += &row("pieces", format!("{pieces}{before}"));
         } else {
             text += &row("text", self.text.clone());
         }
         if !self.unknown.is_empty() {
             let list: String = self.unknown.iter().map(|c| format!(" {c:?}")).collect();
-            text +=
-                &row("skipped", format!("{} characters that the vocabulary lacks:{list}", self.unknown.len()));
+            text += &row(
+                "skipped",
+                format!("{} characters that the vocabulary lacks:{list}", self.unknown.len()),
+            );
         }
         text += &row("codes", format!("{} from {} tokens", self.codes, self.tokens));
         if let Some(flaw) = self.flaw.filter(|_| pieces <= 1) {

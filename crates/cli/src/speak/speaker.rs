@@ -73,7 +73,7 @@ impl Speaker for ModelSpeaker<'_> {
         Ok(self.totals.add(spoken)?.1)
     }
 
-    fn at_once(&self) -> usize {
+    fn batch_size(&self) -> usize {
         match (self.is_streamed, self.synthesizer.slots()) {
             (true, _) | (_, 1) => 1,
             // Enough that a slot which is free has a next piece.

@@ -42,7 +42,10 @@ fn nothing_held_out_is_said_before_training() {
     let folder = corpus(6);
     let (code, words) = trained(folder.path(), "none", "dvae", &["data.val_fraction=0"]);
     assert_eq!(code, Some(0), "{words}");
-    assert_says(&words, &["6 training clips, 0 validation clips", "the validation set is empty", "data.val_fraction"]);
+    assert_says(
+        &words,
+        &["6 training clips, 0 validation clips", "the validation set is empty", "data.val_fraction"],
+    );
     let (code, words) = trained(folder.path(), "some", "dvae", &["data.val_fraction=0.2"]);
     assert_eq!(code, Some(0), "{words}");
     assert!(!words.contains("the validation set is empty"), "{words}");
@@ -56,7 +59,12 @@ fn one_clip_is_learnt_from_and_it_is_said_what_comes_of_that() {
     assert_eq!(code, Some(0), "{words}");
     assert_says(
         &words,
-        &["1 training clips, 0 validation clips", "there is one clip", "a second clip", "speakers with one clip: mina"],
+        &[
+            "1 training clips, 0 validation clips",
+            "there is one clip",
+            "a second clip",
+            "speakers with one clip: mina",
+        ],
     );
     assert!(folder.path().join("runs/one/model/decoder.safetensors").is_file(), "{words}");
 }

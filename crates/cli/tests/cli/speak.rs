@@ -136,11 +136,7 @@ fn an_interrupted_book_is_refused_without_resume_and_the_same_with_it() {
     myxtts(at.path(), &say_file).arg("broken.txt").assert().code(65).stderr(contains("not UTF-8"));
     assert!(!at.path().join("book.wav").exists() && at.path().join("book.wav.journal").exists());
     std::fs::write(at.path().join("book.txt"), LONG).unwrap();
-    myxtts(at.path(), &say_file)
-        .arg("book.txt")
-        .assert()
-        .code(2)
-        .stderr(contains("--resume continues it"));
+    myxtts(at.path(), &say_file).arg("book.txt").assert().code(2).stderr(contains("--resume continues it"));
     myxtts(at.path(), &say_file)
         .args(["book.txt", "--resume", "--seed", "5"])
         .assert()
