@@ -1,51 +1,52 @@
-//! Is it what such a text sounds like? Expected length, loops, silences and early stops, and which of several tries is best.
+//! Checks speech for flaws: unexpected length, loops, long silences and early stops; and ranks attempts.
 
 use myxtts_data::check::Pace;
 use myxtts_model::Ended;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Seconds of breath and silence that any text may have besides what it says.
+/// Seconds of breath and silence that any text may have in addition to its speech.
 const SPARE_SECONDS: f64 = 2.0;
 
-/// How many times longer than the fastest reading the slowest is: about a quarter of the ordinary pace.
+/// Duration of the slowest plausible speech over the fastest: about a quarter of the ordinary pace.
 const SLOWEST: f64 = 10.0;
 
-/// Letters a second of scripts that nobody has measured: the fastest and the slowest that may be.
+/// Letters per second, fastest and slowest, of scripts without measured rates.
 const UNKNOWN_FASTEST: f64 = 33.0;
 const UNKNOWN_SLOWEST: f64 = 12.0;
 
-/// A pause that no reader makes within a sentence.
+/// Seconds; longer pauses do not occur within a sentence.
 const LONG_SILENCE: f64 = 2.0;
 
-/// Frames so many dB below the loudest are silent.
+/// Frames this many dB below the loudest one are silent.
 const SILENT_DB: f32 = 45.0;
 
-/// A waveform whose loudest frame is below this has no sound: -60 dBFS.
+/// A waveform whose loudest frame is below this, -60 dBFS, is inaudible.
 const INAUDIBLE: f32 = 1e-3;
 
+/// Milliseconds of a frame whose level is measured.
 const FRAME_MS: u32 = 20;
 
-/// What is wrong with speech by itself.
+/// A flaw of generated speech.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Flaw {
-    /// Nothing can be heard.
+    /// The waveform is inaudible.
     Silent,
-    /// It stopped before so much text can be said.
+    /// It is shorter than the fastest speech of the text.
     EarlyStop {
-        /// Seconds that were said.
+        /// Seconds of speech.
         seconds: f64,
-        /// Seconds that the fastest reader needs.
+        /// Seconds of the fastest plausible speech.
         least: f64,
     },
-    /// It said the same again and again.
+    /// It repeated itself and was stopped.
     Loop,
-    /// It went on for longer than such a text can take, and was stopped.
+    /// It did not end within the longest plausible duration and was stopped.
     NoEnd,
-    /// A silence inside it, or at one of its ends.
+    /// A long silence inside it or at one of its ends.
     LongSilence {
-        /// How long.
+        /// Duration of the silence.
         seconds: f64,
     },
 }
@@ -53,20 +54,23 @@ pub enum Flaw {
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Silent => f.write_str("nothing can be heard"),
+            Flaw::Silent => f.write_str("the waveform is silent"),
             Flaw::EarlyStop { seconds, least } => {
-                write!(f, "it stopped after {seconds:.1} s, and such a text takes {least:.1} s and more")
+                write!(
+                    f,
+                    "it stopped after {seconds:.1} s; a text of this length takes at least {least:.1} s"
+                )
             }
-            Flaw::Loop => f.write_str("it said the same again and again and was stopped"),
-            Flaw::NoEnd => f.write_str("it did not find its end and was stopped"),
+            Flaw::Loop => f.write_str("it repeated itself and was stopped"),
+            Flaw::NoEnd => f.write_str("it did not end by itself and was stopped"),
             Flaw::LongSilence { seconds } => write!(f, "it is silent for {seconds:.1} s"),
         }
     }
 }
 
 impl Flaw {
-    /// How bad it is to listen to.
-    fn rank(self) -> u8 {
+    /// Severity for a listener; higher is worse.
+    fn severity(self) -> u8 {
         match self {
             Flaw::LongSilence { .. } => 1,
             Flaw::NoEnd => 2,
@@ -77,18 +81,18 @@ impl Flaw {
     }
 }
 
-/// One try at saying a text.
+/// One attempt at speaking a text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The seed of its draws: `--seed` says the same again.
+    /// Sampling seed; `--seed` with this value repeats the attempt.
     pub seed: u64,
-    /// Why it ended.
+    /// Why generation ended.
     pub ended: Ended,
-    /// Codes it said.
+    /// Number of codes.
     pub codes: usize,
-    /// What was wrong with it.
+    /// The flaw found; `None` if there is none.
     pub flaw: Option<Flaw>,
-    /// How far its codes are from saying the text, per token (0: not at all), where the model can tell.
+    /// Alignment cost of codes and text per text token, 0 for a perfect match; `None` without a proofreader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatch: Option<f64>,
 }
@@ -97,49 +101,53 @@ impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "seed {}: {} codes", self.seed, self.codes)?;
         if let Some(mismatch) = self.mismatch {
-            write!(f, ", {mismatch:.2} off the text")?;
+            write!(f, ", text mismatch {mismatch:.2}")?;
         }
         self.flaw.map_or(Ok(()), |flaw| write!(f, ", {flaw}"))
     }
 }
 
 impl Attempt {
-    /// Whether its codes are a better reading than another's of the same text.
-    pub(crate) fn says_more(&self, other: &Attempt) -> bool {
-        let rank = |attempt: &Attempt| attempt.flaw.map_or(0, Flaw::rank);
-        let mismatch = |attempt: &Attempt| attempt.mismatch.unwrap_or(0.0);
-        (rank(self), mismatch(self)) < (rank(other), mismatch(other))
+    /// Whether this candidate ranks before another candidate of the same text: first by the severity of its flaw, then by
+    /// `mismatch / codes^length_penalty`. A penalty of 0 divides by 1 and leaves the mismatch as it is.
+    pub(crate) fn ranks_before(&self, other: &Attempt, length_penalty: f64) -> bool {
+        let key = |attempt: &Attempt| {
+            let length = attempt.codes.max(1) as f64;
+            let severity = attempt.flaw.map_or(0, Flaw::severity);
+            (severity, attempt.mismatch.unwrap_or(0.0) / length.powf(length_penalty))
+        };
+        key(self) < key(other)
     }
 }
 
-/// Whether a try is better than the best before it.
+/// Whether an attempt's flaw is less severe than that of the best attempt so far.
 pub(crate) fn is_better(flaw: Option<Flaw>, best: Option<Flaw>) -> bool {
-    flaw.map_or(0, Flaw::rank) < best.map_or(0, Flaw::rank)
+    flaw.map_or(0, Flaw::severity) < best.map_or(0, Flaw::severity)
 }
 
-/// How long a text is when it is spoken.
+/// Plausible duration of a spoken text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Expected {
-    /// Seconds that the fastest reader needs.
+pub struct ExpectedLength {
+    /// Seconds of the fastest plausible speech.
     pub least: f64,
-    /// Seconds that the slowest takes.
+    /// Seconds of the slowest plausible speech.
     pub most: f64,
 }
 
-impl Expected {
-    /// Of a text as it is read aloud: numbers and abbreviations written out.
-    pub fn of(cleaned: &str) -> Expected {
+impl ExpectedLength {
+    /// Estimates the duration of a cleaned text, in which numbers and abbreviations are written out.
+    pub fn from_text(cleaned: &str) -> ExpectedLength {
         let pace = Pace::of(cleaned);
         let letters = cleaned.chars().filter(|c| c.is_alphanumeric()).count();
         let unknown = letters.saturating_sub(pace.letters) as f64;
-        Expected {
+        ExpectedLength {
             least: pace.least_seconds + unknown / UNKNOWN_FASTEST,
             most: SPARE_SECONDS + SLOWEST * pace.least_seconds + SLOWEST * unknown / UNKNOWN_SLOWEST,
         }
     }
 
-    /// What is wrong with codes that ended so, `per_second` of them in a second.
-    pub(crate) fn judge(&self, ended: Ended, codes: usize, per_second: f64) -> Option<Flaw> {
+    /// Returns the flaw of codes by their number and the reason they ended; `per_second` is the code rate.
+    pub(crate) fn find_flaw(&self, ended: Ended, codes: usize, per_second: f64) -> Option<Flaw> {
         let seconds = codes as f64 / per_second;
         match ended {
             Ended::Loop => Some(Flaw::Loop),
@@ -150,19 +158,20 @@ impl Expected {
     }
 }
 
-/// Silences, in samples that come in pieces.
+/// Detects silence in samples that arrive in chunks.
 #[derive(Clone, Debug)]
-pub(crate) struct Silences {
+pub(crate) struct SilenceDetector {
     rate: u32,
     frame: usize,
+    /// Samples of an incomplete frame.
     rest: Vec<f32>,
-    /// The level of every frame.
+    /// RMS level of every frame.
     levels: Vec<f32>,
 }
 
-impl Silences {
-    pub(crate) fn new(rate: u32) -> Silences {
-        Silences {
+impl SilenceDetector {
+    pub(crate) fn new(rate: u32) -> SilenceDetector {
+        SilenceDetector {
             rate,
             frame: (rate * FRAME_MS / 1000).max(1) as usize,
             rest: Vec::new(),
@@ -184,15 +193,15 @@ impl Silences {
         self.levels.iter().copied().fold(0.0, f32::max)
     }
 
-    /// Seconds of silence at the end so far; 0 before anything was heard.
+    /// Whether the samples end with a long silence after audible speech.
     pub(crate) fn is_stuck(&self) -> bool {
         let threshold = self.threshold();
         let quiet = self.levels.iter().rev().take_while(|level| **level < threshold).count();
         self.loudest() >= INAUDIBLE && quiet < self.levels.len() && self.seconds(quiet) > LONG_SILENCE
     }
 
-    /// What is wrong with all of it.
-    pub(crate) fn judge(&self) -> Option<Flaw> {
+    /// Returns the flaw of all samples together.
+    pub(crate) fn find_flaw(&self) -> Option<Flaw> {
         if self.loudest() < INAUDIBLE {
             return Some(Flaw::Silent);
         }
@@ -226,17 +235,17 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_readings_are_expected_and_cut_or_endless_ones_are_not() {
+    fn ordinary_durations_are_accepted_and_truncated_or_endless_ones_are_not() {
         for text in [
             "The quick brown fox jumps over the lazy dog, and then it sleeps.",
             "این یک جمله‌ی کوتاه برای آزمودن است.",
             "今日は天気がいいですね。",
             "Καλημέρα, τι κάνετε σήμερα;",
         ] {
-            let expected = Expected::of(text);
-            // 40 % of the fastest pace is how people read.
+            let expected = ExpectedLength::from_text(text);
+            // People read at 40 % of the fastest pace.
             let ordinary = expected.least / 0.4;
-            let judge = |seconds: f64, ended| expected.judge(ended, codes(seconds), RATE);
+            let judge = |seconds: f64, ended| expected.find_flaw(ended, codes(seconds), RATE);
             assert_eq!(judge(ordinary, Ended::Stop), None, "{text}");
             assert_eq!(judge(2.0 * ordinary, Ended::Stop), None, "{text}");
             assert!(2.5 * ordinary < expected.most, "{text}: {expected:?}");
@@ -253,11 +262,11 @@ mod tests {
     #[test]
     fn very_short_inputs_and_quotes_that_end_in_a_question_have_a_bound_of_seconds() {
         for text in ["Hi", "No.", "a", "\"Really?\"", "Is it you?\"", "Stop!\"", "؟\"آیا"] {
-            let expected = Expected::of(text);
+            let expected = ExpectedLength::from_text(text);
             assert!(expected.most < 6.0, "{text}: {expected:?}");
             // One word takes half a second, and the shortest of them less.
             assert!(expected.least < 0.45 && expected.most > 2.0, "{text}: {expected:?}");
-            assert_eq!(expected.judge(Ended::Stop, codes(0.6), RATE), None, "{text}");
+            assert_eq!(expected.find_flaw(Ended::Stop, codes(0.6), RATE), None, "{text}");
         }
     }
 
@@ -266,28 +275,51 @@ mod tests {
     }
 
     #[test]
-    fn silences_are_seen_while_they_last() {
-        let mut silences = Silences::new(24_000);
+    fn long_silences_are_detected_while_samples_arrive() {
+        let mut silences = SilenceDetector::new(24_000);
         silences.push(&tone(3.0, 0.0));
-        assert!(!silences.is_stuck(), "before the first sound it may still come");
-        assert_eq!(silences.judge(), Some(Flaw::Silent));
-        let mut silences = Silences::new(24_000);
+        assert!(!silences.is_stuck(), "silence before the first speech is not a stall");
+        assert_eq!(silences.find_flaw(), Some(Flaw::Silent));
+        let mut silences = SilenceDetector::new(24_000);
         for piece in tone(1.0, 0.3).chunks(777) {
             silences.push(piece);
         }
         silences.push(&tone(1.9, 1e-4));
-        assert!(!silences.is_stuck() && silences.judge().is_none());
+        assert!(!silences.is_stuck() && silences.find_flaw().is_none());
         silences.push(&tone(0.3, 1e-4));
         assert!(silences.is_stuck());
         silences.push(&tone(1.0, 0.3));
         assert!(!silences.is_stuck());
         assert!(
-            matches!(silences.judge(), Some(Flaw::LongSilence { seconds }) if (2.1..2.3).contains(&seconds))
+            matches!(silences.find_flaw(), Some(Flaw::LongSilence { seconds }) if (2.1..2.3).contains(&seconds))
         );
     }
 
     #[test]
-    fn the_best_of_several_tries_is_the_one_with_the_least_of_a_flaw() {
+    fn length_penalty_moves_the_choice_between_candidates_and_zero_leaves_it() {
+        let candidate = |codes, mismatch, flaw| Attempt {
+            seed: 0,
+            ended: Ended::Stop,
+            codes,
+            flaw,
+            mismatch: Some(mismatch),
+        };
+        let (short, long) = (candidate(20, 1.0, None), candidate(40, 1.1, None));
+        assert!(short.ranks_before(&long, 0.0) && !long.ranks_before(&short, 0.0));
+        assert!(long.ranks_before(&short, 1.0) && !short.ranks_before(&long, 1.0));
+        let better_long = candidate(40, 0.9, None);
+        assert!(better_long.ranks_before(&short, 0.0));
+        assert!(short.ranks_before(&better_long, -1.0));
+        // A flaw counts before any length.
+        let looped = candidate(400, 0.1, Some(Flaw::Loop));
+        assert!(short.ranks_before(&looped, 10.0));
+        // The first of two equal candidates is kept.
+        assert!(!short.ranks_before(&short.clone(), 0.0));
+        assert!(!candidate(0, 1.0, None).ranks_before(&candidate(0, 1.0, None), 1.0));
+    }
+
+    #[test]
+    fn the_best_attempt_has_the_least_severe_flaw() {
         let early = Flaw::EarlyStop { seconds: 0.1, least: 1.0 };
         let order = [
             None,
@@ -298,7 +330,7 @@ mod tests {
             Some(Flaw::Silent),
         ];
         for (i, better) in order.iter().enumerate() {
-            assert!(!is_better(*better, *better), "the first of equals stays");
+            assert!(!is_better(*better, *better), "the first of two equal attempts is kept");
             assert!(
                 order[i + 1..].iter().all(|worse| is_better(*better, *worse) && !is_better(*worse, *better))
             );

@@ -1,12 +1,12 @@
-//! How an opened model says a text: at once, or while its sound is made; again with another seed where it went wrong.
+//! Speaking a text, whole or streamed, with retries for flawed attempts.
 
-mod joined;
-mod many;
+mod batch;
+mod continuous;
 
-pub use joined::Speech;
+pub use continuous::Speech;
 
 use crate::error::SpeakError;
-use crate::guard::{Attempt, Expected, Flaw, Silences, is_better};
+use crate::guard::{Attempt, ExpectedLength, Flaw, SilenceDetector, is_better};
 use crate::stream::{AudibleStart, FrameDecoder, LeadingSilence, Streamer, windows};
 use crate::synthesizer::Synthesizer;
 use crate::voice::Voice;
@@ -15,46 +15,51 @@ use myxtts_data::tokenizer::Encoded;
 use myxtts_model::generate::Guided;
 use myxtts_model::{Ended, Forced, SamplingOptions, Spoken};
 
-/// Codes of a second of speech: one for 1024 samples at 22,050 Hz.
+/// Codes per second of speech: one per 1024 samples at 22,050 Hz.
 const CODES_PER_SECOND: f64 = 22_050.0 / 1024.0;
 
-/// Further tries where nobody says how many.
-const FURTHER_TRIES: usize = 2;
+/// Default number of retries.
+const RETRIES: usize = 2;
 
-/// How a text is said.
+/// Options for speaking a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpeakOptions {
-    /// How codes are chosen.
+    /// Sampling of codes.
     pub sampling: SamplingOptions,
-    /// How often a text is said again, each time with the next seed, where it went wrong: it looped, did not end, stopped early
-    /// or fell silent. Speech that is always the most likely is the same every time and not said again.
-    pub further_tries: usize,
-    /// Readings of a text, each with its own seed, of which the one is kept whose codes say the text best. More than one needs a
-    /// model that can tell ([`Synthesizer::can_proofread`]); speech that is given out while it is made is one reading.
-    pub takes: usize,
-    /// Leave out the silence before the first sound; none for the whole waveform.
+    /// Number of further attempts, each with the next seed, if speech is flawed: it loops, does not end, stops early or falls
+    /// silent. Greedy speech is the same every time and is not retried.
+    pub retries: usize,
+    /// Number of candidates generated for each text, each with its own seed; the best-ranked one is kept. More than one needs
+    /// a model with a proofreader ([`Synthesizer::can_proofread`]). Streamed and greedy speech have one candidate.
+    pub candidates: usize,
+    /// Exponent of the length in the ranking of candidates: their mismatch is divided by `codes^length_penalty`. 0 ranks by
+    /// the mismatch alone, positive values prefer longer candidates, negative values shorter ones. It has no effect on a
+    /// single candidate: codes are sampled, not searched, so there is no beam that it could rank.
+    pub length_penalty: f64,
+    /// Removes leading silence; `None` keeps the whole waveform.
     pub audible_start: Option<AudibleStart>,
 }
 
 impl From<SamplingOptions> for SpeakOptions {
     fn from(sampling: SamplingOptions) -> SpeakOptions {
-        SpeakOptions { sampling, further_tries: FURTHER_TRIES, takes: 1, audible_start: None }
+        SpeakOptions { sampling, retries: RETRIES, candidates: 1, length_penalty: 0.0, audible_start: None }
     }
 }
 
-/// What came of one try.
-struct Tried {
+/// Result of one attempt.
+struct AttemptOutput {
     spoken: Spoken,
     flaw: Option<Flaw>,
-    /// None where its codes alone showed a flaw and no sound was made yet.
+    /// `None` if the waveform was not decoded yet, because the codes alone showed a flaw.
     samples: Option<Vec<f32>>,
-    /// Some of it was given out, or whoever listens has heard enough: there is no other try.
+    /// Samples were already delivered, or the listener wants no more: there is no further attempt.
     is_final: bool,
-    cut: usize,
+    /// Samples of leading silence that were removed.
+    trimmed: usize,
 }
 
 impl Synthesizer {
-    /// Says a text, once.
+    /// Speaks a text, once.
     pub fn speak(
         &mut self,
         text: &str,
@@ -69,7 +74,7 @@ impl Synthesizer {
         self.waveform(encoded, &spoken, voice, options.seed)
     }
 
-    /// Says a text, and again with another seed where it went wrong; gives the best.
+    /// Speaks a text, with retries if it is flawed; returns the best attempt.
     pub fn speak_with(
         &mut self,
         text: &str,
@@ -77,13 +82,12 @@ impl Synthesizer {
         voice: &Voice,
         options: &SpeakOptions,
     ) -> Result<Waveform, SpeakError> {
-        let mut said = self.speak_many(&[(text, options.sampling.seed)], language, voice, options)?;
-        said.pop().unwrap_or_else(|| Err(SpeakError::NothingToSay { text: text.to_owned() }))
+        let mut spoken = self.speak_many(&[(text, options.sampling.seed)], language, voice, options)?;
+        spoken.pop().unwrap_or_else(|| Err(SpeakError::NothingToSay { text: text.to_owned() }))
     }
 
-    /// As [`Synthesizer::speak_with`], and gives the samples to `sink` as they come. `sink` says whether to go on: where it does not,
-    /// no further code is made. Once something was given out, nothing is said again. A model without a decoder gives all at
-    /// its end.
+    /// As [`Synthesizer::speak_with`], with samples delivered to `sink` as they are decoded. Generation stops when `sink` returns
+    /// false. There are no retries once samples were delivered. A model without a decoder delivers everything at the end.
     pub fn speak_streamed(
         &mut self,
         text: &str,
@@ -92,106 +96,111 @@ impl Synthesizer {
         options: &SpeakOptions,
         sink: &mut dyn FnMut(&[f32]) -> bool,
     ) -> Result<Waveform, SpeakError> {
-        if self.sound.decoder_sizes().is_none() {
-            let said = self.speak_with(text, language, voice, options)?;
-            sink(&said.samples);
-            return Ok(said);
+        if self.vocoder.decoder_sizes().is_none() {
+            let waveform = self.speak_with(text, language, voice, options)?;
+            sink(&waveform.samples);
+            return Ok(waveform);
         }
         let encoded = self.encode(text, language)?;
-        let mut given = false;
-        let said = self.tries(encoded, voice, options, &mut |this, encoded, sampling| {
-            let tried = this.try_streamed(encoded, voice, sampling, options, sink)?;
-            given |= tried.is_final;
-            Ok(tried)
+        let mut delivered = false;
+        let waveform = self.retry(encoded, voice, options, &mut |this, encoded, sampling| {
+            let output = this.attempt_streamed(encoded, voice, sampling, options, sink)?;
+            delivered |= output.is_final;
+            Ok(output)
         })?;
-        if !given {
-            sink(&said.samples);
+        if !delivered {
+            sink(&waveform.samples);
         }
-        Ok(said)
+        Ok(waveform)
     }
 
-    /// Makes everything ready that streaming needs, so that the first utterance is as fast as all others: on a GPU a program is
-    /// recorded the second time it runs.
+    /// Prepares all programs of streaming, so that the first utterance is as fast as later ones: on a GPU a program is captured
+    /// the second time it runs.
     pub fn prepare_streaming(&mut self) -> Result<(), SpeakError> {
-        let Some(sizes) = self.sound.decoder_sizes().cloned() else { return Ok(()) };
+        let Some(sizes) = self.vocoder.decoder_sizes().cloned() else { return Ok(()) };
         let all = windows(&sizes);
-        self.sound.reserve_windows()?;
+        self.vocoder.reserve_windows()?;
         let speaker = vec![0.0; sizes.speaker];
         for frames in all.into_iter().flat_map(|frames| [frames; 3]) {
-            self.sound.windows((1, frames), &vec![0.0; frames * sizes.latent], &speaker, true)?;
+            self.vocoder.windows((1, frames), &vec![0.0; frames * sizes.latent], &speaker, true)?;
         }
         Ok(())
     }
 
-    /// Tries until one has no flaw, or there were enough.
-    fn tries(
+    /// Makes attempts until one has no flaw or the retries are used up.
+    fn retry(
         &mut self,
         encoded: Encoded,
         voice: &Voice,
         options: &SpeakOptions,
-        attempt: &mut dyn FnMut(&mut Synthesizer, &Encoded, &SamplingOptions) -> Result<Tried, SpeakError>,
+        attempt: &mut dyn FnMut(
+            &mut Synthesizer,
+            &Encoded,
+            &SamplingOptions,
+        ) -> Result<AttemptOutput, SpeakError>,
     ) -> Result<Waveform, SpeakError> {
-        let (mut attempts, mut best): (Vec<Attempt>, Option<Tried>) = (Vec::new(), None);
-        let most = if options.sampling.greedy { 0 } else { options.further_tries };
-        for number in 0..=most as u64 {
+        let (mut attempts, mut best): (Vec<Attempt>, Option<AttemptOutput>) = (Vec::new(), None);
+        let retries = if options.sampling.greedy { 0 } else { options.retries };
+        for number in 0..=retries as u64 {
             let seed = options.sampling.seed.wrapping_add(number);
-            let tried = attempt(self, &encoded, &SamplingOptions { seed, ..options.sampling.clone() })?;
-            let Tried { spoken, flaw, is_final, .. } = &tried;
+            let output = attempt(self, &encoded, &SamplingOptions { seed, ..options.sampling.clone() })?;
+            let AttemptOutput { spoken, flaw, is_final, .. } = &output;
             let mismatch = self.mismatch(&encoded, spoken);
             let (ended, codes) = (spoken.ended, spoken.codes.len());
             attempts.push(Attempt { seed, ended, codes, flaw: *flaw, mismatch });
             let enough = flaw.is_none() || *is_final;
             if *is_final || best.as_ref().is_none_or(|best| is_better(*flaw, best.flaw)) {
-                best = Some(tried);
+                best = Some(output);
             }
             if enough {
                 break;
             }
         }
-        self.chosen(encoded, best, attempts, voice, options)
+        self.finish_best(encoded, best, attempts, voice, options)
     }
 
-    /// The best try of a text as a waveform.
-    fn chosen(
+    /// Decodes the best attempt if that was not done yet.
+    fn finish_best(
         &mut self,
         encoded: Encoded,
-        best: Option<Tried>,
+        best: Option<AttemptOutput>,
         attempts: Vec<Attempt>,
         voice: &Voice,
         options: &SpeakOptions,
     ) -> Result<Waveform, SpeakError> {
-        // There is one try at least.
-        let Some(mut tried) = best else {
+        // There is at least one attempt.
+        let Some(mut output) = best else {
             return Err(SpeakError::NothingToSay { text: encoded.cleaned });
         };
-        self.sound_out(vec![&mut tried], voice, options)?;
-        Ok(self.spoken(encoded, tried, attempts))
+        self.decode_outputs(vec![&mut output], voice, options)?;
+        Ok(self.into_waveform(encoded, output, attempts))
     }
 
-    /// Makes the sound of tries that have none yet, all at once.
-    fn sound_out(
+    /// Decodes the waveforms of attempts that have none yet, all together.
+    fn decode_outputs(
         &mut self,
-        mut tries: Vec<&mut Tried>,
+        mut outputs: Vec<&mut AttemptOutput>,
         voice: &Voice,
         options: &SpeakOptions,
     ) -> Result<(), SpeakError> {
-        tries.retain(|tried| tried.samples.is_none());
-        let spoken: Vec<_> = tries.iter().map(|tried| (&tried.spoken, voice.speaker.as_deref())).collect();
-        let sounds = self.sound.sounds(&spoken, &self.mel_stats)?;
-        for (tried, samples) in tries.iter_mut().zip(sounds) {
-            // Where its codes were right, the sound may not be.
-            if tried.flaw.is_none() {
-                let mut silences = Silences::new(self.quality().rate());
+        outputs.retain(|output| output.samples.is_none());
+        let spoken: Vec<_> =
+            outputs.iter().map(|output| (&output.spoken, voice.speaker.as_deref())).collect();
+        let waveforms = self.vocoder.waveforms(&spoken, &self.mel_stats)?;
+        for (output, samples) in outputs.iter_mut().zip(waveforms) {
+            // Codes without a flaw may still have a flawed waveform.
+            if output.flaw.is_none() {
+                let mut silences = SilenceDetector::new(self.quality().rate());
                 silences.push(&samples);
-                tried.flaw = silences.judge();
+                output.flaw = silences.find_flaw();
             }
-            tried.samples = Some(self.started(samples, options.audible_start, &mut tried.cut));
+            output.samples = Some(self.trim_start(samples, options.audible_start, &mut output.trimmed));
         }
         Ok(())
     }
 
-    fn spoken(&self, encoded: Encoded, tried: Tried, attempts: Vec<Attempt>) -> Waveform {
-        let Tried { spoken, flaw, samples, cut, .. } = tried;
+    fn into_waveform(&self, encoded: Encoded, output: AttemptOutput, attempts: Vec<Attempt>) -> Waveform {
+        let AttemptOutput { spoken, flaw, samples, trimmed, .. } = output;
         Waveform {
             samples: samples.unwrap_or_default(),
             rate: self.quality().rate(),
@@ -202,66 +211,66 @@ impl Synthesizer {
             ended: spoken.ended,
             flaw,
             attempts,
-            cut,
+            trimmed,
         }
     }
 
-    /// One try, its sound given out as it comes.
-    fn try_streamed(
+    /// Makes one attempt, with samples delivered as they are decoded.
+    fn attempt_streamed(
         &mut self,
         encoded: &Encoded,
         voice: &Voice,
         sampling: &SamplingOptions,
         options: &SpeakOptions,
         sink: &mut dyn FnMut(&[f32]) -> bool,
-    ) -> Result<Tried, SpeakError> {
-        let expected = Expected::of(&encoded.cleaned);
-        let most = (expected.most * CODES_PER_SECOND) as usize;
+    ) -> Result<AttemptOutput, SpeakError> {
+        let expected = ExpectedLength::from_text(&encoded.cleaned);
+        let max_codes = (expected.most * CODES_PER_SECOND) as usize;
         let textless = self.textless(encoded);
         let guided = Guided { text: &encoded.ids, textless: Some(&textless) };
         let rate = self.quality().rate();
-        let Synthesizer { generator, sound, .. } = self;
-        let Some(sizes) = sound.decoder_sizes().cloned() else {
+        let Synthesizer { generator, vocoder, .. } = self;
+        let Some(sizes) = vocoder.decoder_sizes().cloned() else {
             return Err(SpeakError::Speaker { wanted: 0 });
         };
-        sound.reserve_windows()?;
-        let mut streamer = Streamer::new(&sizes, sound.fitting(voice.speaker.as_deref())?);
-        let mut outlet = Outlet::new(options.audible_start, rate, sink);
+        vocoder.reserve_windows()?;
+        let mut streamer = Streamer::new(&sizes, vocoder.check_speaker(voice.speaker.as_deref())?);
+        let mut stream = StreamOutput::new(options.audible_start, rate, sink);
         let (mut steps, mut failed) = (0, None);
         let mut spoken = generator.speak_watched(&voice.conditioning, guided, sampling, &mut |step| {
             steps += 1;
-            match streamer.push(sound, step.latent) {
+            match streamer.push(vocoder, step.latent) {
                 Ok(piece) => {
-                    outlet.silences.push(&piece);
-                    outlet.take(&piece, true);
+                    stream.silences.push(&piece);
+                    stream.take(&piece, true);
                 }
                 Err(error) => failed = Some(error),
             }
-            failed.is_none() && outlet.wanted && !outlet.silences.is_stuck() && steps < most
+            failed.is_none() && stream.wanted && !stream.silences.is_stuck() && steps < max_codes
         })?;
         if let Some(error) = failed {
             return Err(error);
         }
-        if !outlet.wanted {
-            let Outlet { samples, cut, .. } = outlet;
-            return Ok(Tried { spoken, flaw: None, samples: Some(samples), is_final: true, cut });
+        if !stream.wanted {
+            let StreamOutput { samples, trimmed, .. } = stream;
+            return Ok(AttemptOutput { spoken, flaw: None, samples: Some(samples), is_final: true, trimmed });
         }
-        if spoken.ended == Ended::Watcher && !outlet.silences.is_stuck() {
+        if spoken.ended == Ended::Watcher && !stream.silences.is_stuck() {
             spoken.ended = Ended::TooManyForText;
         }
-        let rest = streamer.finish(sound, spoken.latents.len() / sizes.latent)?;
-        let of_codes = expected.judge(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
-        outlet.silences.push(&rest);
-        let flaw = of_codes.or_else(|| outlet.silences.judge());
-        // What was not begun yet is given out only where it is right; if not, the best of all tries is, at the end.
-        let give = outlet.given || flaw.is_none();
-        outlet.take(&rest, give);
-        let Outlet { samples, given, cut, .. } = outlet;
-        Ok(Tried { spoken, flaw, samples: Some(samples), is_final: given, cut })
+        let rest = streamer.finish(vocoder, spoken.latents.len() / sizes.latent)?;
+        let code_flaw = expected.find_flaw(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
+        stream.silences.push(&rest);
+        let flaw = code_flaw.or_else(|| stream.silences.find_flaw());
+        // If nothing was delivered yet, a flawed attempt is held back: the best of all attempts is delivered at the end.
+        let deliver = stream.delivered || flaw.is_none();
+        stream.take(&rest, deliver);
+        let StreamOutput { samples, delivered, trimmed, .. } = stream;
+        Ok(AttemptOutput { spoken, flaw, samples: Some(samples), is_final: delivered, trimmed })
     }
 
-    /// Says what a recording says, in its own codes: the GPT reads them with the text instead of drawing others, and its
-    /// states become sound. What then differs from the recording is the decoder's doing and the codes'.
+    /// Resynthesizes a recording from its own codes: the GPT reads them with the text instead of sampling others, and its latents
+    /// are decoded. The remaining difference to the recording is due to the decoder and the codes.
     pub fn speak_codes(
         &mut self,
         text: &str,
@@ -276,28 +285,28 @@ impl Synthesizer {
         Ok((self.waveform(encoded, &spoken, voice, 0)?, Fit { loss, accuracy }))
     }
 
-    /// Whether it can tell how well codes say a text: where its training learnt it (`training.code_token_weight`).
+    /// Whether the model can measure how well codes match a text: if it was trained with `training.code_token_weight`.
     pub fn can_proofread(&self) -> bool {
         self.proofreader.is_some()
     }
 
-    /// How far codes are from saying a text, where that can be told.
+    /// Alignment cost of codes and text; `None` without a proofreader.
     fn mismatch(&self, encoded: &Encoded, spoken: &Spoken) -> Option<f64> {
         let proofreader = self.proofreader.as_ref()?;
         Some(proofreader.mismatch(&self.tokenizer, &encoded.ids, &spoken.codes))
     }
 
-    /// As rows whose text was left out in training.
+    /// Tokens of a row without text, as in training with text dropout.
     fn textless(&self, encoded: &Encoded) -> Vec<i32> {
         encoded.ids.iter().copied().take(1).chain([self.tokenizer.space_id()]).collect()
     }
 
-    /// Samples without the silence before the first sound, where that is asked for.
-    fn started(&self, samples: Vec<f32>, options: Option<AudibleStart>, cut: &mut usize) -> Vec<f32> {
+    /// Removes leading silence, if requested.
+    fn trim_start(&self, samples: Vec<f32>, options: Option<AudibleStart>, trimmed: &mut usize) -> Vec<f32> {
         let Some(options) = options else { return samples };
         let mut start = LeadingSilence::new(options, self.quality().rate());
         let samples = start.push(&samples);
-        *cut = start.cut();
+        *trimmed = start.trimmed();
         samples
     }
 
@@ -308,7 +317,7 @@ impl Synthesizer {
         voice: &Voice,
         seed: u64,
     ) -> Result<Waveform, SpeakError> {
-        let samples = self.sound.sound(spoken, voice.speaker.as_deref(), &self.mel_stats)?;
+        let samples = self.vocoder.waveform(spoken, voice.speaker.as_deref(), &self.mel_stats)?;
         let (codes, mismatch) = (spoken.codes.len(), self.mismatch(&encoded, spoken));
         Ok(Waveform {
             samples,
@@ -320,60 +329,60 @@ impl Synthesizer {
             ended: spoken.ended,
             flaw: None,
             attempts: vec![Attempt { seed, ended: spoken.ended, codes, flaw: None, mismatch }],
-            cut: 0,
+            trimmed: 0,
         })
     }
 }
 
-/// What came of codes, without their sound.
-fn judged(expected: &Expected, spoken: Spoken) -> Tried {
-    let flaw = expected.judge(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
-    Tried { spoken, flaw, samples: None, is_final: false, cut: 0 }
+/// The result of an attempt whose waveform is not decoded yet.
+fn undecoded(expected: &ExpectedLength, spoken: Spoken) -> AttemptOutput {
+    let flaw = expected.find_flaw(spoken.ended, spoken.codes.len(), CODES_PER_SECOND);
+    AttemptOutput { spoken, flaw, samples: None, is_final: false, trimmed: 0 }
 }
 
-/// Where streamed samples go.
-struct Outlet<'s> {
+/// Delivers streamed samples.
+struct StreamOutput<'s> {
     sink: &'s mut dyn FnMut(&[f32]) -> bool,
     start: Option<LeadingSilence>,
-    silences: Silences,
+    silences: SilenceDetector,
     samples: Vec<f32>,
-    cut: usize,
-    /// Whether anything was given out.
-    given: bool,
-    /// Whether more is to come.
+    trimmed: usize,
+    /// Whether any samples were delivered.
+    delivered: bool,
+    /// Whether the sink wants more samples.
     wanted: bool,
 }
 
-impl<'s> Outlet<'s> {
+impl<'s> StreamOutput<'s> {
     fn new(
         audible_start: Option<AudibleStart>,
         rate: u32,
         sink: &'s mut dyn FnMut(&[f32]) -> bool,
-    ) -> Outlet<'s> {
+    ) -> StreamOutput<'s> {
         let start = audible_start.map(|options| LeadingSilence::new(options, rate));
-        Outlet {
+        StreamOutput {
             sink,
             start,
-            silences: Silences::new(rate),
+            silences: SilenceDetector::new(rate),
             samples: Vec::new(),
-            cut: 0,
-            given: false,
+            trimmed: 0,
+            delivered: false,
             wanted: true,
         }
     }
 
-    /// Takes a piece, and gives it out where `give` says so.
-    fn take(&mut self, piece: &[f32], give: bool) {
+    /// Adds samples, and delivers them if `deliver` is set.
+    fn take(&mut self, piece: &[f32], deliver: bool) {
         let piece = match &mut self.start {
             None => piece.to_vec(),
             Some(start) => {
                 let piece = start.push(piece);
-                self.cut = start.cut();
+                self.trimmed = start.trimmed();
                 piece
             }
         };
-        if give && !piece.is_empty() {
-            self.given = true;
+        if deliver && !piece.is_empty() {
+            self.delivered = true;
             self.wanted = (self.sink)(&piece);
         }
         self.samples.extend(piece);

@@ -22,10 +22,10 @@ fn texts_at_once_are_said_as_alone() {
     let texts =
         [("hello world", 3u64), ("...", 4), ("this is a voice", 5), ("a", 6), ("hello, hello, hello", 7)];
     for device in devices() {
-        let open = |at_once| Synthesizer::open_for(&folder, device, Decoding::Fast { at_once }).unwrap();
+        let open = |slots| Synthesizer::open_for(&folder, device, Decoding::Fast { slots }).unwrap();
         let (mut one, mut many) = (open(1), open(3));
-        let voice = one.hear(std::slice::from_ref(&clip)).unwrap();
-        let options = SpeakOptions::from(one.usual_options());
+        let voice = one.encode_voice(std::slice::from_ref(&clip)).unwrap();
+        let options = SpeakOptions::from(one.default_sampling());
         let together = many.speak_many(&texts, "en", &voice, &options).unwrap();
         assert_eq!(together.len(), texts.len());
         for (&(text, seed), said) in texts.iter().zip(together) {
@@ -50,8 +50,8 @@ fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     assert!(synthesizer.can_proofread());
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
-    let once = SpeakOptions { further_tries: 0, ..SpeakOptions::from(synthesizer.usual_options()) };
+    let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let once = SpeakOptions { retries: 0, ..SpeakOptions::from(synthesizer.default_sampling()) };
     let mut chosen_later = 0;
     for first in [10u64, 20, 30, 40] {
         let mut alone = Vec::new();
@@ -61,7 +61,7 @@ fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
             alone.push(synthesizer.speak_with("a voice", "en", &voice, &one).unwrap());
         }
         let sampling = myxtts_model::SamplingOptions { seed: first, ..once.sampling.clone() };
-        let five = SpeakOptions { takes: 5, sampling, ..once.clone() };
+        let five = SpeakOptions { candidates: 5, sampling, ..once.clone() };
         let best = synthesizer.speak_with("a voice", "en", &voice, &five).unwrap();
         let tries: Vec<_> = alone.iter().map(|said| said.attempts[0].clone()).collect();
         let seeds: Vec<u64> = best.attempts.iter().map(|attempt| attempt.seed).collect();
@@ -78,6 +78,40 @@ fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
 }
 
 #[test]
+fn length_penalty_prefers_longer_or_shorter_candidates_and_zero_changes_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write_ending(at.path(), &[Part::Dvae], 0.0);
+    let folder = ModelFolder::open(at.path()).unwrap();
+    let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
+    let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
+    let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let usual = SpeakOptions { retries: 0, ..SpeakOptions::from(synthesizer.default_sampling()) };
+    assert_eq!(usual.length_penalty, 0.0);
+    let mut moved = 0;
+    for seed in [10u64, 20, 30, 40] {
+        let sampling = myxtts_model::SamplingOptions { seed, ..usual.sampling.clone() };
+        let mut speak = |candidates, length_penalty| {
+            let sampling = sampling.clone();
+            let options = SpeakOptions { candidates, length_penalty, sampling, ..usual.clone() };
+            synthesizer.speak_with("a voice", "en", &voice, &options).unwrap()
+        };
+        let [shortest, default, longest] = [-60.0, 0.0, 60.0].map(|penalty| speak(6, penalty));
+        assert_eq!(shortest.attempts, default.attempts, "the same candidates, ranked otherwise");
+        let rated = default.attempts.iter().filter(|one| one.flaw.is_none() && one.mismatch > Some(0.0));
+        let lengths: Vec<usize> = rated.map(|one| one.codes).collect();
+        // Where every candidate is flawed, or one fits perfectly, length does not decide.
+        if lengths.len() == default.attempts.len() {
+            assert_eq!(shortest.codes, *lengths.iter().min().unwrap(), "{lengths:?}");
+            assert_eq!(longest.codes, *lengths.iter().max().unwrap(), "{lengths:?}");
+        }
+        moved += usize::from(shortest.codes < default.codes || longest.codes > default.codes);
+        // One candidate has nothing to be ranked against.
+        assert_eq!(speak(1, 60.0), speak(1, 0.0));
+    }
+    assert!(moved > 0, "the penalty never changed the choice");
+}
+
+#[test]
 fn a_model_that_cannot_tell_reads_a_text_once() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_ending(at.path(), &[Part::Decoder, Part::Speaker], 0.0);
@@ -85,8 +119,8 @@ fn a_model_that_cannot_tell_reads_a_text_once() {
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     assert!(!synthesizer.can_proofread());
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
-    let options = SpeakOptions { takes: 4, further_tries: 0, ..synthesizer.usual_options().into() };
+    let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let options = SpeakOptions { candidates: 4, retries: 0, ..synthesizer.default_sampling().into() };
     let said = synthesizer.speak_with("a voice", "en", &voice, &options).unwrap();
     assert_eq!((said.attempts.len(), said.attempts[0].mismatch), (1, None));
 }
