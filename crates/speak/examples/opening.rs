@@ -14,7 +14,7 @@ use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Declare, Gpt};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_speak::Synthesizer;
 use myxtts_tensor::Device;
 
@@ -54,7 +54,7 @@ fn make(path: &Path, guided: bool) -> Outcome {
     Decoder::declare(&mut declare, &networks.decoder);
     SpeakerEncoder::declare(&mut declare, &networks.speaker);
     let (_, released) = declare.finish();
-    let mut folder = FolderWriter::create(&Os, path, false)?;
+    let mut folder = FolderWriter::create(&OsDisk, path, false)?;
     for part in [Part::Gpt, Part::Decoder, Part::Speaker] {
         let of_part = released.iter().filter(|one| Part::of(&one.name) == Some(part));
         let mut specs: Vec<Spec> = of_part
@@ -89,7 +89,7 @@ fn make(path: &Path, guided: bool) -> Outcome {
     folder.manifest().source = "random weights".to_owned();
     let mut gpt = serde_json::json!({ "heads": networks.gpt.heads });
     if guided {
-        gpt[myxtts_speak::source::TEXT_DROPOUT] = 0.1.into();
+        gpt[myxtts_speak::weight_source::TEXT_DROPOUT] = 0.1.into();
     }
     folder.manifest().parts.insert("gpt".to_owned(), gpt);
     folder.finish()?;

@@ -77,13 +77,13 @@ fn main() -> Outcome {
     let o = options()?;
     let start = Instant::now();
     let folder = ModelFolder::open(Path::new(&o.model))?;
-    let mut one = Synthesizer::open_for(&folder, o.device, Decoding::Fast { at_once: 1 })?;
+    let mut one = Synthesizer::open_for(&folder, o.device, Decoding::Fast { slots: 1 })?;
     let opened = start.elapsed().as_secs_f64();
     one.prepare_streaming()?;
     let prepared = start.elapsed().as_secs_f64();
     let voice = random_voice(&one);
-    let mut speech = SpeakOptions::from(one.usual_options());
-    speech.further_tries = 0;
+    let mut speech = SpeakOptions::from(one.default_sampling());
+    speech.retries = 0;
     speech.sampling.max_codes = o.codes;
     let first = one.speak_streamed(SENTENCE, &o.language, &voice, &speech, &mut |_| true)?;
     let ready = start.elapsed().as_secs_f64();
@@ -179,7 +179,7 @@ fn agree(
         true => a.iter().zip(b).map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max),
         false => f64::INFINITY,
     };
-    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { at_once: 3 })?;
+    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { slots: 3 })?;
     let said = many.speak_many(&texts, &o.language, voice, speech)?;
     let (mut streamed, mut together, mut most) = (0.0f64, 0.0f64, 0.0f64);
     for ((text, seed), said) in texts.iter().zip(said) {
@@ -251,7 +251,7 @@ fn book(o: &Options, folder: &ModelFolder, voice: &Voice, speech: &SpeakOptions)
     if o.book == 0 {
         return Ok(());
     }
-    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { at_once: o.at_once })?;
+    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { slots: o.at_once })?;
     let texts: Vec<(&str, u64)> = (0..o.book as u64).map(|seed| (SENTENCE, seed)).collect();
     // Everything is recorded once.
     many.speak_many(&texts[..o.book.min(2 * o.at_once)], &o.language, voice, speech)?;
@@ -266,7 +266,7 @@ fn book(o: &Options, folder: &ModelFolder, voice: &Voice, speech: &SpeakOptions)
         show(
             "book",
             json!({
-                "at_once": many.at_once(), "texts": o.book, "codes": codes, "sound_s": seconds, "took_s": took,
+                "at_once": many.slots(), "texts": o.book, "codes": codes, "sound_s": seconds, "took_s": took,
                 "real_time_factor": took / seconds.max(1e-9), "codes_per_s": codes as f64 / took,
             }),
         );

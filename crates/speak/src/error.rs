@@ -1,116 +1,116 @@
-//! Why nothing was said.
+//! The error type of the crate.
 
-use crate::source::Source;
 use crate::voices::VoiceError;
+use crate::weight_source::WeightSource;
 use myxtts_data::tokenizer::TokenizerError;
 use myxtts_model::GenerateError;
 use myxtts_model::shapes::ShapeError;
 use myxtts_model::weights::WeightsError;
 use std::path::PathBuf;
 
-/// Why nothing was said.
+/// Error of opening a model, encoding a voice or speaking a text.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeakError {
     /// A recording cannot be read.
     #[error(transparent)]
     Audio(#[from] myxtts_data::audio::AudioError),
-    /// The folder cannot be read.
+    /// The model's weights cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// A part has shapes that no such network has.
+    /// A part of the model has tensors of unsupported shapes.
     #[error("{}: {error}", path.display())]
     Shape {
-        /// The folder.
+        /// The model folder.
         path: PathBuf,
-        /// What was found.
+        /// The unsupported shape.
         error: ShapeError,
     },
-    /// The parts of a folder do not make a voice.
+    /// The parts of the model do not fit together, or some are missing.
     #[error("{} cannot speak: {what}", path.display())]
     Unfit {
-        /// The folder.
+        /// The model folder.
         path: PathBuf,
-        /// What was found.
+        /// What is missing or does not fit.
         what: String,
     },
     /// The device failed.
     #[error(transparent)]
     Engine(#[from] myxtts_tensor::Error),
-    /// The GPT did not speak.
+    /// Code generation failed.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// The text could not be read.
+    /// The text cannot be tokenized.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// A reference without sound.
+    /// A reference clip is silent.
     #[error("reference {number} of {count} is silent: give a recording with someone speaking")]
     Silent {
-        /// Which.
+        /// Number of the clip, from 1.
         number: usize,
-        /// Of how many.
+        /// Number of clips.
         count: usize,
     },
-    /// A recording that cannot be told a voice by, by its name.
-    #[error("{}: nothing is to be heard in it: give a recording with someone speaking", path.display())]
+    /// A reference file is silent.
+    #[error("{}: the recording is silent: give one with someone speaking", path.display())]
     SilentReference {
         /// The file.
         path: PathBuf,
     },
-    /// A recording that is too short, by its name.
+    /// A reference file is too short.
     #[error(
-        "{}: it has {seconds:.2} s and at least {shortest} s are needed; six or more make a good voice", path.display()
+        "{}: it is {seconds:.2} s long; at least {shortest} s are needed, and 6 s or more make a good voice", path.display()
     )]
     ShortReference {
         /// The file.
         path: PathBuf,
-        /// What there is.
+        /// Seconds found.
         seconds: f64,
-        /// What is needed.
+        /// Seconds needed.
         shortest: f64,
     },
-    /// A folder where a recording was expected.
+    /// A reference is a folder.
     #[error("{}: it is a folder: name the recordings in it", path.display())]
     ReferenceIsFolder {
         /// The folder.
         path: PathBuf,
     },
-    /// A stored voice or a mix.
+    /// A stored voice or a mix cannot be used.
     #[error(transparent)]
     Voice(#[from] VoiceError),
-    /// References that are too short.
+    /// The reference clips are too short in total.
     #[error(
-        "the reference has {seconds:.2} seconds; at least {shortest} are needed, and six or more make a good voice"
+        "the reference is {seconds:.2} s long; at least {shortest} s are needed, and 6 s or more make a good voice"
     )]
     TooShort {
-        /// What there is.
+        /// Seconds found.
         seconds: f64,
-        /// What is needed.
+        /// Seconds needed.
         shortest: f64,
     },
-    /// A reference from a model without a decoder.
+    /// A voice without a speaker vector that fits the decoder.
     #[error(
-        "the reference has no speaker vector of {wanted} numbers: hear the recording again with this model"
+        "the voice has no speaker vector of size {wanted}: add it again from its recordings with this model"
     )]
     Speaker {
-        /// Numbers of a speaker's vector.
+        /// Size of the decoder's speaker vector.
         wanted: usize,
     },
-    /// Letters, none of which the model has learnt.
+    /// None of the text's letters are in the vocabulary.
     #[error(
-        "nothing of {} can be said: the model's vocabulary has none of the characters {}; it speaks {}",
+        "cannot speak {}: the model's vocabulary has none of the characters {}; its languages are {}",
         beginning(text),
         beginning(unknown),
         languages.join(", ")
     )]
     UnknownLetters {
-        /// The text as it was read.
+        /// The cleaned text.
         text: String,
-        /// Characters that the vocabulary lacks, each once.
+        /// Characters missing in the vocabulary, each once.
         unknown: String,
-        /// Languages that it has a token for.
+        /// Languages of the model.
         languages: Vec<String>,
     },
-    /// No letter and no number.
+    /// The text has no letter and no digit.
     #[error("there is nothing to say in {}: after cleaning it has no letter and no digit", beginning(text))]
     NothingToSay {
         /// The text.
@@ -118,19 +118,19 @@ pub enum SpeakError {
     },
 }
 
-/// Characters of a text that are shown.
+/// Number of characters of a text that a message shows.
 const SHOWN: usize = 60;
 
-/// A text as a message shows it: quoted, without characters that a terminal would obey, and no more than its beginning.
+/// Quotes the beginning of a text for a message, with terminal control characters escaped.
 fn beginning(text: &str) -> String {
-    let obeyed = |c: char| {
+    let is_control = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut shown = String::from("\"");
     for c in text.chars().take(SHOWN) {
         match c {
-            c if obeyed(c) => shown.extend(c.escape_default()),
+            c if is_control(c) => shown.extend(c.escape_default()),
             c => shown.push(c),
         }
     }
@@ -138,12 +138,12 @@ fn beginning(text: &str) -> String {
 }
 
 impl SpeakError {
-    pub(crate) fn unfit(source: &dyn Source, what: &str) -> SpeakError {
-        SpeakError::Unfit { path: source.place().to_owned(), what: what.to_owned() }
+    pub(crate) fn unfit(source: &dyn WeightSource, what: &str) -> SpeakError {
+        SpeakError::Unfit { path: source.path().to_owned(), what: what.to_owned() }
     }
 
-    pub(crate) fn shape(source: &dyn Source) -> impl FnOnce(ShapeError) -> SpeakError {
-        let path = source.place().to_owned();
+    pub(crate) fn shape(source: &dyn WeightSource) -> impl FnOnce(ShapeError) -> SpeakError {
+        let path = source.path().to_owned();
         move |error| SpeakError::Shape { path, error }
     }
 }

@@ -1,8 +1,8 @@
-//! Which language a text is in, where nobody says.
+//! Guesses the language of a text.
 
-/// The language of a text, by its letters, among those that a model speaks; none where it speaks none.
-pub fn guess_language(text: &str, spoken: &[String]) -> Option<String> {
-    let speaks = |language: &&str| spoken.iter().any(|known| known == language);
+/// Guesses the language of a text by its letters, among the languages of a model; `None` if the model has none.
+pub fn guess_language(text: &str, languages: &[String]) -> Option<String> {
+    let is_known = |language: &&str| languages.iter().any(|known| known == language);
     let candidates: &[&str] = match script(text) {
         Script::Persian => &["fa", "ar"],
         Script::Arabic => &["ar", "fa"],
@@ -13,7 +13,7 @@ pub fn guess_language(text: &str, spoken: &[String]) -> Option<String> {
         Script::Devanagari => &["hi"],
         Script::Other => &["en"],
     };
-    candidates.iter().copied().find(speaks).map(str::to_owned).or_else(|| spoken.first().cloned())
+    candidates.iter().copied().find(is_known).map(str::to_owned).or_else(|| languages.first().cloned())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ enum Script {
     Other,
 }
 
-/// The script that most letters are of. One kana makes Han Japanese; a letter or the full stop that Arabic lacks makes it Persian.
+/// The script of most letters. Han with any kana is Japanese; Arabic with a letter that only Persian has is Persian.
 fn script(text: &str) -> Script {
     use Script::*;
     let of = |c: char| match c {
@@ -42,7 +42,7 @@ fn script(text: &str) -> Script {
     };
     let count = |script: Script| text.chars().filter(|&c| c.is_alphabetic() && of(c) == script).count();
     let scripts = [Other, Arabic, Cyrillic, Han, Kana, Hangul, Devanagari];
-    // The first of equals.
+    // `max_by_key` returns the last of equals; reversed, that is the first.
     let most = scripts.into_iter().rev().max_by_key(|&script| count(script)).unwrap_or(Other);
     match most {
         Arabic if text.contains(['پ', 'چ', 'ژ', 'گ', 'ک', 'ی', '\u{200c}']) => Persian,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_are_guessed_by_letters_among_those_that_are_spoken() {
+    fn languages_are_guessed_by_letters_among_those_of_the_model() {
         let all = ["en", "fa", "ar", "ru", "zh-cn", "ja", "ko", "hi"].map(str::to_owned);
         for (text, language) in [
             ("Hello, 3 قهوه", "en"),

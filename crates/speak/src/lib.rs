@@ -1,37 +1,44 @@
-//! Text to sound: voices, decoding, long text, sound files.
+//! Speech synthesis: voices, decoding, streaming, long text, audio files.
 //!
-//! In the order of an utterance: [`source`] (weights, in a folder or in training) on a [`machine`] -> [`synthesizer`] (the opened
-//! model) -> [`reference`] (recordings of a speaker) -> [`voice`], [`voices`] (a speaker heard; kept, chosen, mixed) -> [`sound`] (states to samples), [`stream`] (while codes still come), [`guard`] (is it what such a text sounds like), [`proofread`] (does it say the text) -> [`waveform`] (what was said).
+//! The modules in the order of an utterance:
+//!
+//! 1. [`weight_source`], [`synthesizer`]: weights of a model, opened on a device ([`machine`])
+//! 2. [`reference`], [`voice`], [`voices`]: recordings of a speaker, the encoded voice, stored voices and mixes
+//! 3. [`long_text`], [`token_budget`], [`language`]: a text split into pieces that fit into one utterance
+//! 4. [`speaking`], [`guard`]: codes sampled, checked and retried; the codes of a text are checked against it by `proofread`
+//! 5. [`vocoder`], [`stream`], [`waveform`]: latents decoded to samples, whole or while codes are still generated
+//! 6. [`narration`], [`audio_file`]: pieces joined to one recording, encoded and written
 
 pub mod error;
 pub mod language;
 pub mod long_text;
 pub mod machine;
 pub mod narration;
-pub mod source;
+pub mod weight_source;
 
+pub mod audio_file;
 pub mod guard;
-mod hearing;
 mod proofread;
 pub mod reference;
-pub mod sound;
-pub mod sound_file;
 pub mod speaking;
 pub mod stream;
 pub mod synthesizer;
-pub mod text_measure;
+pub mod threads;
+pub mod token_budget;
+pub mod vocoder;
 pub mod voice;
+mod voice_encoding;
 pub mod voices;
 pub mod waveform;
 
 pub use error::SpeakError;
 pub use guard::{Attempt, Flaw};
 pub use machine::Machine;
-pub use sound::Quality;
-pub use source::Source;
 pub use speaking::{SpeakOptions, Speech};
 pub use stream::AudibleStart;
-pub use synthesizer::{Decoding, Synthesizer, as_heard};
-pub use text_measure::TextMeasure;
+pub use synthesizer::{Decoding, Synthesizer, prepare_reference};
+pub use token_budget::TokenBudget;
+pub use vocoder::Quality;
 pub use voice::Voice;
 pub use waveform::{Fit, Waveform};
+pub use weight_source::WeightSource;

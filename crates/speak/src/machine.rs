@@ -1,44 +1,45 @@
-//! Where a model runs: the device a user names, or the best there is.
+//! The device a model runs on: the requested one, or the best available.
 
 use myxtts_tensor::cuda::context::CudaOptions;
 use myxtts_tensor::{Device, Error, Precision};
 
-/// A device and the type activations have on it.
+/// A device and the precision of activations on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The device.
+    /// Device that holds the weights.
     pub device: Device,
-    /// bf16 where the device computes in it, else f32.
+    /// bf16 if the device supports it, else f32.
     pub precision: Precision,
 }
 
-/// Whether `MYXTTS_PRECISION=f32` asks for f32 on a GPU that has bf16: slower, and what two machines, or one and several
-/// replicas, compute can then be compared to rounding.
-fn is_exact_asked() -> bool {
+/// Whether `MYXTTS_PRECISION=f32` requests f32 on a GPU that has bf16. It is slower, but results of different machines or
+/// numbers of replicas then agree to rounding.
+fn is_f32_requested() -> bool {
     std::env::var_os("MYXTTS_PRECISION").is_some_and(|value| value == "f32")
 }
 
 impl Machine {
-    /// The processor.
+    /// The CPU in f32.
     pub const CPU: Machine = Machine { device: Device::Cpu, precision: Precision::F32 };
 
-    /// What the user named, or the first GPU, or the processor where there is none.
-    pub fn choose(named: Option<Device>) -> Result<Machine, Error> {
+    /// Returns the requested device, else the first GPU, else the CPU.
+    pub fn choose(requested: Option<Device>) -> Result<Machine, Error> {
         let gpu = |ordinal| -> Result<Machine, Error> {
             let cuda = myxtts_tensor::cuda::Cuda::open(ordinal, &CudaOptions::default())?;
-            // Before Ampere there is no bf16 arithmetic.
-            let has_bf16 = cuda.capability().0 >= 8 && !is_exact_asked();
+            // GPUs before Ampere have no bf16 arithmetic.
+            let has_bf16 = cuda.capability().0 >= 8 && !is_f32_requested();
             let precision = if has_bf16 { Precision::Bf16 } else { Precision::F32 };
             Ok(Machine { device: Device::Cuda(ordinal), precision })
         };
-        match named {
+        match requested {
             Some(Device::Cpu) => Ok(Machine::CPU),
             Some(Device::Cuda(ordinal)) => gpu(ordinal),
             None => Ok(gpu(0).unwrap_or(Machine::CPU)),
         }
     }
 
-    /// One for each replica. All compute in one type: that of the least able, or they would not stay replicas.
+    /// Returns one entry per replica. All use the same precision, bf16 only if every device supports it: otherwise the replicas
+    /// would diverge.
     pub fn all(devices: &[Device]) -> Result<Vec<Machine>, Error> {
         let mut machines = Vec::with_capacity(devices.len());
         for &device in devices {

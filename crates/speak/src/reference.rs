@@ -1,4 +1,4 @@
-//! References: recordings of a speaker that a voice is made of, and how good they are for it.
+//! Reference recordings of a speaker, and a report on their quality.
 
 use crate::error::SpeakError;
 use crate::voice::cosine;
@@ -12,54 +12,53 @@ pub(crate) const MAX_SECONDS: usize = 30;
 /// Minimum length of a reference in hundredths of a second.
 pub(crate) const MIN_HUNDREDTHS: usize = 33;
 
-/// A recording whose loudest sample is below this is empty.
+/// A recording whose largest absolute sample is below this is silent.
 pub(crate) const SILENT: f32 = 1e-4;
 
-/// Seconds from which a voice is a good one.
-const GOOD: f64 = 6.0;
+/// Seconds of recordings that make a good voice.
+const GOOD_SECONDS: f64 = 6.0;
 
-/// Below so many dB of signal over noise the noise becomes part of the voice.
+/// Below this signal-to-noise ratio in dB the noise becomes part of the voice.
 const NOISY_DB: f64 = 20.0;
 
-/// Above this share of samples at full scale the distortion becomes part of the voice.
+/// Above this fraction of samples at full scale the distortion becomes part of the voice.
 const CLIPPED: f64 = 0.001;
 
-/// Two parts whose speaker vectors have a cosine below this are suspected to be two speakers. Seconds of one speaker are
-/// usually above 0.6, those of two below 0.4.
-const ANOTHER: f64 = 0.5;
+/// Two segments whose speaker vectors have a cosine below this are suspected to be of two speakers.
+const SAME_SPEAKER: f64 = 0.5;
 
-/// Frames over which loudness is measured, in milliseconds.
+/// Milliseconds of a frame whose level is measured.
 const FRAME_MS: usize = 25;
 
-/// Below full scale, in dB, that count as no noise at all.
+/// Lower limit of measured levels, in dB of full scale.
 const NO_NOISE_DB: f64 = -100.0;
 
-/// A recording that was read.
+/// A recording read from a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Where it lies.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its sound, channels mixed to one.
+    /// Samples, mixed to mono.
     pub clip: Clip,
-    /// Channels of the file.
+    /// Number of channels of the file.
     pub channels: u16,
-    /// The share of samples in runs at full scale.
+    /// Fraction of samples in runs at full scale.
     pub clipped: f64,
 }
 
 impl Reference {
-    /// Reads a recording; what cannot be a reference is an error that names the file.
+    /// Reads a recording. Fails if it is unreadable, silent or too short.
     pub fn read(path: &Path) -> Result<Reference, SpeakError> {
         if path.is_dir() {
             return Err(SpeakError::ReferenceIsFolder { path: path.to_owned() });
         }
         let decoded = audio::decode(path)?;
         let clip = decoded.clip;
-        if clip.samples.len() * 100 < SHORTEST * clip.sample_rate as usize {
+        if clip.samples.len() * 100 < MIN_HUNDREDTHS * clip.sample_rate as usize {
             return Err(SpeakError::ShortReference {
                 path: path.to_owned(),
                 seconds: clip.seconds(),
-                shortest: SHORTEST as f64 / 100.0,
+                shortest: MIN_HUNDREDTHS as f64 / 100.0,
             });
         }
         if !clip.samples.iter().any(|sample| sample.abs() >= SILENT) {
@@ -73,7 +72,7 @@ impl Reference {
         })
     }
 
-    /// The name of the file, without its folders.
+    /// File name without folders.
     pub fn file(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_string_lossy().into_owned()
@@ -83,7 +82,7 @@ impl Reference {
         ReferenceFacts {
             file: self.file(),
             seconds: self.clip.seconds(),
-            used_seconds: self.clip.seconds().min(HEARD as f64),
+            used_seconds: self.clip.seconds().min(MAX_SECONDS as f64),
             sample_rate: self.clip.sample_rate,
             channels: self.channels,
             signal_to_noise_db: signal_to_noise(&self.clip),
@@ -92,104 +91,101 @@ impl Reference {
     }
 }
 
-/// A part of a reference and its speaker vector.
+/// A segment of a reference and its speaker vector.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Part {
-    /// The number of the reference, from 0.
+pub struct Segment {
+    /// Index of the reference.
     pub reference: usize,
-    /// Where it begins, in seconds.
+    /// Start in seconds.
     pub start: f64,
-    /// Its speaker vector.
+    /// Speaker vector of the segment.
     pub vector: Vec<f32>,
 }
 
-/// What is known of one reference.
+/// Measurements of one reference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceFacts {
-    /// The file's name, without folders.
+    /// File name without folders.
     pub file: String,
-    /// Its length.
+    /// Duration of the recording.
     pub seconds: f64,
-    /// How much of it is heard at most.
+    /// Seconds used of it at most.
     pub used_seconds: f64,
-    /// Samples per second of the file.
+    /// Sample rate of the file in Hz.
     pub sample_rate: u32,
-    /// Channels of the file.
+    /// Number of channels of the file.
     pub channels: u16,
-    /// The loudest tenth of frames of 25 ms over the quietest, in dB: an estimate.
+    /// Estimate in dB: the level of the loudest tenth of 25 ms frames over that of the quietest tenth.
     pub signal_to_noise_db: f64,
-    /// The share of samples at full scale.
+    /// Fraction of samples at full scale.
     pub clipped: f64,
 }
 
-/// What is amiss with references.
+/// A concern about references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Concern {
-    /// Little to hear.
+    /// The recordings are short.
     Short,
-    /// Only a part of it is used, or it was converted.
+    /// Only a part of a recording is used, or its channels were mixed.
     Adapted,
-    /// Noise.
+    /// A recording is noisy.
     Noisy,
-    /// Samples at full scale.
+    /// A recording is clipped.
     Clipped,
-    /// Parts that sound like different people.
+    /// Segments have different speaker vectors.
     SeveralSpeakers,
 }
 
-/// A concern, what was found, and what to do.
+/// A concern with its explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// Of which kind.
+    /// The concern.
     pub concern: Concern,
-    /// A sentence for people.
+    /// What was found and what to do.
     pub text: String,
 }
 
-/// How good references are.
+/// Quality report on references.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceReport {
-    /// Seconds in all.
+    /// Total duration in seconds.
     pub seconds: f64,
-    /// One for each.
+    /// Measurements of each recording.
     pub references: Vec<ReferenceFacts>,
-    /// The least cosine between the speaker vectors of two parts of them; none where the model has no speaker encoder, or
-    /// there is only one part.
+    /// Smallest cosine between the speaker vectors of two segments; `None` without a speaker encoder or with a single segment.
     pub least_similarity: Option<f64>,
-    /// What to know and what to do; empty where all is well.
+    /// Concerns found; empty if there are none.
     pub advice: Vec<Advice>,
 }
 
 impl ReferenceReport {
-    /// Looks at references and at the speaker vectors of their parts.
-    pub fn of(references: &[Reference], parts: &[Part]) -> ReferenceReport {
+    /// Reports on references and the speaker vectors of their segments.
+    pub fn new(references: &[Reference], segments: &[Segment]) -> ReferenceReport {
         let facts: Vec<ReferenceFacts> = references.iter().map(Reference::facts).collect();
         let seconds = facts.iter().map(|one| one.seconds).sum::<f64>();
         let mut advice = Vec::new();
-        let mut say = |concern, text| advice.push(Advice { concern, text });
-        if seconds < GOOD {
-            say(
+        let mut advise = |concern, text| advice.push(Advice { concern, text });
+        if seconds < GOOD_SECONDS {
+            advise(
                 Concern::Short,
-                format!(
-                    "{seconds:.1} s in all: a voice can be told, but {GOOD} s and more make a better one"
-                ),
+                format!("{seconds:.1} s in all: usable, but {GOOD_SECONDS} s or more make a better voice"),
             );
         }
         for one in &facts {
-            adapted(one, &mut say);
+            adapted(one, &mut advise);
             if one.signal_to_noise_db < NOISY_DB {
-                say(
+                advise(
                     Concern::Noisy,
                     format!(
-                        "{}: speech is about {:.0} dB above the noise; below {NOISY_DB} dB the noise is learnt with the \
+                        "{}: speech is about {:.0} dB above the noise; below {NOISY_DB} dB the noise becomes part of the \
                          voice. Record nearer to the microphone, or in a quieter room",
                         one.file, one.signal_to_noise_db
                     ),
                 );
             }
             if one.clipped > CLIPPED {
-                say(
+                advise(
                     Concern::Clipped,
                     format!(
                         "{}: {:.1} % of its samples are at full scale; record it again at a lower level",
@@ -200,28 +196,28 @@ impl ReferenceReport {
             }
         }
         let used: f64 = facts.iter().map(|one| one.used_seconds).sum();
-        if facts.len() > 1 && used > HEARD as f64 {
-            say(
+        if facts.len() > 1 && used > MAX_SECONDS as f64 {
+            advise(
                 Concern::Adapted,
                 format!(
-                    "the GPT is given the first {HEARD} of {used:.0} s, in the order of the files; the speaker vector is the mean of all"
+                    "the GPT is conditioned on the first {MAX_SECONDS} of {used:.0} s, in the order of the files; the speaker vector is the mean over all files"
                 ),
             );
         }
-        let farthest = farthest(parts);
+        let farthest = farthest(segments);
         if let Some((one, other, similarity)) = farthest
-            && similarity < ANOTHER
+            && similarity < SAME_SPEAKER
         {
-            let place = |part: &Part| match facts.get(part.reference) {
-                Some(one) => format!("{} at {:.0} s", one.file, part.start),
-                None => format!("{:.0} s", part.start),
+            let position = |segment: &Segment| match facts.get(segment.reference) {
+                Some(one) => format!("{} at {:.0} s", one.file, segment.start),
+                None => format!("{:.0} s", segment.start),
             };
-            say(
+            advise(
                 Concern::SeveralSpeakers,
                 format!(
                     "{} and {} sound like different people (similarity {similarity:.2}); use recordings of one speaker alone",
-                    place(one),
-                    place(other)
+                    position(one),
+                    position(other)
                 ),
             );
         }
@@ -234,26 +230,29 @@ impl ReferenceReport {
     }
 }
 
-fn adapted(one: &ReferenceFacts, say: &mut dyn FnMut(Concern, String)) {
+fn adapted(one: &ReferenceFacts, advise: &mut dyn FnMut(Concern, String)) {
     if one.used_seconds < one.seconds {
         let (file, used, all) = (&one.file, one.used_seconds, one.seconds);
-        say(Concern::Adapted, format!("{file}: only its first {used:.0} of {all:.0} s are heard"));
+        advise(Concern::Adapted, format!("{file}: only its first {used:.0} of {all:.0} s are used"));
     }
     if one.channels > 2 {
-        say(Concern::Adapted, format!("{}: its {} channels are mixed to one", one.file, one.channels));
+        advise(Concern::Adapted, format!("{}: its {} channels are mixed to one", one.file, one.channels));
     }
 }
 
-/// The two parts that are least alike, and how much.
-fn farthest(parts: &[Part]) -> Option<(&Part, &Part, f64)> {
-    let pairs =
-        parts.iter().enumerate().flat_map(|(i, one)| parts[i + 1..].iter().map(move |other| (one, other)));
+/// The two segments with the smallest cosine, and that cosine.
+fn farthest(segments: &[Segment]) -> Option<(&Segment, &Segment, f64)> {
+    let pairs = segments
+        .iter()
+        .enumerate()
+        .flat_map(|(i, one)| segments[i + 1..].iter().map(move |other| (one, other)));
     pairs
         .map(|(one, other)| (one, other, cosine(&one.vector, &other.vector)))
         .min_by(|(_, _, one), (_, _, other)| one.total_cmp(other))
 }
 
-/// The level of the loudest tenth of frames over that of the quietest, in dB. Speech has pauses: what is heard in them is noise.
+/// The level of the loudest tenth of frames over that of the quietest tenth, in dB. Speech has pauses, in which only the noise
+/// remains.
 fn signal_to_noise(clip: &Clip) -> f64 {
     let frame = (clip.sample_rate as usize * FRAME_MS / 1000).max(1);
     // A constant offset is neither speech nor noise.
@@ -299,17 +298,17 @@ mod tests {
         report.advice.iter().map(|advice| advice.concern).collect()
     }
 
-    fn part(reference: usize, start: f64, vector: [f32; 2]) -> Part {
-        Part { reference, start, vector: vector.to_vec() }
+    fn segment(reference: usize, start: f64, vector: [f32; 2]) -> Segment {
+        Segment { reference, start, vector: vector.to_vec() }
     }
 
     #[test]
-    fn noise_is_heard_and_clean_speech_is_not_blamed() {
+    fn noise_is_reported_and_clean_speech_is_not() {
         let (clean, noisy) = (speech(0.0), speech(0.1));
         let levels = [&clean, &noisy].map(|one| one.facts().signal_to_noise_db);
         assert!(levels[0] > 30.0 && levels[1] < 20.0, "{levels:?}");
-        assert!(!concerns(&ReferenceReport::of(&[clean], &[])).contains(&Concern::Noisy));
-        let report = ReferenceReport::of(&[noisy], &[]);
+        assert!(!concerns(&ReferenceReport::new(&[clean], &[])).contains(&Concern::Noisy));
+        let report = ReferenceReport::new(&[noisy], &[]);
         assert!(concerns(&report).contains(&Concern::Noisy), "{report:?}");
         assert!(
             report
@@ -323,33 +322,36 @@ mod tests {
     fn each_fault_has_its_advice() {
         let mut long = speech(0.0);
         long.clip.samples = long.clip.samples.repeat(20);
-        let report = ReferenceReport::of(&[long.clone(), speech(0.0)], &[]);
+        let report = ReferenceReport::new(&[long.clone(), speech(0.0)], &[]);
         assert_eq!(concerns(&report), [Concern::Adapted, Concern::Adapted]);
         assert!(report.advice[0].text.contains("first 30 of"), "{report:?}");
         let clipped = Reference { clipped: 0.02, ..long.clone() };
-        let text = &ReferenceReport::of(&[clipped], &[]).advice[1].text;
+        let text = &ReferenceReport::new(&[clipped], &[]).advice[1].text;
         assert!(text.contains("2.0 %"), "{text}");
         let eight = Reference { channels: 8, ..speech(0.0) };
         assert!(
-            ReferenceReport::of(&[eight], &[]).advice.iter().any(|advice| advice.text.contains("8 channels"))
+            ReferenceReport::new(&[eight], &[])
+                .advice
+                .iter()
+                .any(|advice| advice.text.contains("8 channels"))
         );
         let mut short = speech(0.0);
         short.clip.samples.truncate(2 * 22_050);
-        assert_eq!(concerns(&ReferenceReport::of(&[short], &[])), [Concern::Short]);
+        assert_eq!(concerns(&ReferenceReport::new(&[short], &[])), [Concern::Short]);
     }
 
     #[test]
-    fn parts_that_differ_are_suspected_to_be_two_speakers() {
+    fn segments_that_differ_are_suspected_to_be_of_two_speakers() {
         let all = [speech(0.0), speech(0.0)];
-        let same = [part(0, 0.0, [1.0, 0.1]), part(0, 3.0, [1.0, 0.0]), part(1, 0.0, [0.9, 0.2])];
-        let report = ReferenceReport::of(&all, &same);
+        let same = [segment(0, 0.0, [1.0, 0.1]), segment(0, 3.0, [1.0, 0.0]), segment(1, 0.0, [0.9, 0.2])];
+        let report = ReferenceReport::new(&all, &same);
         assert!(report.least_similarity.is_some_and(|least| least > 0.9));
         assert!(!concerns(&report).contains(&Concern::SeveralSpeakers));
-        let two = [part(0, 0.0, [1.0, 0.1]), part(0, 3.0, [1.0, 0.0]), part(1, 6.0, [0.1, 1.0])];
-        let report = ReferenceReport::of(&all, &two);
+        let two = [segment(0, 0.0, [1.0, 0.1]), segment(0, 3.0, [1.0, 0.0]), segment(1, 6.0, [0.1, 1.0])];
+        let report = ReferenceReport::new(&all, &two);
         assert!(concerns(&report).contains(&Concern::SeveralSpeakers));
         let text = &report.advice.last().unwrap().text;
         assert!(text.contains("anna.wav at 3 s and anna.wav at 6 s"), "{text}");
-        assert_eq!(ReferenceReport::of(&all, &same[..1]).least_similarity, None);
+        assert_eq!(ReferenceReport::new(&all, &same[..1]).least_similarity, None);
     }
 }

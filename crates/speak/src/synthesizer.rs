@@ -1,14 +1,14 @@
-//! An opened model: hears a speaker once, and makes text sound.
+//! An opened model, which encodes voices and speaks texts.
 //!
-//! | the folder holds | sound | rate |
+//! | parts of the folder | waveform | rate |
 //! |---|---|---|
-//! | GPT, decoder, speaker encoder | the decoder's, from the GPT's states | 24,000 Hz |
-//! | GPT, DVAE | the DVAE's mels, turned into sound without a network: rough, but the words can be heard | 22,050 Hz |
+//! | GPT, decoder, speaker encoder | by the decoder, from the GPT's latents | 24,000 Hz |
+//! | GPT, DVAE | by inverting the DVAE's mels without a network: rough but intelligible | 22,050 Hz |
 
 use crate::error::SpeakError;
 use crate::proofread::Proofreader;
-use crate::sound::{Quality, Sound};
-use crate::source::{Source, TEXT_DROPOUT, fill, gpt_sizes};
+use crate::vocoder::{Quality, Vocoder};
+use crate::weight_source::{TEXT_DROPOUT, WeightSource, fill, gpt_sizes};
 use myxtts_data::audio::{Clip, Resampler};
 use myxtts_data::features::as_in_training;
 use myxtts_data::mel::FrontEnd;
@@ -20,10 +20,10 @@ use myxtts_tensor::{Device, Precision};
 use myxtts_text::Cleaner;
 use std::sync::Arc;
 
-/// Half of what XTTS has.
+/// Models with fewer codes than this, half of XTTS's, have other sampling defaults.
 const FEW_CODES: usize = 512;
 
-/// How much models are guided by the text that were trained without it at times.
+/// Default guidance weight of models trained with text dropout.
 const GUIDANCE: f32 = 1.0;
 
 /// How codes are decoded.
@@ -32,29 +32,29 @@ pub enum Decoding {
     /// In f32, one text after the other.
     #[default]
     Exact,
-    /// In bf16, codes and sound, with the draw on the device, so many texts at the same time, where the device and the model's sizes allow it;
-    /// elsewhere exact. Fewer where its memory does not suffice.
+    /// In bf16, codes and waveform, sampling on the device, several texts at the same time. Exact where the device or the
+    /// model's sizes do not support it.
     Fast {
-        /// Texts at the same time.
-        at_once: usize,
+        /// Texts decoded at the same time; fewer if the device's memory does not suffice.
+        slots: usize,
     },
-    /// As `Fast`, for texts that come and go while others are said ([`Synthesizer::join`]). Where a device cannot advance them
-    /// together they take turns, in f32, with the GPT's weights a second time in memory.
-    Joined {
-        /// Texts at the same time.
-        at_once: usize,
+    /// As `Fast`, with continuous batching: texts join and leave while others are spoken ([`Synthesizer::join`]). On devices
+    /// that cannot decode them together they take turns, in f32, with a second copy of the GPT's weights in memory.
+    Continuous {
+        /// Texts decoded at the same time; fewer if the device's memory does not suffice.
+        slots: usize,
     },
 }
 
-/// As many slots as the memory allows.
+/// Creates as many of the requested slots as memory allows.
 fn make_slots(generator: &mut Generator, decoding: Decoding) -> Result<(), SpeakError> {
-    let (mut slots, is_joined) = match decoding {
+    let (mut slots, is_continuous) = match decoding {
         Decoding::Exact => return Ok(()),
-        Decoding::Fast { at_once } => (at_once.max(1), false),
-        Decoding::Joined { at_once } => (at_once.max(1), true),
+        Decoding::Fast { slots } => (slots.max(1), false),
+        Decoding::Continuous { slots } => (slots.max(1), true),
     };
     loop {
-        let made = match is_joined {
+        let made = match is_continuous {
             true => generator.decode_in_slots(slots),
             false => generator.decode_together(slots),
         };
@@ -65,71 +65,75 @@ fn make_slots(generator: &mut Generator, decoding: Decoding) -> Result<(), Speak
     }
 }
 
-/// A model that speaks.
+/// An opened model.
 pub struct Synthesizer {
-    /// Shared with whoever measures texts while this speaks.
+    /// Shared with the [`TokenBudget`](crate::TokenBudget)s, which count tokens while this speaks.
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) cleaner: Cleaner,
     pub(crate) trim_db: Option<f32>,
     pub(crate) loudness_lufs: Option<f64>,
     pub(crate) generator: Generator,
-    pub(crate) sound: Sound,
+    pub(crate) vocoder: Vocoder,
     pub(crate) mel_stats: Vec<f32>,
-    /// Where training left what it takes.
+    /// `None` for models without the classifier of codes (`training.code_token_weight`).
     pub(crate) proofreader: Option<Proofreader>,
 }
 
-/// A recording as a model was given them in training, at the rate that both of the GPT's front-ends listen at.
-pub fn as_heard(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
+/// Preprocesses a recording as in training, at the sample rate of the conditioning and the DVAE.
+pub fn prepare_reference(clip: &Clip, trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
     let rate = FrontEnd::Conditioning.sample_rate();
     let samples = Resampler::new(clip.sample_rate, rate).resample(&clip.samples);
     as_in_training(&samples, trim_db, loudness_lufs)
 }
 
 impl Synthesizer {
-    /// Takes the weights of a folder onto a device.
+    /// Opens a model folder and loads its weights onto a device.
     pub fn open(folder: &ModelFolder, device: Device) -> Result<Synthesizer, SpeakError> {
-        Synthesizer::of(folder, device)
+        Synthesizer::from_source(folder, device)
     }
 
-    /// The same, and says how codes are to be decoded.
+    /// As [`Synthesizer::open`], with a decoding mode.
     pub fn open_for(
         folder: &ModelFolder,
         device: Device,
         decoding: Decoding,
     ) -> Result<Synthesizer, SpeakError> {
-        Synthesizer::of_for(folder, device, decoding)
+        Synthesizer::from_source_for(folder, device, decoding)
     }
 
-    /// As [`Synthesizer::open`] of anything that has weights.
-    pub fn of(source: &dyn Source, device: Device) -> Result<Synthesizer, SpeakError> {
-        Synthesizer::of_for(source, device, Decoding::Exact)
+    /// As [`Synthesizer::open`], from any source of weights.
+    pub fn from_source(source: &dyn WeightSource, device: Device) -> Result<Synthesizer, SpeakError> {
+        Synthesizer::from_source_for(source, device, Decoding::Exact)
     }
 
-    fn of_for(source: &dyn Source, device: Device, decoding: Decoding) -> Result<Synthesizer, SpeakError> {
+    fn from_source_for(
+        source: &dyn WeightSource,
+        device: Device,
+        decoding: Decoding,
+    ) -> Result<Synthesizer, SpeakError> {
         let vocabulary = source.vocabulary()?;
         let vocabulary = vocabulary.ok_or_else(|| SpeakError::unfit(source, "it has no vocab.json"))?;
-        let tokenizer = Tokenizer::from_bytes(&vocabulary, &source.place().join(VOCABULARY))?;
+        let tokenizer = Tokenizer::from_bytes(&vocabulary, &source.path().join(VOCABULARY))?;
         let sizes = gpt_sizes(source, &tokenizer)?;
-        let mel_stats = source.numbers("mel_stats")?;
+        let mel_stats = source.tensor_f32("mel_stats")?;
         let usable = |stat: &f32| stat.is_finite() && *stat != 0.0;
         let mels = FrontEnd::Conditioning.channels();
         if sizes.conditioning.mels != mels || mel_stats.len() != mels || !mel_stats.iter().all(usable) {
             let what = format!(
-                "it listens to {} mels with {} statistics; both are to be {mels}, and no statistic 0",
+                "its conditioning has {} mels and {} mel statistics; both must be {mels}, and no statistic may be 0",
                 sizes.conditioning.mels,
                 mel_stats.len()
             );
             return Err(SpeakError::unfit(source, &what));
         }
-        // The small part first: where it is missing, nothing large was made for it.
-        let sound = match decoding {
-            Decoding::Fast { .. } | Decoding::Joined { .. } if device != Device::Cpu => {
-                Sound::open_fast(source, device, &sizes)?
+        // The smaller part first: if it is missing, nothing large has been allocated.
+        let vocoder = match decoding {
+            Decoding::Fast { .. } | Decoding::Continuous { .. } if device != Device::Cpu => {
+                Vocoder::open_fast(source, device, &sizes)?
             }
-            _ => Sound::open(source, device, &sizes, Precision::F32)?,
+            _ => Vocoder::open(source, device, &sizes, Precision::F32)?,
         };
-        let guided = source.gpt_said().is_some_and(|gpt| gpt.get(TEXT_DROPOUT).is_some());
+        let guided = source.gpt_config().is_some_and(|gpt| gpt.get(TEXT_DROPOUT).is_some());
         let mut generator = match guided {
             true => Generator::guided(device, Precision::F32, &sizes)?,
             false => Generator::new(device, Precision::F32, &sizes)?,
@@ -142,7 +146,7 @@ impl Synthesizer {
                 SpeakError::unfit(
                     source,
                     &format!(
-                        "it reads text with the cleaner {:?}, which this program lacks",
+                        "it was trained with the text cleaner {:?}, which this program does not have",
                         reading.cleaner
                     ),
                 )
@@ -152,43 +156,43 @@ impl Synthesizer {
         let (trim_db, loudness_lufs) =
             reading.map_or((None, None), |reading| (reading.trim_db, reading.loudness_lufs));
         let tokenizer = Arc::new(tokenizer);
-        let proofreader = Proofreader::of(source)?;
+        let proofreader = Proofreader::load(source)?;
         Ok(Synthesizer {
             tokenizer,
             cleaner,
             trim_db,
             loudness_lufs,
             generator,
-            sound,
+            vocoder,
             mel_stats,
             proofreader,
         })
     }
 
-    /// Reads texts with another cleaner than the one the model says it was trained with.
+    /// Replaces the text cleaner the model was trained with.
     pub fn with_cleaner(self, cleaner: Cleaner) -> Synthesizer {
         Synthesizer { cleaner, ..self }
     }
 
-    /// How texts are read.
+    /// The text cleaner in use.
     pub fn cleaner(&self) -> Cleaner {
         self.cleaner
     }
 
-    /// A recording as the model was given them in training, at the rate it listens at.
-    pub fn as_heard(&self, clip: &Clip) -> Vec<f32> {
-        as_heard(clip, self.trim_db, self.loudness_lufs)
+    /// Preprocesses a recording as in training, at the conditioning's sample rate.
+    pub fn prepare_reference(&self, clip: &Clip) -> Vec<f32> {
+        prepare_reference(clip, self.trim_db, self.loudness_lufs)
     }
 
-    /// How it sounds.
+    /// Quality of the waveform, by the parts the model has.
     pub fn quality(&self) -> Quality {
-        self.sound.quality()
+        self.vocoder.quality()
     }
 
-    /// How it is sampled where nobody says otherwise: as XTTS is. A model of few codes says each of them again and again in
-    /// any sentence; to be punished for that it would rather end. One of little speech is guided by its text, and was measured
-    /// with these settings.
-    pub fn usual_options(&self) -> SamplingOptions {
+    /// Default sampling options, XTTS's for most models. A model with few codes repeats each of them in any sentence: with a
+    /// repetition penalty it would rather stop. A model of little training speech is guided by its text and was measured with
+    /// these settings.
+    pub fn default_sampling(&self) -> SamplingOptions {
         let usual = SamplingOptions::default();
         let careful = SamplingOptions { repetition_penalty: 1.0, temperature: 0.5, ..usual.clone() };
         match self.generator.is_guided() {
@@ -198,29 +202,29 @@ impl Synthesizer {
         }
     }
 
-    /// Whether it speaks on a GPU.
+    /// Whether the model is on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         self.generator.is_on_gpu()
     }
 
-    /// Languages it has a token for.
+    /// Languages the vocabulary has a token for.
     pub fn languages(&self) -> Vec<String> {
         self.tokenizer.languages()
     }
 
-    /// Rows of a voice's conditioning.
+    /// Number of rows of a voice's conditioning.
     pub fn latents(&self) -> usize {
         self.generator.sizes().perceiver.latents
     }
 
-    /// Channels of a voice: of each row of its conditioning, and of its speaker vector (0 where no decoder asks for one).
+    /// Channels of a voice: of a row of its conditioning, and of its speaker vector (0 without a decoder).
     pub fn voice_sizes(&self) -> (usize, usize) {
-        (self.generator.sizes().width, self.sound.decoder_sizes().map_or(0, |sizes| sizes.speaker))
+        (self.generator.sizes().width, self.vocoder.decoder_sizes().map_or(0, |sizes| sizes.speaker))
     }
 
-    /// Bytes of the device's memory that are in use, by whomever; none on the CPU.
+    /// Bytes of the GPU's memory in use by all processes; `None` on the CPU.
     pub fn device_bytes(&self) -> Option<usize> {
-        self.sound.device_bytes()
+        self.vocoder.device_bytes()
     }
 
     pub(crate) fn encode(&self, text: &str, language: &str) -> Result<Encoded, SpeakError> {

@@ -1,6 +1,6 @@
-//! A voice: what a model has heard of a speaker, and mixes of several.
+//! A voice: a speaker as the model represents it, and mixes of several voices.
 
-/// A voice as the model is given it.
+/// A voice as input of the model.
 ///
 /// | field | shape |
 /// |---|---|
@@ -8,17 +8,17 @@
 /// | `speaker` | `[channels]` of the decoder |
 #[derive(Clone, Debug, PartialEq)]
 pub struct Voice {
-    /// What the GPT is given `[latents, width]`.
+    /// Conditioning of the GPT, `[latents, width]`.
     pub conditioning: Vec<f32>,
-    /// What the decoder is given; none where there is no decoder.
+    /// Speaker vector of the decoder; `None` without a decoder.
     pub speaker: Option<Vec<f32>>,
 }
 
 impl Voice {
-    /// The weighted mean of voices of one model. Speaker vectors have a length that a decoder has learnt to expect (1 where
-    /// one recording was heard): the mean is brought back to the weighted mean of their lengths.
+    /// Returns the weighted mean of voices of one model. The decoder expects speaker vectors of a certain length (1 for a single
+    /// recording), so the mean is scaled to the weighted mean of their lengths.
     ///
-    /// None where there is nothing to mix: no voice, weights that are not above 0, or voices of different sizes.
+    /// `None` without voices, with weights that are not above 0, or for voices of different sizes.
     pub fn mix(parts: &[(Voice, f32)]) -> Option<Voice> {
         let total: f64 = parts.iter().map(|(_, weight)| f64::from(*weight)).sum();
         let usable = parts.iter().all(|(_, weight)| *weight > 0.0) && total.is_finite() && total > 0.0;
@@ -37,7 +37,7 @@ impl Voice {
                     speakers.iter().map(|(one, weight)| length(one) * f64::from(*weight)).sum::<f64>()
                         / total;
                 let found = length(&mixed);
-                // Opposite voices leave a rest without a direction; it is not blown up to one.
+                // Opposite vectors cancel out; the remainder has no meaningful direction and is not scaled up.
                 if found > 1e-3 * wanted {
                     mixed.iter_mut().for_each(|value| *value *= (wanted / found) as f32);
                 }
@@ -53,7 +53,7 @@ fn length(vector: &[f32]) -> f64 {
     vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt()
 }
 
-/// The weighted mean of vectors of one length; none where they differ.
+/// Weighted mean of vectors of one size; `None` if the sizes differ.
 fn mean<'a>(vectors: impl Iterator<Item = (&'a [f32], f32)>) -> Option<Vec<f32>> {
     let (mut sums, mut total): (Vec<f64>, f64) = (Vec::new(), 0.0);
     for (vector, weight) in vectors {
@@ -70,7 +70,7 @@ fn mean<'a>(vectors: impl Iterator<Item = (&'a [f32], f32)>) -> Option<Vec<f32>>
     Some(sums.into_iter().map(|sum| (sum / total) as f32).collect())
 }
 
-/// The cosine of the angle between two vectors; 0 where one of them has no length.
+/// Cosine of the angle between two vectors; 0 if one of them is zero.
 pub(crate) fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let dot: f64 = one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
     let lengths = length(one) * length(other);
@@ -94,7 +94,7 @@ mod tests {
         let speaker = mixed.speaker.unwrap();
         assert!((length(&speaker) - 1.0).abs() < 1e-6, "{speaker:?}");
         assert!((speaker[0] / speaker[1] - 2.0).abs() < 1e-5, "{speaker:?}");
-        // One voice, however heavy, is that voice.
+        // A single voice is unchanged by its weight.
         let alone = Voice::mix(&[(anna.clone(), 7.0)]).unwrap();
         assert_eq!(alone, anna);
         // Means of several references are shorter than 1, and stay so.

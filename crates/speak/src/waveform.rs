@@ -1,46 +1,46 @@
-//! What was said, as sound and in figures.
+//! A spoken text: its samples and how it was made.
 
 use crate::guard::{Attempt, Flaw};
 use myxtts_model::Ended;
 use serde::{Deserialize, Serialize};
 
-/// What was said.
+/// A spoken text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waveform {
-    /// Mono, in [-1, 1] but for peaks of early sound.
+    /// Mono, in [-1, 1] except for peaks without a decoder.
     pub samples: Vec<f32>,
     /// Samples per second.
     pub rate: u32,
-    /// The text as it was read.
+    /// The text after cleaning.
     pub cleaned: String,
-    /// Its tokens.
+    /// Number of text tokens.
     pub tokens: usize,
-    /// Characters that the vocabulary does not have and that were not said.
+    /// Characters that are missing in the vocabulary and were not spoken.
     pub unknown: Vec<char>,
-    /// Codes that were said.
+    /// Number of codes.
     pub codes: usize,
-    /// Why it ended.
+    /// Why generation ended.
     pub ended: Ended,
-    /// What is wrong with it still; none where it is as such a text should be, or where nobody looked.
+    /// The flaw that remains after all attempts; `None` if there is none, or if it was not checked.
     pub flaw: Option<Flaw>,
-    /// All tries in their order, this one among them.
+    /// All attempts in order, including the one returned.
     pub attempts: Vec<Attempt>,
-    /// Samples of silence that were left out before the first.
-    pub cut: usize,
+    /// Number of samples of leading silence that were removed.
+    pub trimmed: usize,
 }
 
 impl Waveform {
-    /// Its length.
+    /// Duration in seconds.
     pub fn seconds(&self) -> f64 {
         self.samples.len() as f64 / f64::from(self.rate)
     }
 }
 
-/// How well the GPT predicts the codes of a recording that it is given one by one.
+/// How well the GPT predicts the codes of a recording (teacher forcing).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Mean cross-entropy of the codes and their end, in nats.
+    /// Mean cross-entropy of the codes and the stop token, in nats.
     pub loss: f64,
-    /// The share that was most likely.
+    /// Fraction of codes that were the most likely prediction.
     pub accuracy: f64,
 }

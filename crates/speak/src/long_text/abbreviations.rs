@@ -1,7 +1,7 @@
 //! Words whose full stop does not end a sentence.
 //!
-//! One list for all languages: a sentence end that is missed costs nothing, its neighbours are spoken in one piece anyway.
-//! So words that often do end sentences (English `no`, `in`, `am`) stand here only where a number follows them.
+//! One list for all languages: a missed sentence end costs little, as neighbours are merged into one piece anyway. Words that
+//! often end sentences (English `no`, `in`, `am`) count only if a number follows.
 
 /// Lower case, without the full stop.
 const ALWAYS: &[&str] = &[

@@ -1,11 +1,11 @@
-//! A sentence that is too long, cut where it hurts least.
+//! Splits sentences that are too long.
 
 use std::ops::Range;
 
 use super::sentences::{is_closing, is_unspaced, is_whole, trimmed};
 
-/// The parts of a sentence, none above the limit: cut at the punctuation next to its middle, and each half again where it
-/// must be; at a space where there is no punctuation, and between characters where there is no space.
+/// Splits a sentence into parts within the limit: at the punctuation nearest to the middle, else at a space, else between
+/// characters; each half again if necessary.
 pub(super) fn cut(
     text: &str,
     sentence: Range<usize>,
@@ -13,24 +13,24 @@ pub(super) fn cut(
     count: &dyn Fn(&str) -> usize,
 ) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    // Not a recursion: a text may be made to be cut thousands of times.
+    // A stack instead of recursion: hostile text may need thousands of cuts.
     let mut open = vec![sentence];
     while let Some(part) = open.pop() {
         let part = trimmed(text, part);
         if part.is_empty() {
             continue;
         }
-        let place = if count(&text[part.clone()]) <= limit { None } else { place(text, &part) };
-        match place {
-            Some(place) => open.extend([place..part.end, part.start..place]),
+        let position = if count(&text[part.clone()]) <= limit { None } else { best_cut(text, &part) };
+        match position {
+            Some(position) => open.extend([position..part.end, part.start..position]),
             None => parts.push(part),
         }
     }
     parts
 }
 
-/// The best place to cut, inside the range; none where it is a single character.
-fn place(text: &str, range: &Range<usize>) -> Option<usize> {
+/// The best position to cut inside the range; `None` for a single character.
+fn best_cut(text: &str, range: &Range<usize>) -> Option<usize> {
     let part = &text[range.clone()];
     let middle = part.len() / 2;
     let nearest = |wanted: &dyn Fn(&str, usize, char) -> bool| {
@@ -39,13 +39,13 @@ fn place(text: &str, range: &Range<usize>) -> Option<usize> {
             .min_by_key(|&(at, _)| at.abs_diff(middle))
             .map(|(at, _)| range.start + at)
     };
-    nearest(&is_behind_punctuation)
+    nearest(&is_after_punctuation)
         .or_else(|| nearest(&|_, _, c| c.is_whitespace()))
         .or_else(|| nearest(&|_, _, _| true))
 }
 
-/// Whether a sentence can be cut before the character `c` at `at` because of what stands there.
-fn is_behind_punctuation(part: &str, at: usize, c: char) -> bool {
+/// Whether punctuation allows a cut before the character `c` at `at`.
+fn is_after_punctuation(part: &str, at: usize, c: char) -> bool {
     let before = part[..at].trim_end_matches(is_closing);
     let closes = before.len() < at;
     let Some(mark) = before.chars().next_back() else { return false };
@@ -92,13 +92,13 @@ mod tests {
     fn without_punctuation_spaces_and_without_spaces_characters() {
         assert_eq!(parts("aaaa bbbb cccc", 9, &characters), ["aaaa bbbb", "cccc"]);
         assert_eq!(parts("aaaabbbb", 4, &characters), ["aaaa", "bbbb"]);
-        // A family is one character of seven; it stays whole even above the limit.
+        // The family emoji is one grapheme of seven code points; it is not split even above the limit.
         assert_eq!(parts("👨‍👩‍👧‍👦👨‍👩‍👧‍👦", 3, &characters), ["👨‍👩‍👧‍👦", "👨‍👩‍👧‍👦"]);
     }
 
     proptest! {
         #[test]
-        fn cuts_stand_between_characters(text in any::<String>(), limit in 1..40usize) {
+        fn cuts_are_between_characters(text in any::<String>(), limit in 1..40usize) {
             let boundaries: Vec<usize> =
                 text.grapheme_indices(true).map(|(at, _)| at).chain([text.len()]).collect();
             let mut end = 0;

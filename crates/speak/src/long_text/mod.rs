@@ -1,12 +1,12 @@
-//! Long text cut into pieces that a model can speak one at a time.
+//! Splits long text into pieces that fit into one utterance.
 //!
 //! ```text
 //! reader ──> units ────────────> sentences ──> parts ─────────────> pieces
-//!            up to a blank line  ranges of     a sentence, or what  neighbours joined to 90 % of
-//!            or a pause mark     a unit        a long one is cut to the limit, each with its pause
+//!            up to a blank line  ranges of     a sentence, or the   neighbours merged up to 90 %
+//!            or a pause mark     a unit        parts of a long one  of the limit, each with its pause
 //! ```
 //!
-//! Memory is bounded by the longest unit that is held ([`LONGEST_UNIT`] bytes), not by the text.
+//! Memory is bounded by the longest unit ([`LONGEST_UNIT`] bytes), not by the text.
 
 mod abbreviations;
 mod cut;
@@ -24,52 +24,52 @@ use cut::cut;
 use sentences::sentences;
 use units::{UnitEnd, Units};
 
-/// How full neighbours are joined, of the limit: a sentence is not torn out of its context, and the model keeps some room.
+/// Neighbours are merged up to this share of the limit: sentences keep their context, and the model some margin.
 const FILL: f64 = 0.9;
 
-/// Some text to be spoken at once, and the silence after it.
+/// Text of one utterance, and the pause after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The text, without marks, each run of white space one space. Empty where a text begins with a pause mark.
+    /// Text without pause marks, runs of white space replaced by one space. Empty if the text begins with a pause mark.
     pub text: String,
-    /// What follows.
+    /// Pause after the text.
     pub pause: Pause,
 }
 
 impl Piece {
-    /// Whether there is a letter or a digit to say. A line such as `* * *` is a silent piece of its own.
+    /// Whether it has a letter or a digit. A line such as `* * *` is a silent piece.
     pub fn is_spoken(&self) -> bool {
         self.text.chars().any(char::is_alphanumeric)
     }
 }
 
-/// Why there is silence after a piece.
+/// Reason for the pause after a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pause {
-    /// A sentence goes on: it was too long for one piece.
+    /// The sentence continues: it was too long for one piece.
     Cut,
-    /// A sentence ends.
+    /// End of a sentence.
     Sentence,
-    /// A paragraph ends.
+    /// End of a paragraph.
     Paragraph,
-    /// `[pause:1s]` says so.
+    /// A mark such as `[pause:1s]`.
     Explicit(Duration),
-    /// The text ends.
+    /// End of the text.
     End,
 }
 
-/// Why a text cannot be read.
+/// Error of reading a text.
 #[derive(Debug, thiserror::Error)]
 pub enum LongTextError {
     /// The reader failed.
     #[error("the text cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// Bytes that are no UTF-8.
+    /// Bytes that are not UTF-8.
     #[error("the text is not UTF-8: byte {at} is 0x{byte:02x}; save it as UTF-8")]
     NotUtf8 {
-        /// Where, counted from 0.
+        /// Offset in bytes, from 0.
         at: u64,
-        /// What is there.
+        /// The invalid byte.
         byte: u8,
     },
     /// The byte order mark of UTF-16.
@@ -77,9 +77,9 @@ pub enum LongTextError {
     Utf16,
 }
 
-/// Bytes at the start of a text that still comes which are whole sentences: all but the last sentence, and that one too where its
-/// line has ended.
-pub fn settled(text: &str) -> usize {
+/// Length in bytes of the complete sentences at the start of a text that is still arriving: all but the last sentence, or all if
+/// its line has ended.
+pub fn complete_sentences(text: &str) -> usize {
     if text.ends_with('\n') {
         return text.len();
     }
@@ -89,27 +89,27 @@ pub fn settled(text: &str) -> usize {
     }
 }
 
-/// The pieces of a text, read as they are asked for.
+/// Iterator over the pieces of a text, which is read incrementally.
 pub struct Pieces<'c, R> {
     units: Units<R>,
     limit: usize,
     count: &'c dyn Fn(&str) -> usize,
     queue: VecDeque<Piece>,
-    /// The last piece found: what comes behind it may still change its pause.
+    /// The last piece found: what follows may still change its pause.
     held: Option<Piece>,
     done: bool,
 }
 
 impl<'c, R: Read> Pieces<'c, R> {
-    /// Cuts what `text` gives into pieces of at most `limit`, as `count` measures them: tokens of a model's vocabulary.
+    /// Splits `text` into pieces whose `count`, usually tokens, is at most `limit`.
     ///
-    /// `count` should not grow by leaving text away. A single character (grapheme) that it finds above the limit stays whole.
+    /// `count` should not increase when text is removed. A single grapheme is never split, even above the limit.
     pub fn new(text: R, limit: usize, count: &'c dyn Fn(&str) -> usize) -> Self {
         let limit = limit.max(1);
         Pieces { units: Units::new(text), limit, count, queue: VecDeque::new(), held: None, done: false }
     }
 
-    /// Bytes of the text read so far.
+    /// Number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.units.bytes_read()
     }
@@ -130,10 +130,10 @@ impl<'c, R: Read> Pieces<'c, R> {
         let mut sentences = sentences(&unit.text);
         let mut rest = unit.text.len();
         if is_partial && sentences.len() > 1 {
-            // It may go on: it is read again with what follows.
+            // The last sentence may continue: it is read again with what follows.
             rest = sentences.pop().map_or(rest, |last| last.start);
         }
-        let mut pieces = self.joined(&unit.text, &sentences);
+        let mut pieces = self.merged(&unit.text, &sentences);
         if is_partial && pieces.len() > 1 {
             rest = pieces.pop().map_or(rest, |(last, _)| last.start);
         }
@@ -149,8 +149,8 @@ impl<'c, R: Read> Pieces<'c, R> {
         Ok(())
     }
 
-    /// The parts of sentences, neighbours joined where they fit, with what follows each.
-    fn joined(&self, text: &str, sentences: &[Range<usize>]) -> Vec<(Range<usize>, Pause)> {
+    /// Splits long sentences and merges neighbours that fit; returns ranges with the pauses after them.
+    fn merged(&self, text: &str, sentences: &[Range<usize>]) -> Vec<(Range<usize>, Pause)> {
         let filled = ((self.limit as f64 * FILL) as usize).max(1);
         let mut pieces: Vec<(Range<usize>, Pause)> = Vec::new();
         for sentence in sentences {
@@ -176,7 +176,7 @@ impl<'c, R: Read> Pieces<'c, R> {
 
     fn end_with(&mut self, pause: Pause) {
         match (&mut self.held, pause) {
-            // Marks in a row add up; a blank line beside a mark adds nothing.
+            // Consecutive marks add up; a blank line next to a mark adds nothing.
             (Some(Piece { pause: Pause::Explicit(before), .. }), Pause::Explicit(more)) => {
                 *before = (*before + more).min(LONGEST_PAUSE);
             }
@@ -209,10 +209,10 @@ impl<R: Read> Iterator for Pieces<'_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::settled;
+    use super::complete_sentences;
 
     #[test]
-    fn sentences_of_a_text_that_still_comes_are_whole_once_the_next_begins() {
+    fn sentences_of_arriving_text_are_complete_once_the_next_begins() {
         for (text, whole) in [
             ("", ""),
             ("Hello", ""),
@@ -224,7 +224,7 @@ mod tests {
             ("A line\n", "A line\n"),
             ("سلام. حال شما", "سلام. "),
         ] {
-            assert_eq!(&text[..settled(text)], whole, "{text:?}");
+            assert_eq!(&text[..complete_sentences(text)], whole, "{text:?}");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Where sentences end, in every script, by rules alone.
+//! Finds sentence boundaries in every script, by rules.
 //!
 //! | mark | ends a sentence where |
 //! |---|---|
 //! | `。` `！` `？` `।` `؟` `۔` and their like | always; closing quotes and brackets belong to it |
 //! | `!` `?` | white space follows, and then no small letter: `"Really?" she asked.` is one sentence |
-//! | `.` | so do they, and it is no abbreviation, initial, number of one or two digits; or letters of a script without capitals stand on both sides |
+//! | `.` | as `!` and `?`, unless it follows an abbreviation, an initial or a number of one or two digits; also between letters of a script without capitals |
 //! | `...` `…` | white space follows, and then no small letter |
-//! | a line that begins with a bullet | always, before it |
+//! | a line that begins with a bullet | always, before the line |
 
 use std::ops::Range;
 
@@ -14,12 +14,12 @@ use unicode_segmentation::GraphemeCursor;
 
 use super::abbreviations::is_abbreviation;
 
-/// The sentences of a unit in order: with the white space between them, they are all of it. None is empty.
+/// Returns the sentences of a unit in order. Only white space lies between them; none is empty.
 pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
     for (at, c) in text.char_indices() {
-        // A run of marks is seen at its last one, and what it ends is behind what closes.
+        // A run of marks is handled at its last mark; the sentence ends after closing quotes and brackets.
         if at < start {
             continue;
         }
@@ -37,7 +37,7 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// A range without the white space at its ends, if anything is left.
+/// Adds a range without surrounding white space, unless it is empty.
 fn push(text: &str, range: Range<usize>, found: &mut Vec<Range<usize>>) {
     let trimmed = trimmed(text, range);
     if !trimmed.is_empty() {
@@ -45,14 +45,14 @@ fn push(text: &str, range: Range<usize>, found: &mut Vec<Range<usize>>) {
     }
 }
 
-/// A range without the white space at its ends.
+/// A range without surrounding white space.
 pub(super) fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let part = &text[range.clone()];
     let start = range.start + (part.len() - part.trim_start().len());
     start..start.max(range.start + part.trim_end().len())
 }
 
-/// Whether a text can be cut at a place without tearing a character as readers see it.
+/// Whether a position is a grapheme boundary.
 pub(super) fn is_whole(text: &str, at: usize) -> bool {
     at == 0
         || at == text.len()
@@ -63,7 +63,7 @@ fn is_mark(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | '…' | '‼' | '⁇' | '⁈' | '⁉' | '‽') || is_final(c)
 }
 
-/// Marks that end a sentence wherever they stand.
+/// Marks that always end a sentence.
 fn is_final(c: char) -> bool {
     matches!(
         c,
@@ -85,7 +85,7 @@ fn is_final(c: char) -> bool {
     )
 }
 
-/// Quotes and brackets that close what a mark ends.
+/// Closing quotes and brackets.
 pub(super) fn is_closing(c: char) -> bool {
     matches!(
         c,
@@ -110,7 +110,7 @@ pub(super) fn is_closing(c: char) -> bool {
     )
 }
 
-/// Letters of scripts that are written without spaces between words.
+/// Letters and marks of scripts without spaces between words.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{2e80}'..='\u{303f}'     // radicals, marks
@@ -123,18 +123,18 @@ pub(super) fn is_unspaced(c: char) -> bool {
     )
 }
 
-/// A letter that is neither small nor capital in any writing.
+/// A letter of a script without upper and lower case.
 fn is_caseless(c: char) -> bool {
     c.is_alphabetic() && !c.is_lowercase() && !c.is_uppercase()
 }
 
-/// Where the sentence ends that has a mark at `at`; none where it goes on.
+/// End of the sentence with a mark at `at`; `None` if it continues.
 fn end_at(text: &str, start: usize, at: usize, mark: char) -> Option<usize> {
-    let behind = &text[at + mark.len_utf8()..];
-    if behind.starts_with(is_mark) {
+    let following = &text[at + mark.len_utf8()..];
+    if following.starts_with(is_mark) {
         return None;
     }
-    let after = behind.trim_start_matches(is_closing);
+    let after = following.trim_start_matches(is_closing);
     let end = text.len() - after.len();
     let next = after.chars().next()?;
     if is_final(mark) {
@@ -142,7 +142,7 @@ fn end_at(text: &str, start: usize, at: usize, mark: char) -> Option<usize> {
     }
     let before = &text[start..at];
     if !next.is_whitespace() {
-        // `است.اما`: the space is often left out. `wide？yes` and `a.b` are not that.
+        // `است.اما`: the space is often omitted. `a.b` is not a sentence end.
         let previous = before.chars().next_back()?;
         return (is_unspaced(next) || (is_caseless(previous) && is_caseless(next))).then_some(end);
     }
@@ -150,7 +150,7 @@ fn end_at(text: &str, start: usize, at: usize, mark: char) -> Option<usize> {
     if next.is_some_and(char::is_lowercase) {
         return None;
     }
-    if mark == '.' && !before.ends_with(is_mark) && is_no_end(before, next) {
+    if mark == '.' && !before.ends_with(is_mark) && is_part_of_word(before, next) {
         return None;
     }
     Some(end)
@@ -178,8 +178,8 @@ fn is_opening(c: char) -> bool {
     )
 }
 
-/// Whether a single full stop behind `before` belongs to its last word.
-fn is_no_end(before: &str, next: Option<char>) -> bool {
+/// Whether a single full stop after `before` belongs to its last word.
+fn is_part_of_word(before: &str, next: Option<char>) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace() || is_opening(c) || c == '-').next().unwrap_or("");
     let hyphened = before.rsplit(|c: char| c.is_whitespace() || is_opening(c)).next().unwrap_or("");
     let letters = word.chars().filter(|c| c.is_alphabetic()).count();
@@ -197,7 +197,7 @@ fn is_no_end(before: &str, next: Option<char>) -> bool {
 mod tests {
     use super::*;
 
-    /// `|` stands where sentences are to be told apart.
+    /// Checks a text with `|` at the expected sentence boundaries.
     fn check(marked: &str) {
         let expected: Vec<&str> = marked.split('|').map(str::trim).collect();
         let text = marked.replace('|', "");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_behind_the_mark_belong_to_the_sentence() {
+    fn quotes_after_the_mark_belong_to_the_sentence() {
         check("\"Really?\" |\"Yes.\" |He left.");
         check("\"Really?\" she asked. |\"Yes!\" he said.");
         check("He said “no.” |Then (sadly.) |“Go!” |«Пойдём?» |Да.");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_apart_by_their_bullets() {
+    fn list_items_are_split_at_their_bullets() {
         check("Buy:|\n- milk|\n- bread. |Go home.");
         check("1. First. |2. Second. |10. Tenth.");
     }

@@ -1,4 +1,4 @@
-//! Text up to a blank line or a pause mark, read in bounded memory.
+//! Splits text at blank lines and pause marks, in bounded memory.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use super::LongTextError;
 use super::sentences::is_unspaced;
 
-/// Bytes of a unit that are held. A longer paragraph is passed on in parts that end with a sentence where it has sentences.
+/// Largest unit in bytes. A longer paragraph is passed on in parts, at the ends of sentences if possible.
 pub const LONGEST_UNIT: usize = 16 * 1024;
 
-/// The longest silence a mark can ask for; longer ones are taken for this.
+/// Longest pause of a mark; longer ones are shortened to this.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// `[pause:` and what may stand before its `]`.
+/// Longest mark in bytes, from `[pause:` to its `]`.
 const LONGEST_MARK: usize = 32;
 
 const READ: usize = 8 * 1024;
 
-/// Text without a paragraph's end or a mark inside.
+/// Text without a paragraph break or a mark inside.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unit {
-    /// White space is one space each; a line break stays one where the next line begins with a bullet.
+    /// White space is replaced by one space; a line break is kept if the next line begins with a bullet.
     pub text: String,
     pub end: UnitEnd,
 }
@@ -30,22 +30,22 @@ pub(super) enum UnitEnd {
     /// A blank line, or the end of the text.
     Paragraph,
     Mark(Duration),
-    /// The paragraph is longer than [`LONGEST_UNIT`] and goes on.
+    /// The paragraph is longer than [`LONGEST_UNIT`] and continues.
     Partial,
 }
 
-/// Cuts a text into units.
+/// Splits a text into units.
 pub(super) struct Units<R> {
     reader: R,
-    /// Bytes that were read and not decoded: an unfinished character.
+    /// Bytes of an incomplete character.
     bytes: Vec<u8>,
-    /// Decoded text that is not part of a unit yet, and the place in it.
+    /// Decoded text that is not part of a unit yet, and the position in it.
     decoded: String,
     at: usize,
-    /// Bytes decoded so far.
+    /// Number of bytes decoded so far.
     decoded_bytes: u64,
     text: String,
-    /// Line breaks of the white space behind `text`; none where there is no white space.
+    /// Line breaks in the white space after `text`; `None` without white space.
     space: Option<usize>,
     after_return: bool,
     ended: bool,
@@ -70,7 +70,7 @@ impl<R: Read> Units<R> {
         self.decoded_bytes - (self.decoded.len() - self.at) as u64
     }
 
-    /// Puts the end of a partial unit in front of what follows it.
+    /// Puts the end of a partial unit back, before what follows it.
     pub fn give_back(&mut self, text: &str) {
         self.text.insert_str(0, text);
     }
@@ -98,7 +98,7 @@ impl<R: Read> Units<R> {
         Unit { text: std::mem::take(&mut self.text), end }
     }
 
-    /// Adds a character; says how the unit ends where it does.
+    /// Adds a character; returns how the unit ends, if it does.
     fn take(&mut self, c: char) -> Option<UnitEnd> {
         if c.is_whitespace() {
             let is_break = match c {
@@ -133,7 +133,7 @@ impl<R: Read> Units<R> {
         {
             match (breaks, is_bullet(c)) {
                 (1.., true) => self.text.push('\n'),
-                // Scripts without spaces have none at the end of a line either.
+                // Scripts without spaces need none at a line break either.
                 (1.., _) if is_unspaced(before) && is_unspaced(c) => {}
                 _ if before.is_whitespace() => {}
                 _ => self.text.push(' '),
@@ -150,7 +150,7 @@ impl<R: Read> Units<R> {
         None
     }
 
-    /// Whether the text may end with the beginning of a mark.
+    /// Whether the text may end with an incomplete mark.
     fn is_in_mark(&self) -> bool {
         let bytes = self.text.as_bytes();
         bytes[bytes.len().saturating_sub(LONGEST_MARK)..].contains(&b'[')

@@ -1,89 +1,89 @@
-//! A long text spoken into a file, so that it can be resumed after any interruption.
+//! Speaks a long text into a file; can be resumed after any interruption.
 //!
-//! | beside `book.mp3` | what it is |
+//! | next to `book.mp3` | contents |
 //! |---|---|
-//! | `book.mp3.part` | the sound so far: for WAV and PCM the file to be, for others a WAV file of floats that is encoded at the end |
-//! | `book.mp3.journal` | a line for each piece whose sound is on the disk |
+//! | `book.mp3.part` | the audio so far: the output itself for WAV and PCM, else a WAV file of floats that is encoded at the end |
+//! | `book.mp3.journal` | one line for each piece whose audio is on the disk |
 //!
-//! Both go when the book is finished. A piece is written and synced before its line: what has no line is cut off and spoken
-//! again, so that a resumed book is the same, byte for byte, as one that was never interrupted.
+//! Both are removed when the book is finished. A piece is written and synced before its line. Audio without a line is removed and
+//! spoken again, so a resumed book is byte for byte the same as one that was never interrupted.
 
 use std::cell::RefCell;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use myxtts_run::destination::{Destination, DestinationError};
-use myxtts_run::durable::{self, DurableError, Os};
+use myxtts_run::durable::{self, DurableError, OsDisk};
+use myxtts_run::output_path::{OutputPath, OutputPathError};
 
 use super::journal::{Found, Header, Journal, Line};
 use super::{Done, NarrationError, NarrationSettings, Narrator, Speaker, Timings, numbered};
+use crate::audio_file::{AudioFileError, AudioWriter, Depth, Format, appendable_length};
 use crate::long_text::{LongTextError, Piece};
-use crate::sound_file::{Depth, Format, SoundFileError, SoundWriter, plain_length};
 
-/// Of the journal's layout.
+/// Version of the journal's layout.
 const VERSION: u32 = 1;
 
-/// Samples that are encoded at a time.
+/// Number of samples encoded at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Why the files of a book cannot be kept.
+/// Error of the files of a book.
 #[derive(Debug, thiserror::Error)]
 pub enum BookError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// The output is no place for a file.
+    /// The output path cannot be written.
     #[error(transparent)]
-    Destination(#[from] DestinationError),
+    OutputPath(#[from] OutputPathError),
     /// A file of the book failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Another process speaks into the same file.
+    /// Another process writes the same file.
     #[error("{} is being written by another process: wait for it, or name another output", path.display())]
     Busy {
-        /// The part.
+        /// The `.part` file.
         path: PathBuf,
     },
-    /// A journal of other settings.
+    /// The journal was written with other settings.
     #[error(
-        "{} was begun with other settings (model, voice, language, seed, speed, sampling or format): go on with those, or begin anew \
+        "{} was begun with other settings (model, voice, language, seed, speed, sampling or format): resume with those, or start over \
          without --resume", path.display()
     )]
     OtherSettings {
         /// The journal.
         path: PathBuf,
     },
-    /// A device or a pipe.
-    #[error("{} is no file: a book is spoken into a file, so that it can be resumed; use --stream for pipes", path.display())]
+    /// The output is a device or a pipe.
+    #[error("{} is not a regular file, which a resumable book needs; use --stream for pipes", path.display())]
     NoFile {
         /// The output.
         path: PathBuf,
     },
 }
 
-/// How a book ended.
+/// Result of speaking a book.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The file is there; or where no piece could be said, nothing is.
+    /// The file is complete. There is no file if every piece was skipped.
     Finished(Timings),
-    /// It was stopped, and can be resumed.
+    /// It was stopped and can be resumed.
     Stopped {
-        /// Pieces that are spoken.
+        /// Number of spoken pieces.
         pieces: u64,
-        /// Samples that are spoken.
+        /// Number of samples.
         samples: u64,
     },
 }
 
-/// A book that is being spoken.
+/// A book in progress.
 pub struct Book {
     output: PathBuf,
     part: PathBuf,
@@ -92,20 +92,20 @@ pub struct Book {
     rate: u32,
     settings: NarrationSettings,
     journal: Journal,
-    writer: SoundWriter<File>,
-    /// Held for as long as the book is spoken.
+    writer: AudioWriter<File>,
+    /// Locked while the book is in progress.
     _lock: File,
 }
 
 impl Book {
-    /// The journal beside an output.
-    pub fn journal_of(output: &Path) -> PathBuf {
-        with_ending(output, "journal")
+    /// Path of the journal of an output.
+    pub fn journal_path(output: &Path) -> PathBuf {
+        with_suffix(output, "journal")
     }
 
-    /// Begins anew, whatever was there; or goes on, where `resume` says so and there is something to go on with.
+    /// Starts a new book, or resumes an existing one if `resume` is set and there is one.
     ///
-    /// `identity` is everything beside `settings` that decides how a text sounds: model, voice, language, sampling.
+    /// `identity` describes everything besides `settings` that affects the audio: model, voice, language, sampling.
     pub fn open(
         output: &Path,
         format: Format,
@@ -114,11 +114,11 @@ impl Book {
         identity: &str,
         resume: bool,
     ) -> Result<Book, BookError> {
-        let destination = Destination::of("-o", output)?;
+        let destination = OutputPath::check("-o", output)?;
         if !destination.is_file() {
             return Err(BookError::NoFile { path: output.to_owned() });
         }
-        let (part, journal_path) = (with_ending(output, "part"), Book::journal_of(output));
+        let (part, journal_path) = (with_suffix(output, "part"), Book::journal_path(output));
         let header = Header {
             journal: VERSION,
             format: part_format(format).name().to_owned(),
@@ -136,7 +136,7 @@ impl Book {
             Err(TryLockError::Error(source)) if source.kind() != io::ErrorKind::Unsupported => {
                 return Err(at("lock", &part)(source));
             }
-            // A file system without locks has to do without.
+            // Some file systems have no locks.
             _ => {}
         }
         let found =
@@ -145,11 +145,11 @@ impl Book {
             return Err(BookError::OtherSettings { path: journal_path });
         }
         let there = lock.metadata().map_err(at("look at", &part))?.len();
-        let length = |samples| plain_length(part_format(format), samples).unwrap_or(0);
+        let length = |samples| appendable_length(part_format(format), samples).unwrap_or(0);
         let mut file = lock.try_clone().map_err(at("open", &part))?;
         let (journal, writer) = match found {
             Some(Found { mut lines, mut lengths, .. }) if length(0) <= there => {
-                // A journal cannot be ahead of its sound, unless the disk lost what it had taken.
+                // The journal is ahead of the audio only if the disk lost synced data.
                 while lines.last().is_some_and(|last| length(last.samples) > there) {
                     lines.pop();
                     lengths.pop();
@@ -157,30 +157,30 @@ impl Book {
                 let samples = lines.last().map_or(0, |last| last.samples);
                 file.set_len(length(samples)).map_err(at("shorten", &part))?;
                 file.seek(SeekFrom::End(0)).map_err(at("seek in", &part))?;
-                let writer = SoundWriter::resume(file, part_format(format), rate, samples);
+                let writer = AudioWriter::resume(file, part_format(format), rate, samples);
                 (Journal::open(&journal_path, lines, lengths)?, writer)
             }
             _ => {
-                durable::remove(&Os, &journal_path)?;
+                durable::remove(&OsDisk, &journal_path)?;
                 file.set_len(0).map_err(at("shorten", &part))?;
                 file.seek(SeekFrom::Start(0)).map_err(at("seek in", &part))?;
-                let writer = SoundWriter::begin(file, part_format(format), rate);
+                let writer = AudioWriter::begin(file, part_format(format), rate);
                 let writer = writer.map_err(|error| at("write", &part)(io::Error::other(error)))?;
                 (Journal::begin(&journal_path, &header)?, Some(writer))
             }
         };
-        // Parts are of plain formats, which can all be resumed.
+        // `.part` files have appendable formats, which can all be resumed.
         let writer = writer.ok_or_else(|| at("resume", &part)(io::ErrorKind::Unsupported.into()))?;
         let output = output.to_owned();
         Ok(Book { output, part, journal_path, format, rate, settings, journal, writer, _lock: lock })
     }
 
-    /// Pieces that were spoken before.
+    /// Number of pieces spoken before.
     pub fn pieces(&self) -> u64 {
         self.journal.lines.len() as u64
     }
 
-    /// Speaks what is not spoken yet. After each piece, `watch` says whether to go on.
+    /// Speaks the remaining pieces. Stops when `watch`, called after each piece, returns false.
     pub fn speak<S: Speaker>(
         mut self,
         pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
@@ -200,13 +200,13 @@ impl Book {
             let (timing, samples) = (line.timing.clone(), line.samples);
             watch(&Done { number, piece: &piece, timing, note: None, samples, was_resumed: true });
         }
-        // The text may be another from here on, or end earlier.
-        self.cut(count as usize)?;
+        // From here on the text may have changed, or it may be shorter.
+        self.truncate(count as usize)?;
         let mut narrator = Narrator::new(self.settings, self.rate, self.samples());
         let mut pieces = next.into_iter().map(Ok).chain(pieces).peekable();
         while pieces.peek().is_some() {
             let group: Vec<(u64, Piece)> =
-                pieces.by_ref().take(speaker.at_once()).collect::<Result<_, _>>()?;
+                pieces.by_ref().take(speaker.batch_size()).collect::<Result<_, _>>()?;
             let (journal, part) = (&mut self.journal, &self.part);
             let writer = RefCell::new(&mut self.writer);
             let mut keep = |done: &Done| -> Result<bool, NarrationError<S::Error>> {
@@ -220,7 +220,7 @@ impl Book {
                 Ok(watch(done))
             };
             let mut write = |samples: &[f32]| writer.borrow_mut().write(samples);
-            if !narrator.say_group(speaker, &group, &mut write, &mut keep)? {
+            if !narrator.speak_group(speaker, &group, &mut write, &mut keep)? {
                 return Ok(Outcome::Stopped { pieces: count, samples: narrator.position() });
             }
         }
@@ -231,32 +231,32 @@ impl Book {
         self.journal.lines.last().map_or(0, |last| last.samples)
     }
 
-    /// Cuts off all pieces from a number on.
-    fn cut(&mut self, pieces: usize) -> Result<(), BookError> {
+    /// Removes all pieces from a number on.
+    fn truncate(&mut self, pieces: usize) -> Result<(), BookError> {
         if pieces >= self.journal.lines.len() {
             return Ok(());
         }
-        self.journal.cut(pieces)?;
+        self.journal.truncate(pieces)?;
         let (format, samples) = (part_format(self.format), self.samples());
         let part = self.part.clone();
         let failed = |source| BookError::Io { action: "shorten", path: part.clone(), source };
         let mut file = self.writer.sink().try_clone().map_err(failed)?;
-        file.set_len(plain_length(format, samples).unwrap_or(0)).map_err(failed)?;
+        file.set_len(appendable_length(format, samples).unwrap_or(0)).map_err(failed)?;
         file.seek(SeekFrom::End(0)).map_err(failed)?;
-        if let Some(writer) = SoundWriter::resume(file, format, self.rate, samples) {
+        if let Some(writer) = AudioWriter::resume(file, format, self.rate, samples) {
             self.writer = writer;
         }
         Ok(())
     }
 
-    /// Makes the part the output.
+    /// Turns the `.part` file into the output.
     fn finish(self) -> Result<Timings, FinishError> {
         let Book { output, part, journal_path, format, rate, journal, writer, .. } = self;
         let samples = journal.lines.last().map_or(0, |last| last.samples);
         if journal.lines.iter().all(|line| line.timing.is_none()) {
-            // Nothing was said: there is no sound to give a name to.
+            // Every piece was skipped: there is no audio.
             for path in [&part, &journal_path] {
-                durable::remove(&Os, path).map_err(BookError::from)?;
+                durable::remove(&OsDisk, path).map_err(BookError::from)?;
             }
             return Ok(Timings { rate, samples, pieces: Vec::new() });
         }
@@ -266,17 +266,17 @@ impl Book {
         };
         let mut file = writer.finish()?;
         file.sync_all().map_err(failed("sync"))?;
-        let destination = Destination::of("-o", &output).map_err(BookError::from)?;
+        let destination = OutputPath::check("-o", &output).map_err(BookError::from)?;
         if format == part_format(format) {
-            // Through a link, to where it leads.
+            // Follows symbolic links.
             let target = output.canonicalize().unwrap_or_else(|_| output.clone());
             std::fs::rename(&part, &target).map_err(failed("rename"))?;
             let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-            durable::sync_folder(&Os, folder.unwrap_or(Path::new("."))).map_err(BookError::from)?;
+            durable::sync_folder(&OsDisk, folder.unwrap_or(Path::new("."))).map_err(BookError::from)?;
         } else {
             let mut encoded =
-                SoundWriter::begin(destination.begin().map_err(BookError::from)?, format, rate)?;
-            let header = plain_length(part_format(format), 0).unwrap_or(0);
+                AudioWriter::begin(destination.create().map_err(BookError::from)?, format, rate)?;
+            let header = appendable_length(part_format(format), 0).unwrap_or(0);
             file.seek(SeekFrom::Start(header)).map_err(failed("seek in"))?;
             let mut bytes = vec![0; 4 * CHUNK];
             let mut left = samples;
@@ -291,9 +291,9 @@ impl Book {
                 left -= count as u64;
             }
             encoded.finish()?.finish().map_err(BookError::from)?;
-            durable::remove(&Os, &part).map_err(BookError::from)?;
+            durable::remove(&OsDisk, &part).map_err(BookError::from)?;
         }
-        durable::remove(&Os, &journal_path).map_err(BookError::from)?;
+        durable::remove(&OsDisk, &journal_path).map_err(BookError::from)?;
         Ok(Timings {
             rate,
             samples,
@@ -302,38 +302,38 @@ impl Book {
     }
 }
 
-/// What can fail when a book is finished.
+/// Error of finishing a book.
 #[derive(Debug, thiserror::Error)]
 enum FinishError {
     #[error(transparent)]
     Book(#[from] BookError),
     #[error(transparent)]
-    Sound(#[from] SoundFileError),
+    Vocoder(#[from] AudioFileError),
 }
 
 impl<E> From<FinishError> for NarrationError<E> {
     fn from(error: FinishError) -> Self {
         match error {
             FinishError::Book(error) => NarrationError::Book(error),
-            FinishError::Sound(error) => NarrationError::Sound(error),
+            FinishError::Vocoder(error) => NarrationError::Vocoder(error),
         }
     }
 }
 
-/// How the sound is stored until the book is finished.
+/// Format of the `.part` file.
 fn part_format(format: Format) -> Format {
-    if format.is_plain() { format } else { Format::Wav(Depth::Float) }
+    if format.is_appendable() { format } else { Format::Wav(Depth::Float) }
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".");
-    name.push(ending);
+    name.push(suffix);
     path.with_file_name(name)
 }
 
 fn settings_hash(settings: &NarrationSettings, identity: &str) -> String {
-    // Floats are written with as many digits as tell them apart.
+    // `Debug` writes floats with enough digits to distinguish them.
     short_hash(format!("{settings:?}\n{identity}").as_bytes())
 }
 

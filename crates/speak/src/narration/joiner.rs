@@ -1,23 +1,23 @@
-//! Pieces of sound joined to one, with natural pauses and without clicks.
+//! Joins pieces of speech with natural pauses and without clicks.
 //!
-//! At a join, what is quiet at the end of one piece and at the start of the next is cut away, both are faded over a few
-//! milliseconds, and a pause of a set length comes between. The start of the first piece and the end of the last stay as they
-//! are: a text of one piece is exactly what the model said. What comes of a piece depends on nothing but the piece.
+//! At a join, the quiet end of one piece and the quiet start of the next are removed, both are faded over a few milliseconds,
+//! and a pause of a fixed length is inserted. The start of the first piece and the end of the last are unchanged, so a text of
+//! one piece is exactly the model's output. The samples of a piece depend only on that piece.
 
 use std::time::Duration;
 
 use crate::long_text::Pause;
 
-/// How pieces are joined.
+/// Pauses and fades between pieces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joins {
-    /// Silence inside a sentence that was too long for one piece.
+    /// Silence inside a sentence that was split.
     pub cut: Duration,
     /// Silence between sentences.
     pub sentence: Duration,
     /// Silence between paragraphs.
     pub paragraph: Duration,
-    /// Length of a fade.
+    /// Duration of a fade.
     pub fade: Duration,
 }
 
@@ -48,34 +48,34 @@ impl Joins {
 /// Samples below this (-54 dB of full scale) are quiet.
 const QUIET: f32 = 0.002;
 
-/// Quiet samples that stay at the start and at the end of a piece: the beginnings and ends of sounds are soft.
+/// Quiet samples kept at the start and at the end of a piece: speech begins and ends softly.
 const KEPT_BEFORE: Duration = Duration::from_millis(20);
-const KEPT_BEHIND: Duration = Duration::from_millis(50);
+const KEPT_AFTER: Duration = Duration::from_millis(50);
 
-/// Joins pieces whose samples come in any portions.
+/// Joins pieces whose samples arrive in chunks of any size.
 #[derive(Debug)]
 pub struct Joiner {
     joins: Joins,
     rate: u32,
-    /// Whether something was said or kept silent before this piece.
+    /// Whether another piece or a pause precedes this piece.
     is_joined: bool,
-    /// Whether the quiet start of a piece is behind us.
+    /// Whether the quiet start of the piece has ended.
     is_loud: bool,
-    /// Samples of the fade that are done.
+    /// Number of faded samples.
     faded: usize,
-    /// Samples that may still be the quiet end of a piece, or be faded.
+    /// Samples that may belong to the quiet end of the piece or to its fade.
     held: Vec<f32>,
-    /// Of those, how many were quiet in a row.
+    /// Number of consecutive quiet samples at the end of `held`.
     quiet: usize,
 }
 
 impl Joiner {
-    /// Begins a sound; `is_joined` where other pieces came before, in a sound that is resumed.
+    /// Creates a joiner; `is_joined` if pieces precede in a resumed recording.
     pub fn new(joins: Joins, rate: u32, is_joined: bool) -> Joiner {
         Joiner { joins, rate, is_joined, is_loud: false, faded: 0, held: Vec::new(), quiet: 0 }
     }
 
-    /// Adds samples of the piece; what is certain goes to `out`.
+    /// Adds samples of the piece; final samples go to `out`.
     pub fn add(&mut self, samples: &[f32], out: &mut Vec<f32>) {
         let keep = self.samples(KEPT_BEFORE);
         let fade = self.samples(self.joins.fade);
@@ -96,23 +96,23 @@ impl Joiner {
             }
         }
         if self.is_joined && !self.is_loud {
-            // Only what may be kept.
+            // Only what may be kept at the start.
             let cut = self.held.len().saturating_sub(keep);
             self.held.drain(..cut);
             return;
         }
-        // What is quiet may be the end; what is not may have to be faded.
-        let certain = self.held.len().saturating_sub(self.quiet.max(fade));
-        self.give(certain, out);
+        // Quiet samples may be the end of the piece; others may have to be faded.
+        let final_count = self.held.len().saturating_sub(self.quiet.max(fade));
+        self.emit(final_count, out);
     }
 
-    /// Ends the piece, and adds the pause behind it.
+    /// Ends the piece and adds the pause after it.
     pub fn end(&mut self, pause: Pause, out: &mut Vec<f32>) {
         if self.is_joined && !self.is_loud {
             self.held.clear();
         }
         if pause != Pause::End {
-            let cut = self.quiet.saturating_sub(self.samples(KEPT_BEHIND)).min(self.held.len());
+            let cut = self.quiet.saturating_sub(self.samples(KEPT_AFTER)).min(self.held.len());
             self.held.truncate(self.held.len() - cut);
             let fade = self.samples(self.joins.fade).min(self.held.len());
             let start = self.held.len() - fade;
@@ -120,19 +120,19 @@ impl Joiner {
                 *sample *= (fade - i) as f32 / (fade + 1) as f32;
             }
         }
-        self.give(self.held.len(), out);
+        self.emit(self.held.len(), out);
         (self.is_loud, self.faded, self.quiet) = (false, 0, 0);
         out.resize(out.len() + self.samples(self.joins.silence(pause)), 0.0);
         self.is_joined = true;
     }
 
-    /// Samples of silence behind a piece.
+    /// Number of samples of silence after a piece.
     pub fn silence(&self, pause: Pause) -> usize {
         self.samples(self.joins.silence(pause))
     }
 
-    /// Hands on held samples, those at the start of a joined piece faded in.
-    fn give(&mut self, count: usize, out: &mut Vec<f32>) {
+    /// Emits held samples; those at the start of a joined piece are faded in.
+    fn emit(&mut self, count: usize, out: &mut Vec<f32>) {
         let fade = if self.is_joined { self.samples(self.joins.fade) } else { 0 };
         for sample in self.held.drain(..count) {
             if self.faded < fade {

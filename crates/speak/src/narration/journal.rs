@@ -1,50 +1,50 @@
-//! Which pieces of a book are spoken: one line for each, kept beside the sound until it is finished.
+//! Journal of a book: one line per spoken piece, stored next to the audio until the book is finished.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use myxtts_run::durable::{Appender, DurableError, Os};
+use myxtts_run::durable::{Appender, DurableError, OsDisk};
 use serde::{Deserialize, Serialize};
 
 use super::Timing;
 
-/// What a journal begins with.
+/// First line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// Of this layout.
+    /// Version of the layout.
     pub journal: u32,
-    /// How the part's samples are stored.
+    /// Format of the `.part` file.
     pub format: String,
     pub rate: u32,
-    /// Hash of everything that decides how the text is spoken.
+    /// Hash of everything that affects the audio.
     pub settings: String,
 }
 
-/// A piece that is spoken.
+/// A spoken piece.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Line {
     pub piece: u64,
-    /// Hash of its text and what follows it.
+    /// Hash of its text and its pause.
     pub hash: String,
-    /// Samples of the sound with it.
+    /// Number of samples up to its end.
     pub samples: u64,
-    /// When it is heard; none where there was nothing to say.
+    /// Position in the audio; `None` if it was skipped.
     pub timing: Option<Timing>,
 }
 
-/// What is whole of a journal that was found.
+/// The intact lines of an existing journal.
 pub(super) struct Found {
     pub header: Header,
     pub lines: Vec<Line>,
-    /// Bytes of the header and of each line.
+    /// Length in bytes of the header and of each line.
     pub lengths: Vec<u64>,
 }
 
-/// A journal that is written to.
+/// A journal open for writing.
 pub(super) struct Journal {
     appender: Appender,
     path: PathBuf,
-    /// Bytes of the header and of each line.
+    /// Length in bytes of the header and of each line.
     lengths: Vec<u64>,
     pub lines: Vec<Line>,
 }
@@ -56,7 +56,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Reads what is whole of a journal; none where there is not even a header.
+    /// Reads the intact lines of a journal; `None` without an intact header.
     pub fn read(path: &Path) -> std::io::Result<Option<Found>> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -70,7 +70,7 @@ impl Journal {
         };
         let (mut lines, mut lengths) = (Vec::<Line>::new(), vec![header.1 as u64]);
         for text in texts {
-            // What a dead process left behind may be anything: what is not the next piece is spoken again.
+            // A killed process may leave anything behind: from the first line that is not the next piece on, pieces are spoken again.
             match serde_json::from_slice::<Line>(text) {
                 Ok(line)
                     if line.piece == lines.len() as u64
@@ -85,9 +85,9 @@ impl Journal {
         Ok(Some(Found { header: header.0, lines, lengths }))
     }
 
-    /// Goes on behind the first lines; the rest is cut off.
+    /// Opens the journal after the given lines; the rest is truncated.
     pub fn open(path: &Path, lines: Vec<Line>, lengths: Vec<u64>) -> Result<Journal, DurableError> {
-        let appender = Appender::open(Arc::new(Os), path, lengths.iter().sum())?;
+        let appender = Appender::open(Arc::new(OsDisk), path, lengths.iter().sum())?;
         Ok(Journal { appender, path: path.to_owned(), lengths, lines })
     }
 
@@ -97,11 +97,11 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts off all pieces from a number on.
-    pub fn cut(&mut self, pieces: usize) -> Result<(), DurableError> {
+    /// Removes all pieces from a number on.
+    pub fn truncate(&mut self, pieces: usize) -> Result<(), DurableError> {
         self.lines.truncate(pieces);
         self.lengths.truncate(pieces + 1);
-        self.appender = Appender::open(Arc::new(Os), &self.path, self.lengths.iter().sum())?;
+        self.appender = Appender::open(Arc::new(OsDisk), &self.path, self.lengths.iter().sum())?;
         self.appender.sync()
     }
 
@@ -114,7 +114,7 @@ impl Journal {
 }
 
 fn as_line(value: &impl Serialize) -> Vec<u8> {
-    // Strings and whole numbers: nothing that JSON cannot say.
+    // Strings and integers: serialisation cannot fail.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line

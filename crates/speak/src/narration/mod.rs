@@ -1,37 +1,37 @@
-//! A long text spoken piece by piece, and joined to one sound.
+//! Speaks a long text piece by piece and joins the pieces.
 //!
 //! ```text
-//! Piece ──> Speaker ──> Stretch ──> Joiner ──> sound file, player, Book (with a journal, to be resumed)
-//!           samples     --speed     fades and pauses
+//! Piece ──> Speaker ──> TimeStretch ──> Joiner ──> audio file, player, Book (with a journal, to be resumed)
+//!           samples     --speed         fades and pauses
 //! ```
 //!
-//! Every piece has a seed of its own, made of the seed and its number, and becomes sound without regard to the others. So
-//! neither their order nor how many are spoken at a time changes what is said.
+//! Every piece has its own seed, derived from the seed and its number, and is spoken independently of the others. The result
+//! depends neither on their order nor on how many are spoken at a time.
 
 mod book;
 mod joiner;
 mod journal;
-mod stretch;
+mod time_stretch;
 mod timings;
 
 pub use book::{Book, BookError, Outcome};
 pub use joiner::{Joiner, Joins};
-pub use stretch::{SPEEDS, Stretch};
+pub use time_stretch::{SPEEDS, TimeStretch};
 pub use timings::{Timing, Timings};
 
+use crate::audio_file::AudioFileError;
 use crate::long_text::{LongTextError, Piece};
-use crate::sound_file::SoundFileError;
 use myxtts_run::seed::Seed;
 
-/// Whoever says a piece.
+/// Speaks the pieces of a text.
 pub trait Speaker {
-    /// Why it could not.
+    /// Error of speaking.
     type Error;
 
-    /// Samples per second.
+    /// Sample rate in Hz.
     fn rate(&self) -> u32;
 
-    /// Says a text. Samples go to `out` as they come; where it says no, nothing more is wanted.
+    /// Speaks a text. Samples go to `out` as they are made; speaking stops when it returns false.
     fn speak(
         &mut self,
         text: &str,
@@ -39,12 +39,12 @@ pub trait Speaker {
         out: &mut dyn FnMut(&[f32]) -> bool,
     ) -> Result<Spoken, Self::Error>;
 
-    /// How many texts it is given at a time; 1 where it says one after the other.
-    fn at_once(&self) -> usize {
+    /// Number of texts to pass to [`Speaker::speak_many`]; 1 to speak one after the other.
+    fn batch_size(&self) -> usize {
         1
     }
 
-    /// Says several texts, each with its seed and as [`Speaker::speak`] says it.
+    /// Speaks several texts, each with its seed and as [`Speaker::speak`] speaks it.
     fn speak_many(&mut self, texts: &[(&str, u64)]) -> Result<Vec<(Vec<f32>, Spoken)>, Self::Error> {
         let one = |&(text, seed): &(&str, u64)| {
             let mut all = Vec::new();
@@ -58,16 +58,16 @@ pub trait Speaker {
     }
 }
 
-/// What came of a piece.
+/// Result of speaking a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spoken {
-    /// It was said; with a note where something is to be known of it.
+    /// It was spoken; with a note about a remaining flaw.
     Said(Option<String>),
-    /// There was nothing that can be said, and why.
+    /// It was skipped, with the reason.
     Nothing(String),
 }
 
-/// Why a text was not spoken to its end.
+/// Error of speaking a long text.
 #[derive(Debug, thiserror::Error)]
 pub enum NarrationError<E> {
     /// The speaker failed.
@@ -76,25 +76,25 @@ pub enum NarrationError<E> {
     /// The text cannot be read.
     #[error(transparent)]
     Text(#[from] LongTextError),
-    /// The sound cannot be written.
+    /// The audio cannot be written.
     #[error(transparent)]
-    Sound(#[from] SoundFileError),
-    /// The files of a book cannot be kept.
+    Vocoder(#[from] AudioFileError),
+    /// The files of a book cannot be written.
     #[error(transparent)]
     Book(#[from] BookError),
 }
 
-/// What comes of speaking with a speaker.
+/// Result of speaking with a speaker.
 pub type Narrated<T, S> = Result<T, NarrationError<<S as Speaker>::Error>>;
 
-/// How a text is spoken.
+/// Settings for speaking a long text. Journals hold a hash of the `Debug` text, so names of fields stay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NarrationSettings {
     /// Pauses and fades.
     pub joins: Joins,
-    /// 1 as the model speaks, 2 in half the time; see [`SPEEDS`].
+    /// Speed factor: 1 for the model's own, 2 for half the duration; see [`SPEEDS`].
     pub speed: f64,
-    /// The same seed says it the same way.
+    /// Seed of the text; equal seeds give equal audio.
     pub seed: u64,
 }
 
@@ -104,7 +104,7 @@ impl Default for NarrationSettings {
     }
 }
 
-/// The seed of a piece. That of the first is the seed itself: a text of one piece is what the model says with it.
+/// Seed of a piece. The first piece has the seed itself, so that a text of one piece equals a single utterance.
 pub fn piece_seed(seed: u64, number: u64) -> u64 {
     match number {
         0 => seed,
@@ -112,53 +112,53 @@ pub fn piece_seed(seed: u64, number: u64) -> u64 {
     }
 }
 
-/// A piece that is done.
+/// A finished piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done<'p> {
-    /// Which, from 0.
+    /// Number of the piece, from 0.
     pub number: u64,
-    /// What was to be said.
+    /// The piece.
     pub piece: &'p Piece,
-    /// When it is heard; none where there was nothing to say.
+    /// Position in the audio; `None` if it was skipped.
     pub timing: Option<Timing>,
-    /// What is to be known of it.
+    /// Note about a flaw, or the reason it was skipped.
     pub note: Option<String>,
-    /// Samples of the sound so far, pauses included.
+    /// Number of samples so far, including pauses.
     pub samples: u64,
-    /// Whether it was spoken before this book was resumed.
+    /// Whether it was spoken before the book was resumed.
     pub was_resumed: bool,
 }
 
-/// Speaks pieces in their order.
+/// Speaks pieces in order.
 pub struct Narrator {
     settings: NarrationSettings,
     joiner: Joiner,
-    stretch: Stretch,
+    stretch: TimeStretch,
     position: u64,
     stretched: Vec<f32>,
     joined: Vec<f32>,
 }
 
 impl Narrator {
-    /// Begins at sample `position` of a sound: 0 for a new one.
+    /// Starts at sample `position` of the audio; 0 for a new one.
     pub fn new(settings: NarrationSettings, rate: u32, position: u64) -> Narrator {
         Narrator {
             settings,
             joiner: Joiner::new(settings.joins, rate, position > 0),
-            stretch: Stretch::new(settings.speed, rate),
+            stretch: TimeStretch::new(settings.speed, rate),
             position,
             stretched: Vec::new(),
             joined: Vec::new(),
         }
     }
 
-    /// Samples so far.
+    /// Number of samples so far.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Says a piece, and the pause behind it, as it comes.
-    pub fn say<'p, S: Speaker>(
+    /// Speaks a piece and the pause after it; samples are written as they are made.
+    pub fn speak_piece<'p, S: Speaker>(
         &mut self,
         speaker: &mut S,
         number: u64,
@@ -182,28 +182,28 @@ impl Narrator {
         }
     }
 
-    /// Takes a piece that was said.
-    pub fn take<'p>(
+    /// Adds a piece that was already spoken.
+    pub fn add_piece<'p>(
         &mut self,
         number: u64,
         piece: &'p Piece,
         (samples, spoken): (Vec<f32>, Spoken),
         write: Write<'_>,
-    ) -> Result<Done<'p>, SoundFileError> {
+    ) -> Result<Done<'p>, AudioFileError> {
         let start = self.position;
         self.add(&samples, write)?;
         self.end(start, number, piece, spoken, write)
     }
 
-    /// Adds samples of the piece that is being said.
-    pub fn add(&mut self, samples: &[f32], write: Write<'_>) -> Result<(), SoundFileError> {
+    /// Adds samples of the current piece.
+    pub fn add(&mut self, samples: &[f32], write: Write<'_>) -> Result<(), AudioFileError> {
         self.stretched.clear();
         self.stretch.add(samples, &mut self.stretched);
         self.joiner.add(&self.stretched, &mut self.joined);
-        self.pass(write)
+        self.flush(write)
     }
 
-    /// Ends a piece that began at sample `start`, and adds the pause behind it.
+    /// Ends a piece that began at sample `start`, and adds the pause after it.
     pub fn end<'p>(
         &mut self,
         start: u64,
@@ -211,31 +211,31 @@ impl Narrator {
         piece: &'p Piece,
         spoken: Spoken,
         write: Write<'_>,
-    ) -> Result<Done<'p>, SoundFileError> {
+    ) -> Result<Done<'p>, AudioFileError> {
         self.stretched.clear();
         self.stretch.end(&mut self.stretched);
         self.joiner.add(&self.stretched, &mut self.joined);
         self.joiner.end(piece.pause, &mut self.joined);
-        self.pass(write)?;
+        self.flush(write)?;
         let end = self.position - self.joiner.silence(piece.pause) as u64;
-        let (was_said, note) = match spoken {
+        let (was_spoken, note) = match spoken {
             Spoken::Said(note) => (piece.is_spoken(), note),
             Spoken::Nothing(reason) => (false, Some(reason)),
         };
-        let timing = was_said.then(|| Timing { start, end, text: piece.text.clone() });
+        let timing = was_spoken.then(|| Timing { start, end, text: piece.text.clone() });
         Ok(Done { number, piece, timing, note, samples: self.position, was_resumed: false })
     }
 
-    /// Hands on what is joined.
-    fn pass(&mut self, write: Write<'_>) -> Result<(), SoundFileError> {
+    /// Writes the joined samples.
+    fn flush(&mut self, write: Write<'_>) -> Result<(), AudioFileError> {
         write(&self.joined)?;
         self.position += self.joined.len() as u64;
         self.joined.clear();
         Ok(())
     }
 
-    /// Says a group of pieces, each with its number, and hands them on one after the other. `done` says whether to go on.
-    pub fn say_group<S: Speaker>(
+    /// Speaks a group of numbered pieces and writes them in order. Stops when `done` returns false.
+    pub fn speak_group<S: Speaker>(
         &mut self,
         speaker: &mut S,
         group: &[(u64, Piece)],
@@ -243,18 +243,18 @@ impl Narrator {
         done: &mut dyn FnMut(&Done) -> Narrated<bool, S>,
     ) -> Result<bool, NarrationError<S::Error>> {
         if let [(number, piece)] = group {
-            let said = self.say(speaker, *number, piece, write)?;
-            return done(&said);
+            let finished = self.speak_piece(speaker, *number, piece, write)?;
+            return done(&finished);
         }
         let spoken = group.iter().filter(|(_, piece)| piece.is_spoken());
         let texts: Vec<(&str, u64)> = spoken
             .map(|(number, piece)| (piece.text.as_str(), piece_seed(self.settings.seed, *number)))
             .collect();
-        let mut said = speaker.speak_many(&texts).map_err(NarrationError::Speaker)?.into_iter();
+        let mut results = speaker.speak_many(&texts).map_err(NarrationError::Speaker)?.into_iter();
         for (number, piece) in group {
             let nothing = (Vec::new(), Spoken::Said(None));
-            let sound = if piece.is_spoken() { said.next().unwrap_or(nothing) } else { nothing };
-            let one = self.take(*number, piece, sound, write)?;
+            let result = if piece.is_spoken() { results.next().unwrap_or(nothing) } else { nothing };
+            let one = self.add_piece(*number, piece, result, write)?;
             if !done(&one)? {
                 return Ok(false);
             }
@@ -263,10 +263,10 @@ impl Narrator {
     }
 }
 
-/// Where samples go.
-pub type Write<'w> = &'w mut dyn FnMut(&[f32]) -> Result<(), SoundFileError>;
+/// Receives samples.
+pub type Write<'w> = &'w mut dyn FnMut(&[f32]) -> Result<(), AudioFileError>;
 
-/// Speaks pieces and hands the sound on as it comes. After each, `watch` says whether to go on.
+/// Speaks pieces and writes samples as they are made. Stops when `watch`, called after each piece, returns false.
 pub fn narrate<S: Speaker>(
     pieces: impl Iterator<Item = Result<Piece, LongTextError>>,
     speaker: &mut S,
@@ -279,13 +279,14 @@ pub fn narrate<S: Speaker>(
     let mut timings = Timings { rate, ..Timings::default() };
     let mut pieces = numbered(pieces).peekable();
     while pieces.peek().is_some() {
-        let group: Vec<(u64, Piece)> = pieces.by_ref().take(speaker.at_once()).collect::<Result<_, _>>()?;
-        let goes_on = narrator.say_group(speaker, &group, write, &mut |done| {
+        let group: Vec<(u64, Piece)> =
+            pieces.by_ref().take(speaker.batch_size()).collect::<Result<_, _>>()?;
+        let continues = narrator.speak_group(speaker, &group, write, &mut |done| {
             timings.samples = done.samples;
             timings.pieces.extend(done.timing.clone());
             Ok(watch(done))
         })?;
-        if !goes_on {
+        if !continues {
             break;
         }
     }

@@ -1,31 +1,31 @@
-//! When each piece is heard: SRT subtitles and JSON.
+//! Positions of the pieces in the audio, as SRT subtitles and JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// When a piece is heard.
+/// Position of a piece in the audio.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// First sample.
+    /// Index of the first sample.
     pub start: u64,
-    /// Behind its last sample, without the pause.
+    /// Index after the last sample, without the pause.
     pub end: u64,
-    /// What is said.
+    /// Text of the piece.
     pub text: String,
 }
 
-/// The pieces of a sound, in order.
+/// Positions of all pieces, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Samples per second.
+    /// Sample rate in Hz.
     pub rate: u32,
-    /// Length of the whole, in samples.
+    /// Total number of samples.
     pub samples: u64,
-    /// Those that are spoken.
+    /// The spoken pieces.
     pub pieces: Vec<Timing>,
 }
 
 impl Timings {
-    /// Subtitles in SubRip's format.
+    /// Subtitles in the SubRip format.
     pub fn srt(&self) -> String {
         let mut out = String::new();
         for (number, piece) in self.pieces.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Timings {
         out
     }
 
-    /// Seconds, for programs.
+    /// JSON with times in seconds.
     pub fn json(&self) -> serde_json::Value {
         let pieces: Vec<serde_json::Value> = self
             .pieces

@@ -1,17 +1,17 @@
-//! Sound while codes still come: states become samples piece by piece.
+//! Streaming: latents are decoded in chunks while codes are still generated.
 //!
 //! | step | module | in | out |
 //! |---|---|---|---|
-//! | stretch | `stretch` | a state for each code | frames of 256 samples, as far as no later state can change them |
-//! | window | `streamer` | new frames, and as many on both sides as the decoder looks at | their samples |
-//! | start | `audible` | samples | the same without the silence before the first sound |
+//! | upsample | `upsampler` | a latent per code | frames of 256 samples, up to the last that no later latent changes |
+//! | decode | `streamer` | new frames with the decoder's receptive field on both sides | their samples |
+//! | trim | `leading_silence` | samples | samples without leading silence |
 //!
-//! A window's own ends are cut off, so the pieces joined are the waveform of the whole utterance. Pieces grow: the first are
-//! short, so that something is heard early, the later ones long, so that little is computed twice.
+//! The margins of a window are dropped, so the joined chunks equal the waveform of the whole utterance. Chunks grow: the first
+//! are short for low latency, later ones long, so that little is computed twice.
 
-mod audible;
+mod leading_silence;
 mod streamer;
-mod stretch;
+mod upsampler;
 
 pub use leading_silence::AudibleStart;
 pub(crate) use leading_silence::LeadingSilence;

@@ -1,43 +1,45 @@
-//! New frames to samples, in windows of a few sizes: one program each, which on a GPU is recorded once.
+//! Decodes new frames in windows of a few sizes, each with one program, which on a GPU is captured once.
 
-use super::stretch::Stretch;
+use super::upsampler::LatentUpsampler;
 use crate::error::SpeakError;
 use myxtts_model::decoder::DecoderSizes;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Codes of the first pieces, and of all after them.
+/// Codes of the first chunks, and of all later ones.
 const GROWING: [usize; 5] = [1, 2, 4, 8, 12];
 const STEADY: usize = 25;
 
-/// Codes of pieces where nobody waits for the first, and how many of them are computed together.
+/// Codes per window of a whole utterance, where latency does not matter.
 const WHOLE: usize = 50;
+
+/// Number of windows decoded together.
 const TOGETHER: usize = 8;
 
-/// Frames that so many codes become at most.
+/// Upper limit of the frames of the given number of codes.
 fn frames_of(sizes: &DecoderSizes, codes: usize) -> usize {
     (codes as f64 * sizes.finer() * sizes.resampling()).ceil() as usize
 }
 
-/// Frames of a window for pieces of so many codes.
+/// Frames of a window for chunks of the given number of codes.
 fn window(sizes: &DecoderSizes, codes: usize) -> usize {
     let (before, after) = sizes.reach();
     before + frames_of(sizes, codes) + after
 }
 
-/// All windows that are kept for streams, the smallest first.
+/// Frames of all cached windows for streaming, smallest first.
 pub(crate) fn windows(sizes: &DecoderSizes) -> Vec<usize> {
     GROWING.iter().chain([&STEADY]).map(|&codes| window(sizes, codes)).collect()
 }
 
-/// The most that is computed at once: so many windows of so many frames.
+/// The largest program: number of windows and frames per window.
 pub(crate) fn largest_window(sizes: &DecoderSizes) -> (usize, usize) {
     (TOGETHER, window(sizes, WHOLE))
 }
 
-/// The samples of utterances (their states and a speaker each) that are there as a whole, in windows that are kept: a device
-/// that records programs has them recorded, whatever the lengths. Windows of all utterances are computed together.
-pub(crate) fn in_windows(
+/// Decodes whole utterances (latents and speaker vector each) in cached windows, so that captured programs serve any length.
+/// Windows of all utterances are decoded together.
+pub(crate) fn decode_in_windows(
     decoder: &mut dyn FrameDecoder,
     sizes: &DecoderSizes,
     utterances: &[(&[f32], &[f32])],
@@ -45,23 +47,23 @@ pub(crate) fn in_windows(
     let mut kept = windows(sizes);
     kept.push(window(sizes, WHOLE));
     let mut streamers = Vec::with_capacity(utterances.len());
-    let mut of_size: BTreeMap<(usize, bool), Vec<(usize, Planned)>> = BTreeMap::new();
+    let mut by_size: BTreeMap<(usize, bool), Vec<(usize, Window)>> = BTreeMap::new();
     for (number, &(latents, speaker)) in utterances.iter().enumerate() {
         let mut streamer = Streamer::new(sizes, speaker);
-        streamer.stretch.extend(latents);
-        streamer.stretch.end(latents.len() / sizes.latent);
+        streamer.upsampler.extend(latents);
+        streamer.upsampler.end(latents.len() / sizes.latent);
         for piece in streamer.plan(&kept) {
-            of_size.entry((piece.frames, piece.keep)).or_default().push((number, piece));
+            by_size.entry((piece.frames, piece.keep)).or_default().push((number, piece));
         }
         streamers.push(streamer);
     }
     let (hop, z_len) = (sizes.hop(), sizes.latent);
-    let samples_of = |streamer: &Streamer| vec![0.0; streamer.stretch.ready() * hop];
+    let samples_of = |streamer: &Streamer| vec![0.0; streamer.upsampler.ready() * hop];
     let mut samples: Vec<Vec<f32>> = streamers.iter().map(samples_of).collect();
-    for ((frames, keep), pieces) in of_size {
+    for ((frames, keep), pieces) in by_size {
         let mut rest = &pieces[..];
         while !rest.is_empty() {
-            // Few numbers of windows are recorded.
+            // Powers of two: few programs are captured.
             let count = if keep { TOGETHER.min(1 << rest.len().ilog2()) } else { 1 };
             let (some, more) = rest.split_at(count);
             rest = more;
@@ -73,19 +75,19 @@ pub(crate) fn in_windows(
                 some.iter().flat_map(|(number, _)| streamers[*number].speaker.iter().copied()).collect();
             let made = decoder.windows((count, frames), &z, &speakers, keep)?;
             for ((number, piece), made) in some.iter().zip(made.chunks_exact(frames * hop)) {
-                let Planned { start, given, end, .. } = *piece;
-                samples[*number][given * hop..end * hop]
-                    .copy_from_slice(&made[(given - start) * hop..(end - start) * hop]);
+                let Window { start, delivered, end, .. } = *piece;
+                samples[*number][delivered * hop..end * hop]
+                    .copy_from_slice(&made[(delivered - start) * hop..(end - start) * hop]);
             }
         }
     }
     Ok(samples)
 }
 
-/// A decoder that is given windows of frames.
+/// Decodes windows of frames.
 pub(crate) trait FrameDecoder {
-    /// The samples of some windows of frames `z` `[windows, frames, latent]`, each with its speaker, as if there was nothing
-    /// before and after them. Windows of a size that is kept are asked for again and again.
+    /// Decodes windows of frames `z` `[windows, frames, latent]`, each with its speaker vector, without context before and after.
+    /// `size` is the number of windows and frames; `keep` caches the program for later calls of the same size.
     fn windows(
         &mut self,
         size: (usize, usize),
@@ -95,75 +97,75 @@ pub(crate) trait FrameDecoder {
     ) -> Result<Vec<f32>, SpeakError>;
 }
 
-/// A window of an utterance, and what of it is given out: frames `given .. end`.
+/// A window of an utterance; frames `delivered..end` of it are delivered.
 #[derive(Clone, Copy, Debug)]
-struct Planned {
+struct Window {
     start: usize,
     frames: usize,
-    given: usize,
+    delivered: usize,
     end: usize,
     keep: bool,
 }
 
-/// One utterance on its way to samples.
+/// Decodes one utterance.
 #[derive(Clone, Debug)]
 pub(crate) struct Streamer {
     sizes: DecoderSizes,
-    stretch: Stretch,
+    upsampler: LatentUpsampler,
     speaker: Vec<f32>,
-    /// Pieces that were made.
-    pieces: usize,
-    /// Frames whose samples were given out.
-    given: usize,
+    /// Number of chunks decoded.
+    chunks: usize,
+    /// Number of frames whose samples were delivered.
+    delivered: usize,
 }
 
 impl Streamer {
     pub(crate) fn new(sizes: &DecoderSizes, speaker: &[f32]) -> Streamer {
         Streamer {
-            stretch: Stretch::new(sizes),
+            upsampler: LatentUpsampler::new(sizes),
             sizes: sizes.clone(),
             speaker: speaker.to_vec(),
-            pieces: 0,
-            given: 0,
+            chunks: 0,
+            delivered: 0,
         }
     }
 
-    /// Takes the state of the next code; gives the samples of the next piece where there is enough for one.
+    /// Adds the latent of the next code; returns the samples of the next chunk once there are enough frames for it.
     pub(crate) fn push(
         &mut self,
         decoder: &mut dyn FrameDecoder,
         latent: &[f32],
     ) -> Result<Vec<f32>, SpeakError> {
-        self.stretch.push(latent);
+        self.upsampler.push(latent);
         let (_, after) = self.sizes.reach();
         let mut samples = Vec::new();
         loop {
-            let codes = GROWING.get(self.pieces).copied().unwrap_or(STEADY);
-            let settled = self.stretch.ready().saturating_sub(after);
-            if settled < self.given + frames_of(&self.sizes, codes) {
+            let codes = GROWING.get(self.chunks).copied().unwrap_or(STEADY);
+            let settled = self.upsampler.ready().saturating_sub(after);
+            if settled < self.delivered + frames_of(&self.sizes, codes) {
                 return Ok(samples);
             }
             samples.extend(self.piece(decoder, window(&self.sizes, codes), settled)?);
-            self.pieces += 1;
+            self.chunks += 1;
         }
     }
 
-    /// The samples of everything that is left, where only the first `count` states are said. Less than was given out already
-    /// ends with a short fade.
+    /// Returns the remaining samples of the first `count` latents. If more than those were delivered already, returns a short
+    /// fade-out.
     pub(crate) fn finish(
         &mut self,
         decoder: &mut dyn FrameDecoder,
         count: usize,
     ) -> Result<Vec<f32>, SpeakError> {
         let kept = windows(&self.sizes);
-        if self.sizes.frames_of(count) <= self.given {
+        if self.sizes.frames_of(count) <= self.delivered {
             return self.fade(decoder, &kept);
         }
-        self.stretch.end(count);
+        self.upsampler.end(count);
         self.rest(decoder, &kept)
     }
 
-    /// The samples of everything that is left after the last state came.
+    /// Decodes everything that remains after the last latent.
     fn rest(&mut self, decoder: &mut dyn FrameDecoder, kept: &[usize]) -> Result<Vec<f32>, SpeakError> {
         let mut samples = Vec::new();
         for piece in self.plan(kept) {
@@ -172,38 +174,38 @@ impl Streamer {
         Ok(samples)
     }
 
-    /// The windows of everything that is left after the last state came.
-    fn plan(&mut self, kept: &[usize]) -> Vec<Planned> {
+    /// Plans the windows of everything that remains after the last latent.
+    fn plan(&mut self, kept: &[usize]) -> Vec<Window> {
         let (before, after) = self.sizes.reach();
-        let all = self.stretch.ready();
+        let all = self.upsampler.ready();
         let mut planned = Vec::new();
-        while self.given < all {
-            let start = self.given.saturating_sub(before);
+        while self.delivered < all {
+            let start = self.delivered.saturating_sub(before);
             let needed = all - start;
             let mut fitting = kept.iter().copied().filter(|&frames| frames <= all);
-            // The last window ends with the utterance, where the decoder sees nothing after it.
+            // The last window ends with the utterance, so that the decoder sees no context after it.
             planned.push(if let Some(frames) = fitting.clone().find(|&frames| needed <= frames) {
                 self.planned(all - frames, frames, all, true)
             } else if let Some(frames) = fitting.next_back() {
                 self.next(frames, all - after)
             } else {
-                // Shorter than all of them.
+                // Shorter than every cached window.
                 self.planned(start, needed, all, false)
             });
         }
         planned
     }
 
-    fn planned(&mut self, start: usize, frames: usize, end: usize, keep: bool) -> Planned {
-        let given = std::mem::replace(&mut self.given, end);
-        Planned { start, frames, given, end, keep }
+    fn planned(&mut self, start: usize, frames: usize, end: usize, keep: bool) -> Window {
+        let delivered = std::mem::replace(&mut self.delivered, end);
+        Window { start, frames, delivered, end, keep }
     }
 
-    /// The next window of `frames`, which begins as early before what is new as the decoder looks. No frame from `settled`
-    /// on is given out.
-    fn next(&mut self, frames: usize, settled: usize) -> Planned {
+    /// The next window of `frames`. It starts before the new frames by the decoder's receptive field. Frames from `settled` on
+    /// are not delivered.
+    fn next(&mut self, frames: usize, settled: usize) -> Window {
         let (before, after) = self.sizes.reach();
-        let start = self.given.saturating_sub(before);
+        let start = self.delivered.saturating_sub(before);
         let end = settled.min(start + frames - after);
         self.planned(start, frames, end, true)
     }
@@ -218,11 +220,12 @@ impl Streamer {
         self.run(decoder, next)
     }
 
-    /// A frame more than was given out, going down to nothing.
+    /// One frame beyond those delivered, faded out.
     fn fade(&mut self, decoder: &mut dyn FrameDecoder, kept: &[usize]) -> Result<Vec<f32>, SpeakError> {
         let (_, after) = self.sizes.reach();
-        let end = self.given + 1;
-        let Some(&frames) = kept.first().filter(|_| self.given > 0 && end + after <= self.stretch.ready())
+        let end = self.delivered + 1;
+        let Some(&frames) =
+            kept.first().filter(|_| self.delivered > 0 && end + after <= self.upsampler.ready())
         else {
             return Ok(Vec::new());
         };
@@ -232,22 +235,22 @@ impl Streamer {
         Ok(samples)
     }
 
-    /// The frames of a window. Those that are not known yet are left empty: they reach none of the samples given out.
-    fn frames(&self, piece: &Planned, z: &mut [f32]) {
-        let known = self.stretch.ready().min(piece.start + piece.frames);
+    /// Writes the frames of a window. Frames that are not known yet stay zero: they do not reach the delivered samples.
+    fn frames(&self, piece: &Window, z: &mut [f32]) {
+        let known = self.upsampler.ready().min(piece.start + piece.frames);
         for (frame, z) in (piece.start..known).zip(z.chunks_exact_mut(self.sizes.latent)) {
-            self.stretch.frame(frame, z);
+            self.upsampler.frame(frame, z);
         }
     }
 
-    fn run(&self, decoder: &mut dyn FrameDecoder, piece: Planned) -> Result<Vec<f32>, SpeakError> {
-        let Planned { start, frames, given, end, keep } = piece;
+    fn run(&self, decoder: &mut dyn FrameDecoder, piece: Window) -> Result<Vec<f32>, SpeakError> {
+        let Window { start, frames, delivered, end, keep } = piece;
         let mut z = vec![0.0; frames * self.sizes.latent];
         self.frames(&piece, &mut z);
         let hop = self.sizes.hop();
         let mut samples = decoder.windows((1, frames), &z, &self.speaker, keep)?;
         samples.truncate((end - start) * hop);
-        samples.drain(..(given - start) * hop);
+        samples.drain(..(delivered - start) * hop);
         Ok(samples)
     }
 }

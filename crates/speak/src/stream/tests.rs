@@ -1,8 +1,9 @@
 //! The pieces joined are the whole, and a window is as wide as it must be.
 
-use super::streamer::{FrameDecoder, Streamer, in_windows, windows};
-use super::stretch::Stretch;
+use super::streamer::{FrameDecoder, Streamer, decode_in_windows, windows};
+use super::upsampler::LatentUpsampler;
 use crate::error::SpeakError;
+use crate::vocoder::Vocoder;
 use myxtts_model::Declare;
 use myxtts_model::decoder::{Decoder, DecoderSizes, Growth, Residual};
 use myxtts_run::seed::Seed;
@@ -105,7 +106,7 @@ fn all_sizes() -> [DecoderSizes; 3] {
     [v2, odd, same]
 }
 
-fn frame(stretch: &Stretch, number: usize) -> Vec<f32> {
+fn frame(stretch: &LatentUpsampler, number: usize) -> Vec<f32> {
     let mut frame = vec![0.0; stretch.width()];
     stretch.frame(number, &mut frame);
     frame
@@ -116,7 +117,7 @@ fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         let latents = noise(40 * sizes.latent, "latents");
-        let (mut stretch, mut early) = (Stretch::new(&sizes), Vec::new());
+        let (mut stretch, mut early) = (LatentUpsampler::new(&sizes), Vec::new());
         for latent in latents.chunks(sizes.latent) {
             stretch.push(latent);
             (early.len() / sizes.latent..stretch.ready())
@@ -220,7 +221,7 @@ fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
             utterances.iter().map(|(latents, speaker)| rig.whole(latents, speaker)).collect();
         let is_right = |rig: &mut Rig, some: &[usize]| {
             let asked: Vec<(&[f32], &[f32])> = some.iter().map(|&i| utterances[i]).collect();
-            let made = in_windows(rig, &sizes, &asked).unwrap();
+            let made = decode_in_windows(rig, &sizes, &asked).unwrap();
             for (&i, made) in some.iter().zip(made) {
                 let (count, whole) = (counts[i], &wholes[i]);
                 assert_eq!(made.len(), whole.len(), "{count} states of {sizes:?}");
@@ -236,6 +237,58 @@ fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
         }
         let all: Vec<usize> = (0..counts.len()).collect();
         is_right(&mut rig, &all);
+    }
+}
+
+/// Streams states through windows that are kept, and decodes all of them with one program of the utterance's length. Returns
+/// the largest difference and the largest sample.
+fn streamed_against_whole(decoder: &mut Vocoder, sizes: &DecoderSizes, count: usize) -> (f32, f32) {
+    let (latents, speaker) = (noise(count * sizes.latent, "latents"), noise(sizes.speaker, "speaker"));
+    let mut stretch = LatentUpsampler::new(sizes);
+    latents.chunks(sizes.latent).for_each(|latent| stretch.push(latent));
+    stretch.end(count);
+    let frames = stretch.ready();
+    let z: Vec<f32> = (0..frames).flat_map(|number| frame(&stretch, number)).collect();
+    let whole = decoder.windows((1, frames), &z, &speaker, false).unwrap();
+
+    let mut streamer = Streamer::new(sizes, &speaker);
+    let mut joined = Vec::new();
+    for latent in latents.chunks(sizes.latent) {
+        joined.extend(streamer.push(decoder, latent).unwrap());
+    }
+    assert!(!joined.is_empty(), "nothing was streamed before the end");
+    joined.extend(streamer.finish(decoder, count).unwrap());
+    assert_eq!(joined.len(), whole.len());
+    let largest = |numbers: &mut dyn Iterator<Item = f32>| numbers.fold(0.0, f32::max);
+    let apart = largest(&mut joined.iter().zip(&whole).map(|(a, b)| (a - b).abs()));
+    (apart, largest(&mut whole.iter().map(|sample| sample.abs())))
+}
+
+#[test]
+fn streamed_audio_equals_a_whole_utterance_program_on_every_device() {
+    let sizes = DecoderSizes { latent: 32, speaker: 16, channels: 128, ..DecoderSizes::v2() };
+    let found = myxtts_tensor::device::devices();
+    let mut runs = vec![(Device::Cpu, Precision::F32, 1e-3)];
+    match found.gpus.is_empty() {
+        // One unit of bf16 at full scale is 2^-8: both programs round as often, at other places.
+        false => {
+            runs.extend([(Device::Cuda(0), Precision::F32, 1e-3), (Device::Cuda(0), Precision::Bf16, 1e-2)])
+        }
+        true => println!(
+            "streaming on CUDA: skipped, there is no GPU: {}",
+            found.no_gpus.unwrap_or_else(|| "none was found".to_owned())
+        ),
+    }
+    for (device, precision, tolerance) in runs {
+        let mut decoder = Vocoder::random(device, precision, &sizes).unwrap();
+        decoder.reserve_windows().unwrap();
+        // On a GPU the first run of a window is eager, the second is captured, later ones replay the graph.
+        for round in 0..3 {
+            let (apart, loudest) = streamed_against_whole(&mut decoder, &sizes, 111);
+            println!("{device} {precision:?}, round {round}: {apart:.2e} apart, loudest sample {loudest:.2}");
+            assert!(loudest > 0.05, "a waveform that is nearly silent shows nothing");
+            assert!(apart < tolerance, "{apart} apart on {device} in {precision:?}");
+        }
     }
 }
 

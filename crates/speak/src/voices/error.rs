@@ -1,57 +1,57 @@
-//! Why a voice could not be kept or taken.
+//! Errors of stored voices and mixes.
 
 use myxtts_run::durable::DurableError;
 use std::path::PathBuf;
 
-/// Why a voice could not be kept or taken.
+/// Error of a stored voice or a mix.
 #[derive(Debug, thiserror::Error)]
 pub enum VoiceError {
-    /// No name for a voice.
+    /// Invalid name.
     #[error(
-        "{name:?} is no name for a voice: take letters, digits, spaces, `-`, `_` and `.`, {longest} at most, with a letter or digit at both ends"
+        "{name:?} is not a valid voice name: use at most {longest} letters, digits, spaces, `-`, `_` and `.`, with a letter or digit at both ends"
     )]
     Name {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Characters at most.
+        /// Largest number of characters.
         longest: usize,
     },
-    /// There is no such voice.
+    /// Unknown voice.
     #[error("there is no voice and no recording {name:?}; {}", known(.names))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// Names of existing voices.
         names: Vec<String>,
     },
-    /// The name is taken.
-    #[error("there is a voice {name:?} already: choose another name, or replace it with --force")]
+    /// A voice of this name exists.
+    #[error("the voice {name:?} already exists: choose another name, or replace it with --force")]
     Exists {
         /// The name.
         name: String,
     },
-    /// The model is another one, or was trained since.
+    /// The voice was encoded by another model, or by this one before it was trained further.
     #[error(
-        "the voice {name:?} was heard by another model ({found}, and this one is {wanted}), or by this one before it was trained \
-         further: hear it again with `myxtts voice add --force {name:?}` and its recordings ({})",
+        "the voice {name:?} was made with another model ({found}; this one is {wanted}), or with this one before it was trained \
+         further: make it again with `myxtts voice add --force {name:?}` and its recordings ({})",
         references.join(", ")
     )]
     OtherModel {
         /// The voice.
         name: String,
-        /// Its model's fingerprint.
+        /// Fingerprint of the model that encoded it.
         found: String,
-        /// This model's.
+        /// Fingerprint of this model.
         wanted: String,
         /// File names of its recordings.
         references: Vec<String>,
     },
-    /// The file is no voice.
-    #[error("{}: it is no voice: {what}", path.display())]
+    /// The file is not a valid voice.
+    #[error("{}: not a valid voice file: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it.
         what: String,
     },
     /// The file cannot be read.
@@ -59,16 +59,16 @@ pub enum VoiceError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The file cannot be written.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// A mix that makes no sense.
+    /// Invalid mix.
     #[error("the mix {text:?} cannot be made: {why}; write it as \"anna(2)+ben(1)\"")]
     Mix {
-        /// What was asked for.
+        /// The requested mix.
         text: String,
         /// What is wrong with it.
         why: String,
@@ -81,12 +81,12 @@ impl VoiceError {
     }
 }
 
-/// Voices that are named in a message.
+/// Number of voices that a message names.
 const NAMED: usize = 12;
 
 fn known(names: &[String]) -> String {
     match names.len() {
-        0 => "this model has none yet: `myxtts voice add NAME recording.wav` makes one".to_owned(),
+        0 => "this model has no voices yet: `myxtts voice add NAME recording.wav` adds one".to_owned(),
         count if count <= NAMED => format!("there are {}", names.join(", ")),
         count => format!(
             "there are {} and {} more (`myxtts voice list`)",

@@ -1,14 +1,14 @@
-//! The file of a voice: safetensors, the tensors under Coqui's names, everything else as its metadata.
+//! File format of a voice: safetensors with Coqui's tensor names, everything else in the metadata.
 //!
 //! | tensor | shape | |
 //! |---|---|---|
 //! | `gpt_cond_latent` | `[1, latents, width]` | f32 |
-//! | `speaker_embedding` | `[1, channels, 1]` | f32; only where the model has a decoder |
+//! | `speaker_embedding` | `[1, channels, 1]` | f32; only if the model has a decoder |
 
 use super::VoiceError;
 use crate::reference::ReferenceReport;
 use crate::voice::Voice;
-use myxtts_run::regular;
+use myxtts_run::regular_file;
 use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,42 +17,42 @@ use std::path::Path;
 const CONDITIONING: &str = "gpt_cond_latent";
 const SPEAKER: &str = "speaker_embedding";
 
-/// What the metadata says it is.
+/// Value of `format` in the metadata.
 const FORMAT: &str = "myxtts-voice-1";
 
-/// Largest file that is read: thousands of latents of thousands of channels.
+/// Largest file that is read, in bytes: thousands of latents with thousands of channels.
 const LARGEST: u64 = 64 << 20;
 
-/// Longest header.
+/// Longest header in bytes.
 const HEADER: usize = 1 << 20;
 
-/// A voice with what is known of it.
+/// A voice and its metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredVoice {
-    /// What it is called.
+    /// Name of the voice.
     pub name: String,
-    /// What the model is given.
+    /// Conditioning and speaker vector.
     pub voice: Voice,
-    /// Rows of the conditioning.
+    /// Number of rows of the conditioning.
     pub latents: usize,
-    /// File names of the recordings it was heard in, without folders.
+    /// File names of its recordings, without folders.
     pub references: Vec<String>,
-    /// Seconds of all of them.
+    /// Total duration of the recordings in seconds.
     pub seconds: f64,
-    /// The fingerprint of the model that heard it.
+    /// Fingerprint of the model that encoded it.
     pub model: String,
-    /// How good the recordings were.
+    /// Quality report on the recordings; `None` for imported voices.
     pub report: Option<ReferenceReport>,
 }
 
 impl StoredVoice {
-    /// The bytes of its file: the same for the same voice.
+    /// Serialises the voice; equal voices give equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let latents = self.latents.max(1);
         let conditioning = &self.voice.conditioning;
         let (first, mut end) = (4 * conditioning.len(), 4 * conditioning.len());
         let mut header = serde_json::Map::new();
-        // Values of metadata are strings, by the format.
+        // safetensors metadata values are strings.
         let mut metadata: BTreeMap<&str, String> = BTreeMap::new();
         metadata.insert("format", FORMAT.to_owned());
         metadata.insert("name", self.name.clone());
@@ -80,12 +80,12 @@ impl StoredVoice {
         header.resize(header.len().next_multiple_of(8), b' ');
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend(header);
-        let numbers = conditioning.iter().chain(self.voice.speaker.iter().flatten());
-        bytes.extend(numbers.flat_map(|value| value.to_le_bytes()));
+        let values = conditioning.iter().chain(self.voice.speaker.iter().flatten());
+        bytes.extend(values.flat_map(|value| value.to_le_bytes()));
         bytes
     }
 
-    /// Reads a file.
+    /// Reads a voice file.
     pub fn read(path: &Path) -> Result<StoredVoice, VoiceError> {
         let failed = |source| VoiceError::Io { path: path.to_owned(), source };
         let size = path.metadata().map_err(failed)?.len();
@@ -93,44 +93,44 @@ impl StoredVoice {
             let what = format!("it has {size} bytes");
             return Err(VoiceError::Damaged { path: path.to_owned(), what });
         }
-        let bytes = regular::read(path).map_err(failed)?;
+        let bytes = regular_file::read(path).map_err(failed)?;
         StoredVoice::from_bytes(&bytes).map_err(|what| VoiceError::Damaged { path: path.to_owned(), what })
     }
 
-    /// Reads the bytes of a file; says what is wrong with them.
+    /// Parses the bytes of a voice file; the error says what is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<StoredVoice, String> {
         let claimed = bytes.first_chunk().map(|&length| u64::from_le_bytes(length));
         if claimed.is_none_or(|claimed| claimed > HEADER as u64) {
-            return Err("it has no header of a safetensors file".to_owned());
+            return Err("it has no safetensors header".to_owned());
         }
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| error.to_string())?;
         let tensors = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
         let metadata = header.metadata().as_ref();
-        let said = |key: &str| metadata.and_then(|metadata| metadata.get(key)).cloned();
-        match said("format") {
+        let value_of = |key: &str| metadata.and_then(|metadata| metadata.get(key)).cloned();
+        match value_of("format") {
             Some(format) if format == FORMAT => {}
             Some(format) => return Err(format!("its format is {format:?}; this program reads {FORMAT}")),
-            None => return Err("it does not say that it is one".to_owned()),
+            None => return Err("its metadata has no format".to_owned()),
         }
-        let must = |key: &str| said(key).ok_or_else(|| format!("it does not say its {key}"));
-        let numbers = |name: &str| -> Result<(Vec<usize>, Vec<f32>), String> {
+        let must = |key: &str| value_of(key).ok_or_else(|| format!("its metadata has no {key}"));
+        let tensor = |name: &str| -> Result<(Vec<usize>, Vec<f32>), String> {
             let view = tensors.tensor(name).map_err(|error| error.to_string())?;
             if view.dtype() != Dtype::F32 {
-                return Err(format!("{name} is not of f32"));
+                return Err(format!("{name} is not f32"));
             }
             let (values, _) = view.data().as_chunks::<4>();
             let values: Vec<f32> = values.iter().map(|&value| f32::from_le_bytes(value)).collect();
             match values.iter().all(|value| value.is_finite()) {
                 true => Ok((view.shape().to_vec(), values)),
-                false => Err(format!("{name} has values that are no numbers")),
+                false => Err(format!("{name} has NaN or infinite values")),
             }
         };
-        let (shape, conditioning) = numbers(CONDITIONING)?;
+        let (shape, conditioning) = tensor(CONDITIONING)?;
         let &[1, latents, _] = &shape[..] else {
-            return Err(format!("{CONDITIONING} is {shape:?} and not [1, latents, width]"));
+            return Err(format!("{CONDITIONING} has the shape {shape:?} instead of [1, latents, width]"));
         };
         let speaker = match tensors.names().contains(&SPEAKER) {
-            true => Some(numbers(SPEAKER)?.1),
+            true => Some(tensor(SPEAKER)?.1),
             false => None,
         };
         let readable = |key: &str| format!("its {key} cannot be read");
@@ -145,11 +145,11 @@ impl StoredVoice {
                 .filter(|s: &f64| s.is_finite())
                 .ok_or_else(|| readable("seconds"))?,
             model: must("model")?,
-            report: said("report").and_then(|report| serde_json::from_str(&report).ok()),
+            report: value_of("report").and_then(|report| serde_json::from_str(&report).ok()),
         })
     }
 
-    /// The voice as Coqui's servers and their clients exchange it: JSON with `gpt_cond_latent` `[1, latents, width]` and
+    /// The voice in the exchange format of Coqui's servers: JSON with `gpt_cond_latent` `[1, latents, width]` and
     /// `speaker_embedding` `[1, channels, 1]`.
     pub fn to_json(&self) -> serde_json::Value {
         let width = (self.voice.conditioning.len() / self.latents.max(1)).max(1);
@@ -211,6 +211,6 @@ mod tests {
         }
         let mut nan = stored();
         nan.voice.conditioning[2] = f32::NAN;
-        assert!(StoredVoice::from_bytes(&nan.to_bytes()).unwrap_err().contains("no numbers"));
+        assert!(StoredVoice::from_bytes(&nan.to_bytes()).unwrap_err().contains("NaN"));
     }
 }

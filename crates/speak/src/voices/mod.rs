@@ -1,15 +1,15 @@
-//! Voices that are kept beside a model: `MODEL/voices/NAME.safetensors`, one file each, and those the model came with.
+//! Stored voices of a model: one file `MODEL/voices/NAME.safetensors` each, and the voices included in the model.
 //!
-//! A voice is heard once and then opened in milliseconds. It fits the model that heard it and no other, so the file says which
-//! one that was.
+//! A voice is encoded once and then opened in milliseconds. It fits only the model that encoded it, so its file has the model's
+//! fingerprint.
 
-mod choose;
 mod error;
 mod file;
+mod resolve;
 
-pub use choose::{Chosen, choose, kept};
 pub use error::VoiceError;
 pub use file::StoredVoice;
+pub use resolve::{ResolvedVoice, find_stored, resolve_voice};
 
 use crate::voice::Voice;
 use myxtts_model::weights::folder::{Manifest, Part};
@@ -17,13 +17,13 @@ use myxtts_model::weights::{ModelFolder, Reading};
 use myxtts_run::durable::{self, Disk, DurableError};
 use std::path::{Path, PathBuf};
 
-/// The folder inside a model's.
+/// Folder of the voices inside a model folder.
 pub const FOLDER: &str = "voices";
 
-/// How a voice's file ends.
-const ENDING: &str = "safetensors";
+/// File extension of a voice.
+const EXTENSION: &str = "safetensors";
 
-/// Characters of a name at most.
+/// Largest number of characters of a name.
 const LONGEST_NAME: usize = 64;
 
 /// The voices of one model.
@@ -34,22 +34,22 @@ pub struct Voices {
 }
 
 impl Voices {
-    /// Those of a model folder that is opened.
-    pub fn of(folder: &ModelFolder) -> Voices {
-        Voices::at(folder.path(), folder.manifest())
+    /// Voices of an opened model folder.
+    pub fn from_folder(folder: &ModelFolder) -> Voices {
+        Voices::from_manifest(folder.path(), folder.manifest())
     }
 
-    /// Those of a model folder of which only the manifest was read.
-    pub fn at(model: &Path, manifest: &Manifest) -> Voices {
+    /// Voices of a model folder of which only the manifest was read.
+    pub fn from_manifest(model: &Path, manifest: &Manifest) -> Voices {
         Voices { folder: model.join(FOLDER), fingerprint: fingerprint(manifest) }
     }
 
-    /// What the model's own voices are marked with.
+    /// Fingerprint of the model, which its voices carry.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Names of the voices that are kept, in alphabetical order; those of other models too.
+    /// Names of the stored voices in alphabetical order, including those of other models.
     pub fn names(&self) -> Result<Vec<String>, VoiceError> {
         let failed = |source| DurableError { action: "read the folder", path: self.folder.clone(), source };
         let entries = match std::fs::read_dir(&self.folder) {
@@ -59,7 +59,7 @@ impl Voices {
         let mut names = Vec::new();
         for entry in entries {
             let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|ending| ending == ENDING)
+            if path.extension().is_some_and(|ending| ending == EXTENSION)
                 && let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
                 && check_name(name).is_ok()
             {
@@ -70,7 +70,7 @@ impl Voices {
         Ok(names)
     }
 
-    /// A voice that is kept, whichever model heard it; none where there is none of that name.
+    /// Reads a stored voice of any model; `None` if there is none of that name.
     pub fn get(&self, name: &str) -> Result<Option<StoredVoice>, VoiceError> {
         if check_name(name).is_err() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl Voices {
         StoredVoice::read(&path).map(Some)
     }
 
-    /// A voice of this model.
+    /// Reads a stored voice; fails if another model encoded it.
     pub fn own(&self, name: &str) -> Result<Option<StoredVoice>, VoiceError> {
         match self.get(name)? {
             Some(stored) if stored.model != self.fingerprint => Err(VoiceError::OtherModel {
@@ -95,7 +95,7 @@ impl Voices {
         }
     }
 
-    /// Keeps a voice. One of the same name is only replaced where `replace` says so.
+    /// Stores a voice. An existing voice of the same name is replaced only if `replace` is set.
     pub fn add(&self, disk: &dyn Disk, stored: &StoredVoice, replace: bool) -> Result<PathBuf, VoiceError> {
         check_name(&stored.name)?;
         let path = self.path(&stored.name);
@@ -107,7 +107,7 @@ impl Voices {
         Ok(path)
     }
 
-    /// Removes a voice that is kept.
+    /// Removes a stored voice.
     pub fn remove(&self, disk: &dyn Disk, name: &str) -> Result<(), VoiceError> {
         check_name(name)?;
         let path = self.path(name);
@@ -120,41 +120,41 @@ impl Voices {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{ENDING}"))
+        self.folder.join(format!("{name}.{EXTENSION}"))
     }
 }
 
-/// A voice that the model came with.
+/// A voice included in the model.
 pub fn built_in(folder: &ModelFolder, name: &str) -> Option<Voice> {
     let (latents, speaker) = folder.voice(name)?;
     Some(Voice { conditioning: latents.to_f32()?, speaker: speaker.to_f32() })
 }
 
-/// All names that a voice of a model can be called by: first those that are kept, then those it came with.
+/// Names of all voices of a model: first the stored ones, then those included in the model.
 pub fn all_names(folder: &ModelFolder) -> Result<Vec<String>, VoiceError> {
-    let mut names = Voices::of(folder).names()?;
+    let mut names = Voices::from_folder(folder).names()?;
     let others: Vec<String> =
         folder.manifest().voices.iter().filter(|name| !names.contains(*name)).cloned().collect();
     names.extend(others);
     Ok(names)
 }
 
-/// Whether a name can be a file's, and a part of a mix.
+/// Checks that a name can be a file name and a part of a mix.
 pub fn check_name(name: &str) -> Result<(), VoiceError> {
     let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '\u{200c}');
     let ends = |c: char| c.is_alphanumeric() || c == '_';
-    let sound = name.chars().count() <= LONGEST_NAME
+    let is_valid = name.chars().count() <= LONGEST_NAME
         && name.chars().all(fits)
         && name.starts_with(ends)
         && name.ends_with(ends);
-    match sound {
+    match is_valid {
         true => Ok(()),
         false => Err(VoiceError::Name { name: name.to_owned(), longest: LONGEST_NAME }),
     }
 }
 
-/// A short hash of everything that a voice is heard by: the GPT with its conditioning and the mel statistics, the speaker
-/// encoder, and how recordings are read. A decoder that is trained further leaves voices as they are.
+/// A short hash of everything that encodes a voice: the GPT with its conditioning and mel statistics, the speaker encoder, and
+/// the preprocessing of recordings. Further training of the decoder leaves voices valid.
 fn fingerprint(manifest: &Manifest) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in [Part::Gpt, Part::Speaker] {

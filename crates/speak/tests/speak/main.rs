@@ -11,16 +11,19 @@ mod mutator;
 mod parsers;
 mod tiny;
 
-#[cfg(target_os = "linux")]
-mod flat;
+mod audio_file;
+mod batch;
+mod continuous;
 #[cfg(unix)]
 mod fuzzed;
-mod joined;
 mod long_text;
-mod many;
+#[cfg(target_os = "linux")]
+mod memory;
 mod narration;
-mod sound_file;
+mod several_speakers;
 mod speaking;
 mod synthesizer;
 mod texts;
+#[cfg(target_os = "linux")]
+mod threads;
 mod voices;

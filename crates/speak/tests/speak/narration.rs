@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use myxtts_data::audio::decode;
 use myxtts_demo as demo;
+use myxtts_speak::audio_file::{Depth, Format};
 use myxtts_speak::long_text::{Pause, Piece, Pieces};
 use myxtts_speak::narration::{
     Book, BookError, Done, Joiner, Joins, NarrationError, NarrationSettings, Outcome, Speaker, Spoken,
-    Stretch, narrate, piece_seed,
+    TimeStretch, narrate, piece_seed,
 };
-use myxtts_speak::sound_file::{Depth, Format};
 use proptest::prelude::*;
 
 const RATE: u32 = 24_000;
@@ -18,7 +18,7 @@ const RATE: u32 = 24_000;
 /// Says a tone for every character, of a pitch that the seed decides, in portions.
 struct Fake {
     said: Vec<(String, u64)>,
-    at_once: usize,
+    batch_size: usize,
 }
 
 impl Speaker for Fake {
@@ -28,8 +28,8 @@ impl Speaker for Fake {
         RATE
     }
 
-    fn at_once(&self) -> usize {
-        self.at_once
+    fn batch_size(&self) -> usize {
+        self.batch_size
     }
 
     fn speak(
@@ -58,7 +58,7 @@ impl Speaker for Fake {
 }
 
 fn fake() -> Fake {
-    Fake { said: Vec::new(), at_once: 1 }
+    Fake { said: Vec::new(), batch_size: 1 }
 }
 
 fn pieces(text: &str) -> Pieces<'_, &[u8]> {
@@ -232,15 +232,15 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
             if !matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop) {
                 panic!("{outcome:?}");
             }
-            assert!(!path.exists() && Book::journal_of(&path).exists());
+            assert!(!path.exists() && Book::journal_path(&path).exists());
             // What a dying process leaves behind its last whole piece.
             let part = path.with_file_name(format!("stopped-{stop}.{}.part", format.name()));
             let mut torn = std::fs::read(&part).unwrap();
             torn.extend([7; 12_345]);
             std::fs::write(&part, torn).unwrap();
-            let mut line = std::fs::read(Book::journal_of(&path)).unwrap();
+            let mut line = std::fs::read(Book::journal_path(&path)).unwrap();
             line.extend(b"{\"piece\":");
-            std::fs::write(Book::journal_of(&path), line).unwrap();
+            std::fs::write(Book::journal_path(&path), line).unwrap();
             let (again, more) = book(&path, format, TEXT, true, None);
             assert_eq!(said + more, 7, "nothing is spoken twice");
             assert_eq!(again, Outcome::Finished(timings.clone()), "{format} after {stop}");
@@ -263,26 +263,26 @@ fn how_many_are_spoken_at_once_changes_nothing() {
     let path = at.path().join("a.wav");
     book(&path, format, TEXT, false, None);
     let expected = std::fs::read(&path).unwrap();
-    for at_once in [2, 100] {
+    for batch_size in [2, 100] {
         let mut samples = Vec::new();
         let mut write = |more: &[f32]| {
             samples.extend_from_slice(more);
             Ok(())
         };
-        let mut speaker = Fake { at_once, ..fake() };
+        let mut speaker = Fake { batch_size, ..fake() };
         let settings = NarrationSettings::default();
         let found = narrate(pieces(TEXT), &mut speaker, settings, &mut write, &mut |_| true).unwrap();
-        assert!(found == timings && samples == whole, "{at_once}");
+        assert!(found == timings && samples == whole, "{batch_size}");
         // A book that is stopped within a group, and goes on one by one or in other groups.
         for (stop, later) in [(1, 3), (4, 1)] {
             let open = |resume| Book::open(&path, format, RATE, settings, "id", resume).unwrap();
             let goes_on = &mut |done: &Done| done.number + 1 != stop;
-            let mut speaker = Fake { at_once, ..fake() };
+            let mut speaker = Fake { batch_size, ..fake() };
             let outcome = open(false).speak(pieces(TEXT), &mut speaker, goes_on).unwrap();
             assert!(matches!(outcome, Outcome::Stopped { pieces, .. } if pieces == stop));
-            let mut speaker = Fake { at_once: later, ..fake() };
+            let mut speaker = Fake { batch_size: later, ..fake() };
             open(true).speak(pieces(TEXT), &mut speaker, &mut |_| true).unwrap();
-            assert!(std::fs::read(&path).unwrap() == expected, "{at_once}, {stop}, {later}");
+            assert!(std::fs::read(&path).unwrap() == expected, "{batch_size}, {stop}, {later}");
         }
     }
 }
@@ -384,7 +384,7 @@ fn pitch(samples: &[f32]) -> f64 {
 }
 
 fn stretched(samples: &[f32], speed: f64, portion: usize) -> Vec<f32> {
-    let mut stretch = Stretch::new(speed, RATE);
+    let mut stretch = TimeStretch::new(speed, RATE);
     let mut out = Vec::new();
     for part in samples.chunks(portion) {
         stretch.add(part, &mut out);

@@ -17,7 +17,7 @@ fn opened(parts: &[Part], stop: f32) -> (Synthesizer, Voice) {
     let folder = ModelFolder::open(&at.path().join("model")).unwrap();
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
     (synthesizer, voice)
 }
 
@@ -54,7 +54,7 @@ fn streamed_speech_is_the_speech_that_is_made_at_once() {
     synthesizer.prepare_streaming().unwrap();
     let mut early = 0;
     for seed in 0..8 {
-        let once = SpeakOptions { further_tries: 0, ..options(seed) };
+        let once = SpeakOptions { retries: 0, ..options(seed) };
         let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
         let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
         assert!(apart(&said.samples, &whole.samples) < 1e-3);
@@ -66,7 +66,7 @@ fn streamed_speech_is_the_speech_that_is_made_at_once() {
     assert!(early > 2, "some are long enough for several pieces");
     // A model without a decoder gives everything at the end.
     let (mut synthesizer, voice) = opened(&[Part::Dvae], -1.0);
-    let once = SpeakOptions { further_tries: 0, ..options(0) };
+    let once = SpeakOptions { retries: 0, ..options(0) };
     let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
     let (said, pieces) = streamed(&mut synthesizer, "hello world", &voice, &once);
     assert_eq!((said, pieces.len()), (whole, 1));
@@ -95,7 +95,7 @@ fn what_stops_early_is_said_again_with_the_next_seed_and_every_try_is_told() {
         let same = synthesizer.speak(text, "en", &voice, &sampling).unwrap();
         assert_eq!((same.samples, same.codes), (said.samples, said.codes));
         // None is said again where that is not wanted, or would be the same.
-        let once = SpeakOptions { further_tries: 0, ..options.clone() };
+        let once = SpeakOptions { retries: 0, ..options.clone() };
         assert_eq!(synthesizer.speak_with(text, "en", &voice, &once).unwrap().attempts, tries[..1]);
         let greedy = SamplingOptions { greedy: true, ..options.sampling.clone() };
         assert_eq!(synthesizer.speak_with(text, "en", &voice, &greedy.into()).unwrap().attempts.len(), 1);
@@ -147,14 +147,14 @@ fn whoever_listens_stops_the_codes_and_not_only_the_sound() {
 #[test]
 fn the_silence_before_the_first_sound_is_left_out_on_request() {
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
-    let whole = SpeakOptions { further_tries: 0, ..options(1) };
+    let whole = SpeakOptions { retries: 0, ..options(1) };
     let audible = SpeakOptions { audible_start: Some(AudibleStart::default()), ..whole.clone() };
     let plain = synthesizer.speak_with("hello", "en", &voice, &whole).unwrap();
     let cut = synthesizer.speak_with("hello", "en", &voice, &audible).unwrap();
     let (also, _) = streamed(&mut synthesizer, "hello", &voice, &audible);
-    assert_eq!(cut.samples.len() + cut.cut, plain.samples.len());
-    assert_eq!((also.samples.len(), also.cut), (cut.samples.len(), cut.cut));
+    assert_eq!(cut.samples.len() + cut.trimmed, plain.samples.len());
+    assert_eq!((also.samples.len(), also.trimmed), (cut.samples.len(), cut.trimmed));
     assert!(apart(&also.samples, &cut.samples) < 1e-3);
     assert_eq!(cut.samples[0], 0.0, "it fades in");
-    assert_eq!(plain.cut, 0);
+    assert_eq!(plain.trimmed, 0);
 }

@@ -5,7 +5,7 @@ use myxtts_demo as demo;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Ended, SamplingOptions};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_speak::{Quality, SpeakError, Synthesizer};
 use myxtts_tensor::Device;
 
@@ -28,7 +28,7 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     assert_eq!(synthesizer.quality(), quality);
     assert_eq!(synthesizer.languages(), ["en", "fa"]);
-    let reference = synthesizer.hear(&[speech(0)]).unwrap();
+    let reference = synthesizer.encode_voice(&[speech(0)]).unwrap();
     assert_eq!(reference.speaker.is_some(), quality == Quality::Decoded);
     let options = SamplingOptions { seed: 3, ..SamplingOptions::default() };
     let said = synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap();
@@ -38,8 +38,11 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     assert!(said.samples.iter().all(|sample| sample.is_finite()));
     assert!(said.samples.iter().any(|sample| sample.abs() > 1e-4), "silence");
     assert_eq!(synthesizer.speak("Hello, world!", "en", &reference, &options).unwrap(), said);
-    assert_eq!(Synthesizer::open(&folder, Device::Cpu).unwrap().hear(&[speech(0)]).unwrap(), reference);
-    let both = synthesizer.hear(&[speech(0), speech(1)]).unwrap();
+    assert_eq!(
+        Synthesizer::open(&folder, Device::Cpu).unwrap().encode_voice(&[speech(0)]).unwrap(),
+        reference
+    );
+    let both = synthesizer.encode_voice(&[speech(0), speech(1)]).unwrap();
     let other = synthesizer.speak("Hello, world!", "en", &both, &options).unwrap();
     assert_ne!(other.samples, said.samples, "another voice sounds the same");
     assert!(synthesizer.speak("سلام", "fa", &reference, &options).is_ok());
@@ -74,11 +77,11 @@ fn what_cannot_speak_or_be_heard_says_why() {
     let (_at, folder) = folder(&[Part::Dvae]);
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     let clip = |samples: Vec<f32>| Clip { samples, sample_rate: 16_000 };
-    let error = synthesizer.hear(&[speech(0), clip(vec![0.0; 16_000])]).unwrap_err();
+    let error = synthesizer.encode_voice(&[speech(0), clip(vec![0.0; 16_000])]).unwrap_err();
     assert!(matches!(error, SpeakError::Silent { number: 2, count: 2 }), "{error}");
-    let error = synthesizer.hear(&[clip(vec![0.1; 4_000])]).unwrap_err();
+    let error = synthesizer.encode_voice(&[clip(vec![0.1; 4_000])]).unwrap_err();
     assert!(error.to_string().contains("0.25 seconds"), "{error}");
-    assert!(matches!(synthesizer.hear(&[]), Err(SpeakError::TooShort { .. })));
+    assert!(matches!(synthesizer.encode_voice(&[]), Err(SpeakError::TooShort { .. })));
 }
 
 /// The manifest of a folder with other sizes of its GPT, under a checksum that fits: a checksum is no proof of sense.
@@ -153,7 +156,7 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
 fn letters_the_model_has_not_learnt_were_spoken_as_a_second_of_nothing() {
     let (_at, folder) = folder(&[Part::Dvae]);
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
-    let reference = synthesizer.hear(&[speech(0)]).unwrap();
+    let reference = synthesizer.encode_voice(&[speech(0)]).unwrap();
     let options = SamplingOptions { greedy: true, ..SamplingOptions::default() };
     let mut speak = |text: &str| synthesizer.speak(text, "en", &reference, &options);
     let error = speak("漢字 漢字").unwrap_err();
@@ -173,7 +176,7 @@ fn a_run_that_was_stopped_before_its_gpt_was_opened_as_the_largest_model() {
     tiny::write(&path, &[Part::Dvae]);
     let vocabulary = std::fs::read(path.join("vocab.json")).unwrap();
     // What a run has after its first stage: statistics in the file of the GPT, and nothing else.
-    let mut folder = FolderWriter::create(&Os, &path, true).unwrap();
+    let mut folder = FolderWriter::create(&OsDisk, &path, true).unwrap();
     let stats = Spec { name: "mel_stats".to_owned(), kind: Kind::F32, shape: vec![80] };
     let mut ones = |_| Ok(std::borrow::Cow::Owned(1f32.to_le_bytes().repeat(80)));
     folder.tensors(Part::Gpt, &[stats], &mut ones).unwrap();

@@ -77,7 +77,7 @@ impl Rig {
         let folder = ModelFolder::open(&at.path().join("model")).unwrap();
         let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
         let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-        let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+        let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
         let sampling = SamplingOptions { repetition_penalty: 1.0, ..SamplingOptions::default() };
         Rig { synthesizer, voice, options: sampling.into(), outcomes: BTreeMap::new() }
     }
@@ -85,7 +85,7 @@ impl Rig {
     /// Speaks, and holds what comes of it to its promise.
     fn speak(&mut self, text: &str, language: &str, number: u64) -> bool {
         let sampling = SamplingOptions { seed: number, ..self.options.sampling.clone() };
-        let options = SpeakOptions { sampling, further_tries: (number % 3) as usize, ..self.options.clone() };
+        let options = SpeakOptions { sampling, retries: (number % 3) as usize, ..self.options.clone() };
         let outcome = match number % 2 {
             0 => self.synthesizer.speak_with(text, language, &self.voice, &options),
             _ => {
@@ -100,7 +100,7 @@ impl Rig {
         };
         let kind = match &outcome {
             Ok(said) => {
-                assert_sound(text, said, 1 + options.further_tries);
+                assert_sound(text, said, 1 + options.retries);
                 "sound"
             }
             Err(error) => {
@@ -142,7 +142,7 @@ fn two_hundred_odd_texts_end_with_sound_or_a_message() {
         let words = (0..1500).map(|at| own[seed.below(at, own.len() as u64) as usize]);
         let long: String = words.collect::<Vec<_>>().join(" ").chars().take(5000).collect();
         assert!(!rig.speak(&long, language, number), "it is too long");
-        let measure = rig.synthesizer.text_measure(language);
+        let measure = rig.synthesizer.token_budget(language);
         let count = |text: &str| measure.count(text);
         let pieces: Vec<_> =
             Pieces::new(long.as_bytes(), measure.limit(), &count).collect::<Result<_, _>>().unwrap();

@@ -9,7 +9,7 @@ use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, Part};
 use myxtts_model::{Declare, Gpt, GptSizes};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,27 +28,69 @@ pub fn decoder_sizes() -> DecoderSizes {
     DecoderSizes { latent: WIDTH, speaker: 16, channels: 16, ..DecoderSizes::v2() }
 }
 
+#[allow(dead_code)]
+pub fn speaker_sizes() -> SpeakerSizes {
+    let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
+    SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 }
+}
+
+/// What differs between the models of tests.
+struct Model<'a> {
+    width: usize,
+    /// Channels of the DVAE.
+    hidden: usize,
+    /// Bias of STOP: the larger, the earlier an utterance ends.
+    stop: f32,
+    /// Texts with their languages, whose letters are the vocabulary.
+    texts: &'a [(&'a str, &'a str)],
+    /// Tensors by name, in release order, in place of the random ones.
+    tensors: &'a BTreeMap<String, Vec<f32>>,
+}
+
+impl Default for Model<'_> {
+    fn default() -> Self {
+        Model { width: WIDTH, hidden: 16, stop: -50.0, texts: &TEXTS, tensors: &NO_TENSORS }
+    }
+}
+
 /// Writes a folder with the GPT and the parts that are named.
 pub fn write(path: &Path, parts: &[Part]) {
-    write_all(path, parts, (WIDTH, 16), -50.0);
+    write_all(path, parts, Model::default());
+}
+
+/// The same with some tensors replaced, by name and in release order.
+#[allow(dead_code)]
+pub fn write_with(path: &Path, parts: &[Part], tensors: &BTreeMap<String, Vec<f32>>) {
+    write_all(path, parts, Model { tensors, ..Model::default() });
 }
 
 /// The same with a GPT that finds STOP: the larger the bias, the earlier.
 #[allow(dead_code)]
 pub fn write_ending(path: &Path, parts: &[Part], stop: f32) {
-    write_all(path, parts, (WIDTH, 16), stop);
+    write_all(path, parts, Model { stop, ..Model::default() });
+}
+
+/// The same with the vocabulary of other texts, each with its language.
+#[allow(dead_code)]
+pub fn write_reading(path: &Path, parts: &[Part], texts: &[(&str, &str)]) {
+    write_all(path, parts, Model { stop: 1.0, texts, ..Model::default() });
 }
 
 /// The same with a GPT and a DVAE so wide; a decoder fits [`WIDTH`] alone.
 #[allow(dead_code)]
 pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
-    write_all(path, parts, (width, hidden), -50.0);
+    write_all(path, parts, Model { width, hidden, ..Model::default() });
 }
 
-fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop: f32) {
-    let texts = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
+static NO_TENSORS: BTreeMap<String, Vec<f32>> = BTreeMap::new();
+
+/// Texts whose letters are the vocabulary.
+const TEXTS: [(&str, &str); 2] = [("en", "hello world, this is a voice"), ("fa", "سلام دنیا")];
+
+fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
+    let Model { width, hidden, stop, texts, tensors: replaced } = model;
     let options = TrainOptions { vocab_size: 200, ..TrainOptions::default() };
-    let vocabulary = tokenizer::train(texts, &options).unwrap();
+    let vocabulary = tokenizer::train(texts.iter().copied(), &options).unwrap();
     let mut declare = Declare::new(0.0, &|_| false);
     let heads = 2;
     let mut sizes = GptSizes::of(2, width, heads, vocabulary.vocabulary_size(), CODES);
@@ -62,9 +104,7 @@ fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop:
         Decoder::declare(&mut declare, &decoder_sizes());
     }
     if parts.contains(&Part::Speaker) {
-        let layers = [1, 2, 2, 2].map(|stride| SpeakerLayer { blocks: 1, channels: 8, stride }).to_vec();
-        let sizes = SpeakerSizes { mels: 64, layers, reduction: 4, attention: 8, result: 16 };
-        SpeakerEncoder::declare(&mut declare, &sizes);
+        SpeakerEncoder::declare(&mut declare, &speaker_sizes());
     }
     let (layout, released) = declare.finish();
     let options = EngineOptions { seed: 5, ..EngineOptions::default() };
@@ -83,7 +123,7 @@ fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop:
             "dvae.codebook.embed" => data.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32 - 3.0),
             // A fresh decoder whispers: so loud that it is heard.
             name if name.contains("conv_post") => data.iter_mut().for_each(|x| *x *= 200.0),
-            _ => {}
+            name => data = replaced.get(name).cloned().unwrap_or(data),
         }
         add(&one.name, &one.shape, data);
     }
@@ -93,7 +133,7 @@ fn write_all(path: &Path, parts: &[Part], (width, hidden): (usize, usize), stop:
         add(TOKEN_HEAD_WEIGHT, &[tokens, CODE_WIDTH], weight);
         add(TOKEN_HEAD_BIAS, &[tokens], vec![0.0; tokens]);
     }
-    let mut folder = FolderWriter::create(&Os, path, false).unwrap();
+    let mut folder = FolderWriter::create(&OsDisk, path, false).unwrap();
     for (part, tensors) in &files {
         let specs: Vec<Spec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
         let mut bytes =

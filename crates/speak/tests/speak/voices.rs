@@ -4,9 +4,9 @@ use crate::tiny;
 use myxtts_data::audio::wav;
 use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_speak::reference::{Concern, Reference, ReferenceReport};
-use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, choose};
+use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, resolve_voice};
 use myxtts_speak::{SpeakError, Synthesizer, Voice};
 use myxtts_tensor::Device;
 use std::path::{Path, PathBuf};
@@ -41,14 +41,15 @@ impl Rig {
     }
 
     fn hear(&mut self, paths: &[PathBuf]) -> Voice {
-        choose(&mut self.synthesizer, &self.folder, paths).unwrap().voice
+        resolve_voice(&mut self.synthesizer, &self.folder, paths).unwrap().voice
     }
 
     fn keep(&mut self, name: &str, paths: &[PathBuf]) -> StoredVoice {
         let references: Vec<Reference> = paths.iter().map(|path| Reference::read(path).unwrap()).collect();
-        let voice = self.synthesizer.hear_references(&references).unwrap();
-        let report = ReferenceReport::of(&references, &self.synthesizer.speaker_parts(&references).unwrap());
-        let voices = Voices::of(&self.folder);
+        let voice = self.synthesizer.encode_references(&references).unwrap();
+        let report =
+            ReferenceReport::new(&references, &self.synthesizer.speaker_segments(&references).unwrap());
+        let voices = Voices::from_folder(&self.folder);
         let stored = StoredVoice {
             name: name.to_owned(),
             voice,
@@ -58,12 +59,12 @@ impl Rig {
             model: voices.fingerprint().to_owned(),
             report: Some(report),
         };
-        voices.add(&Os, &stored, false).unwrap();
+        voices.add(&OsDisk, &stored, false).unwrap();
         stored
     }
 
     fn chosen(&mut self, name: &str) -> Result<Voice, SpeakError> {
-        choose(&mut self.synthesizer, &self.folder, &[name.into()]).map(|chosen| chosen.voice)
+        resolve_voice(&mut self.synthesizer, &self.folder, &[name.into()]).map(|chosen| chosen.voice)
     }
 }
 
@@ -77,8 +78,8 @@ fn a_stored_voice_is_the_voice_that_was_heard_and_mixes_are_between() {
     assert_eq!(stored.voice, heard);
     assert!(stored.report.as_ref().unwrap().least_similarity.is_some(), "it has parts of 3 s");
     assert_eq!(rig.chosen("anna").unwrap(), heard);
-    assert_eq!(Voices::of(&rig.folder).names().unwrap(), ["anna", "ben"]);
-    assert_eq!(Voices::of(&rig.folder).own("anna").unwrap().unwrap(), stored);
+    assert_eq!(Voices::from_folder(&rig.folder).names().unwrap(), ["anna", "ben"]);
+    assert_eq!(Voices::from_folder(&rig.folder).own("anna").unwrap().unwrap(), stored);
     // The rest of the way does not care where a voice is from.
     let mixed = rig.chosen("anna(2)+ben(1)").unwrap();
     assert_eq!(mixed, Voice::mix(&[(heard.clone(), 2.0), (other.clone(), 1.0)]).unwrap());
@@ -93,12 +94,15 @@ fn a_stored_voice_is_the_voice_that_was_heard_and_mixes_are_between() {
     assert!(both != heard && both != other);
 
     assert!(matches!(
-        Voices::of(&rig.folder).add(&Os, &stored, false),
+        Voices::from_folder(&rig.folder).add(&OsDisk, &stored, false),
         Err(VoiceError::Exists { name }) if name == "anna"
     ));
-    Voices::of(&rig.folder).add(&Os, &stored, true).unwrap();
-    Voices::of(&rig.folder).remove(&Os, "ben").unwrap();
-    assert!(matches!(Voices::of(&rig.folder).remove(&Os, "ben"), Err(VoiceError::Unknown { .. })));
+    Voices::from_folder(&rig.folder).add(&OsDisk, &stored, true).unwrap();
+    Voices::from_folder(&rig.folder).remove(&OsDisk, "ben").unwrap();
+    assert!(matches!(
+        Voices::from_folder(&rig.folder).remove(&OsDisk, "ben"),
+        Err(VoiceError::Unknown { .. })
+    ));
     let error = rig.chosen("ben").unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::Unknown { .. })), "{error}");
     assert!(error.to_string().contains("anna"), "{error}");
@@ -117,12 +121,12 @@ fn a_voice_of_another_model_is_refused_by_its_name() {
     std::fs::rename(rig.path("model").join("voices"), other.join("voices")).unwrap();
     let folder = ModelFolder::open(&other).unwrap();
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
-    let error = choose(&mut synthesizer, &folder, &["anna".into()]).unwrap_err();
+    let error = resolve_voice(&mut synthesizer, &folder, &["anna".into()]).unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::OtherModel { .. })), "{error}");
     assert!(error.to_string().contains("anna") && error.to_string().contains("a.wav"), "{error}");
     // And what is no voice at all.
     std::fs::write(other.join("voices/bad.safetensors"), "no voice").unwrap();
-    let error = choose(&mut synthesizer, &folder, &["bad".into()]).unwrap_err();
+    let error = resolve_voice(&mut synthesizer, &folder, &["bad".into()]).unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::Damaged { .. })), "{error}");
 }
 
@@ -162,7 +166,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
     std::fs::write(rig.path("cut.wav"), &cut).unwrap();
     std::fs::create_dir(rig.path("folder.wav")).unwrap();
     for (name, said) in [
-        ("silent.wav", "nothing is to be heard"),
+        ("silent.wav", "the recording is silent"),
         ("short.wav", "0.10 s"),
         ("text.wav", "WAV, FLAC, MP3"),
         ("empty.wav", "no content"),
@@ -177,7 +181,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
             vec![good.clone(), path.clone()],
             vec![format!("{}(1)+{}", good.display(), path.display()).into()],
         ] {
-            let error = choose(&mut rig.synthesizer, &rig.folder, &named).unwrap_err().to_string();
+            let error = resolve_voice(&mut rig.synthesizer, &rig.folder, &named).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(said), "{named:?}: {error}");
         }
     }
@@ -185,7 +189,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
     // Ten minutes: the first half of one is heard, and that is said.
     let second: Vec<f32> = Reference::read(&good).unwrap().clip.samples[..8_000].to_vec();
     let long = rig.write("long.wav", &second.repeat(600), 8_000);
-    let chosen = choose(&mut rig.synthesizer, &rig.folder, std::slice::from_ref(&long)).unwrap();
+    let chosen = resolve_voice(&mut rig.synthesizer, &rig.folder, std::slice::from_ref(&long)).unwrap();
     let advice = &chosen.reports[0].advice;
     assert!(
         advice.iter().any(|a| a.concern == Concern::Adapted && a.text.contains("first 30 of 600 s")),
@@ -202,7 +206,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
     let wide: Vec<f32> = second.iter().flat_map(|sample| [*sample; 24]).collect();
     std::fs::write(rig.path("wide.wav"), many_channels(8, 192_000, &wide)).unwrap();
     let wide = rig.path("wide.wav");
-    let chosen = choose(&mut rig.synthesizer, &rig.folder, &[wide]).unwrap();
+    let chosen = resolve_voice(&mut rig.synthesizer, &rig.folder, &[wide]).unwrap();
     assert!(chosen.reports[0].advice.iter().any(|a| a.text.contains("8 channels are mixed")), "{chosen:?}");
     let facts = &chosen.reports[0].references[0];
     assert_eq!((facts.channels, facts.sample_rate), (8, 192_000));
@@ -212,8 +216,8 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
 #[test]
 fn a_name_that_is_no_name_is_no_way_out_of_the_folder() {
     let rig = rig();
-    let voices = Voices::of(&rig.folder);
+    let voices = Voices::from_folder(&rig.folder);
     assert!(voices.get("../model/manifest").unwrap().is_none());
-    assert!(matches!(voices.remove(&Os, "../gpt"), Err(VoiceError::Name { .. })));
+    assert!(matches!(voices.remove(&OsDisk, "../gpt"), Err(VoiceError::Name { .. })));
     assert!(Path::new(&rig.path("model/gpt.safetensors")).exists());
 }

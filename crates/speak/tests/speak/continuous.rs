@@ -10,22 +10,22 @@ use myxtts_tensor::Device;
 use std::path::Path;
 use std::sync::Arc;
 
-fn open(folder: &ModelFolder, at_once: usize) -> (Synthesizer, Arc<Voice>) {
-    let mut model =
-        Synthesizer::open_for(folder, Device::Cpu, Decoding::Joined { at_once }).expect("a model that opens");
+fn open(folder: &ModelFolder, slots: usize) -> (Synthesizer, Arc<Voice>) {
+    let mut model = Synthesizer::open_for(folder, Device::Cpu, Decoding::Continuous { slots })
+        .expect("a model that opens");
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-    let voice = model.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
+    let voice = model.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }]).unwrap();
     (model, Arc::new(voice))
 }
 
 fn options(model: &Synthesizer, seed: u64) -> SpeakOptions {
-    let sampling = SamplingOptions { seed, ..model.usual_options() };
+    let sampling = SamplingOptions { seed, ..model.default_sampling() };
     SpeakOptions { audible_start: Some(AudibleStart::default()), ..sampling.into() }
 }
 
 /// Says texts with as many at once as there are slots, `steps` codes at a time.
-fn together(folder: &ModelFolder, texts: &[&str], at_once: usize, steps: usize) -> Vec<Vec<f32>> {
-    let (mut model, voice) = open(folder, at_once);
+fn together(folder: &ModelFolder, texts: &[&str], slots: usize, steps: usize) -> Vec<Vec<f32>> {
+    let (mut model, voice) = open(folder, slots);
     let mut said = vec![Vec::new(); texts.len()];
     let mut waiting = texts.iter().enumerate();
     let mut speaking: Vec<(usize, Speech)> = Vec::new();
@@ -41,7 +41,7 @@ fn together(folder: &ModelFolder, texts: &[&str], at_once: usize, steps: usize) 
         }
         model.advance(steps).unwrap();
         for (number, speech) in &mut speaking {
-            said[*number].extend(model.sound(speech).unwrap());
+            said[*number].extend(model.take_audio(speech).unwrap());
             model.collect(speech).unwrap();
         }
         let (done, going) = speaking.into_iter().partition(|(_, speech)| speech.is_done());
@@ -83,12 +83,12 @@ fn texts_that_join_and_leave_are_said_as_alone() {
         let at = tempfile::tempdir().unwrap();
         let folder = folder(at.path(), parts, stop);
         let expected = alone(&folder, &texts);
-        for (at_once, steps) in [(1, 8), (3, 5), (8, 16)] {
-            let said = together(&folder, &texts, at_once, steps);
+        for (slots, steps) in [(1, 8), (3, 5), (8, 16)] {
+            let said = together(&folder, &texts, slots, steps);
             for (number, (said, expected)) in said.iter().zip(&expected).enumerate() {
                 assert!(
                     said == expected,
-                    "{:?}, {at_once} at once, {steps} steps, {stop}: {} and {} samples",
+                    "{:?}, {slots} at once, {steps} steps, {stop}: {} and {} samples",
                     texts[number],
                     said.len(),
                     expected.len()

@@ -1,11 +1,11 @@
-//! What a user calls a voice: a stored one, one of the model's own, recordings, or a mix of those.
+//! Resolves the values of `--voice`: stored voices, voices included in the model, recordings, and mixes of those.
 //!
 //! | written | means |
 //! |---|---|
-//! | `anna` | the voice that is kept under this name, else the model's own, else a recording |
+//! | `anna` | the stored voice of this name, else one included in the model, else a recording |
 //! | `./anna.wav` | a recording |
-//! | `anna(2)+ben(1)` | two thirds of one, a third of the other; each by any of the ways above |
-//! | several recordings | one voice, heard in all of them |
+//! | `anna(2)+ben(1)` | a weighted mix, here 2:1; each term is any of the above |
+//! | several recordings | one voice, encoded from all of them |
 
 use super::{VoiceError, Voices, all_names, built_in};
 use crate::error::SpeakError;
@@ -15,20 +15,20 @@ use crate::voice::Voice;
 use myxtts_model::weights::ModelFolder;
 use std::path::{Path, PathBuf};
 
-/// Voices that can be mixed at once.
-const MOST: usize = 16;
+/// Largest number of voices in a mix.
+const MAX_TERMS: usize = 16;
 
-/// A voice that was asked for.
+/// A requested voice.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chosen {
+pub struct ResolvedVoice {
     /// The voice.
     pub voice: Voice,
-    /// How good the recordings are that were heard for it; one for each voice that was not stored.
+    /// Quality reports, one for each voice that was encoded from recordings.
     pub reports: Vec<ReferenceReport>,
 }
 
-/// A voice that is kept, one of the model's own, or a mix of those; never a recording, whatever the name looks like.
-pub fn kept(folder: &ModelFolder, named: &str) -> Result<Voice, SpeakError> {
+/// Finds a stored voice, one included in the model, or a mix of those. Never reads a recording, whatever the name looks like.
+pub fn find_stored(folder: &ModelFolder, named: &str) -> Result<Voice, SpeakError> {
     if let Some(voice) = stored(folder, named)? {
         return Ok(voice);
     }
@@ -44,14 +44,14 @@ pub fn kept(folder: &ModelFolder, named: &str) -> Result<Voice, SpeakError> {
     mixed(named, &parts)
 }
 
-/// Finds or hears a voice.
-pub fn choose(
+/// Finds a voice, or encodes it from recordings.
+pub fn resolve_voice(
     synthesizer: &mut Synthesizer,
     folder: &ModelFolder,
     named: &[PathBuf],
-) -> Result<Chosen, SpeakError> {
+) -> Result<ResolvedVoice, SpeakError> {
     let [one] = named else {
-        return hear(synthesizer, named);
+        return encode(synthesizer, named);
     };
     if let Some(found) = single(synthesizer, folder, one)? {
         return Ok(found);
@@ -67,46 +67,46 @@ pub fn choose(
         reports.extend(found.reports);
         parts.push((found.voice, weight));
     }
-    Ok(Chosen { voice: mixed(text, &parts)?, reports })
+    Ok(ResolvedVoice { voice: mixed(text, &parts)?, reports })
 }
 
 fn mixed(text: &str, parts: &[(Voice, f32)]) -> Result<Voice, SpeakError> {
-    let why = || "its voices are of different sizes".to_owned();
+    let why = || "its voices have different sizes".to_owned();
     Ok(Voice::mix(parts).ok_or_else(|| VoiceError::Mix { text: text.to_owned(), why: why() })?)
 }
 
-/// A voice that is kept, or the model's own.
+/// A stored voice, or one included in the model.
 fn stored(folder: &ModelFolder, name: &str) -> Result<Option<Voice>, SpeakError> {
-    Ok(match Voices::of(folder).own(name)? {
+    Ok(match Voices::from_folder(folder).own(name)? {
         Some(stored) => Some(stored.voice),
         None => built_in(folder, name),
     })
 }
 
-/// What a name means by itself; none where there is no such voice and no such file.
+/// Resolves a single name; `None` if there is no such voice and no such file.
 fn single(
     synthesizer: &mut Synthesizer,
     folder: &ModelFolder,
     named: &Path,
-) -> Result<Option<Chosen>, SpeakError> {
+) -> Result<Option<ResolvedVoice>, SpeakError> {
     if let Some(name) = named.to_str()
         && let Some(voice) = stored(folder, name)?
     {
-        return Ok(Some(Chosen { voice, reports: Vec::new() }));
+        return Ok(Some(ResolvedVoice { voice, reports: Vec::new() }));
     }
     match named.exists() {
-        true => hear(synthesizer, &[named.to_owned()]).map(Some),
+        true => encode(synthesizer, &[named.to_owned()]).map(Some),
         false => Ok(None),
     }
 }
 
-fn hear(synthesizer: &mut Synthesizer, paths: &[PathBuf]) -> Result<Chosen, SpeakError> {
+fn encode(synthesizer: &mut Synthesizer, paths: &[PathBuf]) -> Result<ResolvedVoice, SpeakError> {
     let references = paths.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, _>>()?;
-    let voice = synthesizer.hear_references(&references)?;
-    Ok(Chosen { voice, reports: vec![ReferenceReport::of(&references, &[])] })
+    let voice = synthesizer.encode_references(&references)?;
+    Ok(ResolvedVoice { voice, reports: vec![ReferenceReport::new(&references, &[])] })
 }
 
-/// What looks like a file is missed as one.
+/// The error for a missing voice. Names that look like files are reported as missing files.
 fn missing(folder: &ModelFolder, named: &Path) -> Result<SpeakError, SpeakError> {
     if named.extension().is_some() || named.components().count() != 1 {
         return Ok(SpeakError::Audio(myxtts_data::audio::AudioError::Missing { path: named.to_owned() }));
@@ -115,15 +115,15 @@ fn missing(folder: &ModelFolder, named: &Path) -> Result<SpeakError, SpeakError>
     Ok(VoiceError::unknown(&name, all_names(folder)?).into())
 }
 
-/// The terms of a mix with their weights; none where it is no mix.
+/// Parses a mix into terms and weights; `None` if the text is not a mix.
 fn terms(text: &str) -> Result<Option<Vec<(&str, f32)>>, VoiceError> {
     let wrong = |why: String| VoiceError::Mix { text: text.to_owned(), why };
     let parts: Vec<&str> = text.split('+').map(str::trim).collect();
     if parts.len() == 1 && !text.ends_with(')') {
         return Ok(None);
     }
-    if parts.len() > MOST {
-        return Err(wrong(format!("it has {} voices, and {MOST} can be mixed", parts.len())));
+    if parts.len() > MAX_TERMS {
+        return Err(wrong(format!("it has {} voices, but at most {MAX_TERMS} can be mixed", parts.len())));
     }
     let mut terms = Vec::with_capacity(parts.len());
     for part in parts {
@@ -134,7 +134,7 @@ fn terms(text: &str) -> Result<Option<Vec<(&str, f32)>>, VoiceError> {
                 let weight = weight.filter(|weight| weight.is_finite() && *weight > 0.0);
                 (
                     name.trim(),
-                    weight.ok_or_else(|| wrong(format!("the weight of {part:?} is no number above 0")))?,
+                    weight.ok_or_else(|| wrong(format!("the weight of {part:?} is not a number above 0")))?,
                 )
             }
         };
@@ -151,7 +151,7 @@ mod tests {
     use super::terms;
 
     #[test]
-    fn mixes_are_read_as_they_are_written() {
+    fn mixes_are_parsed() {
         let read = |text: &'static str| terms(text).map(|terms| terms.unwrap_or_default());
         assert_eq!(terms("anna").unwrap(), None);
         assert_eq!(read("anna(2)+ben(1)").unwrap(), [("anna", 2.0), ("ben", 1.0)]);

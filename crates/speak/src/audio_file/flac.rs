@@ -1,12 +1,12 @@
 //! FLAC (RFC 9639), one channel of 16 bits: fixed predictors and Rice codes, block by block.
 //!
-//! A linear predictor fitted to each block would save some 4 % of the bytes of speech more.
+//! Linear predictors fitted to each block would save about 4 % more for speech.
 
 use super::md5::Md5;
 use super::pcm::int16;
-use super::{Encode, SoundFileError};
+use super::{AudioFileError, Encode};
 
-/// Samples of a block.
+/// Samples per block.
 const BLOCK: usize = 4096;
 
 /// Highest order of the fixed predictors.
@@ -15,7 +15,7 @@ const MOST_ORDER: usize = 4;
 /// Blocks are cut into up to 2^6 partitions with a parameter each.
 const MOST_PARTITIONS: u32 = 6;
 
-/// Of a parameter of four bits; the next one means something else.
+/// Largest Rice parameter of four bits; 15 is an escape code.
 const MOST_PARAMETER: u32 = 14;
 
 pub(super) struct Flac {
@@ -44,7 +44,7 @@ impl Flac {
         flac
     }
 
-    /// `fLaC` and the one metadata block. What is not known yet is 0.
+    /// `fLaC` and the only metadata block. Values not known yet are 0.
     fn start(&self, md5: [u8; 16]) -> Vec<u8> {
         let mut bits = Bits::default();
         bits.bytes.extend(b"fLaC");
@@ -90,7 +90,7 @@ impl Flac {
 }
 
 impl Encode for Flac {
-    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), SoundFileError> {
+    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), AudioFileError> {
         let mut waiting = std::mem::take(&mut self.waiting);
         for part in samples.chunks(BLOCK) {
             let from = waiting.len();
@@ -109,7 +109,7 @@ impl Encode for Flac {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, SoundFileError> {
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, AudioFileError> {
         let rest = std::mem::take(&mut self.waiting);
         if !rest.is_empty() {
             self.block(&rest, out);
@@ -119,14 +119,14 @@ impl Encode for Flac {
     }
 }
 
-/// The samples of a block in the shortest of the ways we know.
+/// Encodes the samples of a block with the shortest supported method.
 fn subframe(samples: &[i16], bits: &mut Bits) {
     if samples.iter().all(|sample| *sample == samples[0]) {
         bits.push(0, 8); // one value
         bits.push_signed(i64::from(samples[0]), 16);
         return;
     }
-    // The order that leaves least is the one whose codes are shortest, or as good as.
+    // The order with the smallest residual has the shortest codes, or nearly so.
     let left = |order: &usize| {
         let values = residual(samples, *order);
         16 * *order as u64 + values.iter().map(|&value| u64::from(value.unsigned_abs())).sum::<u64>()
@@ -153,7 +153,7 @@ fn subframe(samples: &[i16], bits: &mut Bits) {
     }
 }
 
-/// What the predictor of an order leaves of all samples but the first `order`: differences of differences.
+/// Residual of the fixed predictor of an order for all samples but the first `order`: repeated differences.
 fn residual(samples: &[i16], order: usize) -> Vec<i32> {
     let mut values: Vec<i32> = samples.iter().map(|&sample| i32::from(sample)).collect();
     for done in 0..order {
@@ -164,7 +164,7 @@ fn residual(samples: &[i16], order: usize) -> Vec<i32> {
     values.split_off(order)
 }
 
-/// How a residual is coded.
+/// Rice coding of a residual.
 struct Rice {
     partition_order: u32,
     parameters: Vec<u32>,
@@ -208,42 +208,42 @@ impl Rice {
     }
 }
 
-/// The parts of a residual; the first is shorter by what the predictor starts from.
+/// The partitions of a residual; the first is shorter by the predictor's order.
 fn partitions(residual: &[i32], order: usize, partition_order: u32) -> impl Iterator<Item = &[i32]> {
     let length = (residual.len() + order) >> partition_order;
     let (first, rest) = residual.split_at(length - order);
     std::iter::once(first).chain(rest.chunks(length))
 }
 
-/// Small numbers for small magnitudes: 0, -1, 1, -2, ...
+/// Zigzag code: 0, -1, 1, -2, ... to 0, 1, 2, 3, ...
 fn folded(value: i32) -> u64 {
     let value = i64::from(value);
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The best parameter and the bits of a partition's values with it.
+/// The best Rice parameter of a partition and its number of bits.
 fn parameter_of(values: &[i32]) -> (u32, u64) {
     let bits = |parameter: u32| {
         values.iter().map(|&value| (folded(value) >> parameter) + 1 + u64::from(parameter)).sum::<u64>()
     };
-    // The mean is near the best: its neighbours are tried.
+    // The best parameter is near that of the mean.
     let mean = values.iter().map(|&value| folded(value)).sum::<u64>() / values.len().max(1) as u64;
     let guess = (u64::BITS - mean.leading_zeros()).min(MOST_PARAMETER);
     let tried = guess.saturating_sub(2)..=guess;
     tried.map(|parameter| (parameter, bits(parameter))).min_by_key(|(_, bits)| *bits).unwrap_or((0, bits(0)))
 }
 
-/// Bits, the most significant first.
+/// Bit writer, most significant bit first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
-    /// Bits of a byte that is not whole yet, and how many.
+    /// Bits of an incomplete byte, and their number.
     open: u64,
     count: u32,
 }
 
 impl Bits {
-    /// Adds the lowest `count` (at most 56) bits of a value.
+    /// Writes the lowest `count` (at most 56) bits of a value.
     fn push(&mut self, value: u64, count: u32) {
         self.open = self.open << count | (value & ((1 << count) - 1));
         self.count += count;
@@ -272,7 +272,7 @@ impl Bits {
             return self.push(number, 8);
         }
         let bits = u64::BITS - number.leading_zeros();
-        // `n` bytes of six bits each, and what fits behind `n + 1` ones and a zero.
+        // `n` continuation bytes of six bits each; the first byte holds what fits after `n + 1` ones and a zero.
         let more = (1..=6).find(|&more| bits <= 6 * more + (6 - more)).unwrap_or(6);
         self.push((0xff << (7 - more)) & 0xff | (number >> (6 * more)), 8);
         for byte in (0..more).rev() {

@@ -1,12 +1,12 @@
-//! Sound files read back: by our WAV reader, by symphonia, and Opus by its own decoder.
+//! Vocoder files read back: by our WAV reader, by symphonia, and Opus by its own decoder.
 
 use std::path::Path;
 
 use myxtts_data::audio::{Decoded, decode_bytes};
 use myxtts_demo as demo;
 use myxtts_run::output_path::OutputPath;
-use myxtts_speak::sound_file::{
-    Depth, Encoder, Format, SoundFileError, SoundWriter, Start, Stream, plain_length,
+use myxtts_speak::audio_file::{
+    AudioFileError, AudioWriter, Depth, Encoder, Format, SinkKind, Stream, appendable_length,
 };
 use proptest::prelude::*;
 
@@ -17,14 +17,14 @@ fn speech() -> Vec<f32> {
 }
 
 /// Encoded in pieces of so many samples.
-fn encoded(format: Format, rate: u32, start: Start, samples: &[f32], piece: usize) -> Vec<u8> {
+fn encoded(format: Format, rate: u32, kind: SinkKind, samples: &[f32], piece: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut encoder = Encoder::begin(format, rate, start, &mut out).unwrap();
+    let mut encoder = Encoder::begin(format, rate, kind, &mut out).unwrap();
     for piece in samples.chunks(piece) {
         encoder.encode(piece, &mut out).unwrap();
     }
     let replaced = encoder.finish(&mut out).unwrap();
-    if let (Some(replaced), Start::Replaceable) = (replaced, start) {
+    if let (Some(replaced), SinkKind::Seekable) = (replaced, kind) {
         out[..replaced.len()].copy_from_slice(&replaced);
     }
     out
@@ -51,7 +51,7 @@ fn likeness(sound: &[f32], other: &[f32], most_delay: usize) -> f64 {
 #[test]
 fn what_is_lossless_comes_back_as_it_was() {
     let speech = speech();
-    for start in [Start::Replaceable, Start::Sent] {
+    for start in [SinkKind::Seekable, SinkKind::Streamed] {
         for (format, steps) in [
             (Format::Wav(Depth::Int16), 32768.0),
             (Format::Wav(Depth::Int24), 8_388_608.0),
@@ -70,7 +70,7 @@ fn what_is_lossless_comes_back_as_it_was() {
             );
         }
     }
-    let raw = encoded(Format::Pcm, RATE, Start::Sent, &speech, 77);
+    let raw = encoded(Format::Pcm, RATE, SinkKind::Streamed, &speech, 77);
     let values: Vec<f32> =
         raw.chunks_exact(2).map(|b| f32::from(i16::from_le_bytes([b[0], b[1]])) / 32768.0).collect();
     assert!(values == rounded(&speech, 32768.0));
@@ -79,10 +79,10 @@ fn what_is_lossless_comes_back_as_it_was() {
 #[test]
 fn flac_is_smaller_than_wav_and_says_its_length_where_it_can() {
     let speech = speech();
-    let flac = encoded(Format::Flac, RATE, Start::Replaceable, &speech, 999);
+    let flac = encoded(Format::Flac, RATE, SinkKind::Seekable, &speech, 999);
     assert!(flac.len() < speech.len() * 2 * 7 / 10, "{} of {} bytes", flac.len(), speech.len() * 2);
     assert_eq!(decoded(&flac).info.declared_frames, Some(speech.len() as u64));
-    let sent = encoded(Format::Flac, RATE, Start::Sent, &speech, 999);
+    let sent = encoded(Format::Flac, RATE, SinkKind::Streamed, &speech, 999);
     assert_eq!(decoded(&sent).info.declared_frames, None);
     // A frame that was changed is noticed: the checksums are there and right.
     let mut broken = flac.clone();
@@ -95,15 +95,15 @@ fn flac_is_smaller_than_wav_and_says_its_length_where_it_can() {
 fn wav_headers_say_what_is_there() {
     let sample = [0.5f32; 3];
     let size = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    let wav = encoded(Format::Wav(Depth::Int16), RATE, Start::Replaceable, &sample, 9);
+    let wav = encoded(Format::Wav(Depth::Int16), RATE, SinkKind::Seekable, &sample, 9);
     assert_eq!(wav, myxtts_data::audio::wav::encode_pcm16(&sample, RATE));
-    let odd = encoded(Format::Wav(Depth::Int24), RATE, Start::Replaceable, &sample, 9);
+    let odd = encoded(Format::Wav(Depth::Int24), RATE, SinkKind::Seekable, &sample, 9);
     assert_eq!((odd.len(), size(&odd, 4), size(&odd, 40)), (44 + 9 + 1, 46, 9));
-    let sent = encoded(Format::Wav(Depth::Float), RATE, Start::Sent, &sample, 9);
+    let sent = encoded(Format::Wav(Depth::Float), RATE, SinkKind::Streamed, &sample, 9);
     assert_eq!((size(&sent, 4), size(&sent, 54)), (u32::MAX, u32::MAX));
     for format in [Format::Wav(Depth::Int16), Format::Wav(Depth::Float), Format::Pcm] {
-        let length = encoded(format, RATE, Start::Sent, &[0.0; 100], 9).len() as u64;
-        assert_eq!(plain_length(format, 100), Some(length));
+        let length = encoded(format, RATE, SinkKind::Streamed, &[0.0; 100], 9).len() as u64;
+        assert_eq!(appendable_length(format, 100), Some(length));
     }
     // Above 4 GiB no size fits.
     let mut long = Encoder::resume(Format::Wav(Depth::Int16), RATE, 1 << 31).unwrap();
@@ -117,16 +117,16 @@ fn wav_headers_say_what_is_there() {
 fn mp3_is_read_by_others_with_its_length() {
     let speech = speech();
     for rate in [22_050, RATE] {
-        let mp3 = encoded(Format::Mp3, rate, Start::Replaceable, &speech, 1234);
+        let mp3 = encoded(Format::Mp3, rate, SinkKind::Seekable, &speech, 1234);
         let back = decoded(&mp3);
         assert_eq!(back.clip.sample_rate, rate);
         assert_eq!(back.clip.samples.len(), speech.len());
         let db = likeness(&speech, &back.clip.samples, 0);
         assert!(db > 15.0, "{db} dB at {rate}");
-        assert_eq!(mp3, encoded(Format::Mp3, rate, Start::Replaceable, &speech, 99));
+        assert_eq!(mp3, encoded(Format::Mp3, rate, SinkKind::Seekable, &speech, 99));
     }
     // A stream has the encoder's delay in front and no length.
-    let sent = decoded(&encoded(Format::Mp3, RATE, Start::Sent, &speech, 1234));
+    let sent = decoded(&encoded(Format::Mp3, RATE, SinkKind::Streamed, &speech, 1234));
     assert!(sent.clip.samples.len() >= speech.len());
     assert!(likeness(&speech[..speech.len() - 2000], &sent.clip.samples, 1500) > 15.0);
 }
@@ -134,7 +134,7 @@ fn mp3_is_read_by_others_with_its_length() {
 #[test]
 fn opus_comes_back_with_its_length() {
     let speech = speech();
-    for start in [Start::Replaceable, Start::Sent] {
+    for start in [SinkKind::Seekable, SinkKind::Streamed] {
         let bytes = encoded(Format::Opus, RATE, start, &speech, 1234);
         let mut reader = opus_pure::OggOpusReader::new(bytes.as_slice()).unwrap();
         let mut decoder = reader.head().decoder(RATE as i32).unwrap();
@@ -159,7 +159,7 @@ fn pages_of_a_stream_come_while_it_is_spoken() {
     let second = &speech[..RATE as usize];
     for format in Format::ALL {
         let mut out = Vec::new();
-        let mut encoder = Encoder::begin(format, RATE, Start::Sent, &mut out).unwrap();
+        let mut encoder = Encoder::begin(format, RATE, SinkKind::Streamed, &mut out).unwrap();
         let header = out.len();
         encoder.encode(second, &mut out).unwrap();
         // FLAC holds back up to a block, and Opus up to a page.
@@ -172,7 +172,7 @@ fn formats_are_known_by_name_and_extension() {
     for format in Format::ALL {
         assert_eq!(format.name().parse::<Format>().unwrap(), format);
     }
-    let of = |name: &str| Format::of_path(Path::new(name));
+    let of = |name: &str| Format::from_path(Path::new(name));
     assert_eq!(of("a.WAV").unwrap(), Format::Wav(Depth::Int16));
     assert_eq!(of("b/c.ogg").unwrap(), Format::Opus);
     let message = |name: &str| of(name).unwrap_err().to_string();
@@ -180,8 +180,8 @@ fn formats_are_known_by_name_and_extension() {
         message("a.m4a").contains("no encoder for \".m4a\"") && message("a.m4a").contains("flac, mp3, opus")
     );
     assert!(message("a").contains("does not say"));
-    let rate = Encoder::begin(Format::Opus, 22_050, Start::Sent, &mut Vec::new()).err().unwrap();
-    assert!(matches!(rate, SoundFileError::Rate { .. }) && rate.to_string().contains("mp3, flac or wav"));
+    let rate = Encoder::begin(Format::Opus, 22_050, SinkKind::Streamed, &mut Vec::new()).err().unwrap();
+    assert!(matches!(rate, AudioFileError::Rate { .. }) && rate.to_string().contains("mp3, flac or wav"));
 }
 
 #[test]
@@ -189,19 +189,19 @@ fn a_file_is_whole_or_not_there_and_a_pipe_gets_its_bytes() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("a.flac");
     let speech = speech();
-    let destination = Destination::of("-o", &path).unwrap();
-    let mut writer = SoundWriter::begin(destination.begin().unwrap(), Format::Flac, RATE).unwrap();
+    let destination = OutputPath::check("-o", &path).unwrap();
+    let mut writer = AudioWriter::begin(destination.create().unwrap(), Format::Flac, RATE).unwrap();
     writer.write(&speech).unwrap();
     assert!(!path.exists());
     writer.finish().unwrap().finish().unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), encoded(Format::Flac, RATE, Start::Replaceable, &speech, 500));
-    let mut file = SoundWriter::begin(std::fs::File::create(&path).unwrap(), Format::Flac, RATE).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), encoded(Format::Flac, RATE, SinkKind::Seekable, &speech, 500));
+    let mut file = AudioWriter::begin(std::fs::File::create(&path).unwrap(), Format::Flac, RATE).unwrap();
     file.write(&speech).unwrap();
     file.finish().unwrap();
-    assert_eq!(std::fs::read(&path).unwrap(), encoded(Format::Flac, RATE, Start::Replaceable, &speech, 500));
-    let mut pipe = SoundWriter::begin(Stream(Vec::new()), Format::Flac, RATE).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), encoded(Format::Flac, RATE, SinkKind::Seekable, &speech, 500));
+    let mut pipe = AudioWriter::begin(Stream(Vec::new()), Format::Flac, RATE).unwrap();
     pipe.write(&speech).unwrap();
-    assert_eq!(pipe.finish().unwrap().0, encoded(Format::Flac, RATE, Start::Sent, &speech, 500));
+    assert_eq!(pipe.finish().unwrap().0, encoded(Format::Flac, RATE, SinkKind::Streamed, &speech, 500));
 }
 
 /// Sounds that are hard for a predictor: silence, noise, full-scale squares, values that are no numbers.
@@ -226,9 +226,9 @@ proptest! {
 
     #[test]
     fn flac_is_lossless_whatever_the_sound(sound in sounds(), piece in 1..5000usize) {
-        let bytes = encoded(Format::Flac, RATE, Start::Replaceable, &sound, piece);
+        let bytes = encoded(Format::Flac, RATE, SinkKind::Seekable, &sound, piece);
         if !sound.is_empty() {
-            let wav = decoded(&encoded(Format::Wav(Depth::Int16), RATE, Start::Replaceable, &sound, piece));
+            let wav = decoded(&encoded(Format::Wav(Depth::Int16), RATE, SinkKind::Seekable, &sound, piece));
             prop_assert_eq!(decoded(&bytes).clip.samples, wav.clip.samples);
         }
     }
@@ -236,7 +236,7 @@ proptest! {
     #[test]
     fn no_sound_stops_an_encoder(sound in sounds(), piece in 1..5000usize) {
         for format in [Format::Mp3, Format::Opus, Format::Wav(Depth::Float), Format::Wav(Depth::Int24)] {
-            encoded(format, RATE, Start::Sent, &sound, piece);
+            encoded(format, RATE, SinkKind::Streamed, &sound, piece);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Where networks that speak are taken from, and what that says of them: sizes by the shapes of their tensors, weights in the
-//! engine's order.
+//! Where the weights of a synthesizer come from, and the sizes of its networks, which are derived from tensor shapes.
 
 use crate::error::SpeakError;
 use myxtts_data::tokenizer::Tokenizer;
@@ -12,21 +11,21 @@ use myxtts_model::{GptSizes, Released};
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// In a manifest, beside the sizes of a GPT: the share of its rows that had no text in training.
+/// Key in the GPT's entry of a manifest: the fraction of training rows without text.
 pub const TEXT_DROPOUT: &str = "text_dropout";
 
-/// Channels of a perceiver's head in every release.
+/// Channels per perceiver head, the same in every release.
 const PERCEIVER_HEAD: usize = 64;
 
-/// What can speak: a folder, or a model that is still being trained.
-pub trait Source: Sync {
-    /// How errors name it.
-    fn place(&self) -> &Path;
+/// Weights of a model: a folder, or a model that is being trained.
+pub trait WeightSource: Sync {
+    /// Path that error messages name.
+    fn path(&self) -> &Path;
 
-    /// Whether a part is there.
-    fn holds(&self, part: Part) -> bool;
+    /// Whether the model has a part.
+    fn has_part(&self, part: Part) -> bool;
 
-    /// A tensor, in its release order.
+    /// A tensor, in the release's memory layout.
     fn tensor(&self, name: &str) -> Option<View<'_>>;
 
     /// The shape of a tensor.
@@ -34,32 +33,32 @@ pub trait Source: Sync {
         self.tensor(name).map(|view| view.shape.to_vec())
     }
 
-    /// A tensor that must be there, in its release order.
-    fn numbers(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let what = || format!("it has no tensor {name} of real numbers");
-        let numbers = self.tensor(name).and_then(|view| view.to_f32());
-        numbers.ok_or_else(|| WeightsError::Content { path: self.place().to_owned(), what: what() })
+    /// The values of a required tensor, in the release's memory layout.
+    fn tensor_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let what = || format!("it has no floating-point tensor {name}");
+        let values = self.tensor(name).and_then(|view| view.to_f32());
+        values.ok_or_else(|| WeightsError::Content { path: self.path().to_owned(), what: what() })
     }
 
     /// The shapes of the GPT's tensors.
     fn gpt_shapes(&self) -> Shapes;
 
-    /// What is said of the GPT's sizes beside them.
-    fn gpt_said(&self) -> Option<&Json>;
+    /// The GPT's entry in the manifest: its sizes, or only its heads for imported models.
+    fn gpt_config(&self) -> Option<&Json>;
 
-    /// The vocabulary text is cut into.
+    /// The tokenizer's `vocab.json`; `None` if the model has none.
     fn vocabulary(&self) -> Result<Option<Vec<u8>>, WeightsError>;
 
-    /// How text and recordings were read in training, where that is known.
+    /// Preprocessing of text and recordings in training; `None` for imported models.
     fn reading(&self) -> Option<&Reading>;
 }
 
-impl Source for ModelFolder {
-    fn place(&self) -> &Path {
-        self.path()
+impl WeightSource for ModelFolder {
+    fn path(&self) -> &Path {
+        ModelFolder::path(self)
     }
 
-    fn holds(&self, part: Part) -> bool {
+    fn has_part(&self, part: Part) -> bool {
         self.part(part).is_some()
     }
 
@@ -76,7 +75,7 @@ impl Source for ModelFolder {
             .collect()
     }
 
-    fn gpt_said(&self) -> Option<&Json> {
+    fn gpt_config(&self) -> Option<&Json> {
         self.manifest().parts.get("gpt")
     }
 
@@ -89,41 +88,41 @@ impl Source for ModelFolder {
     }
 }
 
-/// The GPT's sizes: the shapes tell all but its heads, which the manifest knows, and the ids that text begins and ends
-/// with, which are the vocabulary's.
-pub(crate) fn gpt_sizes(source: &dyn Source, tokenizer: &Tokenizer) -> Result<GptSizes, SpeakError> {
-    let said = source.gpt_said();
+/// Returns the GPT's sizes. Tensor shapes give all of them except the number of heads, which is in the manifest, and the ids
+/// of the text's start and end tokens, which are in the vocabulary.
+pub(crate) fn gpt_sizes(source: &dyn WeightSource, tokenizer: &Tokenizer) -> Result<GptSizes, SpeakError> {
+    let config = source.gpt_config();
     let shapes = source.gpt_shapes();
-    if said.is_none() || !shapes.contains_key("gpt.text_embedding.weight") {
-        let what = "it has no GPT: a run that was stopped before the end of that stage goes on with `myxtts train --resume`";
+    if config.is_none() || !shapes.contains_key("gpt.text_embedding.weight") {
+        let what = "it has no GPT: if a run stopped before the end of that stage, resume it with `myxtts train --resume`";
         return Err(SpeakError::unfit(source, what));
     }
-    // What was trained here says everything itself.
-    if let Some(Ok(sizes)) = said.map(|said| serde_json::from_value(said.clone())) {
+    // Models trained by myxtts store all sizes.
+    if let Some(Ok(sizes)) = config.map(|config| serde_json::from_value(config.clone())) {
         return checked(source, tokenizer, &shapes, sizes);
     }
-    let heads = said.and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
+    let heads = config.and_then(|gpt| gpt.get("heads")).and_then(Json::as_u64);
     let found = Sizes::of(&shapes, heads.and_then(|heads| usize::try_from(heads).ok())).gpt;
     if found.dim == 0 || found.heads == 0 || !found.dim.is_multiple_of(found.heads) {
-        let what = format!("{} channels are not those of {} heads", found.dim, found.heads);
+        let what = format!("{} channels cannot be divided into {} heads", found.dim, found.heads);
         return Err(SpeakError::unfit(source, &what));
     }
     if found.audio_tokens < 3 || found.text_positions < 3 || found.audio_positions < 4 {
-        return Err(SpeakError::unfit(source, "a table of codes or positions has hardly any rows"));
+        return Err(SpeakError::unfit(source, "its table of codes or positions has too few rows"));
     }
-    checked(source, tokenizer, &shapes, sizes_of(&found, tokenizer))
+    checked(source, tokenizer, &shapes, gpt_sizes_from_shapes(&found, tokenizer))
 }
 
-/// Sizes that the vocabulary and every tensor agree with: before anything is allocated by them.
+/// Checks sizes against the vocabulary and every tensor, before anything is allocated by them.
 fn checked(
-    source: &dyn Source,
+    source: &dyn WeightSource,
     tokenizer: &Tokenizer,
     shapes: &Shapes,
     sizes: GptSizes,
 ) -> Result<GptSizes, SpeakError> {
     if tokenizer.vocabulary_size() > sizes.text_vocabulary {
         let what = format!(
-            "vocab.json has {} tokens and the GPT's table {} rows: they are of different models",
+            "vocab.json has {} tokens but the GPT's table has {} rows: they belong to different models",
             tokenizer.vocabulary_size(),
             sizes.text_vocabulary
         );
@@ -133,8 +132,8 @@ fn checked(
     Ok(sizes)
 }
 
-/// A GPT as the shapes of its tensors tell it; heads of the perceiver are the release's.
-pub fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
+/// Sizes of a GPT by the shapes of its tensors; perceiver heads have the release's size.
+pub fn gpt_sizes_from_shapes(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
     let mut sizes =
         GptSizes::of(found.layers, found.dim, found.heads, found.text_tokens, found.audio_tokens - 2);
     sizes.max_text = found.text_positions - 2;
@@ -150,18 +149,18 @@ pub fn sizes_of(found: &FoundGpt, tokenizer: &Tokenizer) -> GptSizes {
     sizes
 }
 
-/// Writes the numbers of a parameter in the engine's order.
-pub(crate) fn fill(source: &dyn Source, one: &Released, out: &mut [f32]) -> Result<(), SpeakError> {
-    let wrong = |what| SpeakError::Weights(WeightsError::Content { path: source.place().to_owned(), what });
+/// Writes the values of a parameter in the engine's memory layout.
+pub(crate) fn fill(source: &dyn WeightSource, one: &Released, out: &mut [f32]) -> Result<(), SpeakError> {
+    let wrong = |what| SpeakError::Weights(WeightsError::Content { path: source.path().to_owned(), what });
     let found = source.tensor(&one.name);
     let shape = found.map(|view| view.shape).unwrap_or_default();
     if shape != one.shape {
         return Err(wrong(format!("{} is {shape:?} where {:?} was expected", one.name, one.shape)));
     }
-    let real = || wrong(format!("it has no tensor {} of real numbers", one.name));
+    let real = || wrong(format!("it has no floating-point tensor {}", one.name));
     let view = found.ok_or_else(real)?;
     match view.as_f32() {
-        Some(numbers) => one.to_ours_into(numbers, out),
+        Some(values) => one.to_ours_into(values, out),
         None => one.to_ours_into(&view.to_f32().ok_or_else(real)?, out),
     }
     Ok(())

@@ -49,7 +49,7 @@ fn child() {
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
     let clip = Clip { samples, sample_rate: demo::SAMPLE_RATE };
-    let voice = synthesizer.hear(std::slice::from_ref(&clip)).unwrap();
+    let voice = synthesizer.encode_voice(std::slice::from_ref(&clip)).unwrap();
     let all = utterances();
     for number in 0..all {
         if number == all / 10 || number + 1 == all {
@@ -58,14 +58,14 @@ fn child() {
         let text = "hello world ".repeat(1 + number % 4);
         let sampling =
             SamplingOptions { seed: number as u64, repetition_penalty: 1.0, ..SamplingOptions::default() };
-        let options = SpeakOptions { further_tries: usize::from(number % 10 == 0), ..sampling.into() };
+        let options = SpeakOptions { retries: usize::from(number % 10 == 0), ..sampling.into() };
         match number % 3 {
             0 => synthesizer.speak_with(&text, "en", &voice, &options).unwrap(),
             1 => synthesizer.speak_streamed(&text, "en", &voice, &options, &mut |_| true).unwrap(),
             _ => synthesizer.speak_streamed(&text, "en", &voice, &options, &mut |_| false).unwrap(),
         };
         if number % 50 == 0 {
-            assert_eq!(synthesizer.hear(std::slice::from_ref(&clip)).unwrap(), voice);
+            assert_eq!(synthesizer.encode_voice(std::slice::from_ref(&clip)).unwrap(), voice);
         }
     }
 }

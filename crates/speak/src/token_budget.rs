@@ -1,4 +1,4 @@
-//! How much text a model can say at once, for [`crate::long_text`].
+//! How much text fits into one utterance of a model, for [`crate::long_text`].
 
 use std::sync::Arc;
 
@@ -7,46 +7,46 @@ use myxtts_text::Cleaner;
 
 use crate::synthesizer::Synthesizer;
 
-/// Codes for a second of sound in XTTS.
+/// Codes per second of audio in XTTS.
 const CODES_PER_SECOND: f64 = 21.5;
 
-/// Characters that are read in a second: letters of an alphabet, and Han or kana, of which each is a syllable or more.
+/// Characters spoken per second: letters of an alphabet, and Han, kana or hangul, each of which is a syllable or more.
 const LETTERS_PER_SECOND: f64 = 14.0;
 const SYLLABLES_PER_SECOND: f64 = 4.5;
 
-/// Of the codes that a model has places for, what a text of the usual pace may take: a slow voice needs the rest.
-const USUAL_SHARE: f64 = 0.6;
+/// Fraction of the model's code positions that a text at ordinary pace may use: a slow voice needs the rest.
+const ORDINARY_SHARE: f64 = 0.6;
 
-/// Measures texts in one language for one model.
+/// Counts the tokens of texts in one language against the limits of one model.
 #[derive(Clone)]
-pub struct TextMeasure {
+pub struct TokenBudget {
     tokenizer: Arc<Tokenizer>,
     cleaner: Cleaner,
     language: String,
-    most_tokens: usize,
-    most_codes: usize,
+    max_tokens: usize,
+    max_codes: usize,
 }
 
-impl TextMeasure {
-    /// The most tokens that a text may have.
+impl TokenBudget {
+    /// Largest count of a text that fits into one utterance.
     pub fn limit(&self) -> usize {
-        self.most_tokens
+        self.max_tokens
     }
 
-    /// The tokens of a text; more where its sound, at the usual pace, would be too long before it has too many tokens.
+    /// Returns the number of tokens of a text, or more if its codes at ordinary pace use a larger share of their limit.
     pub fn count(&self, text: &str) -> usize {
         let (tokens, cleaned) = match self.tokenizer.encode(text, &self.language, self.cleaner) {
             Ok(encoded) => (encoded.ids.len(), encoded.cleaned),
-            // Whoever speaks it says why not.
+            // Speaking the text reports this error.
             Err(_) => (text.chars().count(), text.to_owned()),
         };
         let codes = seconds(&cleaned) * CODES_PER_SECOND;
-        let share = codes / (USUAL_SHARE * self.most_codes.max(1) as f64);
-        tokens.max((share * self.most_tokens as f64).ceil() as usize)
+        let share = codes / (ORDINARY_SHARE * self.max_codes.max(1) as f64);
+        tokens.max((share * self.max_tokens as f64).ceil() as usize)
     }
 }
 
-/// How long a cleaned text takes at the usual pace.
+/// Seconds a cleaned text takes at ordinary pace.
 fn seconds(cleaned: &str) -> f64 {
     let letter = |c: char| match c {
         '\u{3040}'..='\u{30ff}'
@@ -59,15 +59,15 @@ fn seconds(cleaned: &str) -> f64 {
 }
 
 impl Synthesizer {
-    /// Measures texts in a language as this model reads them.
-    pub fn text_measure(&self, language: &str) -> TextMeasure {
+    /// Counts texts in a language as this model tokenizes them.
+    pub fn token_budget(&self, language: &str) -> TokenBudget {
         let sizes = self.generator.sizes();
-        TextMeasure {
+        TokenBudget {
             tokenizer: self.tokenizer.clone(),
             cleaner: self.cleaner(),
             language: language.to_owned(),
-            most_tokens: sizes.max_text,
-            most_codes: sizes.max_audio,
+            max_tokens: sizes.max_text,
+            max_codes: sizes.max_audio,
         }
     }
 }

@@ -1,6 +1,5 @@
-//! States at one for each code, as frames at one for each 256 samples of the waveform: the two linear interpolations of
-//! [`Decoder::stretch`](myxtts_model::decoder::Decoder::stretch), for frames that are asked for one by one while states still
-//! come.
+//! Upsamples latents, one per code, to frames, one per 256 samples: the two linear interpolations of
+//! [`Decoder::stretch`](myxtts_model::decoder::Decoder::stretch), frame by frame while latents still arrive.
 
 use myxtts_model::decoder::DecoderSizes;
 
@@ -11,40 +10,40 @@ struct Linear {
 }
 
 impl Linear {
-    /// The two times of the source that a time of the result lies between, and the weight of the second, where the source goes
-    /// on for ever. In f32, as PyTorch and the engine compute it.
-    fn place(self, time: usize) -> (usize, usize, f32) {
+    /// The two source indices around an index of the result, and the weight of the second, for an endless source. In f32, as
+    /// PyTorch and the engine compute it.
+    fn neighbours(self, time: usize) -> (usize, usize, f32) {
         let step = (1.0 / self.scale) as f32;
         let at = (step * (time as f32 + 0.5) - 0.5).max(0.0);
         let before = at as usize;
         (before, before + 1, at - before as f32)
     }
 
-    /// How many times of the result are settled by so many of the source, whatever comes after.
+    /// Number of results that `source` source values determine, whatever follows.
     fn settled(self, source: usize) -> usize {
         let mut count = (source as f64 * self.scale) as usize;
-        while count > 0 && self.place(count - 1).1 >= source {
+        while count > 0 && self.neighbours(count - 1).1 >= source {
             count -= 1;
         }
         count
     }
 }
 
-/// States that came, and the frames between them.
+/// Latents received so far, and the frames between them.
 #[derive(Clone, Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct LatentUpsampler {
     sizes: DecoderSizes,
     finer: Linear,
-    /// None where codes and waveform have one rate.
+    /// `None` if codes and waveform have the same rate.
     resampling: Option<Linear>,
     latents: Vec<f32>,
     ended: bool,
 }
 
-impl Stretch {
-    pub(crate) fn new(sizes: &DecoderSizes) -> Stretch {
+impl LatentUpsampler {
+    pub(crate) fn new(sizes: &DecoderSizes) -> LatentUpsampler {
         let resampling = (sizes.wave_rate != sizes.code_rate).then(|| Linear { scale: sizes.resampling() });
-        Stretch {
+        LatentUpsampler {
             finer: Linear { scale: sizes.finer() },
             resampling,
             latents: Vec::new(),
@@ -53,38 +52,38 @@ impl Stretch {
         }
     }
 
-    /// Channels of a state and of a frame.
+    /// Channels of a latent and of a frame.
     #[cfg(test)]
     pub(crate) fn width(&self) -> usize {
         self.sizes.latent
     }
 
-    /// States so far.
+    /// Number of latents so far.
     pub(crate) fn count(&self) -> usize {
         self.latents.len() / self.sizes.latent
     }
 
-    /// Takes the next state.
+    /// Adds the next latent.
     pub(crate) fn push(&mut self, latent: &[f32]) {
         assert!(
             !self.ended && latent.len() == self.sizes.latent,
-            "a state of the decoder's size before the end"
+            "a latent of the decoder's size before the end"
         );
         self.latents.extend_from_slice(latent);
     }
 
-    /// Takes several states.
+    /// Adds several latents.
     pub(crate) fn extend(&mut self, latents: &[f32]) {
         latents.chunks_exact(self.sizes.latent).for_each(|latent| self.push(latent));
     }
 
-    /// No state comes after the first `count`.
+    /// Marks the end after the first `count` latents.
     pub(crate) fn end(&mut self, count: usize) {
         self.latents.truncate(count * self.sizes.latent);
         self.ended = true;
     }
 
-    /// Frames that no later state changes: all of them after the end.
+    /// Number of frames that no later latent changes; all of them after the end.
     pub(crate) fn ready(&self) -> usize {
         if self.ended {
             return self.sizes.frames_of(self.count());
@@ -98,26 +97,26 @@ impl Stretch {
         let last = self.count() - 1;
         let finer_last = (self.count() as f64 * self.sizes.finer()) as usize - 1;
         let finer = |time: usize| {
-            let (a, b, weight) = self.finer.place(time.min(finer_last));
+            let (a, b, weight) = self.finer.neighbours(time.min(finer_last));
             (a.min(last), b.min(last), weight)
         };
         let latent = |time: usize| &self.latents[time * self.sizes.latent..][..self.sizes.latent];
         let Some(resampling) = self.resampling else {
             let (a, b, weight) = finer(number);
             let pairs = latent(a).iter().zip(latent(b));
-            out.iter_mut().zip(pairs).for_each(|(out, (a, b))| *out = between(*a, *b, weight));
+            out.iter_mut().zip(pairs).for_each(|(out, (a, b))| *out = lerp(*a, *b, weight));
             return;
         };
-        let (first, second, weight) = resampling.place(number);
+        let (first, second, weight) = resampling.neighbours(number);
         let ((a, b, early), (c, d, late)) = (finer(first), finer(second));
         let (a, b, c, d) = (latent(a), latent(b), latent(c), latent(d));
         for (i, out) in out.iter_mut().enumerate() {
-            *out = between(between(a[i], b[i], early), between(c[i], d[i], late), weight);
+            *out = lerp(lerp(a[i], b[i], early), lerp(c[i], d[i], late), weight);
         }
     }
 }
 
-/// A point between two.
-fn between(a: f32, b: f32, weight: f32) -> f32 {
+/// Linear interpolation.
+fn lerp(a: f32, b: f32, weight: f32) -> f32 {
     (1.0 - weight) * a + weight * b
 }

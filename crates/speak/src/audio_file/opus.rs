@@ -1,41 +1,41 @@
-//! Opus in Ogg, by `opus-pure`.
+//! Opus in Ogg, encoded by `opus-pure`.
 
 use opus_pure::{Application, Error, MAX_PACKET_BYTES, OggOpusWriter, OpusEncoder, OpusHead, OpusTags};
 
-use super::{Encode, Format, SoundFileError, Start};
+use super::{AudioFileError, Encode, Format, SinkKind};
 
-/// bit/s: speech of 12 kHz bandwidth, transparent to most.
+/// bit/s: transparent to most listeners for speech of 12 kHz bandwidth.
 const BITRATE: i32 = 48_000;
 
-/// Packets in a second.
+/// Packets per second.
 const PACKETS: u32 = 50;
 
-/// Ogg counts at this rate.
+/// Rate of Ogg's granule positions in Hz.
 const TICKS: u32 = 48_000;
 
-/// Bytes of a page that is sent: about a tenth of a second.
-const SENT_PAGE: usize = 600;
+/// Bytes of a page in a stream: about a tenth of a second.
+const STREAMED_PAGE: usize = 600;
 
 pub(super) struct Opus {
     encoder: OpusEncoder,
-    /// None once it is finished.
+    /// `None` once finished.
     writer: Option<OggOpusWriter<Vec<u8>>>,
-    /// Samples of a packet.
+    /// Samples per packet.
     frame: usize,
-    /// Ticks of Ogg's clock for a sample.
+    /// Granule positions per sample.
     ticks: u64,
-    /// Ticks that a player leaves away at the start: the encoder's delay.
+    /// Granule positions that a player skips at the start: the encoder's delay.
     skipped: u64,
-    /// Samples that do not fill a packet yet.
+    /// Samples of an incomplete packet.
     waiting: Vec<f32>,
     samples: u64,
     packet: Vec<u8>,
 }
 
 impl Opus {
-    pub fn begin(rate: u32, start: Start, out: &mut Vec<u8>) -> Result<Opus, SoundFileError> {
+    pub fn begin(rate: u32, kind: SinkKind, out: &mut Vec<u8>) -> Result<Opus, AudioFileError> {
         if ![8000, 12000, 16000, 24000, 48000].contains(&rate) {
-            return Err(SoundFileError::Rate { format: Format::Opus, rate, instead: "mp3, flac or wav" });
+            return Err(AudioFileError::Rate { format: Format::Opus, rate, instead: "mp3, flac or wav" });
         }
         let mut encoder = OpusEncoder::new(rate as i32, 1, Application::Audio).map_err(failed)?;
         encoder.bitrate_bps = BITRATE;
@@ -44,8 +44,8 @@ impl Opus {
         let mut tags = OpusTags::new();
         tags.push("ENCODER", "myxtts").map_err(failed)?;
         let mut writer = OggOpusWriter::with_tags(Vec::new(), head, tags).map_err(failed)?;
-        if start == Start::Sent {
-            writer.set_page_target(SENT_PAGE);
+        if kind == SinkKind::Streamed {
+            writer.set_page_target(STREAMED_PAGE);
         }
         let mut opus = Opus {
             encoder,
@@ -61,15 +61,15 @@ impl Opus {
         Ok(opus)
     }
 
-    /// Hands on the pages that are full.
+    /// Moves complete pages to `out`.
     fn drain(&mut self, out: &mut Vec<u8>) {
         if let Some(pages) = self.writer.as_mut().and_then(OggOpusWriter::get_mut) {
             out.append(pages);
         }
     }
 
-    /// Encodes one frame. The last says how many of its ticks are sound.
-    fn frame(&mut self, samples: &[f32], ticks: Option<u32>) -> Result<(), SoundFileError> {
+    /// Encodes one frame. `ticks` is the duration of the last frame, the rest of which is padding.
+    fn frame(&mut self, samples: &[f32], ticks: Option<u32>) -> Result<(), AudioFileError> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         let length = self.encoder.encode(samples, self.frame, &mut self.packet).map_err(failed)?;
         let packet = &self.packet[..length];
@@ -81,12 +81,12 @@ impl Opus {
     }
 }
 
-fn failed(error: Error) -> SoundFileError {
-    SoundFileError::Encoder { format: Format::Opus, what: error.to_string() }
+fn failed(error: Error) -> AudioFileError {
+    AudioFileError::Encoder { format: Format::Opus, what: error.to_string() }
 }
 
 impl Encode for Opus {
-    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), SoundFileError> {
+    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), AudioFileError> {
         self.samples += samples.len() as u64;
         let limited = |&sample: &f32| if sample.is_finite() { sample.clamp(-1.0, 1.0) } else { 0.0 };
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -101,8 +101,8 @@ impl Encode for Opus {
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, SoundFileError> {
-        // What the encoder's delay holds back is pushed out by silence. The end of the last packet says where the sound ends.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, AudioFileError> {
+        // Silence flushes what the encoder's delay holds back. The end position of the last packet marks the end of the audio.
         let end = self.skipped + self.samples * self.ticks;
         let mut rest = std::mem::take(&mut self.waiting);
         let delay = self.skipped.div_ceil(self.ticks) as usize;

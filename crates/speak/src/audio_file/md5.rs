@@ -1,17 +1,17 @@
-//! MD5, which a FLAC file has of its samples. For nothing else: it proves no origin.
+//! MD5, which FLAC stores of its samples. Not for security.
 
-/// MD5 of bytes that come in pieces.
+/// MD5 of bytes that arrive in chunks.
 pub(super) struct Md5 {
     state: [u32; 4],
-    /// Bytes that do not fill a block yet.
+    /// Bytes of an incomplete block.
     waiting: Vec<u8>,
     length: u64,
 }
 
 const BLOCK: usize = 64;
 
-/// How far each step turns its sum, four for each of the four rounds.
-const TURNS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+/// Rotation of each step, four for each of the four rounds.
+const ROTATIONS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
 impl Md5 {
     pub fn new() -> Md5 {
@@ -55,11 +55,11 @@ impl Md5 {
                 2 => (b ^ c ^ d, (3 * i + 5) % 16),
                 _ => (c ^ (b | !d), (7 * i) % 16),
             };
-            // The constants are the sines of whole numbers.
+            // The constants are sines of the integers.
             let constant = (((i + 1) as f64).sin().abs() * 4_294_967_296.0) as u32;
             let sum = a.wrapping_add(mixed).wrapping_add(constant).wrapping_add(words[word]);
             (a, d, c) = (d, c, b);
-            b = b.wrapping_add(sum.rotate_left(TURNS[i / 16][i % 4]));
+            b = b.wrapping_add(sum.rotate_left(ROTATIONS[i / 16][i % 4]));
         }
         for (state, add) in self.state.iter_mut().zip([a, b, c, d]) {
             *state = state.wrapping_add(add);

@@ -1,8 +1,8 @@
-//! From what the GPT said to samples: by the decoder, or by the DVAE while there is none.
+//! Latents and codes of the GPT to a waveform: by the decoder, or by the DVAE if there is no decoder.
 
 use crate::error::SpeakError;
-use crate::source::{Source, fill};
-use crate::stream::{FrameDecoder, in_windows, largest_window};
+use crate::stream::{FrameDecoder, decode_in_windows, largest_window};
+use crate::weight_source::{WeightSource, fill};
 use myxtts_data::audio::Resampler;
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter, instance_normalize};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -11,22 +11,23 @@ use myxtts_model::speaker::{SpeakerEncoder, SpeakerSizes};
 use myxtts_model::weights::Part;
 use myxtts_model::{Declare, GptSizes, Spoken};
 use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Error, Initial, Layout, Precision, Program, Tape, Value,
+    Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape,
+    Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How a voice sounds.
+/// Quality of a model's waveform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quality {
-    /// By a decoder.
+    /// By the decoder.
     Decoded,
-    /// By mels of the DVAE: rough.
+    /// By inverting mels of the DVAE; rough.
     Early,
 }
 
 impl Quality {
-    /// Samples per second.
+    /// Sample rate in Hz.
     pub fn rate(self) -> u32 {
         match self {
             Quality::Decoded => 24_000,
@@ -40,13 +41,13 @@ enum Networks {
     Early { dvae: Box<Dvae>, inverter: MelInverter },
 }
 
-/// Hears who speaks, in f32 always: what is kept of a voice does not depend on how it is spoken with.
-struct Ears {
+/// The speaker encoder, always in f32: a stored voice does not depend on the decoding mode.
+struct EncoderEngine {
     engine: Engine,
     encoder: SpeakerEncoder,
 }
 
-/// The decoder on some windows of a fixed number of frames.
+/// The decoder's program for a fixed number of windows and frames.
 struct Window {
     program: Program,
     z: Value,
@@ -84,64 +85,64 @@ impl Window {
     }
 }
 
-/// The networks behind the GPT.
-pub(crate) struct Sound {
+/// The networks that follow the GPT.
+pub(crate) struct Vocoder {
     engine: Engine,
     networks: Networks,
-    /// None where no decoder asks for a speaker.
-    ears: Option<Ears>,
-    /// By their number and their frames: those that are kept.
+    /// `None` without a decoder, which alone needs a speaker vector.
+    encoder: Option<EncoderEngine>,
+    /// Cached programs, by number of windows and frames.
     windows: BTreeMap<(usize, usize), Window>,
 }
 
-impl Sound {
-    /// Opens what there is with a decoder in bf16, or in f32 where the device has no bf16.
+impl Vocoder {
+    /// Loads the networks with the decoder in bf16, or in f32 if the device does not support bf16.
     pub(crate) fn open_fast(
-        source: &dyn Source,
+        source: &dyn WeightSource,
         device: Device,
         gpt: &GptSizes,
-    ) -> Result<Sound, SpeakError> {
-        match Sound::open(source, device, gpt, Precision::Bf16) {
+    ) -> Result<Vocoder, SpeakError> {
+        match Vocoder::open(source, device, gpt, Precision::Bf16) {
             Err(SpeakError::Engine(Error::Unsupported(_))) => {
-                Sound::open(source, device, gpt, Precision::F32)
+                Vocoder::open(source, device, gpt, Precision::F32)
             }
-            opened => opened,
+            loaded => loaded,
         }
     }
 
-    /// Opens what there is. `precision` is the decoder's; bf16 only on devices that have it.
+    /// Loads the networks. `precision` is the decoder's.
     pub(crate) fn open(
-        source: &dyn Source,
+        source: &dyn WeightSource,
         device: Device,
         gpt: &GptSizes,
         precision: Precision,
-    ) -> Result<Sound, SpeakError> {
-        let has = |part: Part| source.holds(part);
+    ) -> Result<Vocoder, SpeakError> {
+        let has = |part: Part| source.has_part(part);
         let of = |name: &str| source.shape(name);
         let mut declare = Declare::new(0.0, &|_| false);
-        let mut hears = None;
+        let mut encoder_sizes = None;
         let mut networks = if has(Part::Decoder) && has(Part::Speaker) {
             let sizes = DecoderSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
-            let heard = SpeakerSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
-            if heard.mels != FrontEnd::Speaker.channels() {
-                let what = format!("its speaker encoder listens to {} mels", heard.mels);
+            let speaker = SpeakerSizes::of_shapes(&of).map_err(SpeakError::shape(source))?;
+            if speaker.mels != FrontEnd::Speaker.channels() {
+                let what = format!("its speaker encoder has {} mels", speaker.mels);
                 return Err(SpeakError::unfit(source, &what));
             }
-            if sizes.latent != gpt.width || sizes.speaker != heard.result {
+            if sizes.latent != gpt.width || sizes.speaker != speaker.result {
                 let what = format!(
-                    "the decoder takes states of {} and speakers of {} numbers; the GPT gives {}, the speaker encoder {}",
-                    sizes.latent, sizes.speaker, gpt.width, heard.result
+                    "the decoder takes {} latent and {} speaker channels, but the GPT has {} and the speaker encoder {}",
+                    sizes.latent, sizes.speaker, gpt.width, speaker.result
                 );
                 return Err(SpeakError::unfit(source, &what));
             }
-            hears = Some(heard);
+            encoder_sizes = Some(speaker);
             Networks::Decoded(Box::new(Decoder::declare(&mut declare, &sizes)))
         } else if has(Part::Dvae) {
             let sizes = DvaeSizes::of_shapes(&of, "dvae.").map_err(SpeakError::shape(source))?;
             let mels = FrontEnd::Dvae.channels();
             if sizes.codes + 2 < gpt.audio_vocabulary || sizes.channels != mels || sizes.layers == 0 {
                 let what = format!(
-                    "the DVAE has {} codes of {} mels; the GPT says {} codes, and sound is made of {mels} mels",
+                    "the DVAE has {} codes and {} mels; the GPT needs {} codes and the waveform {mels} mels",
                     sizes.codes,
                     sizes.channels,
                     gpt.audio_vocabulary - 2
@@ -152,7 +153,7 @@ impl Sound {
             Networks::Early { dvae, inverter: MelInverter::new() }
         } else {
             let what = format!(
-                "it has neither {} with {} nor {}, and the GPT alone makes no sound",
+                "it has neither {} with {} nor {}: the GPT alone cannot make a waveform",
                 Part::Decoder.file(),
                 Part::Speaker.file(),
                 Part::Dvae.file()
@@ -162,23 +163,23 @@ impl Sound {
         let is_early = matches!(networks, Networks::Early { .. });
         let precision = if is_early { Precision::F32 } else { precision };
         let mut engine =
-            opened(source, declare, |layout, options| Engine::new(device, layout, precision, options))?;
+            load_engine(source, declare, |layout, options| Engine::new(device, layout, precision, options))?;
         if let Networks::Decoded(decoder) = &mut networks {
             decoder.fold(&mut engine)?;
         }
-        let ears = match hears {
+        let encoder = match encoder_sizes {
             None => None,
             Some(sizes) => {
                 let mut declare = Declare::new(0.0, &|_| false);
                 let encoder = SpeakerEncoder::declare(&mut declare, &sizes);
-                let engine = opened(source, declare, |layout, options| match engine.cuda() {
+                let engine = load_engine(source, declare, |layout, options| match engine.cuda() {
                     Some(cuda) => Engine::on_cuda(Arc::clone(cuda), layout, Precision::F32, options),
                     None => Engine::new(device, layout, Precision::F32, options),
                 })?;
-                Some(Ears { engine, encoder })
+                Some(EncoderEngine { engine, encoder })
             }
         };
-        Ok(Sound { engine, networks, ears, windows: BTreeMap::new() })
+        Ok(Vocoder { engine, networks, encoder, windows: BTreeMap::new() })
     }
 
     pub(crate) fn device_bytes(&self) -> Option<usize> {
@@ -193,9 +194,9 @@ impl Sound {
         }
     }
 
-    /// The vector of a speaker in a recording at the conditioning's rate; none where no decoder asks for it.
+    /// Speaker vector of a recording at the conditioning's sample rate; `None` without a decoder.
     pub(crate) fn speaker_vector(&mut self, samples: &[f32]) -> Result<Option<Vec<f32>>, SpeakError> {
-        let Some(Ears { engine, encoder }) = &mut self.ears else { return Ok(None) };
+        let Some(EncoderEngine { engine, encoder }) = &mut self.encoder else { return Ok(None) };
         let (from, to) = (FrontEnd::Conditioning.sample_rate(), FrontEnd::Speaker.sample_rate());
         let samples = Resampler::new(from, to).resample(samples);
         let (mut features, channels) = (Vec::new(), FrontEnd::Speaker.channels());
@@ -207,7 +208,7 @@ impl Sound {
         run(engine, tape, &[(input, &features)], &[], vector).map(Some)
     }
 
-    /// The decoder's sizes; none where there is no decoder.
+    /// Sizes of the decoder; `None` if there is none.
     pub(crate) fn decoder_sizes(&self) -> Option<&DecoderSizes> {
         match &self.networks {
             Networks::Decoded(decoder) => Some(decoder.sizes()),
@@ -215,13 +216,13 @@ impl Sound {
         }
     }
 
-    /// A speaker vector that fits the decoder.
-    pub(crate) fn fitting<'v>(&self, speaker: Option<&'v [f32]>) -> Result<&'v [f32], SpeakError> {
+    /// Checks that a speaker vector fits the decoder.
+    pub(crate) fn check_speaker<'v>(&self, speaker: Option<&'v [f32]>) -> Result<&'v [f32], SpeakError> {
         let wanted = self.decoder_sizes().map_or(0, |sizes| sizes.speaker);
         speaker.filter(|vector| vector.len() == wanted).ok_or(SpeakError::Speaker { wanted })
     }
 
-    /// Takes memory for all windows at once: each that is made later would move what the others were recorded with.
+    /// Reserves memory for all windows: growing it later would move buffers that captured programs use.
     pub(crate) fn reserve_windows(&mut self) -> Result<(), SpeakError> {
         let Networks::Decoded(decoder) = &self.networks else { return Ok(()) };
         if self.windows.is_empty() {
@@ -232,38 +233,38 @@ impl Sound {
         Ok(())
     }
 
-    /// The samples of utterances, each with its speaker's vector. Where programs are recorded they become sound together.
-    pub(crate) fn sounds(
+    /// Waveforms of utterances, each with its speaker vector. On devices that capture programs they are decoded together.
+    pub(crate) fn waveforms(
         &mut self,
         utterances: &[(&Spoken, Option<&[f32]>)],
         mel_stats: &[f32],
     ) -> Result<Vec<Vec<f32>>, SpeakError> {
-        // One of the utterance's own length would be recorded for nothing.
+        // A program of the utterance's own length would be captured and hardly ever reused.
         if self.engine.cuda().is_some()
             && let Some(sizes) = self.decoder_sizes().cloned()
         {
             let mut all = Vec::with_capacity(utterances.len());
             for &(spoken, speaker) in utterances {
-                all.push((&spoken.latents[..], self.fitting(speaker)?));
+                all.push((&spoken.latents[..], self.check_speaker(speaker)?));
             }
             self.reserve_windows()?;
-            return in_windows(self, &sizes, &all);
+            return decode_in_windows(self, &sizes, &all);
         }
-        utterances.iter().map(|(spoken, speaker)| self.sound_of(spoken, *speaker, mel_stats)).collect()
+        utterances.iter().map(|(spoken, speaker)| self.decode_whole(spoken, *speaker, mel_stats)).collect()
     }
 
-    /// The samples of what was said.
-    pub(crate) fn sound(
+    /// Waveform of one utterance.
+    pub(crate) fn waveform(
         &mut self,
         spoken: &Spoken,
         speaker: Option<&[f32]>,
         mel_stats: &[f32],
     ) -> Result<Vec<f32>, SpeakError> {
-        Ok(self.sounds(&[(spoken, speaker)], mel_stats)?.pop().unwrap_or_default())
+        Ok(self.waveforms(&[(spoken, speaker)], mel_stats)?.pop().unwrap_or_default())
     }
 
-    /// The same by a program of the utterance's length.
-    fn sound_of(
+    /// Decodes an utterance with one program of its length.
+    fn decode_whole(
         &mut self,
         spoken: &Spoken,
         speaker: Option<&[f32]>,
@@ -272,7 +273,7 @@ impl Sound {
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         match &self.networks {
             Networks::Decoded(decoder) => {
-                let (sizes, speaker) = (decoder.sizes(), self.fitting(speaker)?);
+                let (sizes, speaker) = (decoder.sizes(), self.check_speaker(speaker)?);
                 let rows = spoken.latents.len() / sizes.latent;
                 if sizes.frames_of(rows) == 0 {
                     return Ok(Vec::new());
@@ -289,10 +290,10 @@ impl Sound {
                 }
                 let codes = tape.input([1, spoken.codes.len()], DType::I32);
                 let mel = dvae.decode(&mut tape, codes);
-                // START is a code of the GPT's that a poor model may say, and none of the DVAE's.
-                let most = i32::try_from(dvae.sizes().codes).unwrap_or(i32::MAX) - 1;
-                let said: Vec<i32> = spoken.codes.iter().map(|&code| code.min(most)).collect();
-                let mut mel = run(&mut self.engine, tape, &[], &[(codes, &said)], mel)?;
+                // A poor model may generate START, which is a code of the GPT but not of the DVAE.
+                let largest = i32::try_from(dvae.sizes().codes).unwrap_or(i32::MAX) - 1;
+                let known: Vec<i32> = spoken.codes.iter().map(|&code| code.min(largest)).collect();
+                let mut mel = run(&mut self.engine, tape, &[], &[(codes, &known)], mel)?;
                 for frame in mel.chunks_exact_mut(mel_stats.len()) {
                     frame.iter_mut().zip(mel_stats).for_each(|(value, stat)| *value *= stat);
                 }
@@ -302,7 +303,36 @@ impl Sound {
     }
 }
 
-impl FrameDecoder for Sound {
+#[cfg(test)]
+impl Vocoder {
+    /// A decoder with random weights, amplified so that its waveform is not close to zero.
+    pub(crate) fn random(
+        device: Device,
+        precision: Precision,
+        sizes: &DecoderSizes,
+    ) -> Result<Vocoder, SpeakError> {
+        let mut declare = Declare::new(0.0, &|_| false);
+        let mut decoder = Decoder::declare(&mut declare, sizes);
+        let (layout, released) = declare.finish();
+        let mut engine =
+            Engine::new(device, layout, precision, EngineOptions { seed: 3, ..EngineOptions::default() })?;
+        for one in &released {
+            let gain = match one.name.as_str() {
+                name if name.contains("conv_post") => 4.0,
+                name if name.ends_with("weight_g") => 2.0,
+                _ => continue,
+            };
+            let mut data = engine.read_parameter(one.id)?;
+            data.iter_mut().for_each(|value| *value *= gain);
+            engine.write_parameter(one.id, &data)?;
+        }
+        decoder.fold(&mut engine)?;
+        let networks = Networks::Decoded(Box::new(decoder));
+        Ok(Vocoder { engine, networks, encoder: None, windows: BTreeMap::new() })
+    }
+}
+
+impl FrameDecoder for Vocoder {
     fn windows(
         &mut self,
         size: (usize, usize),
@@ -322,21 +352,21 @@ impl FrameDecoder for Sound {
     }
 }
 
-/// An engine with the weights of what was declared.
-fn opened(
-    source: &dyn Source,
+/// Creates an engine with the weights of the declared networks.
+fn load_engine(
+    source: &dyn WeightSource,
     declare: Declare<'_>,
     open: impl FnOnce(Arc<Layout>, EngineOptions) -> Result<Engine, Error>,
 ) -> Result<Engine, SpeakError> {
     let (layout, released) = declare.finish();
-    let options = EngineOptions { initial: Initial::Zeros, ..EngineOptions::default() };
+    let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
     let mut engine = open(layout, options)?;
     let ids: Vec<_> = released.iter().map(|one| one.id).collect();
     engine.fill_parameters(&ids, |number, out| fill(source, &released[number], out))?;
     Ok(engine)
 }
 
-/// Runs a tape once and gives one of its values. Texts are of all lengths, so nothing is kept of it.
+/// Runs a tape once and returns one of its values. The program is not cached: utterances have all lengths.
 fn run(
     engine: &mut Engine,
     mut tape: Tape,

@@ -1,11 +1,11 @@
-//! The silence before the first sound: whoever waits for speech need not wait for it too.
+//! Removes the silence before speech, to shorten the time to the first audible sample.
 
-/// How much silence stays before the first sound.
+/// Options for removing leading silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AudibleStart {
-    /// Milliseconds that are kept before it.
+    /// Milliseconds kept before the first audible sample.
     pub keep_ms: f32,
-    /// Milliseconds over which the sound comes up, from the first that is kept.
+    /// Milliseconds of the fade-in, from the first kept sample.
     pub fade_ms: f32,
 }
 
@@ -15,29 +15,29 @@ impl Default for AudibleStart {
     }
 }
 
-/// Sound begins where the mean level of so many milliseconds...
+/// Milliseconds of a window whose level is measured.
 const WINDOW_MS: f32 = 5.0;
 
-/// ...is above this: -50 dBFS.
+/// A window with an RMS level above this, -50 dBFS, is audible.
 const AUDIBLE: f32 = 0.003;
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Nothing was heard yet; what may have to be kept.
+    /// All samples so far were silent; holds those that may be kept.
     Waiting(Vec<f32>),
-    /// So many samples were given out.
-    Given(usize),
+    /// Number of samples delivered.
+    Delivered(usize),
 }
 
-/// Takes the silence off the beginning of samples that come in pieces.
+/// Removes leading silence from samples that arrive in chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct LeadingSilence {
     keep: usize,
     fade: usize,
     window: usize,
     state: State,
-    /// Samples that were left out.
-    cut: usize,
+    /// Number of samples removed.
+    trimmed: usize,
 }
 
 impl LeadingSilence {
@@ -48,19 +48,19 @@ impl LeadingSilence {
             fade: samples(options.fade_ms),
             window: samples(WINDOW_MS).max(1),
             state: State::Waiting(Vec::new()),
-            cut: 0,
+            trimmed: 0,
         }
     }
 
-    /// Samples that were left out so far.
-    pub(crate) fn cut(&self) -> usize {
-        self.cut
+    /// Number of samples removed so far.
+    pub(crate) fn trimmed(&self) -> usize {
+        self.trimmed
     }
 
-    /// What is to be heard of a further piece; nothing while all was silent.
+    /// Adds a chunk; returns the samples to deliver, none while everything was silent.
     pub(crate) fn push(&mut self, piece: &[f32]) -> Vec<f32> {
         let mut out = match &mut self.state {
-            State::Given(_) => piece.to_vec(),
+            State::Delivered(_) => piece.to_vec(),
             State::Waiting(held) => {
                 held.extend_from_slice(piece);
                 let loud = |window: &[f32]| {
@@ -69,30 +69,30 @@ impl LeadingSilence {
                 };
                 match held.chunks_exact(self.window).position(loud) {
                     None => {
-                        // Whole windows, so that what is left is measured as in one piece.
+                        // Whole windows, so that the rest is measured as if it came in one chunk.
                         let whole = held.len() / self.window;
                         let kept = self.keep.div_ceil(self.window);
                         let drop = whole.saturating_sub(kept) * self.window;
                         held.drain(..drop);
-                        self.cut += drop;
+                        self.trimmed += drop;
                         return Vec::new();
                     }
                     Some(number) => {
                         let start = (number * self.window).saturating_sub(self.keep);
-                        self.cut += start;
+                        self.trimmed += start;
                         held.split_off(start)
                     }
                 }
             }
         };
-        let given = match self.state {
-            State::Given(given) => given,
+        let delivered = match self.state {
+            State::Delivered(delivered) => delivered,
             State::Waiting(_) => 0,
         };
-        for (place, sample) in (given..self.fade).zip(&mut out) {
-            *sample *= place as f32 / self.fade as f32;
+        for (index, sample) in (delivered..self.fade).zip(&mut out) {
+            *sample *= index as f32 / self.fade as f32;
         }
-        self.state = State::Given(given + out.len());
+        self.state = State::Delivered(delivered + out.len());
         out
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     fn in_pieces(samples: &[f32], piece: usize) -> (Vec<f32>, usize) {
         let mut start = LeadingSilence::new(AudibleStart::default(), 24_000);
         let out = samples.chunks(piece).flat_map(|piece| start.push(piece)).collect();
-        (out, start.cut())
+        (out, start.trimmed())
     }
 
     #[test]

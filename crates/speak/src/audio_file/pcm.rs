@@ -1,20 +1,20 @@
-//! Samples as they are, with a RIFF header or without.
+//! Uncompressed samples, with or without a RIFF header.
 
-use super::{Encode, SoundFileError};
+use super::{AudioFileError, Encode};
 
-/// How a sample of a WAV file is stored.
+/// Sample format of a WAV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Depth {
     /// 16 bits.
     Int16,
     /// 24 bits.
     Int24,
-    /// 32-bit floats, not limited.
+    /// 32-bit floats, not clamped.
     Float,
 }
 
 impl Depth {
-    /// Bytes of a sample.
+    /// Bytes per sample.
     pub fn bytes(self) -> u64 {
         match self {
             Depth::Int16 => 2,
@@ -23,13 +23,13 @@ impl Depth {
         }
     }
 
-    /// Bytes in front of the first sample.
+    /// Bytes of the header.
     pub(super) fn header(self) -> u64 {
         if self == Depth::Float { 58 } else { 44 }
     }
 
     fn store(self, samples: &[f32], out: &mut Vec<u8>) {
-        // `as` saturates and turns not-a-number into 0.
+        // `as` saturates and converts NaN to 0.
         match self {
             Depth::Int16 => out.extend(samples.iter().flat_map(|&sample| int16(sample).to_le_bytes())),
             Depth::Int24 => out.extend(samples.iter().flat_map(|&sample| {
@@ -45,21 +45,21 @@ impl Depth {
     }
 }
 
-/// The 16-bit value of a sample, as everywhere in the project.
+/// Rounds a sample to 16 bits, as everywhere in the project.
 pub(super) fn int16(sample: f32) -> i16 {
     (sample * 32768.0).round_ties_even() as i16
 }
 
-/// Samples alone.
+/// Samples without a header.
 pub(super) struct Raw;
 
 impl Encode for Raw {
-    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), SoundFileError> {
+    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), AudioFileError> {
         Depth::Int16.store(samples, out);
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut Vec<u8>) -> Result<Option<Vec<u8>>, SoundFileError> {
+    fn finish(&mut self, _: &mut Vec<u8>) -> Result<Option<Vec<u8>>, AudioFileError> {
         Ok(None)
     }
 }
@@ -82,11 +82,11 @@ impl Wav {
         Wav { depth, rate, samples }
     }
 
-    /// The header of so many samples, or of nobody knows how many: then all sizes are 0xFFFFFFFF.
+    /// The header for a number of samples. If it is not known, all sizes are 0xFFFFFFFF.
     fn header(&self, samples: Option<u64>) -> Vec<u8> {
         let (depth, rate) = (self.depth, self.rate);
         let width = depth.bytes();
-        // What does not fit is written as unknown: readers then take all there is.
+        // Sizes beyond 32 bits are written as unknown: readers then read to the end.
         let size = |size: Option<u64>| {
             size.and_then(|size| u32::try_from(size).ok()).unwrap_or(u32::MAX).to_le_bytes()
         };
@@ -104,7 +104,7 @@ impl Wav {
         out.extend((width as u16).to_le_bytes());
         out.extend((8 * width as u16).to_le_bytes());
         if depth == Depth::Float {
-            // Formats other than PCM have an (empty) extension and say how many samples there are.
+            // Formats other than PCM have an (empty) extension and a `fact` chunk with the number of samples.
             out.extend(b"\0\0fact\x04\0\0\0");
             out.extend(size(data.and(samples)));
         }
@@ -115,13 +115,13 @@ impl Wav {
 }
 
 impl Encode for Wav {
-    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), SoundFileError> {
+    fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), AudioFileError> {
         self.depth.store(samples, out);
         self.samples += samples.len() as u64;
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, SoundFileError> {
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<Option<Vec<u8>>, AudioFileError> {
         if self.samples * self.depth.bytes() % 2 == 1 {
             out.push(0);
         }
