@@ -1,4 +1,4 @@
-// Requests to the server. The token, where one is needed, is asked for once and kept as long as the tab.
+// Requests to the server. If a token is required, the user enters it once per tab.
 
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
@@ -20,7 +20,7 @@ export function hasToken() {
   return token !== "";
 }
 
-/** Fetches with the token; an answer that is an error is thrown. */
+/** Fetches with the token; throws on an error response. */
 export async function request(path, options = {}) {
   const sent = token;
   let response;
@@ -33,7 +33,7 @@ export async function request(path, options = {}) {
     throw new ApiError(0, { message: t("no_server") });
   }
   if (response.status === 401) {
-    // Another request may have asked for a better one meanwhile.
+    // Another request may have obtained a valid token in the meantime.
     if (sent === token) await askToken(sent !== "");
     return request(path, options);
   }
@@ -59,7 +59,7 @@ export async function getBlob(path) {
   return (await request(path)).blob();
 }
 
-/** One dialog, however many requests wait for it. */
+/** One dialog for all waiting requests. */
 function askToken(wasWrong) {
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("token-dialog");

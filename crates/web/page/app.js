@@ -1,4 +1,4 @@
-// The frame: views by their address, language, colours, and how the server is.
+// Page frame: navigation, language, theme and server status.
 
 import { failure, h, icon, poll, replaceContent } from "./dom.js";
 import { LANGUAGES, currentLanguage, setLanguage, t } from "./i18n.js";
@@ -41,7 +41,7 @@ function status(state) {
   model.classList.toggle("ready", isReady);
   if (state?.gone) model.textContent = t("server_gone");
   else if (state && !current) model.textContent = t("no_model");
-  // Models beside the first are opened when they are spoken with.
+  // Models other than the first are opened on demand.
   else if (isReady || current && state.ready) model.textContent = current.name;
   else model.textContent = t("loading_model");
 }
@@ -60,7 +60,7 @@ async function show() {
   const { name, rest } = place();
   document.title = `${t(name)} · MyXTTS`;
   const root = h("div");
-  // Where the focused control goes away with its view, the next Tab starts at the new view and not at the top of the page.
+  // If the focused control disappears with its view, the next Tab starts at the new view, not at the top of the page.
   const hadFocus = view.contains(document.activeElement);
   view.replaceChildren(root);
   if (hadFocus) view.focus({ preventScroll: true });
@@ -79,7 +79,7 @@ document.getElementById("theme").addEventListener("click", () => {
   try {
     localStorage.setItem("myxtts.theme", root.dataset.theme);
   } catch {
-    // A browser that keeps nothing: the choice holds until the page is left.
+    // Without local storage, the choice lasts until the page is left.
   }
   frame();
 });
@@ -87,7 +87,7 @@ document.getElementById("language").addEventListener("click", () => {
   setLanguage(currentLanguage() === "fa" ? "en" : "fa");
   show();
 });
-// Not by its address: that would be another view.
+// Not by the URL, which would select another view.
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   view.focus();

@@ -1,15 +1,15 @@
-// Charts by hand: lines and bars as SVG, with a cursor that tells the values. The pointer moves it, and so do the arrow keys:
-// to assistive technology a chart is a slider whose value is the text at the cursor.
+// Line and bar charts as SVG, with a cursor that shows the values. The pointer or the arrow keys move it: to assistive
+// technology, a chart is a slider whose value is the text at the cursor.
 
 import { h, s } from "./dom.js";
 import { compact, number, t } from "./i18n.js";
 
-/** Where the cursor of a chart was, by its address and title: live charts are drawn again and again. */
+/** Cursor positions by URL and chart title, because live charts are redrawn repeatedly. */
 const cursors = new Map();
 
 const KEYS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
 
-/** Lets the keyboard walk over `count` places of a drawing. `show` draws a place and returns its text; `hide` ends that. */
+/** Adds keyboard navigation over `count` positions. `show` draws a position and returns its text; `hide` removes the cursor. */
 function walkable(svg, title, label, count, show, hide) {
   const key = `${location.hash} ${title}`;
   const last = count - 1;
@@ -29,18 +29,18 @@ function walkable(svg, title, label, count, show, hide) {
     if (by === undefined) return;
     event.preventDefault();
     const next = Math.max(0, Math.min(last, place() + by));
-    // At its end a cursor stays at the end of a chart that grows.
+    // A cursor at the end stays at the end of a growing chart.
     if (next === last) cursors.delete(key);
     else cursors.set(key, next);
     go(next);
   });
 }
 
-/** Units of a drawing: fewer where it is shown small, so that its words stay readable. */
+/** Width in SVG units: smaller on small screens, so that text stays readable. */
 const widthOf = (options) => (innerWidth < 700 ? 330 : options.wide ? 540 : 380);
 const MARGIN = { left: 46, right: 10, top: 10, bottom: 24 };
 
-/** Round numbers that cover a range, about as many as asked. */
+/** About `count` round numbers that cover a range. */
 function ticks(low, high, count = 4) {
   const span = high - low || Math.abs(high) || 1;
   const raw = span / count;
@@ -124,7 +124,7 @@ export function lineChart(series, options = {}) {
   const cursor = s("line", { class: "cursor", y1: MARGIN.top, y2: MARGIN.top + tall, visibility: "hidden" });
   svg.append(cursor);
   const tip = h("div", { class: "tip", hidden: true });
-  // The series with most points says where the cursor can be.
+  // The series with the most points defines the cursor positions.
   const places = shown.reduce((most, one) => (one.x.length > most.length ? one.x : most), []);
   const nearest = (values, x) => values.reduce((best, value, i) => (Math.abs(value - x) < Math.abs(values[best] - x) ? i : best), 0);
   const show = (place) => {
@@ -158,7 +158,7 @@ export function lineChart(series, options = {}) {
   return box;
 }
 
-/** What a chart says, for those who do not see it. */
+/** Text description of a chart, for screen readers. */
 function description(title, series, format) {
   const parts = series.map((one) => {
     const values = one.y.filter((value) => value !== null && Number.isFinite(value));
@@ -218,7 +218,7 @@ export function histogram(bins, options = {}) {
   return box;
 }
 
-/** Shares side by side: [[name, value, shown]]. */
+/** Horizontal bars of fractions: [[name, value, label]]. */
 export function shares(rows) {
   const most = Math.max(...rows.map(([, value]) => value), 1e-9);
   return h("div", { class: "hbar" }, rows.map(([name, value, text]) => {

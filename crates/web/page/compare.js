@@ -1,4 +1,4 @@
-// Runs side by side: what they say of the same sentence, then their curves on one axis.
+// Compares runs: their samples of the same sentences, then their curves on one axis.
 
 import { getBlob, getJson } from "./api.js";
 import { empty, failure, h, iconButton, poll, replaceContent, segments } from "./dom.js";
@@ -34,7 +34,7 @@ export async function mount(root, names) {
     const common = stages.filter((one) => runs.every((run) => run.parts.some((part) => part.stage === one)));
     stage = stages.includes(stage) ? stage : common.at(-1) ?? stages.at(-1);
     const tag = JSON.stringify(runs.map((run) => run.samples));
-    // Samples that are the same stay as they are, and those that play go on.
+    // Unchanged samples stay, and playback continues.
     if (tag !== sampleTag) heard = samples(runs);
     sampleTag = tag;
     replaceContent(body, table(runs), heard, curves(runs, stages));

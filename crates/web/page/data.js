@@ -1,4 +1,4 @@
-// Data: a corpus is chosen, checked, looked at and listened to.
+// Data view: choose, check, browse and listen to a corpus.
 
 import { getBlob, getJson, postJson } from "./api.js";
 import { empty, failure, figures, follow, h, icon, iconButton, select } from "./dom.js";
@@ -11,7 +11,7 @@ const ROWS = 20;
 
 const query = (fields) => new URLSearchParams(fields).toString();
 
-/** The place of a corpus in the address: `#/data/0/folder/inside`. */
+/** The URL of a corpus: `#/data/0/folder/inside`. */
 export async function mount(root, rest) {
   const [number_, ...parts] = rest;
   const at = { root: number_ ?? "0", path: parts.join("/") };
@@ -169,7 +169,7 @@ function showClips(card, at) {
   }
 }
 
-/** A picture that is fetched when it comes into view: pictures of hidden rows cost nothing. */
+/** An image that is loaded when it becomes visible. */
 export function picture(path, label) {
   const box = h("div", { class: "mel" });
   new IntersectionObserver((entries, observer) => {

@@ -1,4 +1,4 @@
-// Elements, icons, and the few things every view does with them.
+// Elements, icons and helpers shared by all views.
 
 import { t } from "./i18n.js";
 
@@ -26,7 +26,7 @@ const ICONS = {
 };
 const SOLID = new Set(["play", "pause", "stop"]);
 
-/** An element. Properties that begin with `on` are listeners, `class` is the class, everything else an attribute. */
+/** Creates an element. Properties starting with `on` are listeners, `class` is the class, all others are attributes. */
 export function h(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties ?? {})) {
@@ -40,7 +40,7 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-/** The same for SVG. */
+/** Creates an SVG element. */
 export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -55,13 +55,13 @@ export function icon(name, more = "") {
   return s("svg", { class: `${kind} ${more}`, viewBox: "0 0 24 24", "aria-hidden": "true" }, s("path", { d: ICONS[name] }));
 }
 
-/** A button with an icon alone, named for screen readers and as a tooltip. */
+/** An icon-only button with a label for screen readers and a tooltip. */
 export function iconButton(name, label, onClick, more = "") {
   const flip = name === "back" || name === "forward" ? "flip" : "";
   return h("button", { type: "button", class: `quiet icon-button ${more}`, "aria-label": label, title: label, onclick: onClick }, icon(name, flip));
 }
 
-/** A labelled field; `control` gets an id of its own. */
+/** A labelled field; `control` gets a unique id. */
 let fields = 0;
 export function field(label, control, more = {}) {
   control.id ||= `field-${++fields}`;
@@ -82,7 +82,7 @@ export function select(options, value, properties = {}) {
   return element;
 }
 
-/** A choice of models; nothing where there is none to choose. */
+/** A select for the model; nothing if there is only one. */
 export function modelField(models, current, onChoose) {
   if (models.length < 2) return null;
   const choice = select(models.map((model) => [model.name, model.name]), current, { onchange: () => onChoose(choice.value) });
@@ -108,7 +108,7 @@ export function empty(text) {
   return h("p", { class: "empty" }, text);
 }
 
-/** Replaces the content of an element. A control that had the keyboard focus has it afterwards too, found by `data-focus`. */
+/** Replaces the content of an element. A focused control keeps the focus; it is found again by `data-focus`. */
 export function replaceContent(element, ...children) {
   const focused = element.contains(document.activeElement) ? document.activeElement : null;
   element.replaceChildren(...children);
@@ -118,7 +118,7 @@ export function replaceContent(element, ...children) {
   next?.focus({ preventScroll: true });
 }
 
-/** Elements of a list by what they show: an element stays, with its focus and its sound, until what it shows changes. */
+/** List elements by their content: an element stays, with its focus and playback, until its content changes. */
 export function keyedList(make) {
   let rows = new Map();
   return (items) => {
@@ -127,7 +127,7 @@ export function keyedList(make) {
   };
 }
 
-/** What went wrong, where it went wrong. */
+/** Shows an error where it occurred. */
 export function failure(error) {
   return h("p", { class: "note bad", role: "alert" }, error.message ?? String(error));
 }
@@ -138,7 +138,7 @@ export function notice(text) {
   setTimeout(() => element.remove(), 6000);
 }
 
-/** Asks before something is lost. */
+/** Asks for confirmation before data is lost. */
 export function confirmed(question, action) {
   return new Promise((resolve) => {
     const close = (answer) => {
@@ -163,8 +163,8 @@ export function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Follows work that the server does: asks until it does not run any more, and calls `show` with what was found where that has
-    changed, or with what went wrong. Gives a function that follows it from now on, and one that stops. */
+/** Follows background work of the server: polls until it has ended and calls `show` with each changed result, or with the error.
+    Returns a function that restarts polling, and one that stops it. */
 export function follow(ask, show, milliseconds) {
   let shown = "";
   let stop = null;
@@ -189,7 +189,7 @@ export function follow(ask, show, milliseconds) {
   return [again, () => stop?.()];
 }
 
-/** Calls `work` now and every so often until the returned function is called; never twice at once, and not while hidden. */
+/** Calls `work` now and at intervals until the returned function is called; never concurrently, and not while hidden. */
 export function poll(work, milliseconds) {
   let timer;
   let over = false;

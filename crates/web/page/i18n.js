@@ -1,4 +1,4 @@
-// Words and numbers in the language of the page.
+// Texts and numbers in the language of the page.
 
 import en from "./text-en.js";
 import fa from "./text-fa.js";
@@ -19,17 +19,17 @@ export function setLanguage(next) {
   try {
     localStorage.setItem("myxtts.language", next);
   } catch {
-    // A browser that keeps nothing: the choice holds until the page is left.
+    // Without local storage, the choice lasts until the page is left.
   }
 }
 
-/** The text of a key, with `{name}` replaced. */
+/** The text of a key, with `{name}` placeholders replaced. */
 export function t(key, values = {}) {
   const text = TEXTS[language][key] ?? en[key] ?? key;
   return text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 }
 
-/** A text that may have no translation: what a program calls something. */
+/** A text that may have no translation; falls back to the program's own name. */
 export function named(prefix, name) {
   const key = `${prefix}_${name}`;
   return TEXTS[language][key] ?? en[key] ?? name;
@@ -42,7 +42,7 @@ export function number(value, digits = 0) {
   return new Intl.NumberFormat(locale(), { maximumFractionDigits: digits, minimumFractionDigits: digits }).format(value);
 }
 
-/** Of any size, in about four signs. */
+/** A number of any size in about four characters. */
 export function compact(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -73,7 +73,7 @@ export function when(unixSeconds) {
   return new Intl.DateTimeFormat(locale(), options).format(date);
 }
 
-/** A language by its own code, in the language of the page. */
+/** Name of a language code in the language of the page. */
 export function languageName(code) {
   try {
     return new Intl.DisplayNames([locale()], { type: "language" }).of(code) ?? code;

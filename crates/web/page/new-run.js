@@ -1,11 +1,11 @@
-// A new run: a form, the plan that comes of it, and then the start.
+// New run: form, resolved plan and start.
 
 import { getJson, postJson } from "./api.js";
 import { failure, field, h, icon, iconButton, select } from "./dom.js";
 import { t } from "./i18n.js";
 import { server } from "./server.js";
 
-/** Settings that are always shown: what a run is, before anything else. */
+/** Settings that are always shown. */
 const SHOWN = ["data.train_data", "model.preset", "training.optimization_level", "data.batch_size", "training.sample_every", "training.checkpoint_every"];
 const STEPS = ["dvae", "gpt", "decoder"];
 

@@ -1,4 +1,4 @@
-// Hands the samples of the microphone to the page.
+// Passes microphone samples to the page.
 class Recorder extends AudioWorkletProcessor {
   process([input]) {
     if (input[0]) this.port.postMessage(input[0].slice());

@@ -1,4 +1,4 @@
-// One run: what it sounds like first, its curves second. Everything is read from its folder, so a reload loses nothing.
+// One run: samples first, then curves. Everything is read from its folder, so a reload loses nothing.
 
 import { getBlob, getJson, postJson } from "./api.js";
 import { confirmed, empty, failure, figures, follow, h, icon, iconButton, notice, poll, replaceContent, select } from "./dom.js";
@@ -96,7 +96,7 @@ export async function mount(root, name) {
         isOn && left !== null && [t("time_left"), seconds(left)],
         ...found.parts.map((part) => part.chosen && [t("best_of", { stage: t(`stage_${part.stage}`) }), t("step_n", { n: number(part.chosen) })]),
       ]));
-    // For whoever reads the page by program.
+    // For automated tests.
     Object.assign(line.dataset, { state: found.state, stage: stage ?? "", step: step ?? 0 });
   }
 
@@ -195,7 +195,7 @@ export async function mount(root, name) {
   return () => stops.forEach((one) => one());
 }
 
-/** What keeps this run from being faster. */
+/** Diagnosis: the bottleneck of this run. */
 function showDiagnosis(card, place, currentStage) {
   const stage = select([["", t("current_stage")], ...["dvae", "gpt", "decoder"].map((one) => [one, t(`stage_${one}`)])], "", { "aria-label": t("stage") });
   const start = h("button", { type: "button", onclick: async () => {
@@ -222,7 +222,7 @@ function diagnosisOf({ state, log, report }) {
   const findings = report.findings ?? [];
   const rows = Object.entries(report.seconds ?? {});
   return [
-    h("p", {}, h("span", { class: report.culprit === "healthy" ? "tag good" : "tag warn" }, named("culprit", report.culprit)), " ", h("span", { class: "muted small" }, `${t(`stage_${report.stage}`)} · ${report.preset} · ${report.device}`)),
+    h("p", {}, h("span", { class: report.culprit === "healthy" ? "tag good" : "tag warn" }, named("cause", report.culprit)), " ", h("span", { class: "muted small" }, `${t(`stage_${report.stage}`)} · ${report.preset} · ${report.device}`)),
     findings.length ? h("ul", { class: "advice" }, findings.map((finding) => h("li", { dir: "auto" }, finding.evidence, h("div", { class: "muted" }, finding.recommendation)))) : "",
     rows.length ? h("div", { class: "table-wrap" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, t("part_of_step")), ["mean", "median", "p95"].map((text) => h("th", { scope: "col", class: "number" }, named("statistic", text))))),

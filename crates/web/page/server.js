@@ -1,13 +1,13 @@
-// What the server is: asked again and again, so that the page follows it.
+// State of the server, polled continuously.
 
 import { getJson } from "./api.js";
 
 const listeners = new Set();
 
 export const server = {
-  /** The last answer of `/studio/state`; null before the first. */
+  /** Last response of `/studio/state`; null before the first. */
   state: null,
-  /** Calls back on every change, until the returned function is called. */
+  /** Calls the callback on every change until the returned function is called. */
   onchange(listener) {
     listeners.add(listener);
     return () => listeners.delete(listener);
@@ -26,7 +26,7 @@ export async function refresh() {
 
 const MODEL = "myxtts.model";
 
-/** The model that is spoken with: the one that was chosen, else the first; none where there is no model yet. */
+/** The current model: the chosen one, else the first; undefined if there is none. */
 export function currentModel() {
   const models = server.state?.models ?? [];
   const chosen = sessionStorage.getItem(MODEL);
@@ -38,7 +38,7 @@ export function chooseModel(name) {
   listeners.forEach((listener) => listener(server.state ?? {}));
 }
 
-/** A path that asks of the current model. */
+/** A path with the current model as a query parameter. */
 export function ofModel(path) {
   const model = currentModel();
   return model ? `${path}?model=${encodeURIComponent(model.name)}` : path;

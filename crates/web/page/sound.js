@@ -1,11 +1,11 @@
-// Sound in the browser: played while it arrives, drawn as it grows, kept as WAV.
+// Audio in the browser: streaming playback, waveform drawing, WAV export.
 
 import { h, icon } from "./dom.js";
 import { t } from "./i18n.js";
 
 export const RATE = 24_000;
 
-/** What plays now: one sound at a time in the whole page. */
+/** The current playback; there is one at a time on the page. */
 let playing = null;
 function takeTurn(player) {
   if (playing && playing !== player) playing.pause();
@@ -13,14 +13,14 @@ function takeTurn(player) {
 }
 
 let context = null;
-/** Made on a click: browsers refuse sound before. */
+/** Created on a click: browsers block audio before a user gesture. */
 export function audioContext() {
   context ??= new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
   if (context.state === "suspended") context.resume();
   return context;
 }
 
-/** Samples that are still coming in, played as early as they can be without gaps. */
+/** Samples that are still arriving, played as early as possible without gaps. */
 export class LiveSound {
   constructor() {
     this.context = audioContext();
@@ -31,7 +31,7 @@ export class LiveSound {
     this.underruns = 0;
     this.onchange = () => {};
     this.sources = new Set();
-    /** Start of pieces: the context's time and the place in the sound. */
+    /** Start of each piece: time of the audio context and position in the audio. */
     this.marks = [];
     this.nextTime = 0;
     this.lead = 0.05;
@@ -47,7 +47,7 @@ export class LiveSound {
     return this.length / RATE;
   }
 
-  /** Bytes of 16-bit samples, cut anywhere. */
+  /** Bytes of 16-bit samples, split at any position. */
   add(bytes) {
     const all = new Uint8Array(this.rest.length + bytes.length);
     all.set(this.rest);
@@ -63,7 +63,7 @@ export class LiveSound {
     this.waitingLength += count;
     this.length += count;
     this.addPeaks(samples);
-    // Very short pieces cost more than they play.
+    // Very short pieces cost more time than they play.
     if (this.waitingLength >= RATE / 50 && this.isPlaying && this.marks !== null) this.schedule();
     this.onchange();
   }
@@ -110,7 +110,7 @@ export class LiveSound {
     this.sources.add(source);
   }
 
-  /** No more will come. */
+  /** Marks the end of the stream. */
   complete() {
     if (this.isPlaying && this.marks !== null) this.schedule();
     this.isComplete = true;
@@ -124,7 +124,7 @@ export class LiveSound {
     this.onchange();
   }
 
-  /** The place that is heard now, in seconds. */
+  /** Current playback position in seconds. */
   get position() {
     if (!this.isPlaying) return this.offset;
     const now = this.context.currentTime;
@@ -189,7 +189,7 @@ function joined(pieces, length) {
   return all;
 }
 
-/** 16 bits, one channel. */
+/** Encodes a mono 16-bit WAV file. */
 export function wavOf(samples, rate) {
   const bytes = new ArrayBuffer(44 + samples.length * 2);
   const view = new DataView(bytes);
@@ -212,7 +212,7 @@ export function wavOf(samples, rate) {
   return new Blob([bytes], { type: "audio/wav" });
 }
 
-/** The shape of a sound with the place that is heard; a click or an arrow key moves there. */
+/** Waveform with the playback position; a click or an arrow key moves it. */
 export function waveform(sound) {
   const canvas = h("canvas", { class: "wave", role: "slider", tabindex: "0", "aria-label": t("position"), "aria-valuemin": "0", "aria-valuemax": "0", "aria-valuenow": "0" });
   const seek = (share) => sound.isComplete && sound.play(Math.max(0, Math.min(0.999, share)) * sound.seconds);
@@ -267,7 +267,7 @@ export function waveform(sound) {
   return canvas;
 }
 
-/** A button that plays something that is fetched when it is first wanted. */
+/** A play button; the audio is fetched on first use. */
 export function playButton(load, label = t("play"), large = false) {
   const button = h("button", { type: "button", class: large ? "play large" : "play", "aria-label": label, title: label });
   const audio = new Audio();

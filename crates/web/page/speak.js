@@ -1,4 +1,4 @@
-// Speak: a text becomes sound while one listens.
+// Speak view: synthesis with streaming playback.
 
 import { getBlob, getJson, hasToken, postJson, request, sendJson } from "./api.js";
 import { confirmed, empty, failure, field, figures, h, icon, iconButton, keyedList, modelField, poll, replaceContent, save, segments, select } from "./dom.js";
@@ -8,9 +8,9 @@ import { chooseModel, currentModel, server, voiceNames } from "./server.js";
 
 const MOST = 4096;
 const FORMATS = ["wav", "mp3", "opus", "flac", "pcm"];
-/** How codes are drawn: name, least, most, step. What is left empty is as usual for the model. */
+/** Sampling options: name, minimum, maximum, step. Empty fields use the model's default. */
 const SAMPLING = [["temperature", 0.05, 2, 0.05], ["top_p", 0.05, 1, 0.05], ["repetition_penalty", 1, 20, 0.5]];
-/** What was written stays while other views are looked at, and after a reload. */
+/** The draft survives a change of the view and a reload. */
 const DRAFT = "myxtts.draft";
 
 export async function mount(root) {
@@ -91,7 +91,7 @@ export async function mount(root) {
   };
   fill(server.state ?? {});
   const forget = server.onchange(fill);
-  // Other browsers speak too.
+  // Other browsers may add entries too.
   const stopHistory = poll(showHistory, 5000);
 
   async function speak() {
@@ -103,7 +103,7 @@ export async function mount(root) {
     go.disabled = true;
     stop.hidden = false;
     result.hidden = false;
-    // The figures change many times a second: they are read out once they are final.
+    // The values change many times per second: screen readers read them once they are final.
     result.setAttribute("aria-busy", "true");
     sound?.pause();
     sound = new LiveSound();
@@ -195,7 +195,7 @@ export async function mount(root) {
   };
 }
 
-/** What OpenAI's API is asked. */
+/** Request body of OpenAI's API. */
 function bodyOf(asked, format) {
   const body = { model: asked.model, input: asked.text, voice: asked.voice, response_format: format };
   if (asked.language) body.language = asked.language;
@@ -233,7 +233,7 @@ function resultView(asked, sound) {
       [t("length"), seconds(made)],
       sound.underruns > 0 && [t("underruns"), number(sound.underruns)],
     ]));
-    // For whoever reads the page by program.
+    // For automated tests.
     Object.assign(numbers.dataset, { first: first ?? "", rtf: rtf ?? "", seconds: made, done: isDone ? "yes" : "no" });
   };
   show({ first: null, elapsed: 0 });
@@ -285,7 +285,7 @@ with client.audio.speech.with_streaming_response.create(
       code));
 }
 
-/** Keeps what was said on the server, so that another browser, or a later day, has it too. */
+/** Stores the result on the server, so that it is available later and in other browsers. */
 async function remember(asked, sound, first, elapsed) {
   const made = sound.seconds;
   if (!made) return;

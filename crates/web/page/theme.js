@@ -1,4 +1,4 @@
-// Runs before the first paint, so that nothing flashes in the wrong colours or from the wrong side.
+// Runs before the first paint, so that the page does not flash in the wrong theme or direction.
 (() => {
   const kept = (name) => {
     try {

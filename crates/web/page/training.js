@@ -1,4 +1,4 @@
-// Training: all runs, and the way to one of them, to a new one, or to several side by side.
+// Training view: all runs, with links to one run, a new run and a comparison.
 
 import { getJson } from "./api.js";
 import { empty, failure, h, icon, poll, replaceContent } from "./dom.js";
@@ -21,7 +21,7 @@ export function stateTag(state) {
   return h("span", { class: `tag ${kind}` }, t(`state_${state}`));
 }
 
-/** How far a run is, as a bar with words for everyone. */
+/** Progress bar of a run with a text label. */
 export function progressBar(done, all) {
   const share = all ? Math.min(1, done / all) : 0;
   const bar = h("span");
@@ -89,7 +89,7 @@ function list(root) {
   };
 }
 
-/** GPUs, processor and memory of the last hour. */
+/** GPU, CPU and memory use of the last hour. */
 export function machineCard(card) {
   return poll(async () => {
     try {

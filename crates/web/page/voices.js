@@ -1,4 +1,4 @@
-// Voices: added from a file or the microphone, listened to, removed.
+// Voices view: add from a file or the microphone, listen, remove.
 
 import { getJson, request, sendJson } from "./api.js";
 import { confirmed, empty, failure, field, figures, h, icon, iconButton, keyedList, modelField, notice, poll, replaceContent } from "./dom.js";
@@ -46,13 +46,13 @@ export async function mount(root) {
   };
   fill(server.state ?? {});
   const forget = server.onchange(fill);
-  // Other browsers add and remove voices too.
+  // Other browsers may add and remove voices too.
   const stopShowing = poll(show, 5000);
 
   async function show() {
     try {
       const { voices } = await getJson(ofModel("/studio/voices"));
-      // A voice of another model sounds otherwise: its row is another.
+      // A voice sounds different with another model, so it gets another row.
       voices.forEach((voice) => (voice.model = currentModel()?.name));
       const tag = JSON.stringify(voices);
       if (tag === shown) return;
@@ -173,7 +173,7 @@ export async function mount(root) {
   };
 }
 
-/** How good the recordings of a voice are. */
+/** Quality of the recordings of a voice. */
 function report(found, advice, isOpen = false) {
   const first = found.references[0] ?? {};
   return h("details", { open: isOpen },
