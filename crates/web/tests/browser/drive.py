@@ -304,8 +304,8 @@ class Test:
         self.step("start a run, see its curve move, reload in the middle")
         browser = self.browser
         self.go("training/new/0/demo")
-        browser.wait("the form", "document.querySelector('form input[placeholder=\"next number\"]')")
-        browser.type("form input[placeholder='next number']", "second")
+        browser.wait("the form", "document.querySelector('form input[placeholder=\"next free number\"]')")
+        browser.type("form input[placeholder='next free number']", "second")
         browser.choose("form .row:first-of-type select", "tiny")
         browser.run("document.querySelectorAll('form input[type=number]').forEach((input, i) => { input.value = [20, 400, 0][i]; input.dispatchEvent(new Event('input', { bubbles: true })); })")
         browser.wait("the plan", "document.querySelector('section[aria-label=Plan] tbody')?.textContent.includes('tiny')")
