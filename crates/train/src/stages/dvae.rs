@@ -1,12 +1,14 @@
 //! The DVAE stage: windows of mels, made into codes and back.
 
 mod mel_feed;
+mod settings;
 mod spoken;
+mod step;
 
 use super::gpt::conditioning_input::ConditioningInput;
-use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, Validation};
+use super::{Stage, StageCore, StageKind, Submitted, Validation};
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Feeding, Maker, Measured, field, maker_of};
+use crate::feed::{Fed, Feed, Maker, Measured, field, maker_of};
 use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::overlay::floats;
@@ -17,50 +19,22 @@ use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::codebook::{HostCodebook, codebook_from_rows, revive_codes};
 use myxtts_model::declare::{TRAINING_ONLY, is_training_only};
-use myxtts_model::dvae::{Dvae, DvaeLoss, DvaeSizes};
+use myxtts_model::dvae::Dvae;
 use myxtts_model::weights::folder::{TOKEN_HEAD_BIAS, TOKEN_HEAD_WEIGHT};
 use myxtts_model::{Declare, Released};
 use myxtts_run::plan::Recipe;
 use myxtts_run::seed::Seed;
-use myxtts_tensor::engine::{InputLayout, OpTime, Ticket, Upload};
-use myxtts_tensor::ops::adamw::AdamW;
-use myxtts_tensor::{
-    Backward, Control, DType, Engine, EngineOptions, Mode, Program, Report, Tape, Training, Value as Node,
-};
+use myxtts_tensor::engine::{OpTime, Ticket, Upload};
+use myxtts_tensor::{Control, Engine, EngineOptions, Report, Training};
 use serde_json::{Value, json};
 use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
 use std::time::Instant;
+use step::{Ready, ready};
 
 pub use mel_feed::MelDevice;
+pub use settings::DvaeSettings;
 pub use spoken::Spoken;
-
-/// How the stage is set up.
-#[derive(Clone, Debug)]
-pub struct DvaeSettings {
-    /// Sizes of the network.
-    pub sizes: DvaeSizes,
-    /// Windows in a batch.
-    pub rows: u32,
-    /// Frames of a window; whole codes.
-    pub frames: u32,
-    /// The temperature that speakers and languages are balanced by.
-    pub balance: f64,
-    /// In which order clips come.
-    pub order: ClipOrder,
-    /// Recorded, or kernel by kernel.
-    pub mode: Mode,
-    /// How batches come to the device.
-    pub feeding: Feeding,
-    /// Every draw comes from it.
-    pub seed: u64,
-    /// Device memory that may be used.
-    pub memory_limit: Option<u64>,
-    /// The tokens that codes are asked for, if they are.
-    pub spoken: Option<Spoken>,
-    /// The device that makes the mels of batches, where they do not bring them.
-    pub mels: Option<MelDevice>,
-}
 
 /// Every so many steps, codes that nobody chooses are put where something is.
 const REVIVE_EVERY: u64 = 20;
@@ -68,16 +42,6 @@ const REVIVE_EVERY: u64 = 20;
 const USED: f32 = 0.03;
 /// Records that the statistics of mels are taken over, at most.
 const MEASURED: usize = 4000;
-
-struct Ready {
-    program: Program,
-    mel: Node,
-    encoded: Node,
-    /// The token of every code, where they are asked for.
-    tokens: Option<Node>,
-    /// Where the mels lie in a batch.
-    image: InputLayout,
-}
 
 /// What the loop has to know of a batch.
 struct DvaeBatch {
@@ -378,57 +342,6 @@ impl DvaeStage {
         }
         self.feed.as_mut().expect("started above").next_batch()
     }
-}
-
-fn ready(
-    engine: &mut Engine,
-    dvae: &Dvae,
-    settings: &DvaeSettings,
-    recipe: &Recipe,
-    train: Option<&ReplicaSlice>,
-) -> Result<Ready, TrainError> {
-    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
-    let slice = train.unwrap_or(&ReplicaSlice::WHOLE);
-    slice.begin(&mut tape);
-    let shape = [slice.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
-    let mel = tape.input(shape, DType::F32);
-    let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
-    let codes = shape[0] * settings.sizes.codes_of(shape[1]);
-    let tokens = asked_for.map(|_| tape.input([codes], DType::I32));
-    let image = InputLayout::new(&tape);
-    let dtype = tape.dtype();
-    let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
-    // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
-    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
-    let mut made = dvae.reconstruct(&mut tape, given, asked);
-    if let Some((spoken, tokens)) = asked_for.zip(tokens)
-        && let Some(told) = dvae.name_tokens(&mut tape, &made, tokens)
-    {
-        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (told.loss, spoken.weight as f32)]);
-        for (slot, value) in [(3, told.loss), (4, told.correct), (5, told.count)] {
-            let part = slice.part(&mut tape, value);
-            tape.note(slot, part);
-        }
-    }
-    tape.keep(made.encoded);
-    for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
-        if let Some(value) = value {
-            let part = slice.part(&mut tape, value);
-            tape.note(slot, part);
-        }
-    }
-    if train.is_some() {
-        dvae.follow(&mut tape, &made);
-        let loss = slice.part(&mut tape, made.loss);
-        tape.backward(loss, Backward::default());
-        slice.reduce(&mut tape);
-        tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
-    } else {
-        tape.report_loss(made.loss);
-    }
-    let encoded = made.encoded;
-    super::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
-    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
 }
 
 impl StageCore for DvaeStage {

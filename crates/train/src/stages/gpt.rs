@@ -5,92 +5,42 @@ pub(super) mod conditioning_engine;
 mod conditioning_feed;
 pub(super) mod conditioning_input;
 pub(super) mod fill;
+mod regularization;
 mod row_indices;
+mod settings;
 mod shuffled;
 pub(crate) mod step_builder;
+mod validation;
 
 use augment::Augmenter;
-pub use augment::Regularization;
 pub use conditioning_feed::Conditioning;
 pub(crate) use conditioning_feed::ConditioningKind;
+pub use regularization::Regularization;
+pub use settings::{GptSettings, Lengths};
 
-use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, TEXT_GAIN, Validation, left_out};
+use super::{Stage, StageCore, StageKind, Submitted, Validation, left_out};
 use crate::error::TrainError;
-use crate::feed::{Fed, Feed, Feeding, Measured};
+use crate::feed::{Fed, Feed, Measured};
 use crate::machine::Machine;
 use crate::model::{GPT, Model, TEXT_DROPOUT};
 use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
 use conditioning_feed::ConditioningFeed;
 use fill::{Filler, GptBatch};
-use myxtts_data::batch::{Plan as Batches, Rows as BatchRows};
+use myxtts_data::batch::Plan as Batches;
 use myxtts_data::loader::{Notes, Options as LoaderOptions};
 use myxtts_data::record::RecordSource;
-use myxtts_model::{Gpt, GptShape, GptSizes, Masks, Released};
+use myxtts_model::{Gpt, GptShape, Released};
 use myxtts_run::plan::Recipe;
-use myxtts_tensor::engine::{OpTime, Ticket, Upload};
+use myxtts_tensor::engine::{OpTime, Ticket};
 use myxtts_tensor::memory::MemoryPlan;
-use myxtts_tensor::{Control, Engine, Mode, Program, Report, Value as Node};
+use myxtts_tensor::{Control, Engine, Program, Report, Value as Node};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 pub use step_builder::GptForecast;
 use step_builder::StepBuilder;
-
-/// How the stage is set up.
-#[derive(Clone, Debug)]
-pub struct GptSettings {
-    /// Sizes of the network.
-    pub sizes: GptSizes,
-    /// Rows of a batch.
-    pub rows: BatchRows,
-    /// Frames of conditioning.
-    pub frames: u32,
-    /// The temperature that speakers and languages are balanced by.
-    pub balance: f64,
-    /// In which order clips come.
-    pub order: ClipOrder,
-    /// What may be looked at, and what counts.
-    pub masks: Masks,
-    /// Batches whose gradients make one step.
-    pub accumulate: u64,
-    /// Recorded, or kernel by kernel.
-    pub mode: Mode,
-    /// How batches come to the device.
-    pub feeding: Feeding,
-    /// Where their conditioning comes from.
-    pub conditioning: Conditioning,
-    /// The model begins not before so long after its feed, and not before the feed is full.
-    pub start_delay: Option<Duration>,
-    /// Lengths that batches are padded to.
-    pub lengths: Lengths,
-    /// Every draw comes from it.
-    pub seed: u64,
-    /// Device memory that may be used.
-    pub memory_limit: Option<u64>,
-    /// The first so many blocks are left as they are, with everything before them.
-    pub freeze_layers: usize,
-    /// The rank of adapters that are trained instead of the weights.
-    pub lora_rank: Option<usize>,
-    /// What keeps it from learning clips by heart.
-    pub regularization: Regularization,
-}
-
-/// Lengths that batches are padded to: each is a shape, and each shape is recorded once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lengths {
-    /// At most so many.
-    pub buckets: u32,
-    /// Multiples of so many codes, and of so many tokens.
-    pub unit: u32,
-}
-
-impl Default for Lengths {
-    fn default() -> Self {
-        Lengths { buckets: 8, unit: 16 }
-    }
-}
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -303,33 +253,6 @@ impl GptStage {
         Ok(Submitted { ticket, rows: fed.what.rows, records, shape, waited, fed: measured, notes })
     }
 
-    /// Passes held-out batches through the network, each row with its own text or with another row's.
-    fn measured(&mut self, batches: &Arc<Batches>, shuffle_texts: bool) -> Result<Vec<Pass>, TrainError> {
-        let count = batches.batches_per_epoch();
-        let budget = self.settings.feeding.failures;
-        let options = LoaderOptions { until: Some(count), budget, ..LoaderOptions::default() };
-        let mut filler = self.filler.clone();
-        filler.shuffle_texts = shuffle_texts;
-        let maker = filler.maker(self.source.clone(), batches, 0, options)?;
-        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(batches, 1)?);
-        let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
-        let mut passes = Vec::new();
-        for _ in 0..count {
-            let mut fed = feed.next_batch()?;
-            let is_shuffled = fed.what.is_shuffled;
-            if is_shuffled == shuffle_texts {
-                let queued = self.run(&mut fed, Phase::Validate, &Control::default())?;
-                let report = self.engine.wait(queued.ticket)?;
-                let [text, codes, correct, count] = [0, 1, 2, 3].map(|i| f64::from(report.notes[i]));
-                passes.push(Pass { text, codes, correct, count, is_shuffled });
-            } else {
-                passes.push(Pass { text: 0.0, codes: 0.0, correct: 0.0, count: 0.0, is_shuffled });
-            }
-            feed.give_back(fed.slot);
-        }
-        Ok(passes)
-    }
-
     /// The feed, standing before batch `number`.
     fn feed(&mut self, number: u64) -> Result<&mut Feed<GptBatch>, TrainError> {
         if self.feed.as_ref().is_none_or(|feed| feed.upcoming() != number) {
@@ -354,22 +277,7 @@ impl GptStage {
     }
 }
 
-/// What the best GPT is chosen by; lower is better. With little speech the loss rises again early, because the GPT becomes
-/// too sure of itself, while it still learns to read: more of its first choices are right, and those are what is spoken.
-fn score(loss: f64, accuracy: f64) -> f64 {
-    (1.0 - accuracy) + 0.01 * loss
-}
-
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// What a pass over a held-out batch found: means over its targets, and how many codes were right of how many.
-struct Pass {
-    text: f64,
-    codes: f64,
-    correct: f64,
-    count: f64,
-    is_shuffled: bool,
-}
 
 fn is_step_of((shape, phase): &(GptShape, Phase), wanted: [usize; 3]) -> bool {
     *phase == Phase::Step && [shape.batch, shape.text, shape.mel] == wanted
@@ -534,25 +442,6 @@ impl Stage for GptStage {
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
-        let Some(batches) = self.held_out.clone() else { return Ok(None) };
-        let right = self.measured(&batches, false)?;
-        let sum = |passes: &[Pass], of: fn(&Pass) -> f64| passes.iter().map(of).sum::<f64>();
-        let counted = sum(&right, |pass| pass.count);
-        if counted == 0.0 {
-            return Ok(None);
-        }
-        let codes = sum(&right, |pass| pass.codes * pass.count) / counted;
-        let text = sum(&right, |pass| pass.text * pass.count) / counted;
-        let accuracy = sum(&right, |pass| pass.correct) / counted;
-        let mut numbers = vec![("codes", codes), ("text", text), ("accuracy", accuracy)];
-        // The same batches with each other's texts; those that cannot have them are left out of the difference.
-        let wrong = self.measured(&batches, true)?;
-        let pairs = || right.iter().zip(&wrong).filter(|(_, wrong)| wrong.is_shuffled);
-        let compared: f64 = pairs().map(|(right, _)| right.count).sum();
-        if compared > 0.0 {
-            let lost = pairs().map(|(right, wrong)| (wrong.codes - right.codes) * right.count);
-            numbers.push((TEXT_GAIN, lost.sum::<f64>() / compared));
-        }
-        Ok(Some(Validation { score: score(codes, accuracy), loss: codes, numbers }))
+        self.measure_validation()
     }
 }

@@ -291,7 +291,7 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), TrainError> {
 
 /// Refuses a program that would take an engine over the memory it may use, before any of it is taken. `batch` is the
 /// setting that makes it smaller.
-fn within(
+pub(crate) fn within(
     engine: &Engine,
     tape: &myxtts_tensor::Tape,
     (stage, batch): (&'static str, &'static str),

@@ -1,0 +1,73 @@
+//! The programs of the DVAE: a training step, and the same network without an update.
+
+use super::DvaeSettings;
+use crate::error::TrainError;
+use crate::replica_slice::ReplicaSlice;
+use myxtts_model::dvae::{Dvae, DvaeLoss};
+use myxtts_run::plan::Recipe;
+use myxtts_tensor::engine::InputLayout;
+use myxtts_tensor::ops::adamw::AdamW;
+use myxtts_tensor::{Backward, DType, Engine, Program, Tape, Value as Node};
+
+/// A program, with the places of its inputs and of what it encodes.
+pub(super) struct Ready {
+    pub program: Program,
+    pub mel: Node,
+    pub encoded: Node,
+    /// The token of every code, where they are asked for.
+    pub tokens: Option<Node>,
+    /// Where the mels lie in a batch.
+    pub image: InputLayout,
+}
+
+/// Builds the training step of a slice, or the measuring program where `train` is `None`.
+pub(super) fn ready(
+    engine: &mut Engine,
+    dvae: &Dvae,
+    settings: &DvaeSettings,
+    recipe: &Recipe,
+    train: Option<&ReplicaSlice>,
+) -> Result<Ready, TrainError> {
+    let mut tape = Tape::new(engine.layout().clone(), engine.precision());
+    let slice = train.unwrap_or(&ReplicaSlice::WHOLE);
+    slice.begin(&mut tape);
+    let shape = [slice.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
+    let mel = tape.input(shape, DType::F32);
+    let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
+    let codes = shape[0] * settings.sizes.codes_of(shape[1]);
+    let tokens = asked_for.map(|_| tape.input([codes], DType::I32));
+    let image = InputLayout::new(&tape);
+    let dtype = tape.dtype();
+    let given = if dtype == DType::F32 { mel } else { tape.cast(mel, dtype) };
+    // The absolute error keeps quiet bands from being smeared, which the squared error hardly sees.
+    let asked = DvaeLoss { squared: 1.0, absolute: 0.5, commitment: 0.25 };
+    let mut made = dvae.reconstruct(&mut tape, given, asked);
+    if let Some((spoken, tokens)) = asked_for.zip(tokens)
+        && let Some(told) = dvae.name_tokens(&mut tape, &made, tokens)
+    {
+        made.loss = tape.weighted_sum(&[(made.loss, 1.0), (told.loss, spoken.weight as f32)]);
+        for (slot, value) in [(3, told.loss), (4, told.correct), (5, told.count)] {
+            let part = slice.part(&mut tape, value);
+            tape.note(slot, part);
+        }
+    }
+    tape.keep(made.encoded);
+    for (slot, value) in [(0, Some(made.squared)), (1, Some(made.commitment)), (2, made.absolute)] {
+        if let Some(value) = value {
+            let part = slice.part(&mut tape, value);
+            tape.note(slot, part);
+        }
+    }
+    if train.is_some() {
+        dvae.follow(&mut tape, &made);
+        let loss = slice.part(&mut tape, made.loss);
+        tape.backward(loss, Backward::default());
+        slice.reduce(&mut tape);
+        tape.update(loss, AdamW { average: recipe.ema_decay.is_some(), ..AdamW::default() });
+    } else {
+        tape.report_loss(made.loss);
+    }
+    let encoded = made.encoded;
+    crate::stages::within(engine, &tape, ("dvae", "data.dvae_batch_size"), settings.memory_limit)?;
+    Ok(Ready { program: engine.load(tape)?, mel, encoded, tokens, image })
+}
