@@ -43,7 +43,7 @@ pub struct Job {
     pub play: bool,
     /// Size of the text; `None` if unknown.
     pub bytes: Option<u64>,
-    /// Hash of model, voice, language and sampling.
+    /// Describes model, voice, language and sampling.
     pub identity: String,
 }
 
@@ -89,7 +89,7 @@ impl Job {
         Ok(Some(spoken))
     }
 
-    /// Speaks a long text into a file that can be resumed.
+    /// Speaks a long text into a resumable file.
     fn book(
         &self,
         output: &Path,
@@ -144,7 +144,7 @@ impl Job {
         let never = AtomicBool::new(false);
         let mut is_closed = false;
         // Opened with the first audio: if nothing can be spoken, no file is written.
-        let writer: RefCell<Option<Writing>> = RefCell::new(None);
+        let writer: RefCell<Option<OutputStream>> = RefCell::new(None);
         let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
             if let Some(player) = &mut player
                 && !is_closed
@@ -153,7 +153,7 @@ impl Job {
             }
             let mut writer = writer.borrow_mut();
             if writer.is_none() && !samples.is_empty() {
-                *writer = Some(Writing::begin(&self.output, self.format, rate)?);
+                *writer = Some(OutputStream::begin(&self.output, self.format, rate)?);
             }
             match &mut *writer {
                 Some(writer) => writer.write(samples),
@@ -178,15 +178,15 @@ impl Job {
 }
 
 /// Audio that is being written.
-enum Writing {
+enum OutputStream {
     Whole(Box<AudioWriter<OutputWriter>>),
     Streamed(Box<AudioWriter<std::fs::File>>),
     Stdout(Box<AudioWriter<Stream<io::Stdout>>>),
     Nothing,
 }
 
-impl Writing {
-    fn begin(output: &Output, format: Format, rate: u32) -> Result<Writing, AudioFileError> {
+impl OutputStream {
+    fn begin(output: &Output, format: Format, rate: u32) -> Result<OutputStream, AudioFileError> {
         fn on<S: Sink>(sink: S, format: Format, rate: u32) -> Result<Box<AudioWriter<S>>, AudioFileError> {
             AudioWriter::begin(sink, format, rate).map(Box::new)
         }
@@ -194,41 +194,41 @@ impl Writing {
             Output::Whole(destination) => {
                 let sink =
                     destination.create().map_err(|error| io::Error::new(error.source.kind(), error))?;
-                Writing::Whole(on(sink, format, rate)?)
+                OutputStream::Whole(on(sink, format, rate)?)
             }
             Output::Streamed(destination) => {
                 let path = destination.path();
                 let file = std::fs::File::options().write(true).create(true).truncate(true).open(path)?;
-                Writing::Streamed(on(file, format, rate)?)
+                OutputStream::Streamed(on(file, format, rate)?)
             }
-            Output::Stdout => Writing::Stdout(on(Stream(io::stdout()), format, rate)?),
-            Output::Nowhere => Writing::Nothing,
+            Output::Stdout => OutputStream::Stdout(on(Stream(io::stdout()), format, rate)?),
+            Output::Nowhere => OutputStream::Nothing,
         })
     }
 
     fn write(&mut self, samples: &[f32]) -> Result<(), AudioFileError> {
         match self {
-            Writing::Whole(writer) => writer.write(samples),
-            Writing::Streamed(writer) => writer.write(samples),
-            Writing::Stdout(writer) => match writer.write(samples) {
+            OutputStream::Whole(writer) => writer.write(samples),
+            OutputStream::Streamed(writer) => writer.write(samples),
+            OutputStream::Stdout(writer) => match writer.write(samples) {
                 // The reader has closed the pipe.
                 Err(AudioFileError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     std::process::exit(Exit::Done.code().into())
                 }
                 written => written,
             },
-            Writing::Nothing => Ok(()),
+            OutputStream::Nothing => Ok(()),
         }
     }
 
     fn finish(self) -> anyhow::Result<()> {
         match self {
-            Writing::Whole(writer) => writer.finish()?.finish()?,
-            Writing::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the audio file")?,
-            Writing::Stdout(writer) => {
+            OutputStream::Whole(writer) => writer.finish()?.finish()?,
+            OutputStream::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the audio file")?,
+            OutputStream::Stdout(writer) => {
                 writer.finish()?;
             }
-            Writing::Nothing => {}
+            OutputStream::Nothing => {}
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ fn failure(error: NarrationError<SpeakError>) -> anyhow::Error {
     match error {
         NarrationError::Speaker(error) => error.into(),
         NarrationError::Text(error) => error.into(),
-        NarrationError::Vocoder(error) => error.into(),
+        NarrationError::AudioFile(error) => error.into(),
         NarrationError::Book(error) => error.into(),
     }
 }

@@ -308,14 +308,14 @@ enum FinishError {
     #[error(transparent)]
     Book(#[from] BookError),
     #[error(transparent)]
-    Vocoder(#[from] AudioFileError),
+    AudioFile(#[from] AudioFileError),
 }
 
 impl<E> From<FinishError> for NarrationError<E> {
     fn from(error: FinishError) -> Self {
         match error {
             FinishError::Book(error) => NarrationError::Book(error),
-            FinishError::Vocoder(error) => NarrationError::Vocoder(error),
+            FinishError::AudioFile(error) => NarrationError::AudioFile(error),
         }
     }
 }

@@ -78,7 +78,7 @@ pub enum NarrationError<E> {
     Text(#[from] LongTextError),
     /// The audio cannot be written.
     #[error(transparent)]
-    Vocoder(#[from] AudioFileError),
+    AudioFile(#[from] AudioFileError),
     /// The files of a book cannot be written.
     #[error(transparent)]
     Book(#[from] BookError),
