@@ -38,7 +38,7 @@ use text::{Text, free_name};
 const EXAMPLES: &str = "\
 Examples:
   myxtts speak \"Hello there.\"                       the newest run's model, its first voice, to speech.wav
-  myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3   in the voice of a recording
+  myxtts speak \"Hello.\" --voice ref.wav -o hi.mp3   clones the voice of a recording
   myxtts speak \"Hello.\" --voice \"anna(2)+ben(1)\"    a mix of voices saved with `myxtts voice add`
   myxtts speak --file book.txt -o book.opus --srt book.srt
   myxtts speak --file book.txt -o book.opus --resume   continues where it was interrupted
@@ -56,14 +56,14 @@ const LONG_TEXT: u64 = 1000;
 pub struct Args {
     /// The text to speak; `-` for standard input
     text: Option<String>,
-    /// Read the text from a file, of any length; `-` for standard input
+    /// Read the text from a file of any length; `-` for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
     /// A saved voice, a voice of the model, a mix such as `anna(2)+ben(1)`, or a recording; several recordings form one voice
     /// [default: the model's first voice, else a speaker of the run]
     #[arg(long, value_name = "VOICE")]
     voice: Vec<PathBuf>,
-    /// File to write; `-` for standard output [default: speech.wav, or none with --play]
+    /// Output file; `-` for standard output [default: speech.wav, or none with --play]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// wav (16 bits), wav24, wav-float, flac, mp3, opus or pcm [default: by the file extension]
@@ -136,7 +136,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let (output, format) = output(&args, &model)?;
     let srt = args.srt.as_deref().map(|path| OutputPath::check("--srt", path)).transpose()?;
     if args.play {
-        Player::find()?;
+        Player::check_installed()?;
     }
     let text = Text::find(args.text.clone(), args.file.as_deref())?;
 
@@ -153,12 +153,12 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let start = Instant::now();
     let guessed = || guess_language(&text.beginning, &synthesizer.languages());
     let language = args.language.clone().or_else(guessed).unwrap_or_else(|| "en".to_owned());
-    let named = match &args.voice[..] {
+    let voice_names = match &args.voice[..] {
         [] => defaults::voice(&folder, run.as_ref(), &language)?,
-        named => named.to_vec(),
+        names => names.to_vec(),
     };
-    let voice = find_voice(&mut synthesizer, &folder, &named)?;
-    let hearing = start.elapsed().as_secs_f64();
+    let voice = find_voice(&mut synthesizer, &folder, &voice_names)?;
+    let encoding = start.elapsed().as_secs_f64();
 
     let start = Instant::now();
     let audible_start = args.play.then(AudibleStart::default);
@@ -198,7 +198,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         output: job.output.path(),
         format: format.to_string(),
         model,
-        voice: named,
+        voice: voice_names,
         language,
         device: device.to_string(),
         quality: match quality {
@@ -215,8 +215,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         seconds,
         sample_rate: timings.rate,
         opening,
-        hearing,
-        first_sound: totals.first_sound.map(|first| (first - start).as_secs_f64()),
+        encoding,
+        first_audio: totals.first_audio.map(|first| (first - start).as_secs_f64()),
         speaking,
         real_time_factor: if now > 0.0 { speaking / now } else { 0.0 },
         resumed: spoken.resumed,

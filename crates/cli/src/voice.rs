@@ -39,7 +39,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Model {
-    /// Model folder, or the name of a run [default: ./model, else the newest run's, else the first in models/]
+    /// Model folder or run name [default: ./model, else the newest run's, else the first in models/]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Folder that holds the runs
@@ -93,18 +93,18 @@ struct RemoveArgs {
 struct ExportArgs {
     /// Name of the voice
     name: String,
-    /// File to write: .safetensors or .json
+    /// Output file: .safetensors or .json
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     at: Model,
 }
 
-/// A voice, as `--json` prints it.
+/// A voice as printed by `--json`.
 #[derive(Serialize)]
-struct Shown {
+struct VoiceSummary {
     name: String,
-    /// `stored`, or `model` where the model came with it.
+    /// `stored`, or `model` for a voice included in the model.
     kind: &'static str,
     /// Whether this model can use it.
     usable: bool,
@@ -147,10 +147,10 @@ fn add(args: AddArgs) -> anyhow::Result<Exit> {
     };
     let path = voices.add(&OsDisk, &stored, args.force)?;
     if args.at.json {
-        print_json(&shown(&voices, stored))?;
+        print_json(&summary(&voices, stored))?;
         return Ok(Exit::Done);
     }
-    let mut text = as_text(&shown(&voices, stored));
+    let mut text = as_text(&summary(&voices, stored));
     text += &row("written", &path.display().to_string());
     print(&text)?;
     Ok(Exit::Done)
@@ -195,8 +195,8 @@ fn check_model(voices: &Voices, stored: &StoredVoice) -> Result<(), VoiceError> 
 fn list(at: &Model) -> anyhow::Result<Exit> {
     let (voices, manifest) = opened(at)?;
     let names = voices.names()?;
-    let mut all: Vec<Shown> = names.iter().filter_map(|name| of_name(&voices, name)).collect();
-    all.extend(manifest.voices.into_iter().filter(|name| !names.contains(name)).map(of_model));
+    let mut all: Vec<VoiceSummary> = names.iter().filter_map(|name| stored_voice(&voices, name)).collect();
+    all.extend(manifest.voices.into_iter().filter(|name| !names.contains(name)).map(model_voice));
     if at.json {
         print_json(&all)?;
         return Ok(Exit::Done);
@@ -205,11 +205,11 @@ fn list(at: &Model) -> anyhow::Result<Exit> {
         print("no voices yet: `myxtts voice add NAME recording.wav` saves one\n")?;
         return Ok(Exit::Done);
     }
-    let line = |one: &Shown| {
+    let line = |one: &VoiceSummary| {
         let about = match (&one.problem, one.seconds) {
             (Some(problem), _) => problem.clone(),
             (None, Some(seconds)) => format!("{seconds:.1} s of {}", one.references.join(", ")),
-            (None, None) => "came with the model".to_owned(),
+            (None, None) => "included in the model".to_owned(),
         };
         row(&one.name, &about)
     };
@@ -219,9 +219,9 @@ fn list(at: &Model) -> anyhow::Result<Exit> {
 
 fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
     let (voices, manifest) = opened(at)?;
-    let found = match of_name(&voices, name) {
+    let found = match stored_voice(&voices, name) {
         Some(found) => found,
-        None if manifest.voices.iter().any(|own| own == name) => of_model(name.to_owned()),
+        None if manifest.voices.iter().any(|own| own == name) => model_voice(name.to_owned()),
         None => return Err(unknown(name, &voices, manifest)?),
     };
     if at.json {
@@ -234,8 +234,8 @@ fn show(name: &str, at: &Model) -> anyhow::Result<Exit> {
 
 fn remove(name: &str, at: &Model) -> anyhow::Result<Exit> {
     let (voices, manifest) = opened(at)?;
-    let of_the_model = manifest.voices.iter().any(|own| own == name);
-    if of_the_model && !voices.names()?.iter().any(|saved| saved == name) {
+    let is_included = manifest.voices.iter().any(|own| own == name);
+    if is_included && !voices.names()?.iter().any(|saved| saved == name) {
         let message =
             format!("the voice {name:?} came with the model and is part of its files: it cannot be removed");
         return Err(UsageError(message).into());
@@ -309,21 +309,21 @@ fn unknown(name: &str, voices: &Voices, manifest: Manifest) -> anyhow::Result<an
     Ok(VoiceError::Unknown { name: name.to_owned(), names }.into())
 }
 
-/// A voice that is kept, even where it cannot be used; none where there is none of that name.
-fn of_name(voices: &Voices, name: &str) -> Option<Shown> {
+/// A stored voice, even if it is not usable; `None` if there is none of that name.
+fn stored_voice(voices: &Voices, name: &str) -> Option<VoiceSummary> {
     match voices.get(name) {
-        Ok(found) => found.map(|stored| shown(voices, stored)),
-        Err(error) => Some(Shown {
+        Ok(found) => found.map(|stored| summary(voices, stored)),
+        Err(error) => Some(VoiceSummary {
             usable: false,
             problem: Some(error.to_string()),
             kind: "stored",
-            ..of_model(name.to_owned())
+            ..model_voice(name.to_owned())
         }),
     }
 }
 
-fn of_model(name: String) -> Shown {
-    Shown {
+fn model_voice(name: String) -> VoiceSummary {
+    VoiceSummary {
         name,
         kind: "model",
         usable: true,
@@ -335,9 +335,9 @@ fn of_model(name: String) -> Shown {
     }
 }
 
-fn shown(voices: &Voices, stored: StoredVoice) -> Shown {
+fn summary(voices: &Voices, stored: StoredVoice) -> VoiceSummary {
     let problem = check_model(voices, &stored).err().map(|error| error.to_string());
-    Shown {
+    VoiceSummary {
         name: stored.name,
         kind: "stored",
         usable: problem.is_none(),
@@ -353,13 +353,13 @@ fn row(name: &str, text: &str) -> String {
     format!("{name:<12} {text}\n")
 }
 
-fn as_text(one: &Shown) -> String {
+fn as_text(one: &VoiceSummary) -> String {
     let mut text = row("voice", &one.name);
     if let Some(seconds) = one.seconds {
         text += &row("length", &format!("{seconds:.1} s"));
     }
     if one.kind == "model" {
-        text += &row("from", "the model's own voices");
+        text += &row("from", "included in the model");
     }
     for facts in one.report.iter().flat_map(|report| &report.references) {
         let clipped = match facts.clipped > 0.0 {

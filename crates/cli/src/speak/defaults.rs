@@ -30,7 +30,7 @@ pub struct Found {
 /// Finds the model that is named: a folder, a run folder, or the name of a run. Without a name: `./model`, that of the newest
 /// run, or the first that came with the program.
 pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
-    let Some(named) = named else { return unnamed(runs) };
+    let Some(named) = named else { return default_model(runs) };
     if named.join(MANIFEST).is_file() {
         return Ok(Found { run: run_of(named), model: named.to_owned() });
     }
@@ -52,19 +52,19 @@ pub fn model(named: Option<&Path>, runs: &Path) -> anyhow::Result<Found> {
     }
 }
 
-fn unnamed(runs: &Path) -> anyhow::Result<Found> {
+fn default_model(runs: &Path) -> anyhow::Result<Found> {
     let here = PathBuf::from(MODEL_FOLDER);
     if here.join(MANIFEST).is_file() {
         return Ok(Found { model: here, run: None });
     }
     let written =
         |model: &Path| std::fs::metadata(model.join(MANIFEST)).and_then(|found| found.modified()).ok();
-    let mut of_runs: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let mut from_runs: Vec<(SystemTime, PathBuf)> = Vec::new();
     for name in RunFolder::list(runs)? {
         let model = runs.join(name).join(MODEL_FOLDER);
-        of_runs.extend(written(&model).map(|time| (time, model)));
+        from_runs.extend(written(&model).map(|time| (time, model)));
     }
-    if let Some((_, model)) = of_runs.into_iter().max() {
+    if let Some((_, model)) = from_runs.into_iter().max() {
         return Ok(Found { run: run_of(&model), model });
     }
     let program = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned));

@@ -35,7 +35,7 @@ pub struct Player {
 
 impl Player {
     /// Checks that there is a player.
-    pub fn find() -> anyhow::Result<()> {
+    pub fn check_installed() -> anyhow::Result<()> {
         let names = PLAYERS.iter().map(|(name, _)| *name).chain([FILE_PLAYER]);
         if names.clone().any(|name| on_path(name).is_some()) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Player {
             let writer = AudioWriter::begin(Stream(input), format, rate)?;
             return Ok(Player { input: Input::Piped(Some(writer), child), rate, name });
         }
-        Player::find()?;
+        Player::check_installed()?;
         let path = std::env::temp_dir().join(format!("myxtts-{}.wav", std::process::id()));
         Ok(Player { input: Input::Collected(path, Vec::new()), rate, name: FILE_PLAYER })
     }

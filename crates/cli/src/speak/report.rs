@@ -33,8 +33,10 @@ pub struct Report {
     pub sample_rate: u32,
     /// Seconds to open the model, to encode the voice, to the first audio, and to speak.
     pub opening: f64,
-    pub hearing: f64,
-    pub first_sound: Option<f64>,
+    #[serde(rename = "hearing")]
+    pub encoding: f64,
+    #[serde(rename = "first_sound")]
+    pub first_audio: Option<f64>,
     pub speaking: f64,
     /// Seconds of computation per second of audio, without resumed pieces.
     pub real_time_factor: f64,
@@ -91,7 +93,7 @@ impl Report {
             "time",
             format!(
                 "{:.2} s to open, {:.2} s to encode the voice, {:.2} s to speak: {:.2} s per second of audio",
-                self.opening, self.hearing, self.speaking, self.real_time_factor
+                self.opening, self.encoding, self.speaking, self.real_time_factor
             ),
         );
         match &self.output {

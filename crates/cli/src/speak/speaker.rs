@@ -38,7 +38,7 @@ pub struct Totals {
     /// Why the first refused piece could not be spoken.
     pub refused: Option<SpeakError>,
     /// Time of the first audio.
-    pub first_sound: Option<Instant>,
+    pub first_audio: Option<Instant>,
 }
 
 impl Speaker for ModelSpeaker<'_> {
@@ -57,9 +57,9 @@ impl Speaker for ModelSpeaker<'_> {
         let sampling = SamplingOptions { seed, ..self.options.sampling.clone() };
         let options = SpeakOptions { sampling, ..self.options.clone() };
         let (language, voice) = (self.language.as_str(), &self.voice);
-        let first_sound = &mut self.totals.first_sound;
+        let first_audio = &mut self.totals.first_audio;
         let mut sink = |samples: &[f32]| {
-            first_sound.get_or_insert_with(Instant::now);
+            first_audio.get_or_insert_with(Instant::now);
             out(samples)
         };
         let spoken = if self.is_streamed {
@@ -83,7 +83,7 @@ impl Speaker for ModelSpeaker<'_> {
 
     fn speak_many(&mut self, texts: &[(&str, u64)]) -> Result<Vec<(Vec<f32>, Spoken)>, SpeakError> {
         let spoken = self.synthesizer.speak_many(texts, &self.language, &self.voice, &self.options)?;
-        self.totals.first_sound.get_or_insert_with(Instant::now);
+        self.totals.first_audio.get_or_insert_with(Instant::now);
         spoken.into_iter().map(|spoken| self.totals.add(spoken)).collect()
     }
 }
