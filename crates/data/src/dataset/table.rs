@@ -6,6 +6,9 @@ use std::path::Path;
 use super::metadata::{Entry, Line, Parsed, each_line, name, optional_name};
 use super::sounds;
 
+/// The fields of a line, unquoted.
+type Fields<'a> = Vec<Cow<'a, str>>;
+
 /// A layout of tables: what its columns are called and how a line is split into fields.
 pub(super) struct Table {
     /// Between the columns.
@@ -19,7 +22,7 @@ pub(super) struct Table {
     /// Columns of languages; the first that the header has is used.
     pub language: &'static [&'static str],
     /// Splits a line into fields, or says what keeps it from being split.
-    pub fields: for<'a> fn(line: &'a str, separator: char) -> Result<Vec<Cow<'a, str>>, String>,
+    pub fields: fn(line: &str, separator: char) -> Result<Fields<'_>, String>,
     /// An audio file without its extension to an id.
     pub id: fn(&str) -> String,
     /// A transcript as it is written, without spaces around it, to its text.
