@@ -237,12 +237,12 @@ impl Collective for Replica {
                 let size = BLOCK.min(mine.end - start);
                 let sums = &mut sums[..size];
                 // SAFETY: see the argument above.
-                let of = |rank: usize| unsafe {
+                let values_of = |rank: usize| unsafe {
                     std::slice::from_raw_parts(posts[rank].values.add(start).cast_const(), size)
                 };
-                sums.copy_from_slice(of(0));
+                sums.copy_from_slice(values_of(0));
                 for rank in 1..world {
-                    for (sum, value) in sums.iter_mut().zip(of(rank)) {
+                    for (sum, value) in sums.iter_mut().zip(values_of(rank)) {
                         *sum += value;
                     }
                 }

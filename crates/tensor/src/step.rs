@@ -45,7 +45,7 @@ pub(crate) mod report {
     /// Adam's two bias corrections for this step.
     pub const CORRECTIONS: usize = 5;
     /// Milliseconds the step waited for sums over replicas.
-    pub const SUMS: usize = 7;
+    pub const REDUCE_WAIT_MS: usize = 7;
     pub const NOTES: usize = 8;
 }
 
@@ -80,7 +80,7 @@ pub struct Report {
     /// Number of good steps so far.
     pub steps: u64,
     /// Milliseconds the step waited for sums over replicas after its own work was done; 0 on the CPU.
-    pub sums: f32,
+    pub reduce_wait_ms: f32,
     /// Values recorded with `Tape::note`.
     pub notes: [f32; SLOTS - report::NOTES],
 }
@@ -94,7 +94,7 @@ impl Report {
             norm: slots[report::NORM],
             good: slots[report::GOOD] == 1.0,
             steps: slots[report::STEPS] as u64,
-            sums: slots[report::SUMS],
+            reduce_wait_ms: slots[report::REDUCE_WAIT_MS],
             notes,
         }
     }

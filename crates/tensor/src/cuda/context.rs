@@ -84,7 +84,8 @@ impl Cuda {
         result::init().map_err(|e| Error::driver("start", e))?;
         let device = result::device::get(ordinal as i32)
             .map_err(|e| Error::driver(format!("find the device cuda:{ordinal}"), e))?;
-        let name = result::device::get_name(device).map_err(|e| Error::driver("query the name of the device", e))?;
+        let name =
+            result::device::get_name(device).map_err(|e| Error::driver("query the name of the device", e))?;
         use sys::CUdevice_attribute as A;
         let attribute = |which| {
             // SAFETY: `device` comes from the driver.
@@ -99,7 +100,8 @@ impl Cuda {
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|e| Error::driver(format!("open cuda:{ordinal}"), e))?;
         // SAFETY: `context` was just retained.
-        unsafe { result::ctx::set_current(context) }.map_err(|e| Error::driver("make the device current", e))?;
+        unsafe { result::ctx::set_current(context) }
+            .map_err(|e| Error::driver("make the device current", e))?;
         let arch = Arch::for_device(major, minor)?;
         let cache = match &options.cache {
             Some(folder) => KernelCache::in_folder(folder.join("kernels")),
@@ -176,7 +178,8 @@ impl Cuda {
     /// Makes this device current on the calling thread.
     pub fn bind(&self) -> Result<(), Error> {
         // SAFETY: the context is retained for the lifetime of `self`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(|e| Error::driver("make the device current", e))
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(|e| Error::driver("make the device current", e))
     }
 
     /// The driver's context handle, for copies between devices.

@@ -168,11 +168,6 @@ impl Gemm {
         self.m == 0 || self.n == 0 || self.batch == 0
     }
 
-    /// Floating-point operations: two per term.
-    pub fn flops(&self) -> f64 {
-        2.0 * self.m as f64 * self.n as f64 * self.k as f64 * self.batch as f64
-    }
-
     /// Rejects with a message what the library would reject with a bare status.
     pub fn validate(&self) -> Result<(), GemmError> {
         let wrong = |what: String| Err(GemmError::Shape { what, gemm: Box::new(*self) });

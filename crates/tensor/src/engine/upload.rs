@@ -30,7 +30,7 @@ pub enum Upload {
     /// As `Ahead`, from pageable memory, which the driver copies twice: for comparison.
     AheadPageable,
     /// When their step is queued, on the compute stream.
-    InTurn,
+    WithStep,
 }
 
 /// Host memory of a slot.
@@ -140,11 +140,11 @@ impl Uploader {
                 let event = || result::event::create(flags).map_err(|e| Error::driver("create an event", e));
                 let waiting = match self.upload {
                     Upload::Ahead | Upload::AheadPageable => Some(DeviceMemory::new(bytes)?),
-                    Upload::InTurn => None,
+                    Upload::WithStep => None,
                 };
                 let host = match self.upload {
                     Upload::AheadPageable => HostSide::Pageable(vec![0; bytes]),
-                    Upload::Ahead | Upload::InTurn => HostSide::Pinned(PinnedMemory::new(bytes)?),
+                    Upload::Ahead | Upload::WithStep => HostSide::Pinned(PinnedMemory::new(bytes)?),
                 };
                 let copies = Arc::clone(copies);
                 Memory::Device(Box::new(DeviceSlot {

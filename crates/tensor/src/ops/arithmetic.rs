@@ -345,11 +345,6 @@ impl Tape {
         self.affine(x, factor, 0.0)
     }
 
-    /// `x + number`.
-    pub fn add_constant(&mut self, x: Value, number: f32) -> Value {
-        self.affine(x, 1.0, number)
-    }
-
     /// `factor * x + number`.
     pub fn affine(&mut self, x: Value, factor: f32, number: f32) -> Value {
         self.check_gradient_type(x);

@@ -41,12 +41,12 @@ impl Op for End {
     }
 
     fn cpu(&self, io: &mut CpuIo<'_>) -> Result<(), Error> {
-        io.take(0)[report::SUMS] = 0.0;
+        io.take(0)[report::REDUCE_WAIT_MS] = 0.0;
         Ok(())
     }
 
     fn cuda(&self, io: &CudaIo<'_>) -> Result<(), Error> {
-        let out = io.output(0) + 4 * report::SUMS as u64;
+        let out = io.output(0) + 4 * report::REDUCE_WAIT_MS as u64;
         io.launch("clock_end", Launch::line(1, 32), &args![out, io.input(0)])
     }
 }

@@ -1,4 +1,4 @@
-/* A library under NCCL's names that checks what it is given, as nccl.h of 2.14 and later has it, and computes nothing. */
+/* A fake NCCL that checks its arguments against nccl.h of 2.14 and later, and computes nothing. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -14,8 +14,8 @@ typedef struct {
 } ncclConfig;
 
 typedef struct {
-  int polls; /* so often a call is still in progress; below 0 for ever */
-  int state; /* then it is this */
+  int polls; /* number of polls that still report progress; negative: forever */
+  int state; /* status after that */
   int blocking;
 } Comm;
 
@@ -49,7 +49,7 @@ int ncclCommInitAll(void **comms, int count, const int *devices) {
   return SUCCESS;
 }
 
-/* A world of 99 never comes together. */
+/* A group of 99 ranks never connects. */
 int ncclCommInitRankConfig(void **out, int world, ncclUniqueId id, int rank, ncclConfig *config) {
   for (int i = 0; i < 128; ++i)
     if (id.internal[i] != (char)(i * 3 + 1)) return INVALID;
@@ -75,7 +75,7 @@ int ncclCommGetAsyncError(void *raw, int *state) {
   return SUCCESS;
 }
 
-/* 7 is f32, 9 is bf16, sums are 0. 13 numbers: the others are gone. 14: it never ends. */
+/* Types: 7 is f32, 9 is bf16; operation 0 is the sum. A length of 13 fails remotely, 14 never ends. */
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, void *raw, void *stream) {
   Comm *comm = raw;
   (void)stream;
@@ -96,7 +96,7 @@ int ncclCommDestroy(void *comm) {
   return SUCCESS;
 }
 
-/* Not freed: another thread may still be asking it. */
+/* Not freed: another thread may still be polling it. */
 int ncclCommAbort(void *comm) {
   ((Comm *)comm)->state = REMOTE;
   ((Comm *)comm)->polls = 0;

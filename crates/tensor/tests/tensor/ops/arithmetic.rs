@@ -17,11 +17,11 @@ pub fn cases() -> Vec<Case> {
             let product = b.tape.multiply(x, y);
             vec![b.tape.affine(product, -0.5, 2.0)]
         }),
-        Case::new("scale and add_constant", |b| {
+        Case::new("scale and affine", |b| {
             let shape = [b.size(1, 5), b.size(1, 40)];
             let x = b.variable(shape);
             let y = b.tape.scale(x, -2.5);
-            vec![y, b.tape.add_constant(x, 0.75)]
+            vec![y, b.tape.affine(x, 1.0, 0.75)]
         }),
         Case::new("add_row", |b| {
             let (batch, time, c) = (b.size(1, 4), b.size(1, 20), b.size(1, 40));
