@@ -140,21 +140,21 @@ fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
             name: "per sample".into(),
             description: "every clip decoded and computed when its step is due, on one thread, without overlap",
             records: on_demand,
-            feeding: Feeding { workers: 1, upload: Upload::InTurn, depth: None, ..feeding(12) },
+            feeding: Feeding { workers: 1, upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "blocking".into(),
             description: "each batch made when its step is due, without overlap",
-            feeding: Feeding { upload: Upload::InTurn, depth: None, ..feeding(12) },
+            feeding: Feeding { upload: Upload::WithStep, depth: None, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },
         Variant {
             name: "prefetch".into(),
             description: "batches made ahead, copied when their step is due, one step at a time",
-            feeding: Feeding { upload: Upload::InTurn, ..feeding(12) },
+            feeding: Feeding { upload: Upload::WithStep, ..feeding(12) },
             ahead: 0,
             ..buffered(12)
         },

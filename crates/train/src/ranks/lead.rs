@@ -148,7 +148,7 @@ impl Stage for Distributed {
                 other => return Err(unexpected(&other)),
             }
         }
-        self.summed += Duration::from_secs_f64(f64::from(reports[0].sums.max(0.0)) / 1e3);
+        self.summed += Duration::from_secs_f64(f64::from(reports[0].reduce_wait_ms.max(0.0)) / 1e3);
         joined(&reports)
     }
 

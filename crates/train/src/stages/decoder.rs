@@ -324,7 +324,7 @@ impl Stage for DecoderStage {
             return Ok(None);
         }
         let rows = self.settings.rows;
-        let uploader = self.engine.uploader(Upload::InTurn)?;
+        let uploader = self.engine.uploader(Upload::WithStep)?;
         let inputs = self.measure.inputs.clone();
         let mut slot = uploader.slot(inputs.image.bytes())?;
         let (mut sum, mut passes) = (0.0, 0.0);

@@ -66,7 +66,7 @@ pub fn latents_of(
     let masks = Masks::Corrected;
     let mut filler =
         Filler::new(sizes.clone(), (masks, frames, stats), (engine.layout().clone(), engine.precision()));
-    let uploader = engine.uploader(Upload::InTurn)?;
+    let uploader = engine.uploader(Upload::WithStep)?;
     let mut slot = uploader.slot(filler.slot_bytes(&batches, 1)?)?;
     let mut programs: HashMap<GptShape, (Program, Value)> = HashMap::new();
     let mut all = vec![Latents::new(); source.len()];

@@ -32,7 +32,7 @@ const DEPTH: Depth = Depth { least: 3, most: 7, bytes: 1 << 20 };
 fn batches_come_in_order_from_where_they_start() {
     let engine = engine();
     let made = Arc::new(AtomicU64::new(0));
-    for (first, upload) in [(0, Upload::Ahead), (41, Upload::InTurn)] {
+    for (first, upload) in [(0, Upload::Ahead), (41, Upload::WithStep)] {
         let uploader = engine.uploader(upload).unwrap();
         let mut feed = Feed::start("numbers", uploader, 64, DEPTH, first, numbers(&made)).unwrap();
         for number in first..first + 200 {

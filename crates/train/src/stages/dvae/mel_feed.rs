@@ -61,7 +61,7 @@ impl MelFeed {
         train: &[u32],
     ) -> Result<Result<MelFeed, Option<String>>, TrainError> {
         let Some(MelDevice { device, sounds, start_delay }) = &settings.mels else { return Ok(Err(None)) };
-        if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
+        if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
             return Ok(Err(Some("batches are copied in turn, and bring their mels along".to_owned())));
         }
         let frames = settings.frames as usize;

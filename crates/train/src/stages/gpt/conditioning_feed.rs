@@ -99,7 +99,7 @@ impl ConditioningFeed {
         let plain = |told: Option<String>| {
             Ok(ConditioningFeed { maker: None, fed: fed.clone(), heard: ConditioningKind::Mels, told })
         };
-        if settings.feeding.upload == Upload::InTurn && engine.cuda().is_some() {
+        if settings.feeding.upload == Upload::WithStep && engine.cuda().is_some() {
             let asked = !matches!(settings.conditioning, Conditioning::Fed);
             return plain(asked.then(|| "batches are copied in turn, and bring their mels along".to_owned()));
         }
@@ -183,7 +183,7 @@ pub(super) fn planned(
     rows: &BTreeSet<usize>,
 ) -> usize {
     let (bands, frames) = (settings.sizes.conditioning.mels, settings.frames as usize);
-    if settings.feeding.upload == Upload::InTurn && device != Device::Cpu {
+    if settings.feeding.upload == Upload::WithStep && device != Device::Cpu {
         return 0;
     }
     let way = match &settings.conditioning {
