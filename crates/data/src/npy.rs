@@ -1,6 +1,6 @@
 //! The numpy array format (version 1.0): headers of a fixed size out, any header in.
 //!
-//! Ours are always [`HEADER_BYTES`] long, so that a file can be written as a stream and its header
+//! Ours are always 128 bytes long, so that a file can be written as a stream and its header
 //! put right at the end, and so that data stays aligned for any mapping.
 
 use crate::record::Dtype;

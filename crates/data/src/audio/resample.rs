@@ -53,7 +53,7 @@ impl Resampler {
     /// From `from` to `to` samples per second.
     ///
     /// # Panics
-    /// Where a rate is outside [`SAMPLE_RATES`]; the decoders give no others.
+    /// Where a rate is outside 1,000 to 768,000; the decoders give no others.
     pub fn new(from: u32, to: u32) -> Resampler {
         assert!(
             SAMPLE_RATES.contains(&from) && SAMPLE_RATES.contains(&to),

@@ -123,7 +123,7 @@ impl Layout {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// Bytes of a batch, a multiple of [`ALIGNMENT`].
+    /// Bytes of a batch, a multiple of 256.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
