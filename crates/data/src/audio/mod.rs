@@ -116,7 +116,7 @@ pub struct Decoded {
 
 /// Decodes a sound file to mono. Which decoder is decided by the content, not by the name.
 ///
-/// A large WAV file is judged by its header and decoded in pieces; of other formats no more than [`LARGEST_FILE`] is read.
+/// A large WAV file is judged by its header and decoded in pieces; of other formats no more than 1 GiB is read.
 pub fn decode(path: &Path) -> Result<Decoded, AudioError> {
     let (mut file, length) = open(path)?;
     if length > LARGEST_WHOLE {
@@ -158,7 +158,7 @@ pub fn decode_bytes(bytes: &[u8], name: &Path) -> Result<Decoded, AudioError> {
 
 /// Reads what a file's header says without decoding it.
 ///
-/// Costs a read of a few kilobytes for WAV, FLAC and tagged MP3, of the whole file for others.
+/// Reads a few kilobytes of WAV, FLAC and tagged MP3 files and all of others, up to 1 GiB.
 pub fn probe(path: &Path) -> Result<SourceInfo, AudioError> {
     let (mut file, length) = open(path)?;
     let mut bytes = Vec::new();
@@ -169,24 +169,34 @@ pub fn probe(path: &Path) -> Result<SourceInfo, AudioError> {
     if bytes.is_empty() {
         return Err(AudioError::empty(path, "the file has no content"));
     }
-    // A tag with a cover picture can be longer than what was read: then nothing is recognised.
-    if let Ok((container, start)) = sniff::sniff(&bytes) {
-        let total = length.max(bytes.len() as u64) - start as u64;
-        let early = match container {
-            Container::Wav => wav::probe(&bytes[start..], total, path)?,
-            Container::Flac => compressed::probe_flac(&bytes[start..], path)?,
-            Container::Mp3 => mpeg::probe(&bytes[start..], path)?,
-            Container::Ogg | Container::Mp4 => None,
-        };
-        if let Some(info) = early {
-            return Ok(info);
-        }
+    // A tag with a cover picture, or chunks before a WAV's samples, can be longer than the first read: then a larger one.
+    if let Some(info) = probe_start(&bytes, length, path)? {
+        return Ok(info);
     }
-    read(u64::MAX, &mut bytes)?;
+    read(HEAD, &mut bytes)?;
+    if let Some(info) = probe_start(&bytes, length, path)? {
+        return Ok(info);
+    }
+    if length > LARGEST_FILE {
+        return Err(AudioError::TooLarge { path: path.to_owned(), bytes: length, limit: LARGEST_FILE });
+    }
+    read(LARGEST_FILE, &mut bytes)?;
     let (container, start) = sniff::sniff(&bytes).map_err(|found| AudioError::unsupported(path, found))?;
     match container {
         Container::Wav => wav::info(&bytes[start..], path),
         _ => compressed::info(container, &bytes[start..], path),
+    }
+}
+
+/// The header in the first bytes of a file of `length` bytes; `None` where they do not hold all of it.
+fn probe_start(bytes: &[u8], length: u64, path: &Path) -> Result<Option<SourceInfo>, AudioError> {
+    let Ok((container, start)) = sniff::sniff(bytes) else { return Ok(None) };
+    let total = length.max(bytes.len() as u64) - start as u64;
+    match container {
+        Container::Wav => wav::probe(&bytes[start..], total, path),
+        Container::Flac => compressed::probe_flac(&bytes[start..], path),
+        Container::Mp3 => mpeg::probe(&bytes[start..], path),
+        Container::Ogg | Container::Mp4 => Ok(None),
     }
 }
 

@@ -281,6 +281,15 @@ fn a_wav_of_four_gigabytes_was_read_whole() {
     std::fs::File::options().write(true).open(&path).unwrap().set_len((1 << 30) + 1).unwrap();
     let error = decode(&path).unwrap_err();
     assert!(matches!(error, AudioError::TooLarge { .. }), "{error}");
+    let error = probe(&path).unwrap_err();
+    assert!(matches!(error, AudioError::TooLarge { .. }), "{error}");
+    // Chunks in front of the samples do not make a header longer than what is read of it.
+    let mut late = header(1, bytes - 200_000);
+    let chunk = [b"junk".as_slice(), &100_000u32.to_le_bytes(), &vec![0; 100_000]].concat();
+    late.splice(36..36, chunk);
+    std::fs::write(&path, &late).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(u64::from(bytes)).unwrap();
+    assert_eq!(probe(&path).unwrap().declared_frames, Some(u64::from(bytes - 200_000) / 2));
     // In pieces or whole, it is the same sound.
     let frames = 17_000_003usize;
     let mut whole = header(2, 4 * frames as u32);

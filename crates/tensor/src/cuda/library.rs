@@ -245,7 +245,9 @@ fn found(library: Library) -> &'static Result<Found, MissingLibrary> {
     FOUND[library as usize].get_or_init(|| {
         let variable = |name: &str| std::env::var_os(name);
         let driver = if library == Library::Driver { None } else { driver_version().ok() };
-        search(library, driver.map(|version| version.0), &search_path::locations(Path::new("/"), &variable))
+        let program = std::env::current_exe().ok();
+        let locations = search_path::locations(Path::new("/"), program.as_deref(), &variable);
+        search(library, driver.map(|version| version.0), &locations)
     })
 }
 

@@ -20,8 +20,12 @@ pub(super) enum Location {
 
 /// All locations in search order. Folders that do not exist are left out, except those the user set.
 ///
-/// `root` is `/` and `variable` reads the environment, except in tests.
-pub(super) fn locations(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<Location> {
+/// `root` is `/`, `program` is the running executable and `variable` reads the environment, except in tests.
+pub(super) fn locations(
+    root: &Path,
+    program: Option<&Path>,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Vec<Location> {
     let mut seen = HashSet::new();
     let mut locations = Vec::new();
     let folders = |name: &str| -> Vec<PathBuf> {
@@ -67,7 +71,10 @@ pub(super) fn locations(root: &Path, variable: &dyn Fn(&str) -> Option<OsString>
     }
 
     let conda = folders("CONDA_PREFIX");
-    let mut prefixes = folders("VIRTUAL_ENV");
+    // A wheel puts the program into `PREFIX/bin`: its libraries are next to it although the environment is not activated.
+    let mut prefixes: Vec<PathBuf> =
+        program.and_then(|file| Some(file.parent()?.parent()?.to_owned())).into_iter().collect();
+    prefixes.extend(folders("VIRTUAL_ENV"));
     prefixes.extend(conda.iter().cloned());
     roots.extend(conda);
     prefixes.extend(folders("HOME").into_iter().map(|home| home.join(".local")));
@@ -138,6 +145,7 @@ mod tests {
             "usr/local/cuda-12.4/extras/CUPTI/lib64",
             "usr/local/cuda-13.0/lib64",
             "usr/lib/x86_64-linux-gnu",
+            "wheel/lib/python3.12/site-packages/nvidia/cu13/lib",
             "venv/lib/python3.12/site-packages/nvidia/cublas/lib",
             "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib",
             "conda/lib",
@@ -164,7 +172,7 @@ mod tests {
             };
             Some(root.join(folder).into_os_string())
         };
-        let found: Vec<String> = locations(root, &variable)
+        let found: Vec<String> = locations(root, Some(&root.join("wheel/bin/myxtts")), &variable)
             .iter()
             .map(|location| match location {
                 Location::Linker => "linker".to_owned(),
@@ -184,6 +192,8 @@ mod tests {
                 "usr/lib/x86_64-linux-gnu",
                 "usr/lib",
                 "conda/lib",
+                "wheel/lib/python3.12/site-packages",
+                "wheel/lib/python3.12/site-packages/nvidia/cu13/lib",
                 "venv/lib/python3.12/site-packages",
                 "venv/lib/python3.12/site-packages/nvidia/cublas/lib",
                 "home/.local/lib/python3.11/site-packages",
@@ -200,6 +210,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let gone = root.path().join("gone");
         let variable = |name: &str| (name == OVERRIDE).then(|| gone.clone().into_os_string());
-        assert_eq!(locations(root.path(), &variable), [Location::Chosen(gone.clone()), Location::Linker]);
+        assert_eq!(
+            locations(root.path(), None, &variable),
+            [Location::Chosen(gone.clone()), Location::Linker]
+        );
     }
 }
