@@ -1,6 +1,7 @@
-//! How long a model takes to open: `opening make DIR` writes a folder of XTTS-v2's size with random weights (1.9 GB),
-//! `opening make-guided DIR` one that is guided by its text,
-//! `opening DIR [cpu|cuda] [times]` opens it.
+//! Measures how long a model takes to open.
+//!
+//! `opening make DIR` writes a model of XTTS-v2's size with random weights (1.9 GB), `opening make-guided DIR` one with text
+//! guidance; `opening DIR [cpu|cuda] [times]` opens it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -66,7 +67,7 @@ fn make(path: &Path, guided: bool) -> Outcome {
         let counts: Vec<usize> = specs.iter().map(|spec| spec.shape.iter().product()).collect();
         let mut state = 1u32;
         folder.tensors(part, &specs, &mut |i| {
-            // Loud enough to be heard.
+            // Loud enough to be audible.
             let scale = match &specs[i].name {
                 name if name.contains("conv_post") => 8.0,
                 name if name.ends_with("weight_g") => 1.0,
@@ -77,7 +78,7 @@ fn make(path: &Path, guided: bool) -> Outcome {
                 (scale * ((state >> 8) as f32 / (1 << 23) as f32 - 1.0) + 1e-4).to_le_bytes()
             };
             let mut bytes: Vec<u8> = (0..counts[i]).flat_map(|_| number()).collect();
-            // It never ends by itself.
+            // It never generates STOP.
             if specs[i].name == "gpt.mel_head.bias" {
                 let stop = 4 * networks.gpt.stop_audio as usize;
                 bytes[stop..stop + 4].copy_from_slice(&(-1e4f32).to_le_bytes());

@@ -1,6 +1,6 @@
-//! How fast an opened model speaks: the first sound, one utterance, a book with all slots busy, and the memory of many
-//! utterances. Prints one line of JSON for each measurement; times are in seconds. A model of random weights does not
-//! end by itself, so codes and seconds of sound stand beside every time.
+//! Measures how fast a model speaks: time to first audio, one utterance, a book with all slots busy, and the memory of many
+//! utterances. Prints one line of JSON for each measurement, with times in seconds. A model with random weights does not stop by
+//! itself, so every time is printed with its codes and seconds of audio.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,22 +18,22 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const USAGE: &str = "\
 usage: speed MODEL [options]
   --cpu                 on the CPU
-  --at-once 64          texts at the same time in the book
+  --at-once 64          slots of the book
   --book 256            texts of the book
-  --codes 140           the most codes of an utterance: 6.5 s of sound, as long as 100 characters take to say
+  --codes 140           most codes of an utterance: 6.5 s of audio, about 100 characters
   --repeat 10           utterances of each kind
-  --utterances 0        short utterances whose memory is followed
+  --utterances 0        short utterances to measure memory over
   --kernels             the kernels of a book by CUPTI
   --language en";
 
-/// 100 characters.
+/// A text of 100 characters.
 const SENTENCE: &str =
     "She opened the old wooden door, and the warm smell of bread came out of the little shop on a bad day";
 
 struct Options {
     model: String,
     device: Device,
-    at_once: usize,
+    slots: usize,
     book: usize,
     codes: usize,
     repeat: usize,
@@ -48,7 +48,7 @@ fn options() -> Outcome<Options> {
     let mut o = Options {
         model,
         device: Device::Cuda(0),
-        at_once: 64,
+        slots: 64,
         book: 256,
         codes: 140,
         repeat: 10,
@@ -60,7 +60,7 @@ fn options() -> Outcome<Options> {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
         match word.as_str() {
             "--cpu" => o.device = Device::Cpu,
-            "--at-once" => o.at_once = value()?.parse()?,
+            "--at-once" => o.slots = value()?.parse()?,
             "--book" => o.book = value()?.parse()?,
             "--codes" => o.codes = value()?.parse()?,
             "--repeat" => o.repeat = value()?.parse()?,
@@ -107,7 +107,7 @@ fn show(what: &str, figures: Value) {
     println!("{line}");
 }
 
-/// A voice that nobody has.
+/// A random voice.
 fn random_voice(synthesizer: &Synthesizer) -> Voice {
     let (width, speaker) = synthesizer.voice_sizes();
     let mut stream = Stream::new(7);
@@ -118,7 +118,7 @@ fn random_voice(synthesizer: &Synthesizer) -> Voice {
     Voice { conditioning, speaker: (speaker > 0).then_some(vector) }
 }
 
-/// The least, the middle and the greatest of some numbers.
+/// Minimum, median and maximum.
 fn range(mut numbers: Vec<f64>) -> Value {
     numbers.sort_by(f64::total_cmp);
     match numbers[..] {
@@ -131,7 +131,7 @@ fn sound_s(said: &Waveform) -> f64 {
     said.samples.len() as f64 / f64::from(said.rate)
 }
 
-/// Streams: when the first samples come, the first that can be heard, and the last.
+/// Streaming: times to the first samples, to the first audible ones, and to the last.
 fn streamed(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &SpeakOptions) -> Outcome {
     for audible_start in [None, Some(AudibleStart::default())] {
         let (mut first, mut factor, mut late, mut codes) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -143,7 +143,7 @@ fn streamed(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &
             let said = synthesizer.speak_streamed(SENTENCE, &o.language, voice, &speech, &mut |samples| {
                 let now = start.elapsed().as_secs_f64();
                 let since = *began.get_or_insert(now);
-                // How long after the end of what came before it a piece came, had playing begun with the first.
+                // Delay of a chunk after the end of the audio before it, if playback had started with the first chunk.
                 latest = latest.max(now - since - given as f64 / 24_000.0);
                 given += samples.len();
                 true
@@ -165,7 +165,7 @@ fn streamed(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &
     Ok(())
 }
 
-/// How far the sound of a text that is streamed, and of texts that are said at the same time, is from that said alone.
+/// Largest difference of streamed and batched audio from that of the text spoken alone.
 fn agree(
     o: &Options,
     one: &mut Synthesizer,
@@ -199,7 +199,7 @@ fn agree(
     Ok(())
 }
 
-/// One utterance at a time, with its sound.
+/// One utterance at a time, with its waveform.
 fn whole(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &SpeakOptions) -> Outcome {
     let (mut factor, mut codes, mut seconds) = (Vec::new(), 0, 0.0);
     for seed in 0..o.repeat as u64 {
@@ -219,7 +219,7 @@ fn whole(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &Spe
     Ok(())
 }
 
-/// Memory of the process and of the device while short texts are said.
+/// Memory of the process and of the device over many short texts.
 fn memory(o: &Options, synthesizer: &mut Synthesizer, voice: &Voice, speech: &SpeakOptions) -> Outcome {
     let (mut first, mut last) = (Value::Null, Value::Null);
     for number in 0..o.utterances {
@@ -246,16 +246,16 @@ fn resident_kib() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Many texts with all slots busy.
+/// Many texts, with all slots busy.
 fn book(o: &Options, folder: &ModelFolder, voice: &Voice, speech: &SpeakOptions) -> Outcome {
     if o.book == 0 {
         return Ok(());
     }
-    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { slots: o.at_once })?;
+    let mut many = Synthesizer::open_for(folder, o.device, Decoding::Fast { slots: o.slots })?;
     let texts: Vec<(&str, u64)> = (0..o.book as u64).map(|seed| (SENTENCE, seed)).collect();
-    // Everything is recorded once.
-    many.speak_many(&texts[..o.book.min(2 * o.at_once)], &o.language, voice, speech)?;
-    many.speak_many(&texts[..o.book.min(o.at_once)], &o.language, voice, speech)?;
+    // Captures every program once.
+    many.speak_many(&texts[..o.book.min(2 * o.slots)], &o.language, voice, speech)?;
+    many.speak_many(&texts[..o.book.min(o.slots)], &o.language, voice, speech)?;
     for _ in 0..o.repeat.min(3) {
         let start = Instant::now();
         let said = many.speak_many(&texts, &o.language, voice, speech)?;
@@ -273,7 +273,7 @@ fn book(o: &Options, folder: &ModelFolder, voice: &Voice, speech: &SpeakOptions)
     }
     if o.kernels {
         let times = KernelTimes::start()?;
-        many.speak_many(&texts[..o.book.min(o.at_once)], &o.language, voice, speech)?;
+        many.speak_many(&texts[..o.book.min(o.slots)], &o.language, voice, speech)?;
         let records = times.stop()?.records;
         let mut table: Vec<_> = by_name(&records).into_iter().collect();
         table.sort_by_key(|(_, _, ns)| std::cmp::Reverse(*ns));

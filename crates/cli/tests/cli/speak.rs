@@ -48,7 +48,7 @@ fn a_text_becomes_a_wav_file() {
         .assert()
         .success()
         .stdout(contains("on cpu").and(contains("24000 Hz")).and(contains("b.wav")))
-        .stdout(contains("did not find its end").and(contains("seed 1: ")).and(contains("seed 2").not()));
+        .stdout(contains("did not end by itself").and(contains("seed 1: ")).and(contains("seed 2").not()));
     let bytes = |name: &str| std::fs::read(at.path().join(name)).unwrap();
     assert!(bytes("a.wav") == bytes("b.wav"), "the same seed says it the same way");
     myxtts(at.path(), &say).args(["-o", "c.wav", "--seed", "7"]).assert().success();
@@ -188,7 +188,7 @@ fn formats_follow_the_name_or_the_flag_and_streams_go_to_standard_output() {
         myxtts(at.path(), &common).args(arguments).assert().code(2).stderr(contains(message));
     };
     fails(&["-o", "a.m4a"], "there are wav, wav24, wav-float, flac, mp3, opus, pcm");
-    fails(&["-o", "a"], "does not say which format");
+    fails(&["-o", "a"], "has no extension that gives the format");
     fails(&["-o", "a.wav", "--format", "aac"], "no encoder for \"aac\"");
     fails(&["-o", "a.wav", "--speed", "3"], "0.5 to 2");
     fails(&["-o", "a.opus", "--model", "early"], "22050 Hz");

@@ -1,4 +1,4 @@
-//! The pieces joined are the whole, and a window is as wide as it must be.
+//! Joined chunks equal the whole waveform, and windows cover the receptive field exactly.
 
 use super::streamer::{FrameDecoder, Streamer, decode_in_windows, windows};
 use super::upsampler::LatentUpsampler;
@@ -16,8 +16,8 @@ struct Rig {
     engine: Engine,
     decoder: Decoder,
     biases: Vec<(ParameterId, usize)>,
-    /// Windows that were asked for, and whether they are kept.
-    asked: Vec<(usize, bool)>,
+    /// Requested windows, and whether they are cached.
+    requested: Vec<(usize, bool)>,
 }
 
 impl Rig {
@@ -27,7 +27,7 @@ impl Rig {
         let (layout, released) = declare.finish();
         let options = EngineOptions { seed: 3, ..EngineOptions::default() };
         let mut engine = Engine::new(Device::Cpu, layout, Precision::F32, options).unwrap();
-        // A fresh one whispers, and far frames reach it as good as not at all: louder everywhere.
+        // A new decoder is almost silent and hardly reacts to distant frames: amplified everywhere.
         for one in &released {
             let mut data = engine.read_parameter(one.id).unwrap();
             let by = match one.name.as_str() {
@@ -40,7 +40,7 @@ impl Rig {
         }
         let biases = released.iter().filter(|one| one.name.ends_with("bias"));
         let biases = biases.map(|one| (one.id, one.shape.iter().product())).collect();
-        Rig { engine, decoder, biases, asked: Vec::new() }
+        Rig { engine, decoder, biases, requested: Vec::new() }
     }
 
     fn without_biases(&mut self) {
@@ -56,7 +56,7 @@ impl Rig {
         self.engine.read(&program, out).unwrap()
     }
 
-    /// Of latents, all at once.
+    /// Decodes all latents with one program.
     fn whole(&mut self, latents: &[f32], speaker: &[f32]) -> Vec<f32> {
         let rows = latents.len() / self.decoder.sizes().latent;
         if self.decoder.sizes().frames_of(rows) == 0 {
@@ -80,7 +80,7 @@ impl FrameDecoder for Rig {
         speakers: &[f32],
         keep: bool,
     ) -> Result<Vec<f32>, SpeakError> {
-        self.asked.push((frames, keep));
+        self.requested.push((frames, keep));
         let mut tape = Tape::new(Arc::clone(self.engine.layout()), Precision::F32);
         let x = tape.input([count, frames, self.decoder.sizes().latent], DType::F32);
         let vector = tape.input([count, speakers.len() / count], DType::F32);
@@ -95,7 +95,7 @@ fn noise(count: usize, purpose: &str) -> Vec<f32> {
     (0..count as u64).map(|i| 4.0 * seed.unit(i) as f32 - 2.0).collect()
 }
 
-/// The decoder of XTTS-v2 but for its channels; one that looks unequally far; one whose codes have the rate of its sound.
+/// XTTS-v2's decoder with fewer channels; one with an asymmetric receptive field; one whose codes have the waveform's rate.
 fn all_sizes() -> [DecoderSizes; 3] {
     let v2 = DecoderSizes { latent: 5, speaker: 3, channels: 16, ..DecoderSizes::v2() };
     let growths = [(4, 10), (3, 3), (2, 4)].map(|(rate, taps)| Growth { rate, taps }).to_vec();
@@ -113,7 +113,7 @@ fn frame(stretch: &LatentUpsampler, number: usize) -> Vec<f32> {
 }
 
 #[test]
-fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
+fn settled_frames_do_not_change_and_equal_those_of_the_decoder() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         let latents = noise(40 * sizes.latent, "latents");
@@ -127,8 +127,8 @@ fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
         let mut all = Vec::new();
         (0..stretch.ready()).for_each(|number| all.extend(frame(&stretch, number)));
         assert_eq!(all.len(), sizes.frames_of(40) * sizes.latent);
-        assert_eq!(early, all[..early.len()], "no later state has changed them");
-        // All but those that lie between the last two states.
+        assert_eq!(early, all[..early.len()], "no later latent has changed them");
+        // All but those between the last two latents.
         let per_state = (sizes.finer() * sizes.resampling()).ceil() as usize;
         assert!(all.len() - early.len() <= (per_state + 1) * sizes.latent);
         let mut tape = Tape::new(Arc::clone(rig.engine.layout()), Precision::F32);
@@ -142,13 +142,13 @@ fn frames_are_settled_when_they_are_said_to_be_and_are_those_of_the_decoder() {
 }
 
 #[test]
-fn the_receptive_field_is_what_a_changed_frame_reaches() {
+fn the_receptive_field_is_the_reach_of_a_changed_frame() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         rig.without_biases();
         let (before, after) = sizes.reach();
         let (frames, changed) = (2 * (before + after) + 3, before + after + 1);
-        // Nothing but one frame: where anything is heard, it has come from there, however little it is.
+        // Only one frame is not zero: any output comes from it.
         let mut z = vec![0.0; frames * sizes.latent];
         z[changed * sizes.latent..][..sizes.latent].copy_from_slice(&noise(sizes.latent, "z"));
         let made = rig.windows((1, frames), &z, &vec![0.0; sizes.speaker], false).unwrap();
@@ -156,14 +156,14 @@ fn the_receptive_field_is_what_a_changed_frame_reaches() {
             |frame: &usize| made[frame * sizes.hop()..][..sizes.hop()].iter().any(|sample| *sample != 0.0);
         let reached: BTreeSet<usize> = (0..frames).filter(heard).collect();
         let (first, last) = (*reached.first().unwrap(), *reached.last().unwrap());
-        // A frame further on sees it as far back as it looks, and the other way round.
+        // Later frames look back to it, earlier ones look ahead.
         assert_eq!((changed - first, last - changed), (after, before), "{sizes:?}");
     }
     assert_eq!(DecoderSizes::v2().reach(), (13, 13));
 }
 
 #[test]
-fn pieces_joined_are_the_waveform_of_the_whole() {
+fn joined_chunks_equal_the_whole_waveform() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         let speaker = noise(sizes.speaker, "speaker");
@@ -172,7 +172,7 @@ fn pieces_joined_are_the_waveform_of_the_whole() {
         for count in lengths {
             let latents = &latents[..count * sizes.latent];
             let whole = rig.whole(latents, &speaker);
-            rig.asked.clear();
+            rig.requested.clear();
             let mut streamer = Streamer::new(&sizes, &speaker);
             let (mut joined, mut pieces) = (Vec::new(), Vec::new());
             for latent in latents.chunks(sizes.latent) {
@@ -189,13 +189,17 @@ fn pieces_joined_are_the_waveform_of_the_whole() {
             let apart = joined.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(apart < 1e-3, "{apart} apart after {count} states of {sizes:?}");
             let loudest = whole.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
-            assert!(loudest > 0.05, "a whisper of {loudest} proves nothing");
-            // Only sizes that are kept, but for what is shorter than all of them.
+            assert!(loudest > 0.05, "a waveform that is nearly silent ({loudest}) shows nothing");
+            // Only cached sizes, except for an utterance shorter than all of them.
             let kept = windows(&sizes);
-            assert!(rig.asked.iter().all(|(frames, keep)| !keep || kept.contains(frames)), "{:?}", rig.asked);
-            assert!(rig.asked.iter().filter(|(_, keep)| !keep).count() <= 1, "{:?}", rig.asked);
+            assert!(
+                rig.requested.iter().all(|(frames, keep)| !keep || kept.contains(frames)),
+                "{:?}",
+                rig.requested
+            );
+            assert!(rig.requested.iter().filter(|(_, keep)| !keep).count() <= 1, "{:?}", rig.requested);
             if count == 111 {
-                assert!(rig.asked.iter().all(|(_, keep)| *keep), "{:?}", rig.asked);
+                assert!(rig.requested.iter().all(|(_, keep)| *keep), "{:?}", rig.requested);
                 assert!(early * 10 > 6 * joined.len(), "most of it came before the end");
                 assert!(pieces.windows(2).all(|pair| pair[0] <= pair[1] + 1), "they grow: {pieces:?}");
             }
@@ -204,11 +208,11 @@ fn pieces_joined_are_the_waveform_of_the_whole() {
 }
 
 #[test]
-fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
+fn whole_utterances_in_cached_windows_equal_the_whole_waveform() {
     for sizes in all_sizes() {
         let mut rig = Rig::new(&sizes);
         let latents = noise(260 * sizes.latent, "latents");
-        // Each says something else in another voice.
+        // Each has other latents and another speaker.
         let counts = [0, 1, 5, 8, 13, 40, 99, 131, 260];
         let speakers: Vec<Vec<f32>> =
             counts.iter().map(|count| noise(sizes.speaker, &format!("speaker {count}"))).collect();
@@ -220,8 +224,8 @@ fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
         let wholes: Vec<Vec<f32>> =
             utterances.iter().map(|(latents, speaker)| rig.whole(latents, speaker)).collect();
         let is_right = |rig: &mut Rig, some: &[usize]| {
-            let asked: Vec<(&[f32], &[f32])> = some.iter().map(|&i| utterances[i]).collect();
-            let made = decode_in_windows(rig, &sizes, &asked).unwrap();
+            let chosen: Vec<(&[f32], &[f32])> = some.iter().map(|&i| utterances[i]).collect();
+            let made = decode_in_windows(rig, &sizes, &chosen).unwrap();
             for (&i, made) in some.iter().zip(made) {
                 let (count, whole) = (counts[i], &wholes[i]);
                 assert_eq!(made.len(), whole.len(), "{count} states of {sizes:?}");
@@ -230,18 +234,18 @@ fn states_that_are_all_there_are_the_whole_too_in_windows_that_are_kept() {
             }
         };
         for (i, &count) in counts.iter().enumerate() {
-            rig.asked.clear();
+            rig.requested.clear();
             is_right(&mut rig, &[i]);
             let shorter = sizes.frames_of(count) < windows(&sizes)[0];
-            assert!(rig.asked.iter().all(|(_, keep)| *keep != shorter), "{count}: {:?}", rig.asked);
+            assert!(rig.requested.iter().all(|(_, keep)| *keep != shorter), "{count}: {:?}", rig.requested);
         }
         let all: Vec<usize> = (0..counts.len()).collect();
         is_right(&mut rig, &all);
     }
 }
 
-/// Streams states through windows that are kept, and decodes all of them with one program of the utterance's length. Returns
-/// the largest difference and the largest sample.
+/// Streams latents through cached windows, and decodes them with one program of the utterance's length. Returns the largest
+/// difference and the largest sample.
 fn streamed_against_whole(decoder: &mut Vocoder, sizes: &DecoderSizes, count: usize) -> (f32, f32) {
     let (latents, speaker) = (noise(count * sizes.latent, "latents"), noise(sizes.speaker, "speaker"));
     let mut stretch = LatentUpsampler::new(sizes);
@@ -270,7 +274,7 @@ fn streamed_audio_equals_a_whole_utterance_program_on_every_device() {
     let found = myxtts_tensor::device::devices();
     let mut runs = vec![(Device::Cpu, Precision::F32, 1e-3)];
     match found.gpus.is_empty() {
-        // One unit of bf16 at full scale is 2^-8: both programs round as often, at other places.
+        // bf16 has a resolution of 2^-8 at full scale; the two programs may round differently.
         false => {
             runs.extend([(Device::Cuda(0), Precision::F32, 1e-3), (Device::Cuda(0), Precision::Bf16, 1e-2)])
         }
@@ -293,7 +297,7 @@ fn streamed_audio_equals_a_whole_utterance_program_on_every_device() {
 }
 
 #[test]
-fn the_first_piece_of_xtts_comes_with_the_fifth_code() {
+fn the_first_chunk_of_xtts_needs_five_codes() {
     let sizes = &all_sizes()[0];
     let mut rig = Rig::new(sizes);
     let speaker = noise(sizes.speaker, "speaker");
@@ -301,12 +305,12 @@ fn the_first_piece_of_xtts_comes_with_the_fifth_code() {
     let latents = noise(20 * sizes.latent, "latents");
     let first =
         latents.chunks(sizes.latent).position(|latent| !streamer.push(&mut rig, latent).unwrap().is_empty());
-    // One code, three that the decoder looks ahead, and one to interpolate to.
+    // One code, three of the decoder's look-ahead, and one to interpolate to.
     assert_eq!(first.map(|first| first + 1), Some(5));
 }
 
 #[test]
-fn what_is_cut_after_it_was_given_out_fades() {
+fn speech_truncated_after_delivery_fades_out() {
     let sizes = &all_sizes()[0];
     let mut rig = Rig::new(sizes);
     let speaker = noise(sizes.speaker, "speaker");
@@ -316,14 +320,14 @@ fn what_is_cut_after_it_was_given_out_fades() {
     for latent in latents.chunks(sizes.latent) {
         given.extend(streamer.push(&mut rig, latent).unwrap());
     }
-    // A loop is found: only ten codes of it stay, and far more was given out.
+    // A loop is detected: only ten codes are valid, and far more was delivered.
     assert!(given.len() > sizes.samples_of(10));
     let rest = streamer.finish(&mut rig, 10).unwrap();
     assert_eq!(rest.len(), sizes.hop());
     let loud = |samples: &[f32]| samples.iter().fold(0.0, |most: f32, sample| most.max(sample.abs()));
     assert_eq!(rest.last(), Some(&0.0));
     assert!(loud(&rest[rest.len() - 20..]) < 0.1 * loud(&given));
-    // Nothing was given out yet: there is nothing to fade.
+    // Nothing was delivered yet: there is nothing to fade.
     let mut streamer = Streamer::new(sizes, &speaker);
     streamer.push(&mut rig, &latents[..sizes.latent]).unwrap();
     assert!(streamer.finish(&mut rig, 0).unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! Vocoder files read back: by our WAV reader, by symphonia, and Opus by its own decoder.
+//! Encoded files read back: by the WAV reader of the project, by symphonia, and Opus by its own decoder.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn speech() -> Vec<f32> {
     demo::speak("This is my voice, and it goes on.", demo::Language::English, &demo::VOICES[0])
 }
 
-/// Encoded in pieces of so many samples.
+/// Encodes samples in chunks of `piece`.
 fn encoded(format: Format, rate: u32, kind: SinkKind, samples: &[f32], piece: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::begin(format, rate, kind, &mut out).unwrap();
@@ -38,18 +38,18 @@ fn rounded(samples: &[f32], steps: f32) -> Vec<f32> {
     samples.iter().map(|sample| (sample * steps).round_ties_even() / steps).collect()
 }
 
-/// Decibels of the sound over what differs from it, at the delay where they fit best.
-fn likeness(sound: &[f32], other: &[f32], most_delay: usize) -> f64 {
+/// Signal-to-difference ratio in dB, at the best delay.
+fn similarity_db(sound: &[f32], other: &[f32], max_delay: usize) -> f64 {
     let energy: f64 = sound.iter().map(|&a| f64::from(a).powi(2)).sum();
     let noise = |delay: usize| -> f64 {
         sound.iter().zip(&other[delay..]).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
     };
-    let least = (0..=most_delay.min(other.len())).map(noise).fold(f64::MAX, f64::min);
+    let least = (0..=max_delay.min(other.len())).map(noise).fold(f64::MAX, f64::min);
     10.0 * (energy / least).log10()
 }
 
 #[test]
-fn what_is_lossless_comes_back_as_it_was() {
+fn lossless_formats_restore_the_samples() {
     let speech = speech();
     for start in [SinkKind::Seekable, SinkKind::Streamed] {
         for (format, steps) in [
@@ -77,14 +77,14 @@ fn what_is_lossless_comes_back_as_it_was() {
 }
 
 #[test]
-fn flac_is_smaller_than_wav_and_says_its_length_where_it_can() {
+fn flac_is_smaller_than_wav_and_has_its_length_in_seekable_files() {
     let speech = speech();
     let flac = encoded(Format::Flac, RATE, SinkKind::Seekable, &speech, 999);
     assert!(flac.len() < speech.len() * 2 * 7 / 10, "{} of {} bytes", flac.len(), speech.len() * 2);
     assert_eq!(decoded(&flac).info.declared_frames, Some(speech.len() as u64));
     let sent = encoded(Format::Flac, RATE, SinkKind::Streamed, &speech, 999);
     assert_eq!(decoded(&sent).info.declared_frames, None);
-    // A frame that was changed is noticed: the checksums are there and right.
+    // A changed frame is detected, so the checksums are present and correct.
     let mut broken = flac.clone();
     let at = flac.len() / 2;
     broken[at] ^= 1;
@@ -92,7 +92,7 @@ fn flac_is_smaller_than_wav_and_says_its_length_where_it_can() {
 }
 
 #[test]
-fn wav_headers_say_what_is_there() {
+fn wav_headers_have_the_right_sizes() {
     let sample = [0.5f32; 3];
     let size = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let wav = encoded(Format::Wav(Depth::Int16), RATE, SinkKind::Seekable, &sample, 9);
@@ -105,7 +105,7 @@ fn wav_headers_say_what_is_there() {
         let length = encoded(format, RATE, SinkKind::Streamed, &[0.0; 100], 9).len() as u64;
         assert_eq!(appendable_length(format, 100), Some(length));
     }
-    // Above 4 GiB no size fits.
+    // Sizes above 4 GiB do not fit into the header.
     let mut long = Encoder::resume(Format::Wav(Depth::Int16), RATE, 1 << 31).unwrap();
     let mut out = Vec::new();
     long.encode(&sample, &mut out).unwrap();
@@ -114,25 +114,25 @@ fn wav_headers_say_what_is_there() {
 }
 
 #[test]
-fn mp3_is_read_by_others_with_its_length() {
+fn mp3_is_decoded_by_symphonia_with_its_length() {
     let speech = speech();
     for rate in [22_050, RATE] {
         let mp3 = encoded(Format::Mp3, rate, SinkKind::Seekable, &speech, 1234);
         let back = decoded(&mp3);
         assert_eq!(back.clip.sample_rate, rate);
         assert_eq!(back.clip.samples.len(), speech.len());
-        let db = likeness(&speech, &back.clip.samples, 0);
+        let db = similarity_db(&speech, &back.clip.samples, 0);
         assert!(db > 15.0, "{db} dB at {rate}");
         assert_eq!(mp3, encoded(Format::Mp3, rate, SinkKind::Seekable, &speech, 99));
     }
-    // A stream has the encoder's delay in front and no length.
+    // A stream begins with the encoder's delay and has no length.
     let sent = decoded(&encoded(Format::Mp3, RATE, SinkKind::Streamed, &speech, 1234));
     assert!(sent.clip.samples.len() >= speech.len());
-    assert!(likeness(&speech[..speech.len() - 2000], &sent.clip.samples, 1500) > 15.0);
+    assert!(similarity_db(&speech[..speech.len() - 2000], &sent.clip.samples, 1500) > 15.0);
 }
 
 #[test]
-fn opus_comes_back_with_its_length() {
+fn opus_is_decoded_with_its_length() {
     let speech = speech();
     for start in [SinkKind::Seekable, SinkKind::Streamed] {
         let bytes = encoded(Format::Opus, RATE, start, &speech, 1234);
@@ -147,14 +147,14 @@ fn opus_comes_back_with_its_length() {
             back.extend_from_slice(trim.keep(&packet, &block[..count]));
         }
         assert_eq!(back.len(), speech.len());
-        let db = likeness(&speech, &back, 0);
+        let db = similarity_db(&speech, &back, 0);
         assert!(db > 10.0, "{db} dB");
         assert_eq!(bytes, encoded(Format::Opus, RATE, start, &speech, 99));
     }
 }
 
 #[test]
-fn pages_of_a_stream_come_while_it_is_spoken() {
+fn streams_are_written_incrementally() {
     let speech = speech();
     let second = &speech[..RATE as usize];
     for format in Format::ALL {
@@ -162,7 +162,7 @@ fn pages_of_a_stream_come_while_it_is_spoken() {
         let mut encoder = Encoder::begin(format, RATE, SinkKind::Streamed, &mut out).unwrap();
         let header = out.len();
         encoder.encode(second, &mut out).unwrap();
-        // FLAC holds back up to a block, and Opus up to a page.
+        // FLAC buffers up to a block, Opus up to a page.
         assert!(out.len() > header + 2000, "{format}: {} bytes after a second", out.len() - header);
     }
 }
@@ -179,13 +179,13 @@ fn formats_are_known_by_name_and_extension() {
     assert!(
         message("a.m4a").contains("no encoder for \".m4a\"") && message("a.m4a").contains("flac, mp3, opus")
     );
-    assert!(message("a").contains("does not say"));
+    assert!(message("a").contains("no extension"));
     let rate = Encoder::begin(Format::Opus, 22_050, SinkKind::Streamed, &mut Vec::new()).err().unwrap();
     assert!(matches!(rate, AudioFileError::Rate { .. }) && rate.to_string().contains("mp3, flac or wav"));
 }
 
 #[test]
-fn a_file_is_whole_or_not_there_and_a_pipe_gets_its_bytes() {
+fn files_are_complete_or_absent_and_pipes_receive_all_bytes() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("a.flac");
     let speech = speech();
@@ -204,8 +204,8 @@ fn a_file_is_whole_or_not_there_and_a_pipe_gets_its_bytes() {
     assert_eq!(pipe.finish().unwrap().0, encoded(Format::Flac, RATE, SinkKind::Streamed, &speech, 500));
 }
 
-/// Sounds that are hard for a predictor: silence, noise, full-scale squares, values that are no numbers.
-fn sounds() -> impl Strategy<Value = Vec<f32>> {
+/// Samples that are hard for a predictor: silence, noise, full-scale squares, NaN and infinities.
+fn hard_samples() -> impl Strategy<Value = Vec<f32>> {
     let value = prop_oneof![
         Just(0.0f32),
         Just(1.0),
@@ -225,7 +225,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn flac_is_lossless_whatever_the_sound(sound in sounds(), piece in 1..5000usize) {
+    fn flac_is_lossless_for_any_samples(sound in hard_samples(), piece in 1..5000usize) {
         let bytes = encoded(Format::Flac, RATE, SinkKind::Seekable, &sound, piece);
         if !sound.is_empty() {
             let wav = decoded(&encoded(Format::Wav(Depth::Int16), RATE, SinkKind::Seekable, &sound, piece));
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn no_sound_stops_an_encoder(sound in sounds(), piece in 1..5000usize) {
+    fn encoders_accept_any_samples(sound in hard_samples(), piece in 1..5000usize) {
         for format in [Format::Mp3, Format::Opus, Format::Wav(Depth::Float), Format::Wav(Depth::Int24)] {
             encoded(format, RATE, SinkKind::Streamed, &sound, piece);
         }

@@ -1,4 +1,4 @@
-//! Several texts at once are each what they are alone.
+//! Batches of texts and candidates.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -13,7 +13,7 @@ fn devices() -> Vec<Device> {
 }
 
 #[test]
-fn texts_at_once_are_said_as_alone() {
+fn texts_in_a_batch_have_the_audio_they_have_alone() {
     let at = tempfile::tempdir().unwrap();
     tiny::write(at.path(), &[Part::Decoder, Part::Speaker]);
     let folder = ModelFolder::open(at.path()).unwrap();
@@ -43,7 +43,7 @@ fn texts_at_once_are_said_as_alone() {
 }
 
 #[test]
-fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
+fn the_candidate_with_the_least_mismatch_is_kept() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_ending(at.path(), &[Part::Dvae], 0.0);
     let folder = ModelFolder::open(at.path()).unwrap();
@@ -69,12 +69,12 @@ fn of_several_takes_the_one_that_says_the_text_best_is_kept() {
         let mismatch = |said: &myxtts_speak::Waveform| said.attempts[0].mismatch.unwrap();
         let sound = alone.iter().filter(|said| said.flaw.is_none());
         let least = sound.min_by(|a, b| mismatch(a).total_cmp(&mismatch(b)));
-        // Where all are flawed, the least of the flaws counts first.
+        // If all are flawed, the severity of the flaw counts first.
         let Some(least) = least else { continue };
         assert_eq!(best.samples, least.samples, "seeds from {first}: {tries:?}");
         chosen_later += usize::from(least.attempts[0].seed != first);
     }
-    assert!(chosen_later > 0, "the first was always the best, which shows nothing");
+    assert!(chosen_later > 0, "the first candidate was always the best, so nothing was tested");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn length_penalty_prefers_longer_or_shorter_candidates_and_zero_changes_nothing(
         assert_eq!(shortest.attempts, default.attempts, "the same candidates, ranked otherwise");
         let rated = default.attempts.iter().filter(|one| one.flaw.is_none() && one.mismatch > Some(0.0));
         let lengths: Vec<usize> = rated.map(|one| one.codes).collect();
-        // Where every candidate is flawed, or one fits perfectly, length does not decide.
+        // Length does not decide if a candidate is flawed or fits perfectly.
         if lengths.len() == default.attempts.len() {
             assert_eq!(shortest.codes, *lengths.iter().min().unwrap(), "{lengths:?}");
             assert_eq!(longest.codes, *lengths.iter().max().unwrap(), "{lengths:?}");
@@ -112,7 +112,7 @@ fn length_penalty_prefers_longer_or_shorter_candidates_and_zero_changes_nothing(
 }
 
 #[test]
-fn a_model_that_cannot_tell_reads_a_text_once() {
+fn a_model_without_a_proofreader_has_one_candidate() {
     let at = tempfile::tempdir().unwrap();
     tiny::write_ending(at.path(), &[Part::Decoder, Part::Speaker], 0.0);
     let folder = ModelFolder::open(at.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Texts that come and go while others are said are each what they are alone.
+//! Continuous batching gives every text the audio that it has alone.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -23,7 +23,7 @@ fn options(model: &Synthesizer, seed: u64) -> SpeakOptions {
     SpeakOptions { audible_start: Some(AudibleStart::default()), ..sampling.into() }
 }
 
-/// Says texts with as many at once as there are slots, `steps` codes at a time.
+/// Speaks texts in all slots, `steps` codes at a time.
 fn together(folder: &ModelFolder, texts: &[&str], slots: usize, steps: usize) -> Vec<Vec<f32>> {
     let (mut model, voice) = open(folder, slots);
     let mut said = vec![Vec::new(); texts.len()];
@@ -72,9 +72,9 @@ fn folder(at: &Path, parts: &[Part], stop: f32) -> ModelFolder {
 }
 
 #[test]
-fn texts_that_join_and_leave_are_said_as_alone() {
+fn texts_that_join_and_leave_have_the_audio_they_have_alone() {
     let texts = ["hello world", "a", "this is a voice", "hello, hello", "world", "voice. hello"];
-    // One that never ends by itself, one that ends at any moment and is said again, one without a decoder.
+    // A model that never stops, one that stops at random and is retried, and one without a decoder.
     for (parts, stop) in [
         (&[Part::Decoder, Part::Speaker][..], -50.0),
         (&[Part::Decoder, Part::Speaker], 1.0),
@@ -99,7 +99,7 @@ fn texts_that_join_and_leave_are_said_as_alone() {
 }
 
 #[test]
-fn whoever_leaves_makes_room_at_once() {
+fn leaving_frees_the_slot_at_once() {
     let at = tempfile::tempdir().unwrap();
     let folder = folder(at.path(), &[Part::Decoder, Part::Speaker], -50.0);
     let (mut model, voice) = open(&folder, 2);

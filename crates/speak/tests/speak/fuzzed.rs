@@ -1,4 +1,4 @@
-//! Damaged files of voices, for a second.
+//! Damaged voice files, for one second.
 
 use super::mutator::fuzz;
 use super::parsers;

@@ -1,4 +1,4 @@
-//! Long text in pieces: nothing lost, nothing too long, nothing out of order, whatever the text.
+//! Splitting long text: complete, in order and within the limit, for any text.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn solid(text: &str) -> String {
 }
 
 #[test]
-fn short_sentences_are_joined_up_to_nine_tenths() {
+fn short_sentences_are_merged_up_to_nine_tenths_of_the_limit() {
     let text = "One two. Three four. Five six. Seven eight.";
     let found = shown(text, 24);
     // "One two. Three four." has 20 of the 21 characters that may be filled.
@@ -32,13 +32,13 @@ fn short_sentences_are_joined_up_to_nine_tenths() {
         ("Seven eight.", Pause::End),
     ];
     assert_eq!(found, expected.map(|(text, pause)| (text.to_owned(), pause)));
-    // A sentence may fill the limit; joined ones may not.
+    // A single sentence may fill the limit; merged ones may not.
     let whole = "abcdefghij abcdefghij ab.";
     assert_eq!(shown(whole, 25), [(whole.to_owned(), Pause::End)]);
 }
 
 #[test]
-fn every_piece_knows_what_follows_it() {
+fn every_piece_has_the_pause_that_follows_it() {
     let explicit = |ms| Pause::Explicit(Duration::from_millis(ms));
     let text = "[pause:500ms]First, [pause:1s] second. Third.\n\n* * *\n\nFourth.[pause:1s]\n\n[pause:2s]\nA long sentence, which goes on.";
     let expected = [
@@ -67,7 +67,7 @@ fn endings_with_quotes_stay_in_one_piece() {
 
 #[test]
 fn a_book_without_blank_lines_is_read_in_bounded_memory() {
-    /// Gives the same sentence for ever, and notes how far it was read.
+    /// Repeats one sentence endlessly and records how much was read.
     struct Book {
         left: usize,
     }
@@ -97,12 +97,12 @@ fn a_book_without_blank_lines_is_read_in_bounded_memory() {
 }
 
 #[test]
-fn a_paragraph_in_parts_is_cut_as_if_it_were_whole() {
+fn a_paragraph_read_in_parts_is_split_as_if_it_were_read_whole() {
     let sentence = |n: usize| format!("Sentence number {n} {}has an end. ", "and more words ".repeat(n % 7));
     let long: String = (0..600).map(sentence).collect();
     assert!(long.len() > 2 * LONGEST_UNIT);
     let found = pieces(&long, 150);
-    // The same in paragraphs of one sentence each, joined by hand.
+    // The same text in paragraphs of one sentence each, merged by hand.
     let mut expected: Vec<String> = Vec::new();
     for n in 0..600 {
         let next = sentence(n).trim().to_owned();
@@ -115,7 +115,7 @@ fn a_paragraph_in_parts_is_cut_as_if_it_were_whole() {
     assert!(found[..found.len() - 1].iter().all(|piece| piece.pause == Pause::Sentence));
 }
 
-/// Text with everything that means something.
+/// Text with every character and mark that the splitter treats specially.
 fn texts() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "word",
@@ -159,7 +159,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 fn holds(text: &str, limit: usize) -> Result<(), TestCaseError> {
     let found = pieces(text, limit);
-    // In order and nothing lost, but for marks.
+    // In order and complete, except for marks.
     let marks = |text: &str| {
         ["[pause:1s]", "[pause:1s,]"].iter().fold(solid(text), |text, mark| text.replace(mark, ""))
     };
@@ -173,7 +173,7 @@ fn holds(text: &str, limit: usize) -> Result<(), TestCaseError> {
         prop_assert_eq!(piece.text.trim(), &piece.text);
         prop_assert!(!piece.text.is_empty() || matches!(piece.pause, Pause::Explicit(_)));
     }
-    // Only the last ends the text.
+    // Only the last piece ends the text.
     let ends = found.iter().filter(|piece| piece.pause == Pause::End).count();
     prop_assert!(ends <= 1 && (ends == 0 || found.last().unwrap().pause == Pause::End));
     Ok(())
@@ -183,12 +183,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_or_too_long_in_any_string(text in any::<String>(), limit in 1..60usize) {
+    fn any_string_is_split_completely_and_within_the_limit(text in any::<String>(), limit in 1..60usize) {
         holds(&text, limit)?;
     }
 
     #[test]
-    fn nothing_is_lost_or_too_long_in_what_looks_like_text(text in texts(), limit in 1..60usize) {
+    fn plausible_text_is_split_completely_and_within_the_limit(text in texts(), limit in 1..60usize) {
         holds(&text, limit)?;
     }
 
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn how_a_reader_cuts_its_bytes_does_not_matter(text in texts(), step in 1..7usize) {
+    fn the_chunks_of_a_reader_do_not_matter(text in texts(), step in 1..7usize) {
         struct Slow<'b>(&'b [u8], usize);
         impl std::io::Read for Slow<'_> {
             fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {

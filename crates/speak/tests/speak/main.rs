@@ -1,6 +1,6 @@
-//! Speaking from outside.
+//! Tests of the public interface.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Clippy exempts only functions marked as tests, not their helpers.
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]

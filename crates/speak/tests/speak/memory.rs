@@ -1,7 +1,7 @@
-//! A model that speaks for long stays flat: memory, open files and threads do not grow with what it says.
+//! Memory, open files and threads do not grow with the number of utterances.
 //!
-//! The test binary starts itself as the process that is measured, so that no other test is counted. `MYXTTS_UTTERANCES=1000`
-//! raises the number.
+//! The test binary starts itself as the measured process, so that no other test is counted. `MYXTTS_UTTERANCES=1000` raises the
+//! number.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -15,18 +15,18 @@ use std::process::Command;
 
 const CHILD: &str = "MYXTTS_TEST_SPEAK_FLAT_CHILD";
 
-/// Utterances, of which the first tenth warms up.
+/// Number of utterances; the first tenth is warm-up.
 const UTTERANCES: usize = 200;
 
-/// What all after them may grow by, in KiB: for a thousand of a large model it is 16 MiB.
+/// Allowed growth after the warm-up in KiB; the requirement for a thousand utterances of a large model is 16 MiB.
 const GROWTH_KIB: i64 = 2 << 10;
 
 fn utterances() -> usize {
     std::env::var("MYXTTS_UTTERANCES").map_or(UTTERANCES, |count| count.parse().unwrap())
 }
 
-/// The anonymous memory of this process in KiB, its open files and its threads.
-fn held() -> [i64; 3] {
+/// Anonymous memory of this process in KiB, its open files and its threads.
+fn resources() -> [i64; 3] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     let entries = |folder: &str| fs::read_dir(folder).unwrap().count() as i64;
@@ -37,7 +37,7 @@ fn held() -> [i64; 3] {
     ]
 }
 
-/// What the child does: nothing, unless it is one.
+/// The measured process. Does nothing in the parent process.
 #[test]
 fn child() {
     if std::env::var(CHILD).is_err() {
@@ -53,7 +53,7 @@ fn child() {
     let all = utterances();
     for number in 0..all {
         if number == all / 10 || number + 1 == all {
-            println!("held {:?}", held());
+            println!("held {:?}", resources());
         }
         let text = "hello world ".repeat(1 + number % 4);
         let sampling =
@@ -71,7 +71,7 @@ fn child() {
 }
 
 #[test]
-fn hundreds_of_utterances_leave_memory_files_and_threads_flat() {
+fn hundreds_of_utterances_do_not_grow_memory_files_or_threads() {
     let name = concat!(module_path!(), "::child").split_once("::").unwrap().1;
     let output = Command::new(std::env::current_exe().unwrap())
         .args([name, "--exact", "--test-threads=1", "--nocapture"])
@@ -80,7 +80,7 @@ fn hundreds_of_utterances_leave_memory_files_and_threads_flat() {
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
-    // The harness may have begun the line.
+    // The test harness may have written to the same line.
     let lines = shown.lines().filter_map(|line| line.split_once("held ").map(|(_, held)| held));
     let measured: Vec<[i64; 3]> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let [before, after] = measured[..] else { panic!("{shown}") };

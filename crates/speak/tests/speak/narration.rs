@@ -1,4 +1,4 @@
-//! Pieces joined to one sound, timed, stretched, and resumed after interruptions anywhere.
+//! Joining, timing and stretching of pieces, and resuming after any interruption.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const RATE: u32 = 24_000;
 
-/// Says a tone for every character, of a pitch that the seed decides, in portions.
+/// Plays a tone for every character, with a pitch given by the seed, in chunks.
 struct Fake {
     said: Vec<(String, u64)>,
     batch_size: usize,
@@ -43,7 +43,7 @@ impl Speaker for Fake {
             return Err("it failed".to_owned());
         }
         if text.contains("unsayable") {
-            return Ok(Spoken::Nothing("nobody can say this".to_owned()));
+            return Ok(Spoken::Nothing("this cannot be spoken".to_owned()));
         }
         let pitch = 100.0 + (seed % 300) as f32;
         let tone = |i: usize| 0.3 * (i as f32 / RATE as f32 * pitch * std::f32::consts::TAU).sin();
@@ -71,7 +71,7 @@ fn steepest(samples: &[f32]) -> f32 {
 
 const TEXT: &str = "One two three. Four five six! Seven.\n\nEight nine ten, eleven twelve.\n\n* * *\n\nThe end, [pause:200ms] really?";
 
-fn sound(text: &str, settings: NarrationSettings) -> (Vec<f32>, myxtts_speak::narration::Timings) {
+fn narrated(text: &str, settings: NarrationSettings) -> (Vec<f32>, myxtts_speak::narration::Timings) {
     let mut samples = Vec::new();
     let mut write = |more: &[f32]| {
         samples.extend_from_slice(more);
@@ -83,7 +83,7 @@ fn sound(text: &str, settings: NarrationSettings) -> (Vec<f32>, myxtts_speak::na
 
 #[test]
 fn pieces_are_joined_with_their_pauses_and_timed() {
-    let (samples, timings) = sound(TEXT, NarrationSettings::default());
+    let (samples, timings) = narrated(TEXT, NarrationSettings::default());
     assert_eq!(timings.samples, samples.len() as u64);
     let texts: Vec<&str> = timings.pieces.iter().map(|piece| piece.text.as_str()).collect();
     assert_eq!(
@@ -100,18 +100,18 @@ fn pieces_are_joined_with_their_pauses_and_timed() {
     );
     let gap = |i: usize| (timings.pieces[i + 1].start - timings.pieces[i].end) as f64 / f64::from(RATE);
     let gaps: Vec<f64> = (0..6).map(|i| (gap(i) * 1000.0).round()).collect();
-    // A paragraph that says nothing is a second pause.
+    // A paragraph without letters is another pause.
     assert_eq!(gaps, [300.0, 300.0, 700.0, 80.0, 1400.0, 200.0]);
     let silent = &samples[timings.pieces[0].end as usize..timings.pieces[1].start as usize];
     assert!(silent.iter().all(|&sample| sample == 0.0));
 }
 
 #[test]
-fn joins_are_no_steeper_than_what_is_joined() {
+fn joins_have_no_steps_steeper_than_the_pieces() {
     let speech = demo::speak("Hello, this is a voice.", demo::Language::English, &demo::VOICES[0]);
     let loud = 0.9 / speech.iter().fold(0.0f32, |most, sample| most.max(sample.abs()));
     let speech: Vec<f32> = speech.iter().map(|sample| sample * loud).collect();
-    // Cut in the middle of sounds, where a join would click.
+    // Cut in the middle of a tone, where a join would click.
     let cuts = [speech.len() / 5, speech.len() / 3, speech.len() / 2, 4 * speech.len() / 5];
     let no_pauses = Joins { cut: Duration::ZERO, sentence: Duration::ZERO, ..Joins::default() };
     for joins in [Joins::default(), no_pauses] {
@@ -132,8 +132,8 @@ fn joins_are_no_steeper_than_what_is_joined() {
 }
 
 #[test]
-fn a_single_piece_stays_as_it_was_said() {
-    let (samples, _) = sound("One.", NarrationSettings::default());
+fn a_single_piece_is_unchanged() {
+    let (samples, _) = narrated("One.", NarrationSettings::default());
     let mut said = Vec::new();
     fake()
         .speak("One.", 0, &mut |more| {
@@ -154,7 +154,7 @@ fn silence_around_a_piece_does_not_lengthen_a_pause() {
         joiner.add(part, &mut out);
     }
     joiner.end(Pause::Sentence, &mut out);
-    // 50 ms stay, then the pause of 300 ms.
+    // 50 ms are kept, followed by the pause of 300 ms.
     assert_eq!(out.len(), 2400 + 1200 + 7200);
     let before = out.len();
     for part in [&quiet, &speech] {
@@ -162,7 +162,7 @@ fn silence_around_a_piece_does_not_lengthen_a_pause() {
     }
     joiner.end(Pause::End, &mut out);
     assert_eq!(out.len() - before, 480 + 2400);
-    // A piece that is silent altogether is only its pause.
+    // A silent piece is only its pause.
     let before = out.len();
     joiner.add(&quiet, &mut out);
     joiner.end(Pause::Cut, &mut out);
@@ -170,7 +170,7 @@ fn silence_around_a_piece_does_not_lengthen_a_pause() {
 }
 
 #[test]
-fn every_piece_has_a_seed_of_its_own_whatever_came_before() {
+fn every_piece_has_its_own_seed() {
     let mut speaker = fake();
     let settings = NarrationSettings { seed: 7, ..NarrationSettings::default() };
     narrate(pieces(TEXT), &mut speaker, settings, &mut |_| Ok(()), &mut |_| true).unwrap();
@@ -184,7 +184,7 @@ fn every_piece_has_a_seed_of_its_own_whatever_came_before() {
 }
 
 #[test]
-fn what_cannot_be_said_is_told_and_the_rest_goes_on() {
+fn pieces_that_cannot_be_spoken_are_noted_and_the_rest_continues() {
     let mut notes = Vec::new();
     let mut watch = |done: &Done| {
         notes.push((done.number, done.note.clone()));
@@ -195,10 +195,10 @@ fn what_cannot_be_said_is_told_and_the_rest_goes_on() {
         narrate(pieces(text), &mut fake(), NarrationSettings::default(), &mut |_| Ok(()), &mut watch)
             .unwrap();
     assert_eq!(timings.pieces.len(), 2);
-    assert_eq!(notes[1], (1, Some("nobody can say this".to_owned())));
+    assert_eq!(notes[1], (1, Some("this cannot be spoken".to_owned())));
 }
 
-/// Speaks a text into a file, stopped after so many pieces.
+/// Speaks a text into a file; stops after the given number of pieces.
 fn book(path: &Path, format: Format, text: &str, resume: bool, stop_after: Option<u64>) -> (Outcome, usize) {
     let mut speaker = fake();
     let book = Book::open(path, format, RATE, NarrationSettings::default(), "model voice", resume).unwrap();
@@ -233,7 +233,7 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
                 panic!("{outcome:?}");
             }
             assert!(!path.exists() && Book::journal_path(&path).exists());
-            // What a dying process leaves behind its last whole piece.
+            // What a killed process may leave after its last complete piece.
             let part = path.with_file_name(format!("stopped-{stop}.{}.part", format.name()));
             let mut torn = std::fs::read(&part).unwrap();
             torn.extend([7; 12_345]);
@@ -250,16 +250,16 @@ fn a_book_interrupted_at_every_piece_is_the_same_book() {
             std::fs::read_dir(at.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().ends_with(".part")), "{left:?}");
     }
-    let (samples, _) = sound(TEXT, NarrationSettings::default());
+    let (samples, _) = narrated(TEXT, NarrationSettings::default());
     let heard = decode(&at.path().join("whole.flac")).unwrap();
     assert_eq!(heard.clip.samples.len(), samples.len());
 }
 
 #[test]
-fn how_many_are_spoken_at_once_changes_nothing() {
+fn the_batch_size_does_not_change_the_audio() {
     let at = tempfile::tempdir().unwrap();
     let format = Format::Wav(Depth::Int16);
-    let (whole, timings) = sound(TEXT, NarrationSettings::default());
+    let (whole, timings) = narrated(TEXT, NarrationSettings::default());
     let path = at.path().join("a.wav");
     book(&path, format, TEXT, false, None);
     let expected = std::fs::read(&path).unwrap();
@@ -273,7 +273,7 @@ fn how_many_are_spoken_at_once_changes_nothing() {
         let settings = NarrationSettings::default();
         let found = narrate(pieces(TEXT), &mut speaker, settings, &mut write, &mut |_| true).unwrap();
         assert!(found == timings && samples == whole, "{batch_size}");
-        // A book that is stopped within a group, and goes on one by one or in other groups.
+        // A book stopped within a group, and resumed one by one or in other groups.
         for (stop, later) in [(1, 3), (4, 1)] {
             let open = |resume| Book::open(&path, format, RATE, settings, "id", resume).unwrap();
             let goes_on = &mut |done: &Done| done.number + 1 != stop;
@@ -288,7 +288,7 @@ fn how_many_are_spoken_at_once_changes_nothing() {
 }
 
 #[test]
-fn a_book_stopped_again_and_again_is_the_same_book() {
+fn a_book_stopped_repeatedly_is_the_same_book() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     book(&whole, Format::Wav(Depth::Int16), TEXT, false, None);
@@ -300,7 +300,7 @@ fn a_book_stopped_again_and_again_is_the_same_book() {
 }
 
 #[test]
-fn a_book_in_which_nothing_can_be_said_leaves_nothing() {
+fn a_book_without_speakable_pieces_leaves_no_files() {
     let at = tempfile::tempdir().unwrap();
     let path = at.path().join("a.wav");
     let (outcome, _) = book(&path, Format::Wav(Depth::Int16), "* * *\n\nunsayable\n\n...", false, None);
@@ -309,7 +309,7 @@ fn a_book_in_which_nothing_can_be_said_leaves_nothing() {
 }
 
 #[test]
-fn sound_that_the_disk_lost_is_spoken_again() {
+fn audio_that_the_disk_lost_is_spoken_again() {
     let at = tempfile::tempdir().unwrap();
     let (whole, path) = (at.path().join("whole.wav"), at.path().join("a.wav"));
     let format = Format::Wav(Depth::Int16);
@@ -377,7 +377,7 @@ fn tone(hertz: f64, seconds: f64) -> Vec<f32> {
     (0..(f64::from(RATE) * seconds) as usize).map(sample).collect()
 }
 
-/// Periods in a second, by upward crossings of zero.
+/// Periods per second, by upward zero crossings.
 fn pitch(samples: &[f32]) -> f64 {
     let crossings = samples.windows(2).filter(|pair| pair[0] < 0.0 && pair[1] >= 0.0).count();
     crossings as f64 * f64::from(RATE) / samples.len() as f64
@@ -394,7 +394,7 @@ fn stretched(samples: &[f32], speed: f64, portion: usize) -> Vec<f32> {
 }
 
 #[test]
-fn speed_changes_the_length_and_not_the_pitch() {
+fn speed_changes_the_duration_and_not_the_pitch() {
     for hertz in [90.0, 220.0, 500.0] {
         let sound = tone(hertz, 2.0);
         for speed in [0.5, 0.8, 1.25, 1.7, 2.0] {
@@ -414,9 +414,9 @@ fn speed_changes_the_length_and_not_the_pitch() {
 
 #[test]
 fn a_book_is_faster_by_its_speed() {
-    let slow = sound("One two three four.", NarrationSettings::default()).0;
+    let slow = narrated("One two three four.", NarrationSettings::default()).0;
     let fast =
-        sound("One two three four.", NarrationSettings { speed: 2.0, ..NarrationSettings::default() }).0;
+        narrated("One two three four.", NarrationSettings { speed: 2.0, ..NarrationSettings::default() }).0;
     assert!(fast.len().abs_diff(slow.len() / 2) <= 1);
 }
 
@@ -424,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
     #[test]
-    fn portions_change_neither_stretching_nor_joining(
+    fn chunk_sizes_change_neither_stretching_nor_joining(
         lengths in prop::collection::vec((0..4000usize, 0..3000usize, 0..3000usize), 1..4),
         portion in 1..3000usize,
         speed in 0.5..2.0f64,
@@ -453,7 +453,7 @@ proptest! {
 }
 
 #[test]
-fn pieces_of_nothing_are_pauses() {
+fn empty_pieces_are_pauses() {
     let piece = Piece { text: String::new(), pause: Pause::Explicit(Duration::from_millis(10)) };
     let mut count = 0;
     let mut write = |samples: &[f32]| {

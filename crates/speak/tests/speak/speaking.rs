@@ -1,4 +1,4 @@
-//! Tries, streams and what stops them.
+//! Retries, streaming, and what ends them.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -10,7 +10,7 @@ use myxtts_tensor::Device;
 
 const DECODED: [Part; 2] = [Part::Decoder, Part::Speaker];
 
-/// A model that ends after a while, the later the lower `stop` is.
+/// A model that stops at random; the lower `stop`, the later.
 fn opened(parts: &[Part], stop: f32) -> (Synthesizer, Voice) {
     let at = tempfile::tempdir().unwrap();
     tiny::write_ending(&at.path().join("model"), parts, stop);
@@ -22,7 +22,7 @@ fn opened(parts: &[Part], stop: f32) -> (Synthesizer, Voice) {
 }
 
 fn options(seed: u64) -> SpeakOptions {
-    // Few codes, each as likely as the others.
+    // Few codes of similar probability.
     SamplingOptions { seed, repetition_penalty: 1.0, temperature: 1.0, ..SamplingOptions::default() }.into()
 }
 
@@ -39,7 +39,7 @@ fn streamed(
         true
     });
     let said = said.unwrap();
-    assert_eq!(joined, said.samples, "what was given out is what is told");
+    assert_eq!(joined, said.samples, "the delivered samples are those of the result");
     (said, pieces)
 }
 
@@ -49,7 +49,7 @@ fn apart(one: &[f32], other: &[f32]) -> f32 {
 }
 
 #[test]
-fn streamed_speech_is_the_speech_that_is_made_at_once() {
+fn streamed_speech_equals_whole_speech() {
     let (mut synthesizer, voice) = opened(&DECODED, -1.0);
     synthesizer.prepare_streaming().unwrap();
     let mut early = 0;
@@ -64,7 +64,7 @@ fn streamed_speech_is_the_speech_that_is_made_at_once() {
         assert_eq!(plain.samples, whole.samples);
     }
     assert!(early > 2, "some are long enough for several pieces");
-    // A model without a decoder gives everything at the end.
+    // A model without a decoder delivers everything at the end.
     let (mut synthesizer, voice) = opened(&[Part::Dvae], -1.0);
     let once = SpeakOptions { retries: 0, ..options(0) };
     let whole = synthesizer.speak_with("hello world", "en", &voice, &once).unwrap();
@@ -73,7 +73,7 @@ fn streamed_speech_is_the_speech_that_is_made_at_once() {
 }
 
 #[test]
-fn what_stops_early_is_said_again_with_the_next_seed_and_every_try_is_told() {
+fn early_stops_are_retried_with_the_next_seed_and_every_attempt_is_reported() {
     let (mut synthesizer, voice) = opened(&DECODED, 0.5);
     let text = "hello world, this is a voice";
     let (mut again, mut saved) = (0, 0);
@@ -83,32 +83,32 @@ fn what_stops_early_is_said_again_with_the_next_seed_and_every_try_is_told() {
         let tries = &said.attempts;
         assert!((1..=3).contains(&tries.len()), "{tries:?}");
         assert!(tries.iter().enumerate().all(|(i, one)| one.seed == 100 * seed + i as u64), "{tries:?}");
-        // All but the last went wrong; the last did not, or there were no more.
+        // All but the last are flawed; the last is not, or there were no more retries.
         let (last, before) = tries.split_last().unwrap();
         assert!(before.iter().all(|one| one.flaw.is_some()), "{tries:?}");
         assert!(last.flaw.is_none() || tries.len() == 3, "{tries:?}");
         again += before.len();
         saved += usize::from(last.flaw.is_none() && !before.is_empty());
-        // What is given is one of them, and its seed says it again.
+        // The result is one of the attempts, and its seed repeats it.
         let chosen = tries.iter().find(|one| one.flaw == said.flaw && one.codes == said.codes).unwrap();
         let sampling = SamplingOptions { seed: chosen.seed, ..options.sampling.clone() };
         let same = synthesizer.speak(text, "en", &voice, &sampling).unwrap();
         assert_eq!((same.samples, same.codes), (said.samples, said.codes));
-        // None is said again where that is not wanted, or would be the same.
+        // No retries without a budget, or for greedy decoding.
         let once = SpeakOptions { retries: 0, ..options.clone() };
         assert_eq!(synthesizer.speak_with(text, "en", &voice, &once).unwrap().attempts, tries[..1]);
         let greedy = SamplingOptions { greedy: true, ..options.sampling.clone() };
         assert_eq!(synthesizer.speak_with(text, "en", &voice, &greedy.into()).unwrap().attempts.len(), 1);
         let (streamed, _) = streamed(&mut synthesizer, text, &voice, &options);
-        assert!(streamed.attempts.len() <= tries.len(), "nothing is said again once it was heard");
+        assert!(streamed.attempts.len() <= tries.len(), "there are no retries once samples were delivered");
         assert!(streamed.attempts.iter().zip(tries).all(|(a, b)| a.seed == b.seed && a.codes == b.codes));
     }
     assert!(again > 5 && saved > 2, "{again} tries were wrong, {saved} texts were saved");
 }
 
 #[test]
-fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_tried_again() {
-    // It never ends by itself, as a model that has lost its way after `?"`.
+fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_retried() {
+    // A model that never stops by itself, as happens after `?"`.
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
     for text in ["a", "hi", "no.", "\"hello?\"", "is this a world?\"", "hello!\"", "?\" hello", "hello?!?!\""]
     {
@@ -118,7 +118,7 @@ fn very_short_inputs_and_quotes_that_end_in_a_question_are_bounded_and_tried_aga
         assert!(said.codes <= tiny::SAID && !said.samples.is_empty(), "{text}");
         assert!(said.seconds() < 6.0, "{text}: {}", said.seconds());
     }
-    // The model would have places for far more codes than one letter can take.
+    // The model has positions for far more codes than one letter needs.
     assert!(matches!(said_by("a", &mut synthesizer, &voice).ended, Ended::TooManyForText | Ended::Limit));
     let error = synthesizer.speak_with("?\"", "en", &voice, &options(1)).unwrap_err();
     assert!(matches!(error, SpeakError::NothingToSay { .. }), "{error}");
@@ -129,7 +129,7 @@ fn said_by(text: &str, synthesizer: &mut Synthesizer, voice: &Voice) -> myxtts_s
 }
 
 #[test]
-fn whoever_listens_stops_the_codes_and_not_only_the_sound() {
+fn a_sink_that_returns_false_stops_generation() {
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
     let mut pieces = 0;
     let said = synthesizer
@@ -145,7 +145,7 @@ fn whoever_listens_stops_the_codes_and_not_only_the_sound() {
 }
 
 #[test]
-fn the_silence_before_the_first_sound_is_left_out_on_request() {
+fn leading_silence_is_removed_on_request() {
     let (mut synthesizer, voice) = opened(&DECODED, -50.0);
     let whole = SpeakOptions { retries: 0, ..options(1) };
     let audible = SpeakOptions { audible_start: Some(AudibleStart::default()), ..whole.clone() };

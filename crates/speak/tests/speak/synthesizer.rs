@@ -22,7 +22,7 @@ fn speech(voice: usize) -> Clip {
     Clip { samples, sample_rate: demo::SAMPLE_RATE }
 }
 
-/// Speaks, speaks again, and in another voice.
+/// Speaks twice in one voice and once in another.
 fn speaks(parts: &[Part], quality: Quality, samples: usize) {
     let (_at, folder) = folder(parts);
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
@@ -56,19 +56,19 @@ fn speaks(parts: &[Part], quality: Quality, samples: usize) {
 }
 
 #[test]
-fn a_gpt_with_a_dvae_has_early_sound() {
+fn a_gpt_with_a_dvae_has_early_quality() {
     speaks(&[Part::Dvae], Quality::Early, MelInverter::samples(4 * tiny::SAID));
 }
 
 #[test]
-fn a_gpt_with_decoder_and_speaker_encoder_has_its_own() {
+fn a_gpt_with_decoder_and_speaker_encoder_has_decoded_quality() {
     let samples = tiny::decoder_sizes().samples_of(tiny::SAID);
-    // The DVAE is not asked where there is a decoder.
+    // The DVAE is not used if there is a decoder.
     speaks(&[Part::Decoder, Part::Speaker, Part::Dvae], Quality::Decoded, samples);
 }
 
 #[test]
-fn what_cannot_speak_or_be_heard_says_why() {
+fn unusable_models_and_references_are_explained() {
     for parts in [&[][..], &[Part::Decoder], &[Part::Speaker]] {
         let (_at, folder) = folder(parts);
         let error = Synthesizer::open(&folder, Device::Cpu).err().unwrap().to_string();
@@ -84,7 +84,7 @@ fn what_cannot_speak_or_be_heard_says_why() {
     assert!(matches!(synthesizer.encode_voice(&[]), Err(SpeakError::TooShort { .. })));
 }
 
-/// The manifest of a folder with other sizes of its GPT, under a checksum that fits: a checksum is no proof of sense.
+/// Replaces the GPT's sizes in a manifest, with a valid checksum: a checksum does not prove that values make sense.
 fn with_sizes(model: &std::path::Path, gpt: &serde_json::Value) {
     let path = model.join("manifest.json");
     let mut manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -96,7 +96,7 @@ fn with_sizes(model: &std::path::Path, gpt: &serde_json::Value) {
     std::fs::write(path, text).unwrap();
 }
 
-/// Every place of a number in a value.
+/// JSON pointers of all integers in a value.
 fn numbers(value: &serde_json::Value, at: String, found: &mut Vec<(String, i64)>) {
     match value {
         serde_json::Value::Object(fields) => {
@@ -107,7 +107,7 @@ fn numbers(value: &serde_json::Value, at: String, found: &mut Vec<(String, i64)>
 }
 
 #[test]
-fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
+fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_were_accepted() {
     let (at, folder) = folder(&[Part::Dvae]);
     let path = at.path().join("model");
     let vocabulary = folder.text("vocab.json").unwrap().unwrap();
@@ -123,7 +123,7 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
     let mut places = Vec::new();
     numbers(&sizes, String::new(), &mut places);
     assert!(places.len() > 20, "{places:?}");
-    // No shape tells these: what a network can have is taken.
+    // Shapes do not determine these: any valid value is accepted.
     let free =
         ["/heads", "/groups", "/start_text", "/stop_text", "/start_audio", "/stop_audio", "/code_stride"];
     let mut refused = 0;
@@ -138,7 +138,7 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
                     refused += 1;
                 }
                 Ok(()) => {
-                    // What is no size at all is not read: then the tensors alone say what there is.
+                    // Invalid sizes are ignored; the tensors then determine them.
                     let unread = serde_json::from_value::<myxtts_model::GptSizes>(other).is_err();
                     let is_free = free.iter().any(|name| place.ends_with(name));
                     assert!(
@@ -153,7 +153,7 @@ fn edited_sizes_of_a_model_panicked_or_took_all_memory_or_spoke() {
 }
 
 #[test]
-fn letters_the_model_has_not_learnt_were_spoken_as_a_second_of_nothing() {
+fn letters_missing_in_the_vocabulary_were_spoken_as_a_second_of_noise() {
     let (_at, folder) = folder(&[Part::Dvae]);
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu).unwrap();
     let reference = synthesizer.encode_voice(&[speech(0)]).unwrap();
@@ -162,9 +162,9 @@ fn letters_the_model_has_not_learnt_were_spoken_as_a_second_of_nothing() {
     let error = speak("漢字 漢字").unwrap_err();
     assert!(matches!(error, SpeakError::UnknownLetters { .. }), "{error}");
     assert!(error.to_string().contains('漢') && error.to_string().contains("en"), "{error}");
-    // Some of them are left out, and named.
+    // Single unknown letters are skipped and reported.
     assert_eq!(speak("hello 漢").unwrap().unknown, ['漢']);
-    // Colours are no text.
+    // Terminal colours are not text.
     let said = speak("\u{1b}[1;31mhello\u{1b}[0m world").unwrap();
     assert_eq!(said.cleaned, "hello world");
 }
@@ -175,7 +175,7 @@ fn a_run_that_was_stopped_before_its_gpt_was_opened_as_the_largest_model() {
     let path = at.path().join("model");
     tiny::write(&path, &[Part::Dvae]);
     let vocabulary = std::fs::read(path.join("vocab.json")).unwrap();
-    // What a run has after its first stage: statistics in the file of the GPT, and nothing else.
+    // The state of a run after its first stage: only statistics in the GPT's file.
     let mut folder = FolderWriter::create(&OsDisk, &path, true).unwrap();
     let stats = Spec { name: "mel_stats".to_owned(), kind: Kind::F32, shape: vec![80] };
     let mut ones = |_| Ok(std::borrow::Cow::Owned(1f32.to_le_bytes().repeat(80)));

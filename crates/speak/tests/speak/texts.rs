@@ -1,4 +1,4 @@
-//! Two hundred texts that nobody would write: each ends with sound or with a message, and none runs past its bound.
+//! Two hundred random texts: each ends with audio or with a message, and none exceeds its bound.
 
 use crate::tiny;
 use myxtts_data::audio::Clip;
@@ -36,7 +36,7 @@ const SYMBOLS: &[&str] = &[
 const CONTROL: &[&str] =
     &["\0", "\u{7}", "\u{1b}[31m", "\u{85}", "\t", "\r\n", "\u{200f}", "\u{fffd}", "\u{10ffff}"];
 
-/// A text of its kind, drawn.
+/// A random text; its number gives its kind.
 fn text(number: u64, own: &[&'static str]) -> String {
     let seed = Seed::new(7).derive("texts").with(number);
     let pick = |from: &[&'static str], at: u64| from[seed.below(at, from.len() as u64) as usize];
@@ -57,7 +57,7 @@ fn text(number: u64, own: &[&'static str]) -> String {
             pick(&["?\"", "!\"", "?", "\u{201d}", "...", "\u{061f}\u{00bb}"], 1)
         ),
         9 => " \t\n".repeat(few as usize),
-        // Any code points at all.
+        // Any code points.
         _ => (0..10 * few).filter_map(|at| char::from_u32(seed.below(at, 0x11_0000) as u32)).collect(),
     }
 }
@@ -66,7 +66,7 @@ struct Rig {
     synthesizer: Synthesizer,
     voice: Voice,
     options: SpeakOptions,
-    /// How often each outcome came.
+    /// Number of texts by outcome.
     outcomes: BTreeMap<&'static str, usize>,
 }
 
@@ -82,7 +82,7 @@ impl Rig {
         Rig { synthesizer, voice, options: sampling.into(), outcomes: BTreeMap::new() }
     }
 
-    /// Speaks, and holds what comes of it to its promise.
+    /// Speaks a text and checks the result.
     fn speak(&mut self, text: &str, language: &str, number: u64) -> bool {
         let sampling = SamplingOptions { seed: number, ..self.options.sampling.clone() };
         let options = SpeakOptions { sampling, retries: (number % 3) as usize, ..self.options.clone() };
@@ -100,7 +100,7 @@ impl Rig {
         };
         let kind = match &outcome {
             Ok(said) => {
-                assert_sound(text, said, 1 + options.retries);
+                assert_audio(text, said, 1 + options.retries);
                 "sound"
             }
             Err(error) => {
@@ -120,23 +120,23 @@ impl Rig {
     }
 }
 
-fn assert_sound(text: &str, said: &Waveform, tries: usize) {
+fn assert_audio(text: &str, said: &Waveform, tries: usize) {
     assert!(said.codes <= tiny::SAID, "{text:?}: {} codes", said.codes);
     assert!((1..=tries).contains(&said.attempts.len()), "{text:?}: {:?}", said.attempts);
-    // A state more than there are codes where it said STOP.
+    // With STOP there is one latent more than codes.
     assert!(said.samples.len() <= tiny::decoder_sizes().samples_of(said.codes + 1), "{text:?}");
     assert!(said.samples.iter().all(|sample| sample.is_finite() && sample.abs() <= 1.0), "{text:?}");
     assert!(!said.samples.is_empty(), "{text:?}");
 }
 
 #[test]
-fn two_hundred_odd_texts_end_with_sound_or_a_message() {
+fn two_hundred_random_texts_end_with_audio_or_a_message() {
     let mut rig = Rig::new();
     for number in 0..198 {
         let (language, own) = if number % 2 == 0 { ("en", ENGLISH) } else { ("fa", PERSIAN) };
         rig.speak(&text(number / 2, own), language, number);
     }
-    // Five thousand characters: too long at once, and every piece of them can be said.
+    // 5,000 characters: too long for one utterance, but every piece can be spoken.
     for (number, language, own) in [(198, "en", ENGLISH), (199, "fa", PERSIAN)] {
         let seed = Seed::new(3).with(number);
         let words = (0..1500).map(|at| own[seed.below(at, own.len() as u64) as usize]);

@@ -1,4 +1,4 @@
-//! A model folder that has learnt nothing and is small enough to speak at once.
+//! A tiny untrained model.
 
 use myxtts_data::tokenizer::{self, TrainOptions};
 use myxtts_model::decoder::{Decoder, DecoderSizes};
@@ -15,13 +15,13 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Numbers of a code's vector.
+/// Channels of a code's vector.
 const CODE_WIDTH: usize = 8;
 pub const CODES: usize = 12;
 pub const WIDTH: usize = 32;
 pub const MAX_AUDIO: usize = 40;
 
-/// The codes such a model says of any text: it never finds STOP.
+/// Number of codes of any text: the model never generates STOP.
 pub const SAID: usize = MAX_AUDIO - 3;
 
 pub fn decoder_sizes() -> DecoderSizes {
@@ -53,7 +53,7 @@ impl Default for Model<'_> {
     }
 }
 
-/// Writes a folder with the GPT and the parts that are named.
+/// Writes a model folder with the GPT and the given parts.
 pub fn write(path: &Path, parts: &[Part]) {
     write_all(path, parts, Model::default());
 }
@@ -64,19 +64,19 @@ pub fn write_with(path: &Path, parts: &[Part], tensors: &BTreeMap<String, Vec<f3
     write_all(path, parts, Model { tensors, ..Model::default() });
 }
 
-/// The same with a GPT that finds STOP: the larger the bias, the earlier.
+/// The same with a bias of STOP: the larger, the earlier speech ends.
 #[allow(dead_code)]
 pub fn write_ending(path: &Path, parts: &[Part], stop: f32) {
     write_all(path, parts, Model { stop, ..Model::default() });
 }
 
-/// The same with the vocabulary of other texts, each with its language.
+/// The same with a vocabulary from other texts, each with its language.
 #[allow(dead_code)]
 pub fn write_reading(path: &Path, parts: &[Part], texts: &[(&str, &str)]) {
     write_all(path, parts, Model { stop: 1.0, texts, ..Model::default() });
 }
 
-/// The same with a GPT and a DVAE so wide; a decoder fits [`WIDTH`] alone.
+/// The same with other widths of the GPT and the DVAE; the decoder fits only [`WIDTH`].
 #[allow(dead_code)]
 pub fn write_sized(path: &Path, parts: &[Part], width: usize, hidden: usize) {
     write_all(path, parts, Model { width, hidden, ..Model::default() });
@@ -119,9 +119,9 @@ fn write_all(path: &Path, parts: &[Part], model: Model<'_>) {
         let mut data = one.to_released(&engine.read_parameter(one.id).unwrap());
         match one.name.as_str() {
             "gpt.mel_head.bias" => data[CODES + 1] = stop,
-            // Zero in a fresh one: every code would sound the same.
+            // Zero in a new model: all codes would sound the same.
             "dvae.codebook.embed" => data.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32 - 3.0),
-            // A fresh decoder whispers: so loud that it is heard.
+            // A new decoder is almost silent: amplified to be audible.
             name if name.contains("conv_post") => data.iter_mut().for_each(|x| *x *= 200.0),
             name => data = replaced.get(name).cloned().unwrap_or(data),
         }

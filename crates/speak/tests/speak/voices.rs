@@ -1,4 +1,4 @@
-//! Voices that are kept, chosen and mixed; references that are none.
+//! Stored voices, mixes and unusable references.
 
 use crate::tiny;
 use myxtts_data::audio::wav;
@@ -40,11 +40,11 @@ impl Rig {
         self.write(name, &demo::speak(text, demo::Language::English, &demo::VOICES[voice]), demo::SAMPLE_RATE)
     }
 
-    fn hear(&mut self, paths: &[PathBuf]) -> Voice {
+    fn encode(&mut self, paths: &[PathBuf]) -> Voice {
         resolve_voice(&mut self.synthesizer, &self.folder, paths).unwrap().voice
     }
 
-    fn keep(&mut self, name: &str, paths: &[PathBuf]) -> StoredVoice {
+    fn store(&mut self, name: &str, paths: &[PathBuf]) -> StoredVoice {
         let references: Vec<Reference> = paths.iter().map(|path| Reference::read(path).unwrap()).collect();
         let voice = self.synthesizer.encode_references(&references).unwrap();
         let report =
@@ -63,34 +63,34 @@ impl Rig {
         stored
     }
 
-    fn chosen(&mut self, name: &str) -> Result<Voice, SpeakError> {
+    fn resolve(&mut self, name: &str) -> Result<Voice, SpeakError> {
         resolve_voice(&mut self.synthesizer, &self.folder, &[name.into()]).map(|chosen| chosen.voice)
     }
 }
 
 #[test]
-fn a_stored_voice_is_the_voice_that_was_heard_and_mixes_are_between() {
+fn stored_voices_equal_encoded_ones_and_mixes_are_weighted_means() {
     let mut rig = rig();
     let (a, b) = (rig.speech("a.wav", 0), rig.speech("b.wav", 1));
-    let (heard, other) = (rig.hear(std::slice::from_ref(&a)), rig.hear(std::slice::from_ref(&b)));
-    let stored = rig.keep("anna", std::slice::from_ref(&a));
-    rig.keep("ben", std::slice::from_ref(&b));
+    let (heard, other) = (rig.encode(std::slice::from_ref(&a)), rig.encode(std::slice::from_ref(&b)));
+    let stored = rig.store("anna", std::slice::from_ref(&a));
+    rig.store("ben", std::slice::from_ref(&b));
     assert_eq!(stored.voice, heard);
-    assert!(stored.report.as_ref().unwrap().least_similarity.is_some(), "it has parts of 3 s");
-    assert_eq!(rig.chosen("anna").unwrap(), heard);
+    assert!(stored.report.as_ref().unwrap().least_similarity.is_some(), "it has several segments");
+    assert_eq!(rig.resolve("anna").unwrap(), heard);
     assert_eq!(Voices::from_folder(&rig.folder).names().unwrap(), ["anna", "ben"]);
     assert_eq!(Voices::from_folder(&rig.folder).own("anna").unwrap().unwrap(), stored);
-    // The rest of the way does not care where a voice is from.
-    let mixed = rig.chosen("anna(2)+ben(1)").unwrap();
+    // Mixes of stored voices equal mixes of encoded ones.
+    let mixed = rig.resolve("anna(2)+ben(1)").unwrap();
     assert_eq!(mixed, Voice::mix(&[(heard.clone(), 2.0), (other.clone(), 1.0)]).unwrap());
-    assert_ne!(mixed, rig.chosen("anna(1) + ben(2)").unwrap());
+    assert_ne!(mixed, rig.resolve("anna(1) + ben(2)").unwrap());
     // A term may be a recording.
     let term = format!("anna(2)+{}(1)", b.display());
-    assert_eq!(rig.chosen(&term).unwrap(), mixed);
+    assert_eq!(rig.resolve(&term).unwrap(), mixed);
     let options = myxtts_model::SamplingOptions::default();
     rig.synthesizer.speak("Hello.", "en", &mixed, &options).unwrap();
-    // Several recordings are one voice.
-    let both = rig.hear(&[a, b]);
+    // Several recordings make one voice.
+    let both = rig.encode(&[a, b]);
     assert!(both != heard && both != other);
 
     assert!(matches!(
@@ -103,19 +103,19 @@ fn a_stored_voice_is_the_voice_that_was_heard_and_mixes_are_between() {
         Voices::from_folder(&rig.folder).remove(&OsDisk, "ben"),
         Err(VoiceError::Unknown { .. })
     ));
-    let error = rig.chosen("ben").unwrap_err();
+    let error = rig.resolve("ben").unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::Unknown { .. })), "{error}");
     assert!(error.to_string().contains("anna"), "{error}");
-    let error = rig.chosen("anna(2)+nobody").unwrap_err();
+    let error = rig.resolve("anna(2)+nobody").unwrap_err();
     assert!(error.to_string().contains("nobody"), "{error}");
 }
 
 #[test]
-fn a_voice_of_another_model_is_refused_by_its_name() {
+fn voices_of_other_models_are_refused_by_name() {
     let mut rig = rig();
     let a = rig.speech("a.wav", 0);
-    rig.keep("anna", &[a]);
-    // Another model has the folder of voices now, as after training further.
+    rig.store("anna", &[a]);
+    // The voices now belong to another model, as after further training.
     let other = rig.path("other");
     tiny::write_sized(&other, &[Part::Dvae], 2 * tiny::WIDTH, 16);
     std::fs::rename(rig.path("model").join("voices"), other.join("voices")).unwrap();
@@ -124,13 +124,13 @@ fn a_voice_of_another_model_is_refused_by_its_name() {
     let error = resolve_voice(&mut synthesizer, &folder, &["anna".into()]).unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::OtherModel { .. })), "{error}");
     assert!(error.to_string().contains("anna") && error.to_string().contains("a.wav"), "{error}");
-    // And what is no voice at all.
+    // A file that is not a voice.
     std::fs::write(other.join("voices/bad.safetensors"), "no voice").unwrap();
     let error = resolve_voice(&mut synthesizer, &folder, &["bad".into()]).unwrap_err();
     assert!(matches!(error, SpeakError::Voice(VoiceError::Damaged { .. })), "{error}");
 }
 
-/// A header of a WAV file with several channels of 16 bits.
+/// A WAV file with several channels of 16 bits.
 fn many_channels(channels: u16, rate: u32, mono: &[f32]) -> Vec<u8> {
     let data: Vec<u8> = mono
         .iter()
@@ -174,7 +174,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         ("folder.wav", "it is a folder"),
         ("missing.wav", "no such file"),
     ] {
-        // Alone, beside a good one, and in a mix.
+        // Alone, together with a good one, and in a mix.
         let path = rig.path(name);
         for named in [
             vec![path.clone()],
@@ -186,7 +186,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         }
     }
 
-    // Ten minutes: the first half of one is heard, and that is said.
+    // Ten minutes: the first 30 s are used, and that is reported.
     let second: Vec<f32> = Reference::read(&good).unwrap().clip.samples[..8_000].to_vec();
     let long = rig.write("long.wav", &second.repeat(600), 8_000);
     let chosen = resolve_voice(&mut rig.synthesizer, &rig.folder, std::slice::from_ref(&long)).unwrap();
@@ -196,8 +196,8 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
         "{advice:?}"
     );
     let start = rig.write("start.wav", &second.repeat(30), 8_000);
-    let (begun, all) = (rig.hear(&[start]), chosen.voice);
-    // The resampler sees the end of the one and not of the other: the last chunk differs by a hair.
+    let (begun, all) = (rig.encode(&[start]), chosen.voice);
+    // The resampler sees the end of one and not of the other: the last chunk differs slightly.
     let apart =
         begun.conditioning.iter().zip(&all.conditioning).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(apart < 1e-2, "{apart}");
@@ -214,7 +214,7 @@ fn bad_references_have_messages_and_odd_ones_are_adapted() {
 }
 
 #[test]
-fn a_name_that_is_no_name_is_no_way_out_of_the_folder() {
+fn invalid_names_cannot_leave_the_folder() {
     let rig = rig();
     let voices = Voices::from_folder(&rig.folder);
     assert!(voices.get("../model/manifest").unwrap().is_none());
