@@ -1,4 +1,4 @@
-"""Drives the page in a real Chromium: speaks and hears, adds voices, trains, reloads, reads Persian; takes pictures of every view.
+"""Tests the page in a real Chromium: speech and playback, voices, training, reload, Persian; takes screenshots of every view.
 
     python3 drive.py --myxtts target/debug/myxtts [--pictures DIR] [--keep]
 
@@ -24,7 +24,7 @@ from webdriver import Browser
 TINY = ["--preset=tiny", "--set=training.checkpoint_every=20", "--validate-every=20"]
 VIEWS = ["speak", "voices", "data/0/demo", "training", "training/run/first", "training/new/0/demo", "training/compare/first,second"]
 
-# Everything that is given to the loudspeaker passes here: its peak is what would be heard.
+# All audio output passes through here; its peak shows whether anything would be audible.
 LISTEN = """
   window.heard = { started: 0, peak: 0, seconds: 0 };
   const start = AudioBufferSourceNode.prototype.start;
@@ -107,7 +107,7 @@ class Test:
         self.browser.size(1440, 900)
         self.browser.open(self.url)
         self.browser.wait("the model", "document.querySelector('#model.ready')", seconds=60)
-        # Another person, with a browser of their own.
+        # A second user with another browser.
         self.second = Browser(chromium, chromedriver, recording, free_port())
         self.second.size(1440, 900)
         self.second.open(self.url)
@@ -146,7 +146,7 @@ class Test:
         self.go(view)
         time.sleep(1.0)
         browser.run("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
-        # From the first: where a click was last is where Tab starts.
+        # Start at the first control: Tab continues from the last click.
         stops = browser.run(TAB_STOPS)
         browser.run("document.querySelector('[data-stop=\"0\"]').focus()")
         visited = [0]
@@ -155,7 +155,7 @@ class Test:
             at = browser.run(FOCUSED)
             if at is None or at == 0:
                 break
-            # A box that scrolls is a stop of the browser's own.
+            # Browsers add scrollable boxes to the tab order.
             if at >= 0:
                 visited.append(at)
         self.check(visited == stops, f"Tab in {view} went {visited} and not through {stops}")
@@ -195,7 +195,7 @@ class Test:
         browser.press("Home")
         browser.wait("the start", "Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow')) < 0.3 || document.querySelector('.play.large').getAttribute('aria-label') === 'Play'")
         self.check(moved, f"arrow keys do not move the position: {browser.run(now)}")
-        # A question is left by Escape, and the focus is back where it was.
+        # Escape closes a dialog, and the focus returns.
         browser.run("document.querySelector('.list li .danger').focus()")
         browser.press("Enter")
         browser.wait("the question", "document.querySelector('dialog[open]')")
@@ -331,7 +331,7 @@ class Test:
         browser.click(".head button:not([hidden]):not(.quiet)")
         browser.wait("more steps", "document.querySelector('section[aria-label=Progress]').dataset.state === 'running' && Number(document.querySelector('section[aria-label=Progress]').dataset.step) > arguments[0]", step, seconds=120)
         self.second.wait("the run in the second browser", "document.querySelector('section[aria-label=Progress]').dataset.state === 'running'", seconds=60)
-        # Stopped by the other person this time.
+        # This time the second user stops it.
         self.second.click(".head button:not([hidden]):not(.quiet)")
         self.second.click("dialog button[type=submit]")
         browser.wait("the second stop", "document.querySelector('section[aria-label=Progress]')?.dataset.state === 'stopped'", seconds=60)
@@ -427,7 +427,7 @@ class Test:
         browser.click("#language")
 
     def stop_training(self):
-        """A run outlives the server: where the test has failed it is stopped here."""
+        """A run survives the server: after a failed test it is stopped here."""
         lock = self.at / "runs/second/write.lock"
         pid = lock.read_text().strip() if lock.exists() else ""
         if pid and b"train" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -456,7 +456,7 @@ def main():
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     at = arguments.at or pathlib.Path(tempfile.mkdtemp(prefix="myxtts-browser-"))
     at.mkdir(parents=True, exist_ok=True)
-    # What an earlier test has left of these would be met again.
+    # Remove leftovers of earlier tests.
     shutil.rmtree(at / "runs/second", ignore_errors=True)
     shutil.rmtree(at / "runs/.page", ignore_errors=True)
     shutil.rmtree(at / "runs/first/model/voices", ignore_errors=True)

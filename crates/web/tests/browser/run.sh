@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The page in a real browser. Installs Debian's Chromium where it is missing and may be; where it cannot be had, the test is skipped
-# with its reason (exit 0). Arguments are passed on: `run.sh --pictures /tmp/pictures`.
+# Tests the page in a real browser. Installs Debian's Chromium if it is missing and installation is possible; otherwise the test is
+# skipped with the reason (exit 0). Arguments are passed on: `run.sh --pictures /tmp/pictures`.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../../.." && pwd)

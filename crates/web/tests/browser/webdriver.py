@@ -1,4 +1,4 @@
-"""A client of chromedriver in the standard library alone: what the W3C's WebDriver and Chromium's own commands need."""
+"""A chromedriver client with the standard library only: the needed parts of W3C WebDriver and Chromium's own commands."""
 
 import base64
 import json
@@ -9,13 +9,13 @@ import urllib.request
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
-# Keys as WebDriver writes them.
+# Key codes of WebDriver.
 KEYS = {
     "Tab": "\ue004", "Enter": "\ue007", "Shift": "\ue008", "Escape": "\ue00c", "Space": " ", "PageUp": "\ue00e", "PageDown": "\ue00f",
     "End": "\ue010", "Home": "\ue011", "ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015",
 }
 
-# Roles that a person operates, and that are announced by their name.
+# Interactive roles that must have an accessible name.
 CONTROLS = {
     "button", "checkbox", "combobox", "link", "listbox", "menuitem", "radio", "searchbox", "slider", "spinbutton", "switch", "tab", "textbox",
     "ColorWell", "Date", "InputTime", "DisclosureTriangle", "image", "dialog",
@@ -110,7 +110,7 @@ class Browser:
             raise Failed(f"{selector} has no {value}")
 
     def wait(self, what, script, *arguments, seconds=30):
-        """Waits until a script gives something that is true, and returns that."""
+        """Waits until a script returns a true value, and returns it."""
         end = time.monotonic() + seconds
         last = None
         while time.monotonic() < end:
@@ -124,7 +124,7 @@ class Browser:
         raise Failed(f"it was waited {seconds} s for {what}; the last answer was {last!r}")
 
     def press(self, *keys):
-        """Presses keys one after the other, as a person does: whatever has the focus gets them."""
+        """Presses keys one after the other; the focused element receives them."""
         actions = []
         for key in keys:
             value = KEYS.get(key, key)
@@ -132,7 +132,7 @@ class Browser:
         self.do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
 
     def controls(self):
-        """Role and accessible name of everything a person operates, as Chromium tells assistive technology."""
+        """Role and accessible name of all interactive elements, as exposed to assistive technology."""
         self.chromium("Accessibility.enable")
         found = []
         for node in self.chromium("Accessibility.getFullAXTree")["nodes"]:
@@ -147,7 +147,7 @@ class Browser:
         )
 
     def screenshot(self, path, part=None):
-        """The window as PNG, or the part of it that a selector finds."""
+        """A PNG screenshot of the window, or of the element that a selector finds."""
         more = {}
         if part:
             box = self.run(
@@ -159,7 +159,7 @@ class Browser:
             file.write(base64.b64decode(shot["data"]))
 
     def messages(self):
-        """What the page wrote to its console since the last call: errors and warnings."""
+        """Console errors and warnings of the page since the last call."""
         found = self.do("POST", "/se/log", {"type": "browser"})
         return [one["message"] for one in found if one["level"] in ("SEVERE", "WARNING")]
 
