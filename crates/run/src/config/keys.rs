@@ -31,7 +31,7 @@ pub static KEYS: &[Key] = &[
         "training corpus: a folder or metadata file, or a list of several; no default, since only you know where it is")
         .flag("train-data"),
     Key::new("data.val_data", Path, "null",
-        "corpus used for validation only, all of it; null validates on val_fraction of the training corpus").flag("val-data"),
+        "corpus used for validation only; null validates on val_fraction of the training corpus").flag("val-data"),
     Key::new("data.val_fraction", float(0.0, 0.5), "0.05",
         "fraction of utterances used for validation; all readings of one text stay together, and with eight or more speakers whole speakers are chosen").flag("val-fraction"),
     Key::new("data.format", Choice(FORMATS), "auto",
@@ -194,7 +194,7 @@ pub static KEYS: &[Key] = &[
     Key::new("training.bad_step_budget", int(0, 1_000_000), "50",
         "steps with a NaN or Inf loss or gradient that are skipped and logged before the run stops; 50 tolerates a few bad clips"),
     Key::new("training.bad_steps_in_a_row", int(0, 10_000), "5",
-        "the same for consecutive steps; more than 5 in a row are not caused by single clips"),
+        "consecutive steps with a NaN or Inf loss or gradient before the run stops; more than 5 in a row are not caused by single clips"),
     Key::new("training.spike_limit", float(2.0, 1000.0), "10.0",
         "deviations above the recent median loss at which a loss is reported as a spike; 10 ignores ordinary noise"),
     Key::new("training.early_stop_patience", int(1, 100_000), "null",
@@ -220,7 +220,7 @@ pub static KEYS: &[Key] = &[
         "command that prints the transcript of an audio file, such as \"whisper-cli -f {wav} -l {language}\"; samples, evaluate and resynthesize then report error rates")
         .flag("recognizer-command"),
     Key::new("training.recognizer_url", Text, "null",
-        "the same through a server with the OpenAI API, such as http://127.0.0.1:8000/v1; audio is posted to URL/audio/transcriptions")
+        "transcription server with the OpenAI API, such as http://127.0.0.1:8000/v1, instead of recognizer_command; audio is posted to URL/audio/transcriptions")
         .flag("recognizer-url"),
     Key::new("training.recognizer_model", Text, "whisper-1",
         "model name sent to recognizer_url; whisper-1 is what most servers use").flag("recognizer-model"),
