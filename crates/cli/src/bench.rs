@@ -11,7 +11,7 @@ use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::{OpTime, Upload};
 use myxtts_tensor::{Control, Device, Mode};
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::bench::chart::{Bar, chart};
 use myxtts_train::bench::{Amount, Figures, measure};
 use myxtts_train::corpus::{Assembly, CorpusSet, RecordMode};
@@ -190,9 +190,11 @@ fn variants(workers: usize, records: RecordMode) -> Vec<Variant> {
 }
 
 /// The GPU that prepares batches: the next one after `machine`, or the same one on a separate stream.
-fn data_gpu(machine: Machine) -> DataGpu {
+fn data_gpu(machine: ComputeDevice) -> DataGpu {
     let device = match machine.device {
-        Device::Cuda(own) if Machine::choose(Some(Device::Cuda(own + 1))).is_ok() => Device::Cuda(own + 1),
+        Device::Cuda(own) if ComputeDevice::choose(Some(Device::Cuda(own + 1))).is_ok() => {
+            Device::Cuda(own + 1)
+        }
         device => device,
     };
     DataGpu { device, buffer_size: 50, model_start_delay: Duration::ZERO }
@@ -200,7 +202,7 @@ fn data_gpu(machine: Machine) -> DataGpu {
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
     let svg = args.svg.as_deref().map(|path| OutputPath::check("--svg", path)).transpose()?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     settings.prefer_for_training(machine)?;

@@ -17,7 +17,7 @@ use myxtts_train::session::AHEAD;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::stages::gpt::Conditioning;
 use myxtts_train::statistics::Spread;
-use myxtts_train::{Machine, stages};
+use myxtts_train::{ComputeDevice, stages};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         return Err(UsageError(message.to_owned()).into());
     }
     let page = args.html.as_deref().map(|path| OutputPath::check("--html", path)).transpose()?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     settings.prefer_for_training(machine)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 use myxtts_run::config::{ConfigError, Flag, HostResources, KEYS, Key, Sources, ValueKind};
 use myxtts_run::plan::Plan;
-use myxtts_train::{Machine, preferences};
+use myxtts_train::{ComputeDevice, preferences};
 
 use crate::UsageError;
 use crate::output::errln;
@@ -74,7 +74,7 @@ impl Settings {
     ///
     /// # Panics
     /// If a preferred setting does not exist: their names are constants.
-    pub fn prefer_for_training(&mut self, machine: Machine) -> Result<(), ConfigError> {
+    pub fn prefer_for_training(&mut self, machine: ComputeDevice) -> Result<(), ConfigError> {
         for (setting, value) in preferences::preferred(&self.plan()?, machine) {
             let key = Key::find(setting).expect("the path of a setting of the table");
             self.flags.insert(0, Flag::Own { name: preferences::ORIGIN.to_owned(), key, value });

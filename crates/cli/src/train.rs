@@ -13,7 +13,7 @@ use myxtts_train::corpus::set::IfLocked;
 use myxtts_train::devices::DeviceRequest;
 use myxtts_train::ranks::Ranks;
 use myxtts_train::run_request::RunRequest;
-use myxtts_train::{Machine, RunError, TrainingRun};
+use myxtts_train::{ComputeDevice, RunError, TrainingRun};
 
 use crate::arguments::{self, device};
 use crate::failure::{UsageError, exit_of};
@@ -190,7 +190,7 @@ fn train_tokenizer(args: Args) -> anyhow::Result<Exit> {
     let stop = stop_requested()?;
     let mut settings = args.settings;
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
-    settings.prefer_for_training(Machine::CPU)?;
+    settings.prefer_for_training(ComputeDevice::CPU)?;
     let mut plan = settings.resolve()?;
     let progress = Terminal::new();
     // A vocabulary does not depend on audio codes, so a model without a DVAE will do, as for the stage `dvae`.

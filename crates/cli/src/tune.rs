@@ -6,7 +6,7 @@ use myxtts_run::config::{Key, Section};
 use myxtts_run::exit::Exit;
 use myxtts_run::output_path::OutputPath;
 use myxtts_run::plan::StageKind;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::corpus::{CorpusSet, assemble};
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::tune::facts::Facts;
@@ -53,7 +53,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         return Err(UsageError(format!("{} exists already: name another file", path.display())).into());
     }
     let file = args.write.as_deref().map(|path| OutputPath::check("--write", path)).transpose()?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let mut settings = args.settings.clone();
     settings.set_paths("CORPUS", "data.train_data", &args.corpus)?;
     settings.prefer_for_training(machine)?;

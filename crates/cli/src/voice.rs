@@ -9,7 +9,7 @@ use myxtts_run::exit::Exit;
 use myxtts_run::output_path::OutputPath;
 use myxtts_speak::reference::{Reference, ReferenceReport};
 use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, built_in, check_name};
-use myxtts_speak::{Machine, SpeakError, Synthesizer};
+use myxtts_speak::{ComputeDevice, SpeakError, Synthesizer};
 use serde::Serialize;
 
 use crate::arguments::device;
@@ -165,7 +165,7 @@ fn encode(
     let references =
         files.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, SpeakError>>()?;
     let folder = ModelFolder::open(model)?;
-    let mut synthesizer = Synthesizer::open(&folder, Machine::choose(device(&args.device)?)?.device)?;
+    let mut synthesizer = Synthesizer::open(&folder, ComputeDevice::choose(device(&args.device)?)?.device)?;
     let voice = synthesizer.encode_references(&references)?;
     let report = ReferenceReport::new(&references, &synthesizer.speaker_segments(&references)?);
     Ok(StoredVoice {

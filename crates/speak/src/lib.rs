@@ -2,7 +2,7 @@
 //!
 //! The modules in the order of an utterance:
 //!
-//! 1. [`weight_source`], [`synthesizer`]: weights of a model, opened on a device ([`machine`])
+//! 1. [`weight_source`], [`synthesizer`]: weights of a model, opened on a device ([`compute_device`])
 //! 2. [`reference`], [`voice`], [`voices`]: recordings of a speaker, the encoded voice, stored voices and mixes
 //! 3. [`long_text`], [`token_budget`], [`language`]: a text split into pieces that fit into one utterance
 //! 4. [`speaking`], [`guard`]: codes sampled, checked and retried; the codes of a text are checked against it by `proofread`
@@ -12,7 +12,7 @@
 pub mod error;
 pub mod language;
 pub mod long_text;
-pub mod machine;
+pub mod compute_device;
 pub mod narration;
 pub mod weight_source;
 
@@ -33,7 +33,7 @@ pub mod waveform;
 
 pub use error::SpeakError;
 pub use guard::{Attempt, Flaw};
-pub use machine::Machine;
+pub use compute_device::ComputeDevice;
 pub use speaking::{SpeakOptions, Speech};
 pub use stream::AudibleStart;
 pub use synthesizer::{Decoding, Synthesizer, prepare_reference};

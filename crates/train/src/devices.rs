@@ -1,7 +1,7 @@
 //! The devices of a run: those it trains on, and the GPU that prepares its batches.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::ranks::RankError;
 use crate::ranks::discovery::Identity;
 use crate::run_error::RunError;
@@ -41,7 +41,7 @@ impl DeviceRequest<'_> {
 /// The devices of a run, with the reason for each choice.
 pub struct RunDevices {
     /// One for each replica.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<ComputeDevice>,
     strategy: Decision<Strategy>,
     feed: Decision<Feed>,
     simulated: bool,
@@ -75,7 +75,7 @@ impl RunDevices {
             }
             feed.warnings.push(sentence);
         }
-        let machines = Machine::all(&strategy.choice.devices(&found))?;
+        let machines = ComputeDevice::all(&strategy.choice.devices(&found))?;
         let rounded = plan.training.reduce_bf16 && machines.len() > 1;
         Ok(RunDevices { machines, strategy, feed, simulated: found.simulated, rounded })
     }
@@ -104,7 +104,7 @@ impl RunDevices {
         };
         let Identity { rank, world, .. } = identity;
         strategy.reason = format!("rank {rank} of {world}; {}", strategy.reason);
-        let machines = Machine::all(&strategy.choice.devices(&found))?;
+        let machines = ComputeDevice::all(&strategy.choice.devices(&found))?;
         let machines = vec![machines[0]; *world];
         let reason = "every rank makes its own slice of every batch".to_owned();
         let feed = Decision { choice: Feed::Buffered, reason, warnings: Vec::new() };
@@ -112,8 +112,8 @@ impl RunDevices {
     }
 
     /// The device of the first replica.
-    pub fn first(&self) -> Machine {
-        self.machines.first().copied().unwrap_or(Machine::CPU)
+    pub fn first(&self) -> ComputeDevice {
+        self.machines.first().copied().unwrap_or(ComputeDevice::CPU)
     }
 
     /// The devices in one sentence: `mirrored on GPUs 0 and 1: ...`

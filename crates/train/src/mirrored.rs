@@ -4,8 +4,8 @@
 //!
 //! The loop sees one stage. Where a replica fails, the others are released and the first cause is the error.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::replica_slice::ReplicaSlice;
 use crate::stages::{Stage, StageCore, Submitted, Validation};
 use myxtts_tensor::collective::{CollectiveError, Replica};
@@ -18,7 +18,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 /// Makes the stage of one replica; called on that replica's thread.
-pub type Build = Arc<dyn Fn(Machine, ReplicaSlice) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
+pub type Build = Arc<dyn Fn(ComputeDevice, ReplicaSlice) -> Result<Box<dyn Stage>, TrainError> + Send + Sync>;
 
 /// What is done on a replica's thread.
 type Work = Box<dyn FnOnce(&mut dyn Stage, &Link) + Send>;
@@ -90,7 +90,7 @@ pub struct Mirrored {
 
 impl Mirrored {
     /// A replica on each of these, made there.
-    pub fn new(machines: &[Machine], build: &Build) -> Result<Mirrored, TrainError> {
+    pub fn new(machines: &[ComputeDevice], build: &Build) -> Result<Mirrored, TrainError> {
         let communicators: Arc<[Arc<Communicator>]> = communicators(machines)?.into();
         let mut links: Vec<Link> = Replica::group(machines.len())
             .into_iter()
@@ -171,7 +171,7 @@ impl Mirrored {
 }
 
 /// One communicator for each GPU; none for processors, which meet in memory.
-fn communicators(machines: &[Machine]) -> Result<Vec<Arc<Communicator>>, TrainError> {
+fn communicators(machines: &[ComputeDevice]) -> Result<Vec<Arc<Communicator>>, TrainError> {
     let mut gpus = Vec::new();
     for machine in machines {
         if let Device::Cuda(ordinal) = machine.device {
@@ -188,7 +188,7 @@ fn communicators(machines: &[Machine]) -> Result<Vec<Arc<Communicator>>, TrainEr
     Ok(joined.into_iter().map(Arc::new).collect())
 }
 
-fn built(link: &Link, machine: Machine, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
+fn built(link: &Link, machine: ComputeDevice, build: &Build) -> Result<Box<dyn Stage>, TrainError> {
     let mut stage = build(machine, ReplicaSlice::of(link.replica.clone()))?;
     link.join(stage.engine_mut());
     Ok(stage)
@@ -198,7 +198,7 @@ fn built(link: &Link, machine: Machine, build: &Build) -> Result<Box<dyn Stage>,
 fn serve(
     rank: usize,
     link: Link,
-    machine: Machine,
+    machine: ComputeDevice,
     build: Build,
     answer: Sender<(usize, Result<(), TrainError>)>,
     orders: Receiver<Work>,

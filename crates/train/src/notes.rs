@@ -1,6 +1,6 @@
 //! Notes for the user before a run begins: settings without effect, and what to expect of the corpus.
 
-use crate::machine::Machine;
+use crate::compute_device::ComputeDevice;
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
 use crate::sizes::Sizes;
@@ -21,7 +21,7 @@ pub struct PlannedRun<'a> {
     /// Its settings.
     pub plan: &'a Plan,
     /// The device of its first replica.
-    pub machine: Machine,
+    pub machine: ComputeDevice,
     /// The only stage it trains; every stage where it is `None`.
     pub only: Option<StageKind>,
     /// Whether it begins from a model.

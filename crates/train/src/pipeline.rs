@@ -1,7 +1,7 @@
 //! A run from its first stage to its last: what is missing is trained, in order, each stage on what the one before it made.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::model::{DECODER, DVAE, GPT, Model};
 use crate::ranks::{RankError, Ranks, lead};
 use crate::session::Session;
@@ -35,7 +35,7 @@ pub struct Request {
 #[derive(Clone, Copy)]
 pub struct Devices<'a> {
     /// The devices of this process, at least one, with a replica on each.
-    pub machines: &'a [Machine],
+    pub machines: &'a [ComputeDevice],
     /// The processes of the run, of which this is rank 0; `None` in a run of one process.
     pub ranks: Option<&'a Arc<Ranks>>,
 }

@@ -1,8 +1,8 @@
 //! Values that training prefers over the defaults of the table of settings: arrays that every stage needs, and the recipe of
 //! the demo corpus. Whatever the user sets overrides them.
 
+use crate::compute_device::ComputeDevice;
 use crate::corpus::read::DEMO_VOICE_SECONDS;
-use crate::machine::Machine;
 use myxtts_run::config::Origin;
 use myxtts_run::plan::Plan;
 use myxtts_tensor::Device;
@@ -41,7 +41,7 @@ const DEMO_ON_GPU: [(&str, &str); 4] = [
 ];
 
 /// Preferred values as path and value, the ones with the highest priority first. `plan` says whether a corpus is named.
-pub fn preferred(plan: &Plan, machine: Machine) -> Vec<(&'static str, String)> {
+pub fn preferred(plan: &Plan, machine: ComputeDevice) -> Vec<(&'static str, String)> {
     let mut preferred = Vec::new();
     if plan.data.train_data.is_empty() {
         let on_gpu: &[_] = if machine.device == Device::Cpu { &[] } else { &DEMO_ON_GPU };

@@ -9,8 +9,8 @@
 //!
 //! Speaking has weights, programs and draws of its own. It takes nothing from the training but a copy of the weights.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::model::{Model, Stacked};
 use crate::overlay::floats;
 use crate::stages::codes::Encoder;
@@ -150,7 +150,7 @@ pub struct Samples<'a> {
     /// The model as far as it is done.
     pub model: &'a Model,
     /// Where to speak.
-    pub machine: Machine,
+    pub machine: ComputeDevice,
     /// How texts are read.
     pub cleaner: Cleaner,
     /// Device memory that may be used.

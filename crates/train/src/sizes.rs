@@ -1,7 +1,7 @@
 //! How large everything of a run is: the networks by preset or by the model that is begun from, batches and windows by preset.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::model::{DECODER, DVAE, Model, SPEAKER};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::GptSizes;
@@ -46,7 +46,7 @@ impl Sizes {
     /// What the plan says, where the model does not say otherwise.
     pub fn of(
         plan: &Plan,
-        machine: Machine,
+        machine: ComputeDevice,
         tokenizer: &Tokenizer,
         model: &Model,
     ) -> Result<Sizes, TrainError> {
@@ -81,11 +81,11 @@ impl Sizes {
     }
 
     /// As a plan has them for a model that begins from nothing; all but what depends on its vocabulary.
-    pub fn without_vocabulary(plan: &Plan, machine: Machine) -> Sizes {
+    pub fn without_vocabulary(plan: &Plan, machine: ComputeDevice) -> Sizes {
         Sizes::planned(plan, machine, TextIds { vocabulary: 1, start: 0, stop: 0 })
     }
 
-    fn planned(plan: &Plan, machine: Machine, text: TextIds) -> Sizes {
+    fn planned(plan: &Plan, machine: ComputeDevice, text: TextIds) -> Sizes {
         let preset = plan.model.preset;
         let mut sizes = Sizes::preset(preset, text);
         match (machine.device, preset) {

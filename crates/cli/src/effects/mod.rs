@@ -256,6 +256,6 @@ fn settings_of_a_run_change_its_messages_and_files() {
 #[test]
 fn the_demo_is_cleaned_to_letters() {
     let mut settings = crate::settings::Settings::default();
-    settings.prefer_for_training(myxtts_train::Machine::CPU).unwrap();
+    settings.prefer_for_training(myxtts_train::ComputeDevice::CPU).unwrap();
     assert_eq!(settings.plan().unwrap().data.cleaner.as_deref(), Some("default"));
 }

@@ -4,8 +4,8 @@
 pub(crate) use super::join::slice;
 use super::join::{self, Joined};
 use super::link::{Answer, Order, Ranks, bits};
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::mirrored::joined;
 use crate::model::Model;
 use crate::rank_error::RankError;
@@ -33,7 +33,7 @@ impl Distributed {
     /// Builds rank 0's part while the others build theirs, and joins them.
     pub fn new(
         ranks: &Arc<Ranks>,
-        machine: Machine,
+        machine: ComputeDevice,
         build: impl FnOnce(ReplicaSlice) -> Result<Box<dyn Stage>, TrainError>,
     ) -> Result<Distributed, TrainError> {
         let mut stage = build(join::slice(ranks))?;

@@ -6,9 +6,9 @@ mod step;
 
 use super::clips::Clips;
 use super::{ClipOrder, Stage, StageCore, StageKind, Submitted, Validation};
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Feed, Feeding, Made, Measured};
-use crate::machine::Machine;
 use crate::model::{DECODER, Model, SPEAKER};
 use crate::overlay::position;
 use crate::replica_slice::ReplicaSlice;
@@ -81,7 +81,7 @@ impl DecoderStage {
         slice: ReplicaSlice,
         settings: DecoderSettings,
         recipe: Recipe,
-        machine: Machine,
+        machine: ComputeDevice,
         source: Arc<dyn RecordSource>,
         clips: Arc<Clips>,
         model: &Model,

@@ -1,7 +1,7 @@
 //! What there is to tune for: the devices of a run, the cores and the memory beside them.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use myxtts_run::config::{HostResources, host::free_memory};
 use myxtts_tensor::Device;
 use myxtts_tensor::cuda::Cuda;
@@ -32,7 +32,7 @@ pub struct GpuMemory {
 
 impl Facts {
     /// Of these devices, on this machine. GPUs are opened: what the driver takes for that is not free any more.
-    pub fn of(machines: &[Machine]) -> Result<Facts, TrainError> {
+    pub fn of(machines: &[ComputeDevice]) -> Result<Facts, TrainError> {
         let mut gpu: Option<GpuMemory> = None;
         for machine in machines {
             if let Device::Cuda(ordinal) = machine.device {

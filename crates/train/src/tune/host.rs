@@ -3,8 +3,8 @@
 
 use super::rules::Memory;
 use super::with_forecast;
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::model::Model;
 use crate::pipeline::Request;
 use crate::stages::StageKind;
@@ -36,7 +36,7 @@ pub fn host_memory(
     plan: &Plan,
     request: &Request,
     corpus: &Corpus,
-    machines: &[Machine],
+    machines: &[ComputeDevice],
     host: Host,
 ) -> Result<Option<String>, TrainError> {
     let replicas = machines.iter().filter(|machine| machine.device == Device::Cpu).count();

@@ -5,7 +5,7 @@ use super::sweep::{self, Cell, NEAR, Part, Row};
 use super::{race, rules, with_forecast};
 use crate::bench::timed_stage::TimedStage;
 use crate::bench::{Amount, measure};
-use crate::machine::Machine;
+use crate::compute_device::ComputeDevice;
 use crate::model::Model;
 use crate::preferences::is_set_by_user;
 use crate::run_error::RunError;
@@ -44,7 +44,7 @@ pub struct Sweeper<'a> {
     /// The corpus whose batches are measured.
     pub corpus: &'a Corpus,
     /// The device that is measured.
-    pub machine: Machine,
+    pub machine: ComputeDevice,
     /// Folder for audio codes.
     pub home: &'a Path,
     /// Cores and memory of the machine.

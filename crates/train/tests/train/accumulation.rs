@@ -3,7 +3,7 @@
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
 use myxtts_tensor::engine::Arena;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 
 use super::small::{self, Clips};
 
@@ -12,7 +12,7 @@ fn moment(accumulate: u64, step: u64) -> Vec<f32> {
     let mut plan = small::plan(StageKind::Gpt, 4);
     // What is dropped differs between the batches of a step.
     plan.training.dropout = Some(0.0);
-    let mut stage = small::stage(StageKind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
+    let mut stage = small::stage(StageKind::Gpt, &plan, Clips::default(), accumulate, ComputeDevice::CPU);
     let control = Control { rate: 1e-3, weight: 1.0, clip: 0.0, average: 0.0, seed: 1 };
     let queued = stage.submit(step, &control).unwrap();
     assert!(stage.wait(queued.ticket).unwrap().good);

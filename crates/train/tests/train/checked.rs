@@ -3,7 +3,7 @@
 use myxtts_data::record::{DVAE_MEL, SPEAKER_MEL};
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::{Control, Mode};
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 
 use super::small::{self, Clips};
 
@@ -11,7 +11,7 @@ use super::small::{self, Clips};
 fn every_result_of_a_healthy_step_is_finite_in_every_stage() {
     for kind in [StageKind::Dvae, StageKind::Gpt, StageKind::Decoder] {
         let plan = small::plan(kind, 4);
-        let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+        let mut stage = small::stage(kind, &plan, Clips::default(), 1, ComputeDevice::CPU);
         stage.engine_mut().set_mode(Mode::Checked);
         // The decoder's later steps have discriminators.
         for step in 0..4 {
@@ -28,7 +28,7 @@ fn a_clip_of_no_numbers_is_traced_to_the_first_operation_that_reads_it() {
     for (kind, column) in [(StageKind::Dvae, DVAE_MEL), (StageKind::Decoder, SPEAKER_MEL)] {
         let mut plan = small::plan(kind, 6);
         plan.training.enable_eager_debug = true;
-        let mut stage = small::stage(kind, &plan, Clips::poisoned(1, column), 1, Machine::CPU);
+        let mut stage = small::stage(kind, &plan, Clips::poisoned(1, column), 1, ComputeDevice::CPU);
         stage.engine_mut().set_mode(Mode::Checked);
         let folder = tempfile::tempdir().unwrap();
         let (_, said) = small::run(folder.path(), &plan, &mut *stage);

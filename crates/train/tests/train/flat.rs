@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use myxtts_run::plan::StageKind;
 use myxtts_run::progress::{Progress, StepProgress};
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::session::StageEnd;
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ fn child() {
     (plan.training.keep_checkpoints, plan.training.keep_best) = (1, 1);
     plan.training.validate_every = Some(steps / 40);
     plan.training.early_stop_patience = Some(u32::MAX);
-    let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+    let mut stage = small::stage(kind, &plan, Clips::default(), 1, ComputeDevice::CPU);
     let out = fs::File::create(runs.join("samples.jsonl")).unwrap();
     let last = Mutex::new((0, Instant::now()));
     let meter = Meter { run: runs.join("run"), out, every: steps / SAMPLES, last };

@@ -7,7 +7,7 @@ use myxtts_tensor::engine::{Arena, Ticket};
 use myxtts_tensor::{Control, Role};
 use myxtts_train::session::StageEnd;
 use myxtts_train::stages::{self, Stage, StageCore, Submitted, Validation};
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -117,7 +117,7 @@ fn faulty(
     fault: Fault,
     when: fn(u64) -> bool,
 ) -> FaultyStage {
-    let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, Machine::CPU);
+    let inner = small::stage(kind, &small::plan(kind, steps(kind)), clips, accumulate, ComputeDevice::CPU);
     FaultyStage { inner, fault, when, once: None, steps: Vec::new() }
 }
 
@@ -334,7 +334,7 @@ fn a_held_out_clip_that_is_no_number_is_said_and_chooses_no_checkpoint() {
     plan.training.validate_every = Some(1);
     let runs = tempfile::tempdir().unwrap();
     let clips = Clips::poisoned(small::CLIPS - 1, DVAE_MEL);
-    let mut stage = small::stage(kind, &plan, clips, 1, Machine::CPU);
+    let mut stage = small::stage(kind, &plan, clips, 1, ComputeDevice::CPU);
     let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
     assert_eq!(ended.unwrap(), StageEnd::Done);
     assert!(said.iter().any(|line| line.contains("no number")), "{said:?}");

@@ -11,7 +11,7 @@ use std::time::Duration;
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::seed::Seed;
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
 
@@ -30,7 +30,7 @@ fn plan() -> Plan {
 fn child() {
     let Ok(runs) = std::env::var(CHILD) else { return };
     let plan = plan();
-    let mut stage = small::stage(StageKind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
+    let mut stage = small::stage(StageKind::Dvae, &plan, Clips::default(), 1, ComputeDevice::CPU);
     small::run(Path::new(&runs), &plan, &mut *stage).0.unwrap();
 }
 
@@ -98,7 +98,7 @@ fn kills_while_saving_lose_no_acknowledged_checkpoint() {
 
     // One step more, and the same number of steps without a kill.
     let plan = plan();
-    let make = || small::stage(StageKind::Dvae, &plan, Clips::default(), 1, Machine::CPU);
+    let make = || small::stage(StageKind::Dvae, &plan, Clips::default(), 1, ComputeDevice::CPU);
     let mut killed = make();
     let Err(TrainError::Stopped { step, .. }) = small::run_until(runs.path(), &plan, &mut *killed, 0).0
     else {

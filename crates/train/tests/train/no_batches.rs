@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use myxtts_data::loader::LoaderError;
 use myxtts_run::checkpoint::Checkpoints;
 use myxtts_run::plan::StageKind;
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
 
@@ -28,7 +28,7 @@ fn too_many_bad_records_lost_the_steps_since_the_last_checkpoint() {
     for attempt in 0..3 {
         let is_damaged: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
         let clips = Clips { damaged: Some((2, is_damaged)), ..Clips::default() };
-        let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, Machine::CPU);
+        let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, ComputeDevice::CPU);
         is_damaged.store(true, Ordering::Relaxed);
         let (ended, said) = small::run(runs.path(), &plan, &mut *stage);
         let Err(TrainError::Loader(LoaderError::BudgetSpent { step, .. })) = ended else {
@@ -53,7 +53,7 @@ fn a_disk_that_goes_away_costs_no_step_of_any_stage() {
     {
         let what = format!("{kind:?}, {accumulate} batches a step");
         let plan = small::plan(kind, steps);
-        let make = |clips| small::stage(kind, &plan, clips, accumulate, Machine::CPU);
+        let make = |clips| small::stage(kind, &plan, clips, accumulate, ComputeDevice::CPU);
         let [whole, broken] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let mut undisturbed = make(Clips::default());
         small::run(whole.path(), &plan, &mut *undisturbed).0.unwrap();

@@ -4,7 +4,7 @@ use myxtts_run::checkpoint::{Checkpoint, Checkpoints};
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Device, Precision};
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 use std::path::Path;
 
 use super::small::{self, Clips};
@@ -18,7 +18,7 @@ fn newest(runs: &Path) -> Checkpoint {
 }
 
 /// Goes on with a run by one step, on this machine; how many good steps it has made. A GPU also ends those that were queued.
-fn one_step(runs: &Path, kind: StageKind, machine: Machine) -> u64 {
+fn one_step(runs: &Path, kind: StageKind, machine: ComputeDevice) -> u64 {
     let plan = small::plan(kind, 64);
     let mut stage = small::stage(kind, &plan, Clips::default(), 1, machine);
     match small::run_until(runs, &plan, &mut *stage, 0).0 {
@@ -37,8 +37,8 @@ fn one_step(runs: &Path, kind: StageKind, machine: Machine) -> u64 {
 fn nothing_in_a_checkpoint_depends_on_the_device() {
     for kind in KINDS {
         let runs = tempfile::tempdir().unwrap();
-        one_step(runs.path(), kind, Machine::CPU);
-        let stage = small::stage(kind, &small::plan(kind, 8), Clips::default(), 1, Machine::CPU);
+        one_step(runs.path(), kind, ComputeDevice::CPU);
+        let stage = small::stage(kind, &small::plan(kind, 8), Clips::default(), 1, ComputeDevice::CPU);
         let layout = stage.engine().layout();
         let checkpoint = newest(runs.path());
         let sizes: Vec<(String, u64)> =
@@ -72,7 +72,7 @@ fn nothing_in_a_checkpoint_depends_on_the_device() {
 
 #[test]
 fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
-    let gpu = match Machine::choose(Some(Device::Cuda(0))) {
+    let gpu = match ComputeDevice::choose(Some(Device::Cuda(0))) {
         Ok(gpu) => gpu,
         Err(reason) => {
             println!("a_run_goes_from_the_processor_to_a_gpu_and_back: skipped, no CUDA device: {reason}");
@@ -81,8 +81,12 @@ fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
     };
     for kind in KINDS {
         // The heads of this GPT are of 16 channels, which kernels of bf16 do not serve.
-        let gpu = if kind == StageKind::Gpt { Machine { precision: Precision::F32, ..gpu } } else { gpu };
-        for order in [[Machine::CPU, gpu, Machine::CPU, gpu], [gpu, Machine::CPU, gpu, Machine::CPU]] {
+        let gpu =
+            if kind == StageKind::Gpt { ComputeDevice { precision: Precision::F32, ..gpu } } else { gpu };
+        for order in [
+            [ComputeDevice::CPU, gpu, ComputeDevice::CPU, gpu],
+            [gpu, ComputeDevice::CPU, gpu, ComputeDevice::CPU],
+        ] {
             let runs = tempfile::tempdir().unwrap();
             let mut before = 0;
             for machine in order {
@@ -96,7 +100,7 @@ fn a_run_goes_from_the_processor_to_a_gpu_and_back() {
         one_step(runs.path(), kind, gpu);
         let checkpoint = newest(runs.path());
         let saved = Checkpoints::at(&runs.path().join("run/checkpoints")).load(&checkpoint.name()).unwrap();
-        let mut stage = small::stage(kind, &small::plan(kind, 1), Clips::default(), 1, Machine::CPU);
+        let mut stage = small::stage(kind, &small::plan(kind, 1), Clips::default(), 1, ComputeDevice::CPU);
         // Of a stage of one step nothing is left to do.
         small::run(runs.path(), &small::plan(kind, 1), &mut *stage).0.unwrap();
         let weights = stage.engine().read_arena(Arena::Weights).unwrap();

@@ -2,13 +2,14 @@
 
 use myxtts_run::plan::StageKind;
 use myxtts_tensor::Control;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 
 use super::small::{self, Clips};
 
 /// Codes that count in the loss of each of the first steps.
 fn counted(clips: Clips) -> Vec<f32> {
-    let mut stage = small::stage(StageKind::Gpt, &small::plan(StageKind::Gpt, 8), clips, 1, Machine::CPU);
+    let mut stage =
+        small::stage(StageKind::Gpt, &small::plan(StageKind::Gpt, 8), clips, 1, ComputeDevice::CPU);
     let count = |step| {
         let queued = stage.submit(step, &Control::default()).unwrap();
         stage.engine_mut().wait(queued.ticket).unwrap().notes[3]

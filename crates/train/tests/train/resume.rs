@@ -3,7 +3,7 @@
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_train::session::StageEnd;
 use myxtts_train::stages::Stage;
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 
 use super::small::{self, Clips, everything};
 
@@ -84,10 +84,10 @@ fn a_stage_that_ended_early_does_not_go_on() {
     // Nothing moves, and so nothing becomes better.
     plan.training.learning_rate = Some(1e-30);
     let runs = tempfile::tempdir().unwrap();
-    let mut stage = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+    let mut stage = small::stage(kind, &plan, Clips::default(), 1, ComputeDevice::CPU);
     assert_eq!(small::run(runs.path(), &plan, &mut *stage).0.unwrap(), StageEnd::Early);
     let (before, saved) = (everything(&*stage), small::events(runs.path(), "checkpoint").len());
-    let mut again = small::stage(kind, &plan, Clips::default(), 1, Machine::CPU);
+    let mut again = small::stage(kind, &plan, Clips::default(), 1, ComputeDevice::CPU);
     assert_eq!(small::run(runs.path(), &plan, &mut *again).0.unwrap(), StageEnd::Early);
     assert!(everything(&*again) == before, "it trained on");
     assert_eq!(small::events(runs.path(), "checkpoint").len(), saved);

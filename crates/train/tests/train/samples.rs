@@ -7,7 +7,7 @@ use myxtts_run::plan::StageKind;
 use myxtts_text::Cleaner;
 use myxtts_train::samples::{Samples, Sentence, choose};
 use myxtts_train::session::StageEnd;
-use myxtts_train::{Machine, Model, TrainError};
+use myxtts_train::{ComputeDevice, Model, TrainError};
 
 fn utterance(id: &str, speaker: &str) -> Utterance {
     Utterance {
@@ -55,7 +55,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
     plan.training.sample_every = 3;
     plan.training.recognizer_command = recognizer.map(str::to_owned);
     let clips = small::Clips::default();
-    let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, Machine::CPU);
+    let mut stage = small::stage(StageKind::Dvae, &plan, clips, 1, ComputeDevice::CPU);
     if let Some((_, false)) = heard {
         let folder = RunFolder::create(runs.path(), Some("run"), &plan).unwrap();
         for step in [3, 6, 8] {
@@ -67,7 +67,7 @@ fn run(heard: Option<(&[Sentence], bool)>, recognizer: Option<&str>) -> Trained 
         sentences,
         source: &clips,
         model: &empty,
-        machine: Machine::CPU,
+        machine: ComputeDevice::CPU,
         cleaner: Cleaner::Default,
         memory_limit: None,
     });
