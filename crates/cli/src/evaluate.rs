@@ -10,11 +10,12 @@ use myxtts_run::durable::{self, OsDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::progress::Progress;
 use myxtts_speak::{SpeakOptions, Synthesizer};
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::corpus::{CorpusSet, validation_set};
 use myxtts_train::evaluate::held_out::{EvaluationRequest, Keeping, evaluate};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
+use myxtts_train::job_control::JobControl;
 
 use crate::arguments::device;
 use crate::failure::UsageError;
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         .into());
     };
     let plan = folder.plan()?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let progress = Terminal::new();
     let (held_out, known) =
         validation_set::partition(folder.path(), &CorpusSet::read(&plan.data, &progress)?, &plan)?;
@@ -108,7 +109,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         None => {}
     }
     let keeping = Keeping { folder: args.output.as_deref(), listener: listener.as_mut() };
-    let found = evaluate(&mut synthesizer, &known, &held_out, &request, keeping, (&progress, &stop))?;
+    let job = JobControl { progress: &progress, stop: &stop };
+    let found = evaluate(&mut synthesizer, &known, &held_out, &request, keeping, job)?;
     let error = listener.as_ref().and_then(Listener::failed).map(ToString::to_string);
     if let Some(output) = &args.output {
         let mut facts = vec![("model", path.display().to_string()), ("run", folder.name().to_owned())];

@@ -11,11 +11,12 @@ use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::Progress;
 use myxtts_speak::Fit;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::corpus::{read, report_problems};
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::measures::METRICS;
+use myxtts_train::job_control::JobControl;
 use myxtts_train::resynthesize::{Recording, Resynthesis, Resynthesizer, WAYS};
 use serde::Serialize;
 
@@ -81,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut given = recordings(&args, &settings, &progress)?;
     given.truncate(args.limit.unwrap_or(usize::MAX));
     let mut listener = Listener::of(&settings.training)?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let cleaner = settings.data.cleaner.as_deref().map(str::parse).transpose()?;
     let mut parts = Resynthesizer::open(&target.model, machine, cleaner)?;
     let spoken = match parts.synthesizer() {
@@ -99,8 +100,14 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         progress.say("the model has no decoder yet: only its DVAE is measured");
     }
     let seed = settings.training.seed;
-    let found =
-        parts.pass(&given, voice.as_ref(), &args.output, listener.as_mut(), (&progress, &stop), seed)?;
+    let found = parts.pass(
+        &given,
+        voice.as_ref(),
+        &args.output,
+        listener.as_mut(),
+        JobControl { progress: &progress, stop: &stop },
+        seed,
+    )?;
     let failed = listener.as_ref().and_then(Listener::failed);
     let report = Report {
         model: target.model,

@@ -26,6 +26,7 @@ pub mod samples;
 pub mod session;
 pub mod sizes;
 
+pub mod job_control;
 pub mod low_data;
 pub mod pipeline;
 pub mod preview;
@@ -52,10 +53,10 @@ pub mod tune;
 pub mod evaluate;
 pub mod resynthesize;
 
-pub use myxtts_speak::machine;
+pub use myxtts_speak::compute_device;
 
+pub use compute_device::ComputeDevice;
 pub use error::TrainError;
-pub use machine::Machine;
 pub use model::Model;
 pub use run_error::RunError;
 pub use session::BestValidation;

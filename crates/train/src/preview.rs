@@ -2,13 +2,13 @@
 //! to each other.
 
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::overlay::WithCodes;
+use crate::replica_slice::Replicas;
 use crate::sizes::Sizes;
 use crate::stage_settings::{dvae_settings, gpt_rows, gpt_settings};
 use crate::stages::gpt::GptSettings;
 use crate::stages::gpt::{ConditioningKind, step_builder};
-use crate::stages::{StageKind, dvae};
+use crate::stages::{RecordSplit, StageKind, dvae};
 use myxtts_data::batch::Plan as Batches;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_run::plan::Plan;
@@ -34,14 +34,14 @@ impl Preview {
     pub fn new(
         kind: StageKind,
         plan: &Plan,
-        (machine, replicas): (Machine, usize),
+        Replicas { machine, count: replicas }: Replicas,
         source: Arc<dyn RecordSource>,
-        sides: (&[u32], &[u32]),
+        split: RecordSplit<'_>,
     ) -> Result<Preview, TrainError> {
         let sizes = Sizes::without_vocabulary(plan, machine);
         match kind {
             StageKind::Dvae => {
-                let (train, validation) = dvae::batches(&dvae_settings(plan, &sizes), &*source, sides)?;
+                let (train, validation) = dvae::batches(&dvae_settings(plan, &sizes), &*source, split)?;
                 Ok(Preview { source, train, validation, of_step: 1 })
             }
             StageKind::Gpt => {
@@ -51,7 +51,7 @@ impl Preview {
                 let source: Arc<dyn RecordSource> = Arc::new(WithCodes::new(source, codes));
                 let settings = GptSettings { rows: gpt_rows(plan, replicas), ..gpt_settings(plan, &sizes) };
                 let (train, validation) =
-                    step_builder::batches(&settings, &*source, (&*source, ConditioningKind::Mels), sides)?;
+                    step_builder::batches(&settings, &*source, (&*source, ConditioningKind::Mels), split)?;
                 Ok(Preview { source, train, validation, of_step: settings.accumulate.max(1) })
             }
             StageKind::Decoder => Err(TrainError::NoPreview),

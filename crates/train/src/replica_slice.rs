@@ -4,6 +4,7 @@
 //! learnt does not depend on how many share the work. What is a mean over a batch on one device is a sum of parts here:
 //! each replica's loss is made its share of the whole batch's loss, gradients and numbers are added up.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use myxtts_data::loader::Options as LoaderOptions;
 use myxtts_tensor::collective::Collective;
@@ -13,6 +14,15 @@ use std::sync::Arc;
 /// Gradients meet in pieces of this many bytes: large enough to be worth a call, small enough that the first is under way
 /// while the backward pass still runs.
 const BUCKET: usize = 25 << 20;
+
+/// The replicas of a stage before there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Replicas {
+    /// The device of the first.
+    pub machine: ComputeDevice,
+    /// Their number, at least 1.
+    pub count: usize,
+}
 
 /// Which slice of every batch is a replica's own.
 #[derive(Clone)]

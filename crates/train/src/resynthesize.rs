@@ -8,26 +8,26 @@
 //!
 //! Between `decoder` and what `speak` says lies the GPT's own choice of codes: `evaluate` measures that.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::evaluate::html::{Cell, Row};
 use crate::evaluate::listener::Listener;
 use crate::evaluate::measures::{Figures, Measures, Meter};
 use crate::evaluate::texts::{similarity, soft};
-use crate::machine::Machine;
+use crate::job_control::JobControl;
 use crate::model::Model;
 use crate::stages::codes::Encoder;
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor, MelInverter};
 use myxtts_model::weights::{ModelFolder, Reading};
 use myxtts_run::durable::{self, DurableError};
-use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 use myxtts_speak::{Fit, Quality, SpeakError, Synthesizer, Voice, prepare_reference};
 use myxtts_text::Cleaner;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The ways of a recording, in the order of the module's table; each has a folder of its name.
 pub const WAYS: [&str; 3] = ["original", "dvae", "decoder"];
@@ -136,7 +136,7 @@ impl Resynthesizer {
     /// Opens a model folder; it reads texts as it was trained where no cleaner is named.
     pub fn open(
         path: &Path,
-        machine: Machine,
+        machine: ComputeDevice,
         cleaner: Option<Cleaner>,
     ) -> Result<Resynthesizer, ResynthesizeError> {
         let folder = ModelFolder::open(path).map_err(TrainError::from)?;
@@ -195,7 +195,7 @@ impl Resynthesizer {
         voice: Option<&Voice>,
         folder: &Path,
         mut listener: Option<&mut Listener>,
-        (progress, stop): (&dyn Progress, &AtomicBool),
+        JobControl { progress, stop }: JobControl<'_>,
         seed: u64,
     ) -> Result<Resynthesis, ResynthesizeError> {
         let ways = if self.has_decoder() { &WAYS[..] } else { &WAYS[..2] };

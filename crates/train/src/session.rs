@@ -59,6 +59,20 @@ pub struct Session<'a> {
     pub listener: Option<Listener>,
 }
 
+/// Where a run is: the steps done of the current stage, and all steps of the stages before it.
+#[derive(Clone, Copy)]
+struct RunPosition {
+    step: u64,
+    before: u64,
+}
+
+impl RunPosition {
+    /// The step among all steps of the run, by which curves are plotted.
+    fn total(self) -> u64 {
+        self.before + self.step
+    }
+}
+
 struct InFlightStep {
     step: u64,
     ticket: Ticket,
@@ -196,7 +210,7 @@ impl<'a> Session<'a> {
         }
         if let Some(samples) = samples {
             // What was chosen lies in the weights now, averages and all.
-            self.sample(stage, false, samples, (reached, before));
+            self.sample(stage, false, samples, RunPosition { step: reached, before });
         }
         self.progress.stage_end();
         let end = json!({ "stage": name, "ended": format!("{ended:?}"), "steps": reached,
@@ -289,7 +303,7 @@ impl<'a> Session<'a> {
             if every(validate_every) || done == recipe.steps {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
-                let (at, loss) = ((done, before), guards.trend.mean());
+                let (at, loss) = (RunPosition { step: done, before }, guards.trend.mean());
                 let (found, is_last) = self.validate(stage, &mut guards.held_out, at, loss)?;
                 score = found;
                 if is_last {
@@ -304,7 +318,7 @@ impl<'a> Session<'a> {
             {
                 self.drain(stage, in_flight, 0, guards, pace, before)?;
                 pace.pause();
-                self.sample(stage, average, samples, (done, before));
+                self.sample(stage, average, samples, RunPosition { step: done, before });
             }
             let stop = self.stop.load(Ordering::Relaxed);
             if every(training.checkpoint_every) || done == recipe.steps || stop || ended == StageEnd::Early {

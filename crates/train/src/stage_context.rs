@@ -1,9 +1,10 @@
 //! What a stage is built from, and how: on one device, on several, or on the ranks of a run.
 
 use crate::align::Alignments;
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::Feeding;
-use crate::machine::Machine;
+use crate::job_control::JobControl;
 use crate::mirrored::{Build, Mirrored};
 use crate::model::Model;
 use crate::overlay::{WithCodes, position};
@@ -15,12 +16,12 @@ use crate::stage_settings::{
     clip_order, conditioning, dvae_settings, feeding, gpt_rows, gpt_settings, lengths,
 };
 use crate::stages::clips::Clips;
-use crate::stages::codes::{self, codes_of};
+use crate::stages::codes::{self, CodesFile, codes_of};
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
 use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
-use crate::stages::latents::{self, latents_of};
-use crate::stages::{Stage, StageKind};
+use crate::stages::latents::{self, LatentSettings, latents_of};
+use crate::stages::{RecordSplit, Stage, StageKind};
 use crate::training_data::Corpus;
 use myxtts_data::features::Recipe as Features;
 use myxtts_data::record::DVAE_MEL;
@@ -45,9 +46,9 @@ pub struct StageContext<'a> {
     /// What it learns from.
     pub corpus: &'a Corpus,
     /// Where it runs, or its first replica.
-    pub machine: Machine,
+    pub machine: ComputeDevice,
     /// Where its replicas run; none where there is one alone.
-    pub machines: &'a [Machine],
+    pub machines: &'a [ComputeDevice],
     /// Processes that share every batch, each with one replica; none where this one is alone.
     pub ranks: Option<&'a Arc<Ranks>>,
     /// The file that keeps audio codes, or will.
@@ -71,7 +72,7 @@ impl<'a> StageContext<'a> {
     pub fn of(
         plan: &'a Plan,
         corpus: &'a Corpus,
-        machine: Machine,
+        machine: ComputeDevice,
         folder: &Path,
         progress: &'a dyn Progress,
     ) -> StageContext<'a> {
@@ -125,8 +126,8 @@ impl<'a> StageContext<'a> {
                     });
                 }
                 self.placed(settings.rows as usize, model, move |machine, slice, model| {
-                    let (settings, source, sides) =
-                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    let (settings, source) = (settings.clone(), source.clone());
+                    let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, model)?))
                 })
             }
@@ -151,15 +152,28 @@ impl<'a> StageContext<'a> {
                     None => plan.data.batch_size,
                 };
                 self.placed(rows, model, move |machine, slice, model| {
-                    let (settings, source, sides) =
-                        (settings.clone(), source.clone(), (&*sides.0, &*sides.1));
+                    let (settings, source) = (settings.clone(), source.clone());
+                    let sides = RecordSplit { train: &sides.0, validation: &sides.1 };
                     Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, model)?))
                 })
             }
             StageKind::Decoder => {
-                let how = (sizes.conditioning_frames, seed, &corpus.tokenizer, feeding.failures);
+                let how = LatentSettings {
+                    frames: sizes.conditioning_frames,
+                    seed,
+                    tokenizer: &corpus.tokenizer,
+                    failures: feeding.failures,
+                };
                 let coded = self.with_codes(model)?;
-                let make = || latents_of(&coded, model, self.data_machine(), how, (progress, &self.stop));
+                let make = || {
+                    latents_of(
+                        &coded,
+                        model,
+                        self.data_machine(),
+                        how,
+                        JobControl { progress, stop: &self.stop },
+                    )
+                };
                 let latents = match self.ranks {
                     None => make()?,
                     Some(ranks) => {
@@ -181,7 +195,7 @@ impl<'a> StageContext<'a> {
                     seed,
                     memory_limit: plan.training.memory_limit,
                 };
-                let clips = Arc::new(Clips::load(&settings, &*source, latents, (&*sides.0, &*sides.1))?);
+                let clips = Arc::new(Clips::load(&settings, &*source, latents, corpus.split())?);
                 self.placed(settings.rows, model, move |machine, slice, model| {
                     let (settings, source, clips) = (settings.clone(), source.clone(), clips.clone());
                     Ok(Box::new(DecoderStage::new(slice, settings, recipe, machine, source, clips, model)?))
@@ -196,7 +210,7 @@ impl<'a> StageContext<'a> {
         &self,
         rows: usize,
         model: &mut Model,
-        build: impl Fn(Machine, ReplicaSlice, &Model) -> Result<Box<dyn Stage>, TrainError>
+        build: impl Fn(ComputeDevice, ReplicaSlice, &Model) -> Result<Box<dyn Stage>, TrainError>
         + Send
         + Sync
         + 'static,
@@ -291,17 +305,18 @@ impl<'a> StageContext<'a> {
     }
 
     /// Where what is made once of all records is made: audio codes, and the GPT's states over them.
-    fn data_machine(&self) -> Machine {
+    fn data_machine(&self) -> ComputeDevice {
         match &self.corpus.data_side {
-            Some(side) => Machine::choose(Some(side.device)).unwrap_or(self.machine),
+            Some(side) => ComputeDevice::choose(Some(side.device)).unwrap_or(self.machine),
             None => self.machine,
         }
     }
 
     fn with_codes(&self, model: &Model) -> Result<Arc<WithCodes>, TrainError> {
         let (source, disk) = (&self.corpus.source, disk_from_env());
-        let told = (self.progress, &*self.stop);
-        let make = || codes_of(&**source, model, self.data_machine(), (&*disk, &self.codes), told);
+        let job = JobControl { progress: self.progress, stop: &self.stop };
+        let file = CodesFile { disk: &*disk, path: &self.codes };
+        let make = || codes_of(&**source, model, self.data_machine(), file, job);
         let codes = match self.ranks {
             None => make()?,
             Some(ranks) => {

@@ -1,7 +1,7 @@
 //! The settings of each stage, from the plan of a run.
 
+use crate::compute_device::ComputeDevice;
 use crate::feed::{Depth, Feeding};
-use crate::machine::Machine;
 use crate::sizes::Sizes;
 use crate::stages::ClipOrder;
 use crate::stages::dvae::DvaeSettings;
@@ -81,7 +81,7 @@ pub(crate) fn gpt_settings(plan: &Plan, sizes: &Sizes) -> GptSettings {
 }
 
 /// Where the conditioning of the GPT's batches comes from, on a device.
-pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: Machine) -> Conditioning {
+pub(crate) fn conditioning(plan: &Plan, corpus: &Corpus, machine: ComputeDevice) -> Conditioning {
     let cached = plan.data.native_loading && plan.data.preprocessing_mode != PreprocessingMode::Runtime;
     match &corpus.data_side {
         Some(DataSide { device, sounds, .. }) => {
@@ -103,7 +103,7 @@ pub(crate) fn feeding(plan: &Plan) -> Feeding {
         upload: match (data.prefetch_to_gpu, data.enhanced_gpu_prefetch) {
             (true, true) => Upload::Ahead,
             (true, false) => Upload::AheadPageable,
-            (false, _) => Upload::InTurn,
+            (false, _) => Upload::WithStep,
         },
         depth: Some(Depth::of(data.prefetch_buffer_size)),
         under_way: data.buffer_size,

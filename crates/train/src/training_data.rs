@@ -2,6 +2,7 @@
 
 use crate::feed::Depth;
 use crate::samples::Sentence;
+use crate::stages::RecordSplit;
 use myxtts_data::record::RecordSource;
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_tensor::Device;
@@ -22,6 +23,13 @@ pub struct Corpus {
     pub sentences: Vec<Sentence>,
     /// Where batches are prepared, if not on the processor.
     pub data_side: Option<DataSide>,
+}
+
+impl Corpus {
+    /// The records to train on and those of the validation set.
+    pub fn split(&self) -> RecordSplit<'_> {
+        RecordSplit { train: &self.train, validation: &self.validation }
+    }
 }
 
 /// A device that prepares batches for those that train: the mels of the DVAE's batches, audio codes once, the conditioning of the

@@ -10,12 +10,13 @@ use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::{Progress, Silent, StepProgress};
 use myxtts_tensor::engine::Arena;
 use myxtts_tensor::{Control, Device, Precision};
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::corpus::{CorpusSet, RecordMode, assemble};
 use myxtts_train::devices::RunDevices;
 use myxtts_train::notes::{PlannedRun, settings_notes};
 use myxtts_train::pipeline::{self, Devices, Request};
 use myxtts_train::preview::Preview;
+use myxtts_train::replica_slice::Replicas;
 use myxtts_train::session::Session;
 use myxtts_train::sizes::Sizes;
 use myxtts_train::stage_context::StageContext;
@@ -99,8 +100,8 @@ pub fn batches(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
     let mut text = String::new();
     for kind in [StageKind::Dvae, StageKind::Gpt] {
-        let sides = (&corpus.train[..], &corpus.validation[..]);
-        let preview = Preview::new(kind, plan, (Machine::CPU, 1), corpus.source.clone(), sides)?;
+        let replicas = Replicas { machine: ComputeDevice::CPU, count: 1 };
+        let preview = Preview::new(kind, plan, replicas, corpus.source.clone(), corpus.split())?;
         text += &format!("\n{kind:?}, {} batches per step\n", preview.of_step);
         for number in 0..8 {
             let step = preview.train.step(number);
@@ -137,7 +138,7 @@ pub fn recipe(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 /// How batches reach a device, and how steps run there. No device is opened.
 pub fn feeding(folder: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
-    let gpu = Machine { device: Device::Cuda(0), precision: Precision::F32 };
+    let gpu = ComputeDevice { device: Device::Cuda(0), precision: Precision::F32 };
     let context = StageContext::of(plan, &corpus, gpu, &folder.path(""), &Silent);
     let StageContext { feeding, conditioning, lengths, mode, .. } = &context;
     Ok(format!("{feeding:?} {:?} {conditioning:?} {lengths:?} {mode:?}", feeding.loading()))
@@ -151,7 +152,7 @@ pub fn devices(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 
 /// The notes before a run begins on a CPU.
 pub fn notes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    let run = PlannedRun { plan, machine: Machine::CPU, only: None, fine_tune: false };
+    let run = PlannedRun { plan, machine: ComputeDevice::CPU, only: None, fine_tune: false };
     Ok([plan.notes.clone(), settings_notes(&run)].concat().join("\n"))
 }
 
@@ -167,7 +168,7 @@ pub fn resolved(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
 
 /// Sizes of all networks, batches and windows.
 pub fn sizes(_: &TestFolder, plan: &Plan) -> anyhow::Result<String> {
-    Ok(format!("{:?}", Sizes::without_vocabulary(plan, Machine::CPU)))
+    Ok(format!("{:?}", Sizes::without_vocabulary(plan, ComputeDevice::CPU)))
 }
 
 /// The speech recogniser for spoken samples.
@@ -189,7 +190,7 @@ fn stage(
 ) -> anyhow::Result<String> {
     let corpus = generated_corpus(Mels::Normal);
     // One folder for all plans: codes are reused by plans with the same DVAE.
-    let context = StageContext::of(plan, &corpus, Machine::CPU, &folder.path(""), &Silent);
+    let context = StageContext::of(plan, &corpus, ComputeDevice::CPU, &folder.path(""), &Silent);
     let mut model = context.untrained(kind)?;
     let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model)?;
     act(&mut *stage)
@@ -286,8 +287,12 @@ fn run(plan: &Plan, mels: Mels) -> anyhow::Result<String> {
         listener: None,
     };
     let request = Request { only: Some(StageKind::Dvae), from: None };
-    let ended =
-        pipeline::train(&mut session, &request, &corpus, Devices { machines: &[Machine::CPU], ranks: None });
+    let ended = pipeline::train(
+        &mut session,
+        &request,
+        &corpus,
+        Devices { machines: &[ComputeDevice::CPU], ranks: None },
+    );
     let ended = ended.map(|_| "done".to_owned()).unwrap_or_else(|error| format!("error: {error}"));
     let kept: Vec<String> = session.store.list()?.checkpoints.iter().map(|c| c.name()).collect();
     drop(session);

@@ -10,10 +10,11 @@ use myxtts_run::durable::{self, OsDisk};
 use myxtts_run::exit::Exit;
 use myxtts_run::plan::Plan;
 use myxtts_speak::Synthesizer;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::evaluate::html::Page;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::texts::{Speaking, SpokenTexts, speak_list};
+use myxtts_train::job_control::JobControl;
 use serde::Serialize;
 
 use super::{Args, common_facts};
@@ -58,7 +59,7 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
         .into());
     }
     let mut listener = Listener::of(&settings.training)?;
-    let machine = Machine::choose(device(&args.device)?)?;
+    let machine = ComputeDevice::choose(device(&args.device)?)?;
     let folder = ModelFolder::open(model)?;
     let mut synthesizer = Synthesizer::open_for(&folder, machine.device, args.sampling.decoding())?;
     if let Some(cleaner) = &settings.data.cleaner {
@@ -72,8 +73,9 @@ pub fn run(args: &Args, list: &Path, output: &Path, model: &Path, settings: &Pla
     let language = language(&synthesizer, settings.data.language.as_deref());
     let options = args.sampling.speak_options(&synthesizer, settings.training.seed);
     let speaking = Speaking { folder: output, language: &language, voice: voice.as_ref(), options: &options };
-    let spoken =
-        speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), (&Terminal::new(), &stop))?;
+    let progress = Terminal::new();
+    let job = JobControl { progress: &progress, stop: &stop };
+    let spoken = speak_list(&mut synthesizer, &texts, &speaking, listener.as_mut(), job)?;
     let failed = listener.as_ref().and_then(Listener::failed);
     let report = Report {
         model: model.to_owned(),

@@ -16,12 +16,14 @@ use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::StageKind;
 use myxtts_run::progress::Silent;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::base_model::base_vocabulary;
 use myxtts_train::corpus::read::{cache_in, is_cache, read_from};
 use myxtts_train::corpus::{Assembly, SavedSplit};
 use myxtts_train::overlay::CODES;
 use myxtts_train::preview::Preview;
+use myxtts_train::replica_slice::Replicas;
+use myxtts_train::stages::RecordSplit;
 use serde::Serialize;
 
 use crate::output::{errln, print, print_json};
@@ -68,7 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             let dir = plan.data.cache_dir.clone().unwrap_or_else(|| cache_in(corpus));
             let source: Arc<dyn RecordSource> = Arc::new(Store::open(&dir)?);
             let sides = sides(&*source, &texts(corpus, &plan.data)?, &plan);
-            inspect(source, (&sides.0, &sides.1), &plan, &args)?
+            inspect(source, RecordSplit { train: &sides.0, validation: &sides.1 }, &plan, &args)?
         }
         // All corpora of the run, with its validation set.
         (None, Some(run)) => {
@@ -76,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
             let assembly =
                 Assembly { base: base.as_ref(), saved_split: split.as_ref(), ..Assembly::default() };
             let corpus = assembly.assemble(&plan, &stop_requested()?, &Terminal::new())?.corpus;
-            inspect(corpus.source, (&corpus.train, &corpus.validation), &plan, &args)?
+            inspect(corpus.source.clone(), corpus.split(), &plan, &args)?
         }
         (None, None) => bail!("name a corpus, or a run with --run"),
     };
@@ -127,12 +129,13 @@ fn sides(
 /// Collates the batch of a step, as the stage would, and describes it.
 fn inspect(
     source: Arc<dyn RecordSource>,
-    sides: (&[u32], &[u32]),
+    split: RecordSplit<'_>,
     plan: &myxtts_run::plan::Plan,
     args: &Args,
 ) -> anyhow::Result<(Report, Vec<u8>)> {
     // The content of a batch does not depend on the device, only its split over replicas does.
-    let preview = Preview::new(args.stage, plan, (Machine::CPU, 1), source, sides)?;
+    let preview =
+        Preview::new(args.stage, plan, Replicas { machine: ComputeDevice::CPU, count: 1 }, source, split)?;
     let Preview { source, train, validation, of_step } = preview;
     let (batches, of_step) = match args.validation {
         false => (train, of_step),
@@ -450,7 +453,7 @@ mod tests {
         let plan = args.settings.plan().unwrap();
         let ten = Arc::new(Ten { names: vec!["ann".into(), "bob".into()] });
         let (train, validation) = sides(&*ten, &HashMap::new(), &plan);
-        inspect(ten, (&train, &validation), &plan, &args).unwrap()
+        inspect(ten, RecordSplit { train: &train, validation: &validation }, &plan, &args).unwrap()
     }
 
     #[test]

@@ -6,18 +6,18 @@ use super::measures::Meter;
 use super::rank::{self, Ranking};
 use super::report::{Evaluation, Item};
 use super::texts::{self, TextsError};
+use crate::job_control::JobControl;
 use crate::samples;
 use myxtts_data::audio::{self, Clip, Resampler, wav};
 use myxtts_data::mel::{FrontEnd, MelExtractor};
 use myxtts_data::utterance::Utterance;
 use myxtts_model::Ended;
 use myxtts_run::durable;
-use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Where an evaluation keeps its sounds, and who listens to them.
 #[derive(Default)]
@@ -48,7 +48,7 @@ pub fn evaluate(
     held_out: &[&Utterance],
     request: &EvaluationRequest,
     mut keeping: Keeping<'_>,
-    (progress, stop): (&dyn Progress, &AtomicBool),
+    JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Evaluation, TextsError> {
     let seed = Seed::new(request.seed).derive("evaluate");
     // One recording of each speaker, which nothing that is spoken is of.

@@ -4,17 +4,17 @@ use super::html::{Cell, Row};
 use super::listener::Listener;
 use super::measures::{Figures, Measures, Meter};
 use super::rank;
+use crate::job_control::JobControl;
 use myxtts_data::audio::{self, Clip, wav};
 use myxtts_data::dataset::list::Listed;
 use myxtts_model::Ended;
 use myxtts_run::durable::{self, DurableError};
-use myxtts_run::progress::Progress;
 use myxtts_run::seed::Seed;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Where recordings are kept, in the folder of a report.
 const ORIGINALS: &str = "original";
@@ -101,7 +101,7 @@ pub fn speak_list(
     list: &[Listed],
     speaking: &Speaking<'_>,
     mut listener: Option<&mut Listener>,
-    (progress, stop): (&dyn Progress, &AtomicBool),
+    JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<SpokenTexts, TextsError> {
     let mut meter = Meter::new();
     let mut references: HashMap<PathBuf, Result<Voice, String>> = HashMap::new();

@@ -5,7 +5,7 @@
 //! costs one copy of the weights to the host and no file. Every checkpoint holds them, so that a run that is killed goes on
 //! with the same best, or finds it again.
 
-use super::Session;
+use super::{RunPosition, Session};
 use crate::error::TrainError;
 use crate::stages::{self, Stage, Validation};
 use myxtts_run::checkpoint::{CheckpointWriter, OpenCheckpoint};
@@ -191,13 +191,14 @@ impl HeldOut {
 impl Session<'_> {
     /// Validates after `step` steps of the stage and says what was found. The score, where there is one, and whether the
     /// stage is to end; `training` is the mean of the last training losses.
-    pub(crate) fn validate(
+    pub(super) fn validate(
         &mut self,
         stage: &mut dyn Stage,
         held_out: &mut HeldOut,
-        (step, before): (u64, u64),
+        at: RunPosition,
         training: Option<f64>,
     ) -> Result<(Option<f64>, bool), TrainError> {
+        let step = at.step;
         if held_out.is_empty {
             return Ok((None, false));
         }
@@ -207,7 +208,7 @@ impl Session<'_> {
         };
         let (is_best, verdict) = held_out.observe(stage, step, &found)?;
         let name = stages::name(stage.kind());
-        self.validated(name, (step, before), &found, is_best)?;
+        self.validated(name, at, &found, is_best)?;
         let gain = found.numbers.iter().find(|(what, _)| *what == stages::TEXT_GAIN).map(|(_, gain)| *gain);
         for advised in held_out.advice.observe(step, found.loss, training, gain) {
             let words = advised.to_string();
@@ -221,10 +222,11 @@ impl Session<'_> {
     fn validated(
         &mut self,
         name: &str,
-        (step, before): (u64, u64),
+        at: RunPosition,
         found: &Validation,
         is_best: bool,
     ) -> Result<(), TrainError> {
+        let step = at.step;
         let words: Vec<String> = found.numbers.iter().map(|(what, x)| format!("{what} {x:.4}")).collect();
         let best = if is_best { " (best so far)" } else { "" };
         self.progress.say(&format!("held out, after step {step} of `{name}`: {}{best}", words.join(", ")));
@@ -234,7 +236,7 @@ impl Session<'_> {
             );
         }
         for (what, x) in &found.numbers {
-            self.board.scalar(&format!("{name}/held_out/{what}"), before + step, *x as f32)?;
+            self.board.scalar(&format!("{name}/held_out/{what}"), at.total(), *x as f32)?;
         }
         let numbers: serde_json::Map<_, _> =
             found.numbers.iter().map(|(what, x)| ((*what).to_owned(), json!(x))).collect();

@@ -1,6 +1,6 @@
 //! Samples on the way and at the end of a run: spoken, written to the run's folder, and checked by the recogniser.
 
-use super::Session;
+use super::{RunPosition, Session};
 use crate::error::TrainError;
 use crate::evaluate::measures::Heard;
 use crate::evaluate::words::Errors;
@@ -14,14 +14,14 @@ use std::time::Instant;
 impl Session<'_> {
     /// Speaks from a stage's weights after step `step`. What goes wrong is a line: a run does not end because it has nothing
     /// to say yet.
-    pub(crate) fn sample(
+    pub(super) fn sample(
         &mut self,
         stage: &dyn Stage,
         average: bool,
         samples: &Samples<'_>,
-        (step, before): (u64, u64),
+        at: RunPosition,
     ) {
-        let name = stages::name(stage.kind());
+        let (name, step) = (stages::name(stage.kind()), at.step);
         let when = format!("after step {step} of `{name}`");
         let began = Instant::now();
         let heard = match samples.of_stage(stage, average, &self.stop) {
@@ -31,7 +31,7 @@ impl Session<'_> {
         let (all, mut kept, mut understood) = (heard.len(), 0, Understood::default());
         for (sentence, sample) in heard {
             let file = format!("{name}-{step:06}-{}", sentence.name);
-            let place = Place { label: name, step, at: before + step, file: &file };
+            let place = Place { label: name, step, at: at.total(), file: &file };
             match sample.and_then(|sample| Ok(self.keep(sentence, &sample, &place)?)) {
                 Ok((_, heard)) => {
                     kept += 1;
@@ -45,7 +45,7 @@ impl Session<'_> {
         if kept > 0 {
             let files = self.folder.samples().join(format!("{name}-{step:06}-*.wav"));
             let seconds = began.elapsed().as_secs_f64();
-            let rates = self.log_rates(name, (step, before + step), &understood);
+            let rates = self.log_rates(name, at, &understood);
             self.progress.say(&format!(
                 "spoken {when}: {kept} of {all} in {seconds:.1} s{rates}, {}",
                 files.display()
@@ -77,7 +77,7 @@ impl Session<'_> {
             };
             self.progress.say(&line);
         }
-        self.log_rates("model", (steps, steps), &understood);
+        self.log_rates("model", RunPosition { step: steps, before: 0 }, &understood);
     }
 
     /// What the recogniser understands of a sample; once it fails that is said, and it is not asked again.
@@ -92,17 +92,17 @@ impl Session<'_> {
     }
 
     /// Puts error rates into the curves and the events, and says them.
-    fn log_rates(&mut self, name: &str, (step, at): (u64, u64), understood: &Understood) -> String {
+    fn log_rates(&mut self, name: &str, at: RunPosition, understood: &Understood) -> String {
         if understood.count == 0 {
             return String::new();
         }
         let Understood { words, characters, count } = *understood;
         let (wer, cer) = (words.rate(), characters.rate());
-        let event = json!({ "stage": name, "step": step, "wer": wer, "cer": cer, "sentences": count });
+        let event = json!({ "stage": name, "step": at.step, "wer": wer, "cer": cer, "sentences": count });
         let written = self.events.append("recognized", event).map_err(TrainError::from).and_then(|()| {
             let curves = [(format!("{name}/wer"), wer), (format!("{name}/cer"), cer)];
             let curves = curves.iter().map(|(tag, value)| (tag.as_str(), *value as f32)).collect::<Vec<_>>();
-            Ok(self.board.scalars(at, &curves)?)
+            Ok(self.board.scalars(at.total(), &curves)?)
         });
         if let Err(error) = written {
             self.progress.say(&format!("error rates were not written: {error}"));

@@ -1,6 +1,7 @@
 //! The clips a decoder learns from, and how batches are drawn from them. Only the GPT's states over them are in memory: sound,
 //! and what speakers are heard by, are read when a batch is made.
 
+use super::RecordSplit;
 use super::decoder::DecoderSettings;
 use super::latents::Latents;
 use crate::error::TrainError;
@@ -39,7 +40,7 @@ impl Clips {
         settings: &DecoderSettings,
         source: &dyn RecordSource,
         mut latents: Vec<Latents>,
-        (train, validation): (&[u32], &[u32]),
+        RecordSplit { train, validation }: RecordSplit<'_>,
     ) -> Result<Clips, TrainError> {
         let mut clips = |records: &[u32]| -> Vec<Clip> {
             let mut clips = Vec::new();

@@ -1,18 +1,17 @@
 //! The audio codes of every record: made once by the trained DVAE, and kept beside the run.
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
+use crate::job_control::JobControl;
 use crate::model::{DVAE, Model};
 use crate::overlay::floats;
 use myxtts_data::record::{DVAE_MEL, RecordSource};
 use myxtts_model::Declare;
 use myxtts_model::dvae::{Dvae, DvaeSizes};
 use myxtts_run::durable::{self, Disk};
-use myxtts_run::progress::Progress;
 use myxtts_tensor::{Control, DType, Engine, EngineOptions, Program, Tape, Training, Value};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 /// Clips are filled up with silence to a multiple of this many frames, as the original fills up its batches: so a few
 /// programs serve all lengths.
@@ -31,7 +30,7 @@ pub struct Encoder {
 
 impl Encoder {
     /// The DVAE of a model, to be read only.
-    pub fn new(model: &Model, machine: Machine) -> Result<Encoder, TrainError> {
+    pub fn new(model: &Model, machine: ComputeDevice) -> Result<Encoder, TrainError> {
         let missing = TrainError::Missing { stage: "gpt", what: "audio codes (a DVAE)", earlier: "dvae" };
         if !model.has(DVAE) {
             return Err(missing);
@@ -100,14 +99,23 @@ impl Encoder {
     }
 }
 
+/// The file that keeps audio codes, or will.
+#[derive(Clone, Copy)]
+pub struct CodesFile<'a> {
+    /// The disk that writes it.
+    pub disk: &'a dyn Disk,
+    /// The file.
+    pub path: &'a Path,
+}
+
 /// The codes of all records, none for one that is no number, read from `kept` where they are of the same records and the same
 /// DVAE, else made. Two processes may make them at once: each writes a whole file, and both are the same.
 pub fn codes_of(
     source: &dyn RecordSource,
     model: &Model,
-    machine: Machine,
-    (disk, kept): (&dyn Disk, &Path),
-    (progress, stop): (&dyn Progress, &AtomicBool),
+    machine: ComputeDevice,
+    CodesFile { disk, path: kept }: CodesFile<'_>,
+    JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Vec<Vec<i32>>, TrainError> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&source.fingerprint());

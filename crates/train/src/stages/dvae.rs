@@ -6,10 +6,10 @@ mod spoken;
 mod step;
 
 use super::gpt::conditioning_input::ConditioningInput;
-use super::{Stage, StageCore, StageKind, Submitted, Validation};
+use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Maker, Measured, field, maker_of};
-use crate::machine::Machine;
 use crate::model::{DVAE, MEL_STATS, Model};
 use crate::overlay::floats;
 use crate::replica_slice::ReplicaSlice;
@@ -123,7 +123,7 @@ fn learning(settings: &DvaeSettings) -> Settings {
 pub(crate) fn batches(
     settings: &DvaeSettings,
     source: &dyn RecordSource,
-    (train, validation): (&[u32], &[u32]),
+    RecordSplit { train, validation }: RecordSplit<'_>,
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = learning(settings);
     let mut learnt = batches.clone();
@@ -150,9 +150,9 @@ impl DvaeStage {
         slice: ReplicaSlice,
         settings: DvaeSettings,
         recipe: Recipe,
-        machine: Machine,
+        machine: ComputeDevice,
         source: Arc<dyn RecordSource>,
-        (train, validation): (&[u32], &[u32]),
+        RecordSplit { train, validation }: RecordSplit<'_>,
         model: &Model,
     ) -> Result<DvaeStage, TrainError> {
         let bands = settings.sizes.channels;
@@ -184,7 +184,7 @@ impl DvaeStage {
             }
             None => source.clone(),
         };
-        let (plan, held_out) = batches(&settings, &*learnt, (train, validation))?;
+        let (plan, held_out) = batches(&settings, &*learnt, RecordSplit { train, validation })?;
         let (plan, held_out) = (Arc::new(plan), held_out.map(Arc::new));
         let step = ready(&mut engine, &dvae, &settings, &recipe, Some(&slice))?;
         let measure = ready(&mut engine, &dvae, &settings, &recipe, None)?;
@@ -281,7 +281,7 @@ impl DvaeStage {
         let budget = self.settings.feeding.failures;
         let options = LoaderOptions { until: Some(until), budget, ..LoaderOptions::default() };
         let maker = self.maker(&self.measure, batches, first, options)?;
-        Feed::blocking(self.engine.uploader(Upload::InTurn)?, self.measure.image.bytes(), first, maker)
+        Feed::blocking(self.engine.uploader(Upload::WithStep)?, self.measure.image.bytes(), first, maker)
     }
 
     /// Passes the next batch of a feed through the network, and changes nothing.

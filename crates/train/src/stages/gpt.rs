@@ -18,10 +18,10 @@ pub(crate) use conditioning_feed::ConditioningKind;
 pub use regularization::Regularization;
 pub use settings::{GptSettings, Lengths};
 
-use super::{Stage, StageCore, StageKind, Submitted, Validation, left_out};
+use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation, left_out};
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Fed, Feed, Measured};
-use crate::machine::Machine;
 use crate::model::{GPT, Model, TEXT_DROPOUT};
 use crate::overlay::WithCodes;
 use crate::replica_slice::ReplicaSlice;
@@ -89,9 +89,9 @@ impl GptStage {
         slice: ReplicaSlice,
         settings: GptSettings,
         recipe: Recipe,
-        machine: Machine,
+        machine: ComputeDevice,
         source: Arc<WithCodes>,
-        (train, validation): (&[u32], &[u32]),
+        RecordSplit { train, validation }: RecordSplit<'_>,
         model: &Model,
     ) -> Result<GptStage, TrainError> {
         let (gpt, layout, released) = step_builder::network(&settings, &recipe);
@@ -125,7 +125,8 @@ impl GptStage {
         let stats = model.mel_stats(settings.sizes.conditioning.mels);
         let conditioning = ConditioningFeed::of(&settings, &engine, &source, &stats)?;
         let fed = (&*conditioning.fed, conditioning.heard);
-        let (plan, held_out) = step_builder::batches(&settings, &*source, fed, (train, validation))?;
+        let (plan, held_out) =
+            step_builder::batches(&settings, &*source, fed, RecordSplit { train, validation })?;
         let mut filler = Filler::new(
             settings.sizes.clone(),
             (settings.masks, settings.frames, stats),

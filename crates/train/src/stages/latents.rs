@@ -1,9 +1,10 @@
 //! The states of the trained GPT over every record's own codes: what the decoder learns to make sound of.
 
 use super::gpt::fill::{Filler, GptBatch};
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
 use crate::feed::{Made, field};
-use crate::machine::Machine;
+use crate::job_control::JobControl;
 use crate::model::Model;
 use crate::overlay::{CODES, WithCodes};
 use half::bf16;
@@ -12,25 +13,36 @@ use myxtts_data::loader::{FailureBudget, HostSlab, Loader, Options as LoaderOpti
 use myxtts_data::record::{CONDITIONING_MEL, RecordSource, TOKENS};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_model::{Declare, Gpt, GptShape, Masks};
-use myxtts_run::progress::Progress;
 use myxtts_tensor::engine::Upload;
 use myxtts_tensor::{Control, Engine, EngineOptions, Program, Training, Value};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// States of one record `[codes + 1, width]`: row i is the one that predicted code i, the last the one that predicted the end.
 /// Rounded to bf16, which is half the memory and as exact as the GPU that made them.
 pub type Latents = Vec<bf16>;
 
+/// Settings of [`latents_of`].
+#[derive(Clone, Copy)]
+pub struct LatentSettings<'a> {
+    /// Frames of conditioning.
+    pub frames: u32,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The vocabulary of the texts.
+    pub tokenizer: &'a Tokenizer,
+    /// How many bad records are accepted.
+    pub failures: FailureBudget,
+}
+
 /// The states of all records; empty where a record does not fit the model or its states are no numbers.
 pub fn latents_of(
     source: &Arc<WithCodes>,
     model: &Model,
-    machine: Machine,
-    (frames, seed, tokenizer, failures): (u32, u64, &Tokenizer, FailureBudget),
-    (progress, stop): (&dyn Progress, &AtomicBool),
+    machine: ComputeDevice,
+    LatentSettings { frames, seed, tokenizer, failures }: LatentSettings<'_>,
+    JobControl { progress, stop }: JobControl<'_>,
 ) -> Result<Vec<Latents>, TrainError> {
     let missing = || TrainError::Missing { stage: "decoder", what: "a GPT", earlier: "gpt" };
     let sizes = model.gpt_sizes(tokenizer)?.ok_or_else(missing)?;

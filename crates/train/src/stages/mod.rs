@@ -46,6 +46,15 @@ impl ClipOrder {
     }
 }
 
+/// The records of a run by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordSplit<'a> {
+    /// Records to train on.
+    pub train: &'a [u32],
+    /// Records of the validation set; may be empty.
+    pub validation: &'a [u32],
+}
+
 /// A step that was queued.
 #[derive(Debug)]
 pub struct Submitted {

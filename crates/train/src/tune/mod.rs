@@ -12,10 +12,11 @@ pub mod rules;
 pub mod sweep;
 pub mod sweeper;
 
+use crate::compute_device::ComputeDevice;
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::model::Model;
 use crate::pipeline::Request;
+use crate::replica_slice::Replicas;
 use crate::sizes::Sizes;
 use crate::stage_settings::{conditioning, gpt_rows, gpt_settings};
 use crate::stages::StageKind;
@@ -32,7 +33,7 @@ pub fn tuned(
     plan: &Plan,
     request: &Request,
     corpus: &Corpus,
-    machines: &[Machine],
+    machines: &[ComputeDevice],
 ) -> Result<Vec<Tuned>, TrainError> {
     let facts = Facts::of(machines)?;
     let recipe = plan.recipe(StageKind::Gpt, request.from.is_some());
@@ -53,12 +54,12 @@ pub fn tuned(
 pub fn with_forecast<T>(
     plan: &Plan,
     corpus: &Corpus,
-    machines: &[Machine],
+    machines: &[ComputeDevice],
     model: &Model,
     fine_tune: bool,
     ask: impl FnOnce(&dyn Memory) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
-    let machine = machines.first().copied().unwrap_or(Machine::CPU);
+    let machine = machines.first().copied().unwrap_or(ComputeDevice::CPU);
     let sizes = Sizes::of(plan, machine, &corpus.tokenizer, model)?;
     let source = Lengths::new(&*corpus.source, sizes.dvae.clone());
     let conditioning = conditioning(plan, corpus, machine);
@@ -70,9 +71,9 @@ pub fn with_forecast<T>(
     let forecast = GptForecast::new(
         GptSettings { conditioning, rows: gpt_rows(plan, machines.len()), ..gpt_settings(plan, &sizes) },
         plan.recipe(StageKind::Gpt, fine_tune),
-        (machine, machines.len()),
+        Replicas { machine, count: machines.len() },
         &source,
-        (&corpus.train, &corpus.validation),
+        corpus.split(),
     )
     .on_memory_of(memory.unwrap_or(u64::MAX));
     ask(&forecast)

@@ -11,10 +11,11 @@ use myxtts_text::Cleaner;
 use myxtts_train::align::Alignments;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::stages::{Stage, StageCore};
-use myxtts_train::{Machine, Model};
+use myxtts_train::{ComputeDevice, Model};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -201,13 +202,13 @@ fn the_alignment_head_stays_out_of_the_model() {
     let mut model = Model::default();
     model.set("mel_stats", &[80], &[5.0; 80]);
     let run = |regularization: Regularization, steps: u64| {
-        let sides = (&records[..], &held_out[..]);
+        let sides = RecordSplit { train: &records, validation: &held_out };
         let settings = settings(regularization);
         let mut stage = GptStage::new(
             ReplicaSlice::WHOLE,
             settings,
             recipe,
-            Machine::CPU,
+            ComputeDevice::CPU,
             with_codes.clone(),
             sides,
             &model,
@@ -253,12 +254,12 @@ fn codes_learn_to_tell_tokens_apart() {
         let sizes = DvaeSizes { hidden: 16, codes: 64, ..small.sizes.clone() };
         let settings = DvaeSettings { spoken, rows: 16, frames: 32, sizes, ..small };
         let mut model = from.clone();
-        let sides = (&records[..], &held_out[..]);
+        let sides = RecordSplit { train: &records, validation: &held_out };
         let mut stage = DvaeStage::new(
             ReplicaSlice::WHOLE,
             settings,
             recipe,
-            Machine::CPU,
+            ComputeDevice::CPU,
             source.clone(),
             sides,
             &mut model,

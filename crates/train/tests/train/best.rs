@@ -7,9 +7,10 @@ use myxtts_train::model::Model;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::session::{StageEnd, StageOutcome};
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::gpt::GptStage;
 use myxtts_train::stages::{Stage, StageCore, Submitted, TEXT_GAIN, Validation};
-use myxtts_train::{Machine, TrainError};
+use myxtts_train::{ComputeDevice, TrainError};
 use std::sync::Arc;
 
 use super::small::{self, Clips};
@@ -57,7 +58,7 @@ fn plan(kind: StageKind) -> myxtts_run::plan::Plan {
 }
 
 fn scripted(kind: StageKind, plan: &myxtts_run::plan::Plan, score: fn(u64) -> f64) -> Scripted {
-    let inner = small::stage(kind, plan, Clips::default(), 1, Machine::CPU);
+    let inner = small::stage(kind, plan, Clips::default(), 1, ComputeDevice::CPU);
     Scripted { inner, score, seen: Vec::new() }
 }
 
@@ -196,10 +197,10 @@ fn the_text_gain_is_the_loss_of_codes_with_other_texts_and_zero_where_text_is_ig
     let source = Arc::new(WithCodes::new(Arc::new(Clips::default()), codes));
     let recipe = small::plan(StageKind::Gpt, 1).recipe(StageKind::Gpt, false);
     let gain = |held_out: &[u32], deaf: bool| {
-        let sides = (&[0, 1, 2][..], held_out);
+        let sides = RecordSplit { train: &[0, 1, 2], validation: held_out };
         let (settings, source, model) = (settings.clone(), source.clone(), Model::default());
         let mut stage =
-            GptStage::new(ReplicaSlice::WHOLE, settings, recipe, Machine::CPU, source, sides, &model)
+            GptStage::new(ReplicaSlice::WHOLE, settings, recipe, ComputeDevice::CPU, source, sides, &model)
                 .unwrap();
         if deaf {
             let table = stage.engine().layout().find("gpt.text_embedding.weight").unwrap();

@@ -19,10 +19,12 @@ use myxtts_train::align::Alignments;
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
+use myxtts_train::replica_slice::Replicas;
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::stages::{Stage, StageCore};
-use myxtts_train::{Machine, Model};
+use myxtts_train::{ComputeDevice, Model};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,9 +80,9 @@ fn trained(
         ReplicaSlice::WHOLE,
         settings,
         recipe(),
-        Machine::CPU,
+        ComputeDevice::CPU,
         source,
-        (&train, &held_out),
+        RecordSplit { train: &train, validation: &held_out },
         &model,
     )
     .unwrap();
@@ -269,11 +271,17 @@ fn conditioning_on_the_device_is_in_the_forecast() {
     let coded = WithCodes::new(source.clone(), (0..COUNT).map(codes).collect());
     let planned = |conditioning: Conditioning, memory: u64| {
         let settings = settings(conditioning, Masks::Corrected);
-        let sides = (&train[..], &held_out[..]);
-        GptForecast::new(settings, recipe(), (Machine::CPU, 1), &coded, sides)
-            .on_memory_of(memory)
-            .planned(6, 1)
-            .unwrap()
+        let sides = RecordSplit { train: &train, validation: &held_out };
+        GptForecast::new(
+            settings,
+            recipe(),
+            Replicas { machine: ComputeDevice::CPU, count: 1 },
+            &coded,
+            sides,
+        )
+        .on_memory_of(memory)
+        .planned(6, 1)
+        .unwrap()
     };
     let fed = planned(Conditioning::Fed, u64::MAX);
     let resident = Conditioning::Resident { at_most: 1.0 / 16.0 };
@@ -308,12 +316,12 @@ fn dvae_learnt(
     let settings = DvaeSettings { rows: 4, frames: 64, mels, spoken, feeding, ..small::dvae_settings() };
     let (train, held_out) = sides();
     let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
-    let (mut model, sides) = (Model::default(), (&train[..], &held_out[..]));
+    let (mut model, sides) = (Model::default(), RecordSplit { train: &train, validation: &held_out });
     let mut stage = DvaeStage::new(
         ReplicaSlice::WHOLE,
         settings,
         recipe,
-        Machine::CPU,
+        ComputeDevice::CPU,
         source.clone(),
         sides,
         &mut model,

@@ -7,11 +7,13 @@ use myxtts_run::exit::Exit;
 use myxtts_run::folder::RunFolder;
 use myxtts_run::plan::Plan;
 use myxtts_run::progress::{Progress, Silent};
+use myxtts_train::job_control::JobControl;
 use myxtts_train::pipeline::{self, Devices, Request};
 use myxtts_train::session::Session;
+use myxtts_train::stages::codes::CodesFile;
 use myxtts_train::stages::codes::codes_of;
 use myxtts_train::training_data::Corpus;
-use myxtts_train::{Machine, Model, TrainError};
+use myxtts_train::{ComputeDevice, Model, TrainError};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -83,7 +85,7 @@ fn run(runs: &Path, at: (&'static str, u64)) -> (Result<Model, TrainError>, Vec<
         sentences: Vec::new(),
         data_side: None,
     };
-    let devices = Devices { machines: &[Machine::CPU], ranks: None };
+    let devices = Devices { machines: &[ComputeDevice::CPU], ranks: None };
     let ended = pipeline::train(&mut session, &Request::default(), &corpus, devices);
     drop(session);
     (ended, stopper.told.into_inner().unwrap())
@@ -126,7 +128,14 @@ fn both_keep_the_same_codes(model: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let (kept, go_on) = (folder.path().join("codes.bin"), AtomicBool::new(false));
     let make = |progress: &dyn Progress| {
-        codes_of(&Clips::default(), &model, Machine::CPU, (&OsDisk, &kept), (progress, &go_on)).unwrap()
+        codes_of(
+            &Clips::default(),
+            &model,
+            ComputeDevice::CPU,
+            CodesFile { disk: &OsDisk, path: &kept },
+            JobControl { progress, stop: &go_on },
+        )
+        .unwrap()
     };
     let [one, other] = std::thread::scope(|scope| {
         let both = [(); 2].map(|()| scope.spawn(|| make(&Silent)));

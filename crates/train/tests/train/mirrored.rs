@@ -19,12 +19,13 @@ use myxtts_train::mirrored::{Build, Mirrored};
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::session::{Session, StageEnd};
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
-use myxtts_train::{Machine, Model, TrainError};
+use myxtts_train::{ComputeDevice, Model, TrainError};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +70,7 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
     let source = Arc::new(WithCodes::new(Arc::new(Voices { broken }), (0..COUNT).map(codes).collect()));
     Arc::new(move |machine, slice| {
         let (train, held_out): (Vec<u32>, Vec<u32>) = ((0..36).collect(), (36..40).collect());
-        let sides = (&train[..], &held_out[..]);
+        let sides = RecordSplit { train: &train, validation: &held_out };
         let (settings, source) = (settings.clone(), source.clone());
         Ok(Box::new(GptStage::new(slice, settings, recipe, machine, source, sides, &Model::default())?))
     })
@@ -78,8 +79,8 @@ fn gpt(recipe: Recipe, accumulate: u64, broken: Option<usize>) -> Build {
 /// One stage, or several replicas of it.
 fn made(build: &Build, replicas: usize) -> Result<Box<dyn Stage>, TrainError> {
     match replicas {
-        1 => build(Machine::CPU, ReplicaSlice::WHOLE),
-        n => Ok(Box::new(Mirrored::new(&vec![Machine::CPU; n], build)?)),
+        1 => build(ComputeDevice::CPU, ReplicaSlice::WHOLE),
+        n => Ok(Box::new(Mirrored::new(&vec![ComputeDevice::CPU; n], build)?)),
     }
 }
 
@@ -152,7 +153,7 @@ fn several_replicas_learn_what_one_learns_from_the_whole_batch() {
 #[test]
 fn replicas_stay_the_same_to_the_bit() {
     let recipe = plan(8).recipe(StageKind::Gpt, false);
-    let machines = [Machine::CPU; 3];
+    let machines = [ComputeDevice::CPU; 3];
     let mut stage = Mirrored::new(&machines, &gpt(recipe, 1, None)).unwrap();
     steps(&mut stage, &recipe, 0..8);
     for arena in [Arena::Weights, Arena::Moment1, Arena::Moment2, Arena::Average] {
@@ -171,8 +172,8 @@ fn sums_in_bf16_are_near_and_the_same_on_all() {
     let exact = gpt(recipe, 1, None);
     let of = exact.clone();
     let rounded: Build = Arc::new(move |machine, slice| of(machine, slice.rounded(true)));
-    let mut expected = Mirrored::new(&[Machine::CPU; 2], &exact).unwrap();
-    let mut found = Mirrored::new(&[Machine::CPU; 2], &rounded).unwrap();
+    let mut expected = Mirrored::new(&[ComputeDevice::CPU; 2], &exact).unwrap();
+    let mut found = Mirrored::new(&[ComputeDevice::CPU; 2], &rounded).unwrap();
     let (a, b) = (steps(&mut expected, &recipe, 0..6), steps(&mut found, &recipe, 0..6));
     // Eight bits of each gradient are left: norms show it, losses hardly do.
     assert_near(&a, &b, 1e-2, "sums in bf16");
@@ -202,7 +203,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             mels: None,
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));
-        let sides = (&records[..], &records[..2]);
+        let sides = RecordSplit { train: &records, validation: &records[..2] };
         Ok(Box::new(DvaeStage::new(slice, settings, recipe, machine, source, sides, &Model::default())?))
     });
     let mut alone = made(&build, 1).unwrap();
@@ -219,7 +220,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
     steps(&mut *resumed, &recipe, 20..24);
     assert!(resumed.engine().read_arena(Arena::Weights).unwrap() == weights, "a run that goes on is another");
     for replicas in [2, 3] {
-        let mut together = Mirrored::new(&vec![Machine::CPU; replicas], &build).unwrap();
+        let mut together = Mirrored::new(&vec![ComputeDevice::CPU; replicas], &build).unwrap();
         let found = steps(&mut together, &recipe, 0..24);
         assert_near(&expected, &found, 1e-4, &format!("{replicas} replicas"));
         let all = together.arenas(Arena::Weights).unwrap();
@@ -260,7 +261,13 @@ fn decoder(recipe: Recipe, known_speaker: bool) -> Build {
     let state = |record: usize| (0..6 * crate::tiny::WIDTH).map(move |i| ((record + i) as f32 * 0.3).cos());
     let latents = (0..6).map(|record| state(record).map(half::bf16::from_f32).collect()).collect();
     let records: Vec<u32> = (0..6).collect();
-    let heard = DecoderClips::load(&settings, &Tones, latents, (&records[..5], &records[5..])).unwrap();
+    let heard = DecoderClips::load(
+        &settings,
+        &Tones,
+        latents,
+        RecordSplit { train: &records[..5], validation: &records[5..] },
+    )
+    .unwrap();
     let heard = Arc::new(heard);
     Arc::new(move |machine, slice| {
         let (settings, heard) = (settings.clone(), heard.clone());
@@ -275,7 +282,7 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
     let mut alone = made(&build, 1).unwrap();
     let expected = steps(&mut *alone, &recipe, 0..3);
     assert!(expected[0].notes[1] == 0.0 && expected[2].notes[1] > 0.0, "the discriminators never joined");
-    let mut together = Mirrored::new(&[Machine::CPU; 2], &build).unwrap();
+    let mut together = Mirrored::new(&[ComputeDevice::CPU; 2], &build).unwrap();
     assert_near(&expected, &steps(&mut together, &recipe, 0..3), 1e-4, "a decoder");
     let all = together.arenas(Arena::Weights).unwrap();
     let apart = furthest(&alone.engine().read_arena(Arena::Weights).unwrap(), &all[0]);
@@ -283,7 +290,7 @@ fn a_decoder_and_its_discriminators_are_mirrored_too() {
     assert!(apart <= 1e-4 && all[0] == all[1], "weights differ by {apart}");
 
     // A speaker encoder that is trained has norms of its own slice: what is learnt is near, and what is trained the same.
-    let mut together = Mirrored::new(&[Machine::CPU; 2], &decoder(recipe, false)).unwrap();
+    let mut together = Mirrored::new(&[ComputeDevice::CPU; 2], &decoder(recipe, false)).unwrap();
     steps(&mut together, &recipe, 0..1);
     let trained = together.core().engine().layout().trained_len();
     let all = together.arenas(Arena::Weights).unwrap();

@@ -13,9 +13,10 @@ use myxtts_train::diagnose::{
 use myxtts_train::feed::Feeding;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::Stage;
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Lengths};
-use myxtts_train::{Machine, Model};
+use myxtts_train::{ComputeDevice, Model};
 use std::sync::Arc;
 
 const ROWS: usize = 4;
@@ -61,9 +62,9 @@ fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
         ReplicaSlice::WHOLE,
         settings,
         recipe,
-        Machine::CPU,
+        ComputeDevice::CPU,
         source,
-        (&train, &[]),
+        RecordSplit { train: &train, validation: &[] },
         &Model::default(),
     )
     .unwrap();

@@ -9,8 +9,9 @@ use myxtts_run::config::{Flag, HostResources, Sources};
 use myxtts_run::plan::{Plan, StageKind};
 use myxtts_run::progress::Silent;
 use myxtts_tensor::Control;
-use myxtts_train::Machine;
+use myxtts_train::ComputeDevice;
 use myxtts_train::preview::Preview;
+use myxtts_train::replica_slice::Replicas;
 use myxtts_train::stage_context::StageContext;
 use myxtts_train::training_data::Corpus;
 
@@ -100,15 +101,15 @@ fn same(kind: StageKind, set: &[&str], steps: u64) {
         sentences: Vec::new(),
         data_side: None,
     };
-    let context = StageContext::of(&plan, &corpus, Machine::CPU, folder.path(), &Silent);
+    let context = StageContext::of(&plan, &corpus, ComputeDevice::CPU, folder.path(), &Silent);
     let mut model = context.untrained(kind).unwrap();
     let mut stage = context.stage(kind, &plan.recipe(kind, false), &mut model).unwrap();
     let preview = Preview::new(
         kind,
         &plan,
-        (Machine::CPU, 1),
+        Replicas { machine: ComputeDevice::CPU, count: 1 },
         corpus.source.clone(),
-        (&corpus.train, &corpus.validation),
+        corpus.split(),
     );
     let preview = preview.unwrap();
     for step in 0..steps {

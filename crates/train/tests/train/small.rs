@@ -21,12 +21,13 @@ use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::samples::Samples;
 use myxtts_train::session::{Session, StageEnd, StageOutcome};
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::clips::Clips as DecoderClips;
 use myxtts_train::stages::decoder::{DecoderSettings, DecoderStage};
 use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage};
 use myxtts_train::stages::gpt::{GptSettings, GptStage};
 use myxtts_train::stages::{self, Stage};
-use myxtts_train::{Machine, Model, TrainError};
+use myxtts_train::{ComputeDevice, Model, TrainError};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -192,10 +193,10 @@ pub fn dvae_settings() -> DvaeSettings {
 }
 
 /// A GPT that goes on from a model: all of it, or adapters of a rank beside it.
-pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: Machine) -> Box<dyn Stage> {
+pub fn fine_tuned_gpt(plan: &Plan, lora_rank: Option<usize>, machine: ComputeDevice) -> Box<dyn Stage> {
     let mut model = Model::default();
     model.set("mel_stats", &[80], &[5.0; 80]);
-    stage(StageKind::Gpt, plan, Clips::default(), 1, Machine::CPU).finish(&mut model, false).unwrap();
+    stage(StageKind::Gpt, plan, Clips::default(), 1, ComputeDevice::CPU).finish(&mut model, false).unwrap();
     let settings = GptSettings { lora_rank, ..gpt_settings(1) };
     gpt_stage(settings, plan.recipe(StageKind::Gpt, true), Clips::default(), machine, &model)
 }
@@ -204,11 +205,11 @@ fn gpt_stage(
     settings: GptSettings,
     recipe: Recipe,
     clips: Clips,
-    machine: Machine,
+    machine: ComputeDevice,
     model: &Model,
 ) -> Box<dyn Stage> {
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
-    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let codes = (0..CLIPS).map(|i| (0..CODES).map(|j| ((i + j) % 8) as i32).collect()).collect();
     let source = Arc::new(WithCodes::new(Arc::new(clips), codes));
     Box::new(GptStage::new(ReplicaSlice::WHOLE, settings, recipe, machine, source, sides, model).unwrap())
@@ -220,11 +221,11 @@ pub fn stage(
     plan: &Plan,
     clips: Clips,
     accumulate: u64,
-    machine: Machine,
+    machine: ComputeDevice,
 ) -> Box<dyn Stage> {
     let recipe = plan.recipe(kind, false);
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
-    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let mut model = Model::default();
     let source = Arc::new(clips);
     match kind {
@@ -387,9 +388,9 @@ pub fn events(runs: &Path, kind: &str) -> Vec<Value> {
 }
 
 /// The processor, and the first GPU where there is one; else says which test does not run there and why.
-pub fn machines(test: &str) -> Vec<Machine> {
-    let mut all = vec![Machine::CPU];
-    match Machine::choose(Some(Device::Cuda(0))) {
+pub fn machines(test: &str) -> Vec<ComputeDevice> {
+    let mut all = vec![ComputeDevice::CPU];
+    match ComputeDevice::choose(Some(Device::Cuda(0))) {
         Ok(machine) => all.push(machine),
         Err(reason) => println!("{test}: skipped on CUDA, no device: {reason}"),
     }

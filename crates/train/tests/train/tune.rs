@@ -6,13 +6,15 @@ use myxtts_run::config::{Flag, HostResources, Sources, Tuned};
 use myxtts_run::plan::{Plan, StageKind, TUNABLE};
 use myxtts_tensor::Control;
 use myxtts_train::bench::timed_stage::SegmentStep;
+use myxtts_train::replica_slice::Replicas;
+use myxtts_train::stages::RecordSplit;
 use myxtts_train::stages::gpt::GptForecast;
 use myxtts_train::tune::facts::{Facts, GpuMemory};
 use myxtts_train::tune::lengths::Lengths;
 use myxtts_train::tune::race::{self};
 use myxtts_train::tune::rules::{Memory, budget, choose, first_rows};
 use myxtts_train::tune::sweep;
-use myxtts_train::{Machine, TrainError, tune};
+use myxtts_train::{ComputeDevice, TrainError, tune};
 
 const GB: u64 = 1_000_000_000;
 
@@ -198,15 +200,21 @@ fn reasons_are_said() {
 #[test]
 fn a_forecast_is_what_a_stage_then_holds() {
     let records: Vec<u32> = (0..CLIPS as u32 - 1).collect();
-    let sides = (&records[..], &[CLIPS as u32 - 1][..]);
+    let sides = RecordSplit { train: &records, validation: &[CLIPS as u32 - 1] };
     let source = Clips::default();
     // As long as the codes that the stage is given.
     let lengths = Lengths::new(&source, DvaeSizes::v2());
     for accumulate in [1, 2, 3] {
         let plan = small_plan(StageKind::Gpt, 4);
         let recipe = plan.recipe(StageKind::Gpt, false);
-        let forecast = GptForecast::new(gpt_settings(accumulate), recipe, (Machine::CPU, 1), &lengths, sides);
-        let mut stage = stage(StageKind::Gpt, &plan, Clips::default(), accumulate, Machine::CPU);
+        let forecast = GptForecast::new(
+            gpt_settings(accumulate),
+            recipe,
+            Replicas { machine: ComputeDevice::CPU, count: 1 },
+            &lengths,
+            sides,
+        );
+        let mut stage = stage(StageKind::Gpt, &plan, Clips::default(), accumulate, ComputeDevice::CPU);
         let queued = stage.submit(0, &Control::default()).unwrap();
         stage.wait(queued.ticket).unwrap();
         stage.validate().unwrap().unwrap();
@@ -217,8 +225,13 @@ fn a_forecast_is_what_a_stage_then_holds() {
     // Two replicas hold half the rows each.
     let recipe = small_plan(StageKind::Gpt, 4).recipe(StageKind::Gpt, false);
     let of = |replicas, rows| {
-        let forecast =
-            GptForecast::new(gpt_settings(1), recipe, (Machine::CPU, replicas), &lengths, (&records, &[]));
+        let forecast = GptForecast::new(
+            gpt_settings(1),
+            recipe,
+            Replicas { machine: ComputeDevice::CPU, count: replicas },
+            &lengths,
+            RecordSplit { train: &records, validation: &[] },
+        );
         (forecast.planned(rows, 1).unwrap(), forecast.waiting(rows).unwrap())
     };
     assert_eq!(of(2, 4).1, of(1, 2).1);

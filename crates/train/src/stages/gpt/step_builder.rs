@@ -4,9 +4,9 @@ use super::conditioning_feed::{ConditioningKind, parts};
 use super::fill::Filler;
 use super::{GptSettings, Phase, Shares};
 use crate::error::TrainError;
-use crate::machine::Machine;
 use crate::overlay::CODES;
-use crate::replica_slice::ReplicaSlice;
+use crate::replica_slice::{ReplicaSlice, Replicas};
+use crate::stages::RecordSplit;
 use myxtts_data::batch::{Ladder, Order, Plan as Batches, PlanError, Rows, Settings, Tail};
 use myxtts_data::record::{RecordSource, TOKENS};
 use myxtts_model::{Declare, Gpt, GptOptions, GptShape, LossWeights, Released};
@@ -54,7 +54,7 @@ pub(crate) fn batches(
     settings: &GptSettings,
     source: &dyn RecordSource,
     (fed, heard): (&dyn RecordSource, ConditioningKind),
-    (train, validation): (&[u32], &[u32]),
+    RecordSplit { train, validation }: RecordSplit<'_>,
 ) -> Result<(Batches, Option<Batches>), TrainError> {
     let batches = Settings {
         seed: myxtts_run::seed::Seed::new(settings.seed).derive("gpt"),
@@ -203,7 +203,7 @@ pub struct GptForecast<'a> {
     /// All of the device's memory; as much as one likes where that is not known.
     memory: u64,
     source: &'a dyn RecordSource,
-    sides: (&'a [u32], &'a [u32]),
+    split: RecordSplit<'a>,
 }
 
 impl<'a> GptForecast<'a> {
@@ -211,9 +211,9 @@ impl<'a> GptForecast<'a> {
     pub fn new(
         settings: GptSettings,
         recipe: Recipe,
-        (machine, replicas): (Machine, usize),
+        Replicas { machine, count: replicas }: Replicas,
         source: &'a dyn RecordSource,
-        sides: (&'a [u32], &'a [u32]),
+        split: RecordSplit<'a>,
     ) -> GptForecast<'a> {
         let (gpt, layout, _) = network(&settings, &recipe);
         let forecast =
@@ -231,7 +231,7 @@ impl<'a> GptForecast<'a> {
             n => ReplicaSlice::of(Arc::new(Replica::group(n).swap_remove(0))),
         };
         let (device, memory) = (machine.device, u64::MAX);
-        GptForecast { settings, recipe, slice, gpt, filler, forecast, device, memory, source, sides }
+        GptForecast { settings, recipe, slice, gpt, filler, forecast, device, memory, source, split }
     }
 
     /// On a device of so many bytes: there is a share of them that conditioning may lie in.
@@ -247,7 +247,7 @@ impl<'a> GptForecast<'a> {
         settings.accumulate = accumulate as u64;
         settings.feeding.depth = None;
         let (batches, held_out) =
-            batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.sides)?;
+            batches(&settings, self.source, (self.source, ConditioningKind::Mels), self.split)?;
         let sketch = StepBuilder {
             settings: &settings,
             slice: &self.slice,
@@ -271,7 +271,7 @@ impl<'a> GptForecast<'a> {
             &self.settings_of(rows),
             self.source,
             (self.source, ConditioningKind::Mels),
-            (self.sides.0, &[]),
+            RecordSplit { validation: &[], ..self.split },
         )?;
         Ok(self.filler.slot_bytes(&batches, self.slice.world())? as u64)
     }

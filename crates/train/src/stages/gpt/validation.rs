@@ -58,7 +58,8 @@ impl GptStage {
         let mut filler = self.filler.clone();
         filler.shuffle_texts = shuffle_texts;
         let maker = filler.maker(self.source.clone(), batches, 0, options)?;
-        let (uploader, bytes) = (self.engine.uploader(Upload::InTurn)?, self.filler.slot_bytes(batches, 1)?);
+        let (uploader, bytes) =
+            (self.engine.uploader(Upload::WithStep)?, self.filler.slot_bytes(batches, 1)?);
         let mut feed = Feed::blocking(uploader, bytes, 0, maker)?;
         let mut passes = Vec::new();
         for _ in 0..count {
