@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# How fast a model of XTTS-v2's size (random weights) speaks on one GPU: start to ready, first sound, one utterance, a book with
-# all slots busy, memory over 1,000 utterances; plain and guided by its text; then codes per second, ours and Hugging Face's.
+# Measures how fast a model of XTTS-v2's size (random weights) speaks on one GPU: time to open, to the first audio, one utterance, a
+# book with all slots busy, memory over 1,000 utterances; with and without text guidance; then codes per second of myxtts and of
+# Hugging Face.
 #
 #   bench/speak/run.sh [FILE]
 #
 # PYTHON names an interpreter with torch and transformers (default: python3). Writes one JSON line per measurement to FILE
-# (default: bench/results/speak_DATE.jsonl). MYXTTS_BUILT names a folder with the examples `opening`, `speed` and `decode` that
+# (default: bench/results/speak_DATE.jsonl). MYXTTS_BUILT names a folder with the examples `opening`, `speed` and `decode` if they
 # were built elsewhere.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,7 +22,7 @@ trap 'rm -rf "$models"' EXIT
 "$built/opening" make "$models/plain"
 "$built/opening" make-guided "$models/guided"
 {
-    # The first start compiles kernels and chooses algorithms; the second finds both on disk.
+    # The first start compiles kernels and chooses algorithms; the second loads both from the disk cache.
     "$built/speed" "$models/plain"
     "$built/speed" "$models/plain" --book 0
     "$built/speed" "$models/guided"
