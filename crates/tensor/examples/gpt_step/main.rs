@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 usage: gpt_step [options]
   --layers 30 --width 1024 --heads 16 --vocabulary 7000 --batch 16 --time 512   the network and its batch
-  --device cuda|cuda:N|cpu     where (the first GPU if there is one)
-  --precision bf16|f32         activations (bf16 on CUDA)
-  --late-launch                start a kernel only when the one before it is over
+  --device cuda|cuda:N|cpu     device (default: the first GPU, or the CPU)
+  --precision bf16|f32         type of activations (default: bf16 on CUDA)
+  --late-launch                start each kernel only after the previous one has finished
   --tf32                       round f32 products to TF32
-  --steps 60 --warm 10         timed steps, and steps before them
-  --eager                      kernel by kernel instead of recorded
-  --recompute none|norms|all   what is computed again in the backward pass: nothing, norms (the default), activations too
-  --two-streams                gradients of weights beside the rest instead of in turn with it
-  --checkpoint                 compute whole blocks again
+  --steps 60 --warm 10         timed steps, and warm-up steps
+  --eager                      queue kernel by kernel instead of replaying a graph
+  --recompute none|norms|all   what the backward pass recomputes: nothing, norms (default), activations too
+  --two-streams                run weight gradients on a second stream
+  --checkpoint                 recompute whole blocks
   --busy                       kernel time over wall time, by CUPTI
   --soak                       device and host memory after a tenth of the steps and at the end
   --profile                    time by operation

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 usage: hifigan_step [options]
   --batch 16 --frames 32       utterances, and latents of each
-  --device cuda|cuda:N|cpu     where (the first GPU if there is one)
-  --precision bf16|f32         activations (bf16 on CUDA)
-  --late-launch                start a kernel only when the one before it is over
+  --device cuda|cuda:N|cpu     device (default: the first GPU, or the CPU)
+  --precision bf16|f32         type of activations (default: bf16 on CUDA)
+  --late-launch                start each kernel only after the previous one has finished
   --tf32                       round f32 products to TF32
-  --steps 40 --warm 5          timed runs of each program, and runs before them
-  --eager                      kernel by kernel instead of recorded
-  --two-streams                gradients of weights beside the rest instead of in turn with it
+  --steps 40 --warm 5          timed runs of each program, and warm-up runs
+  --eager                      queue kernel by kernel instead of replaying a graph
+  --two-streams                run weight gradients on a second stream
   --profile                    time by operation
   --json                       one line of JSON";
 

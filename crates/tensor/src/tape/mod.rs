@@ -2,7 +2,7 @@
 //! gradients are derived (`backward.rs`) and memory is planned before anything is allocated.
 
 mod backward;
-mod collect;
+mod replicas;
 
 pub use backward::{Backward, Gradients, Recompute, Target};
 
