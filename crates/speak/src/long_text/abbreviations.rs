@@ -238,14 +238,14 @@ const ALWAYS: &[&str] = &[
     "دکتر",
 ];
 
-/// Those that are one only before a number: `No. 5`, `S. 12`, `p. 3`.
+/// Abbreviations only before a number: `No. 5`, `S. 12`, `p. 3`.
 const BEFORE_NUMBERS: &[&str] = &[
     "no", "nos", "nr", "nrs", "num", "núm", "fig", "figs", "vol", "vols", "chap", "ch", "sec", "sect", "art",
     "par", "pp", "p", "pg", "bd", "kap", "abb", "s", "seite", "zit", "rys", "obr", "č", "str", "n", "nº",
     "№", "v", "vv", "eq", "app", "bk", "op", "kv", "рис", "с",
 ];
 
-/// Whether a full stop behind `word` is that of an abbreviation; `next` is what follows it and white space.
+/// Whether a full stop after `word` belongs to an abbreviation; `next` is the next character that is not white space.
 pub(super) fn is_abbreviation(word: &str, next: Option<char>) -> bool {
     let word = word.to_lowercase();
     ALWAYS.contains(&word.as_str())

@@ -195,7 +195,7 @@ fn is_bullet(c: char) -> bool {
     matches!(c, '-' | '*' | '•' | '–' | '—' | '▪' | '●' | '◦' | '‣')
 }
 
-/// Where a text that ends with a mark has it, and what it says.
+/// Position and duration of the pause mark at the end of a text.
 fn mark_at_end(text: &str) -> Option<(usize, Duration)> {
     let from = text.len().saturating_sub(LONGEST_MARK);
     let start = from + text.as_bytes()[from..].iter().rposition(|&byte| byte == b'[')?;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_end_units_and_what_is_no_mark_is_text() {
+    fn marks_end_units_and_invalid_marks_are_text() {
         let ms = |ms| UnitEnd::Mark(Duration::from_millis(ms));
         let found = units("a [pause:1s] b[PAUSE: 300 ms][pause:1.5s][pause:2]");
         let expected = [("a", ms(1000)), ("b", ms(300)), ("", ms(1500)), ("", ms(2000))];
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_named_with_their_place() {
+    fn invalid_bytes_are_reported_with_their_offset() {
         let error = |bytes: &[u8]| {
             let mut units = Units::new(bytes);
             loop {
