@@ -1,13 +1,51 @@
-//! Training: what stands between a prepared corpus, the networks and a person who waits.
+//! Training: everything between a prepared corpus and a finished model.
 //!
-//! In the order of a run: [`strategy`] and [`machine`] (where) -> [`overlay`] (records with codes) -> [`align`] (which token each code says) -> [`feed`] (batches,
-//! ahead of time) -> [`stages`] (what is trained), [`mirrored`] (on several devices), [`ranks`] (on several processes and machines) ->
-//! [`session`] (the loop: steps, guards, checkpoints), `best` (validation and the weights it prefers) and [`samples`] (what it sounds like on the way),
-//! driven by [`pipeline`] -> [`model`] (what comes of it) -> [`evaluate`] (what it sounds like, by `myxtts-speak`).
+//! In the order of a run: [`strategy`] and [`devices`] (where it trains) -> [`corpus`] (records, vocabulary, split) ->
+//! [`overlay`] (records with audio codes) and [`align`] (the token of each code) -> [`feed`] (batches, made ahead) ->
+//! [`stages`] (the networks), [`mirrored`] (several devices), [`ranks`] (several processes and machines) -> [`session`] (the
+//! loop: steps, guards, checkpoints) and [`samples`] (spoken on the way), driven by [`pipeline`] -> [`model`] (the result) ->
+//! [`evaluate`] (its quality). [`TrainingRun`] is all of it for one run folder.
+//!
+//! # Examples
+//!
+//! Train a model on a corpus, from its settings to the model folder:
+//!
+//! ```no_run
+//! use myxtts_run::config::{Flag, HostResources, Sources};
+//! use myxtts_run::plan::Plan;
+//! use myxtts_run::progress::Silent;
+//! use myxtts_train::TrainingRun;
+//! use myxtts_train::devices::DeviceRequest;
+//! use myxtts_train::run_request::RunRequest;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let command_line = vec![Flag::Set("data.train_data=recordings".into())];
+//! let sources = Sources { command_line, ..Sources::for_host(HostResources::detect()) };
+//! let plan = Plan::resolve(&sources)?;
+//! let devices = DeviceRequest::default().choose(&plan)?;
+//! let mut run = TrainingRun::begin(Some("voice"), plan, RunRequest::default(), devices, &Silent)?;
+//! let model = run.train(None, Default::default(), &Silent)?;
+//! println!("the model is in {}", model.display());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Choose the devices of a run, here on a simulated machine with two GPUs:
+//!
+//! ```
+//! use myxtts_train::strategy::{Found, Strategy, StrategyRequest, strategy};
+//!
+//! let machine = Found::simulated(2);
+//! let request = StrategyRequest { multi_gpu: true, ..StrategyRequest::default() };
+//! let decision = strategy(&machine, &request)?;
+//! assert_eq!(decision.choice, Strategy::Mirrored(vec![0, 1]));
+//! println!("{}: {}", decision.choice, decision.reason);
+//! # Ok::<(), myxtts_train::strategy::StrategyError>(())
+//! ```
 
-pub mod error;
+mod error;
 mod fault;
-pub mod rank_error;
+mod rank_error;
 pub mod replica_slice;
 pub mod strategy;
 
@@ -18,7 +56,7 @@ pub mod overlay;
 pub mod stages;
 
 pub mod briefing;
-pub mod follow;
+mod follow;
 pub mod mirrored;
 pub mod ranks;
 
@@ -27,7 +65,7 @@ pub mod session;
 pub mod sizes;
 
 pub mod job_control;
-pub mod low_data;
+mod low_data;
 pub mod pipeline;
 pub mod preview;
 pub mod stage_context;
@@ -41,7 +79,7 @@ pub mod notes;
 pub mod preferences;
 mod run_error;
 pub mod run_request;
-pub mod training_run;
+mod training_run;
 
 pub mod statistics;
 mod step_timer;
