@@ -8,7 +8,7 @@ mod parsers;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    match which % 8 {
+    match which % 13 {
         0 => parsers::speech(bytes),
         1 => parsers::batch(bytes),
         2 => parsers::settings(bytes),
@@ -16,6 +16,11 @@ fuzz_target!(|bytes: &[u8]| {
         4 => parsers::upload(bytes),
         5 => parsers::run(bytes),
         6 => parsers::history(bytes),
+        7 => parsers::to_audio(bytes),
+        8 => parsers::stream_query(bytes),
+        9 => parsers::history_sound(bytes),
+        10 => parsers::check(bytes),
+        11 => parsers::diagnosis(bytes),
         _ => parsers::wyoming(bytes),
     };
 });

@@ -17,6 +17,16 @@ pub fn settings(bytes: &[u8]) -> bool {
     bodies::settings(bytes)
 }
 
+/// The body of `POST /tts_to_audio`.
+pub fn to_audio(bytes: &[u8]) -> bool {
+    bodies::to_audio(bytes)
+}
+
+/// The address of `GET /tts_stream`.
+pub fn stream_query(bytes: &[u8]) -> bool {
+    bodies::stream_query(bytes)
+}
+
 /// A message of a WebSocket.
 pub fn socket(bytes: &[u8]) -> bool {
     bodies::socket(bytes)
@@ -40,4 +50,19 @@ pub fn run(bytes: &[u8]) -> bool {
 /// The body of `POST /studio/history`.
 pub fn history(bytes: &[u8]) -> bool {
     bodies::history(bytes)
+}
+
+/// The body of `PUT /studio/history/{id}/sound`.
+pub fn history_sound(bytes: &[u8]) -> bool {
+    bodies::history_sound(bytes)
+}
+
+/// The body of `POST /studio/check`.
+pub fn check(bytes: &[u8]) -> bool {
+    bodies::check(bytes)
+}
+
+/// The body of `POST /studio/runs/{name}/diagnosis`.
+pub fn diagnosis(bytes: &[u8]) -> bool {
+    bodies::diagnosis(bytes)
 }

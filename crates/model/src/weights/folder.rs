@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use myxtts_run::durable::{self, Disk};
-use myxtts_run::regular;
+use myxtts_run::regular_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -285,7 +285,7 @@ pub(crate) fn read_small(path: &Path, limit: u64) -> Result<Vec<u8>, WeightsErro
             format!("it has {size} bytes, which is too much for such a file"),
         ));
     }
-    regular::read(path).map_err(at)
+    regular_file::read(path).map_err(at)
 }
 
 /// What a folder that shall become a model holds now.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use myxtts_run::mapped::Mapped;
+use myxtts_run::mmap::MappedFile;
 
 use super::archive::{Archive, ArchiveError};
 use super::map::map;
@@ -14,7 +14,7 @@ use super::{Kind, WeightsError};
 #[derive(Debug)]
 pub struct TorchFile {
     path: PathBuf,
-    map: Mapped,
+    map: MappedFile,
     archive: Archive,
 }
 

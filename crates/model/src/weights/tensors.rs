@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use myxtts_run::durable::{Disk, Finished, Writer};
-use myxtts_run::mapped::Mapped;
+use myxtts_run::durable::{Disk, FinishedFile, Writer};
+use myxtts_run::mmap::MappedFile;
 use safetensors::SafeTensors;
 
 use super::map::map;
@@ -19,7 +19,7 @@ const HEADER: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct TensorFile {
     path: PathBuf,
-    map: Mapped,
+    map: MappedFile,
     tensors: BTreeMap<String, Stored>,
 }
 
@@ -62,7 +62,7 @@ impl TensorFile {
     }
 
     /// The same of a file that is mapped already: its pages are looked up once.
-    pub(crate) fn of_map(path: &Path, map: Mapped) -> Result<TensorFile, WeightsError> {
+    pub(crate) fn of_map(path: &Path, map: MappedFile) -> Result<TensorFile, WeightsError> {
         let tensors = places(&map).map_err(|what| WeightsError::content(path, what))?;
         Ok(TensorFile { path: path.to_owned(), map, tensors })
     }
@@ -144,7 +144,7 @@ pub fn write<'d, 't>(
     path: &Path,
     specs: &[Spec],
     bytes: &mut dyn FnMut(usize) -> Result<Cow<'t, [u8]>, WeightsError>,
-) -> Result<(Finished<'d>, Written), WeightsError> {
+) -> Result<(FinishedFile<'d>, Written), WeightsError> {
     // By name: the same tensors give the same file, whatever order they were found in. The widest first: so every number
     // lies at a multiple of its own size.
     let mut order: Vec<usize> = (0..specs.len()).collect();

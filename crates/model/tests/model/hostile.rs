@@ -12,7 +12,7 @@ use myxtts_model::weights::pickle::{LIMITS, Node, Pickle, PickleError};
 use myxtts_model::weights::pth::TorchFile;
 use myxtts_model::weights::tensors::TensorFile;
 use myxtts_model::weights::{WeightsError, python_json};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 
 use crate::made::{Made, dict, int, pickle, storage, tensor, text};
 
@@ -92,7 +92,7 @@ fn read_all(path: &Path) -> Result<(), WeightsError> {
     }
     let out = path.with_extension("model");
     let sources = Sources { model: path.to_owned(), unchecked: true, ..Sources::default() };
-    match import(&sources, &Os, &out, false) {
+    match import(&sources, &OsDisk, &out, false) {
         Err(_) if !out.exists() => Ok(()),
         Err(error) => panic!("{} was partly written: {error}", out.display()),
         Ok(_) => panic!("{} was imported", path.display()),
@@ -443,7 +443,7 @@ fn voices_that_share_a_huge_dict_are_refused() {
     let root = root.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join("goldens"));
     let model = root.join("checkpoint").join("model.pth");
     let sources = Sources { model, voices: Some(path), ..Sources::default() };
-    let outcome = within_limits("voices", || import(&sources, &Os, &folder.path().join("model"), false));
+    let outcome = within_limits("voices", || import(&sources, &OsDisk, &folder.path().join("model"), false));
     let error = outcome.unwrap_err().to_string();
     assert!(error.contains("no voices of this model"), "{error}");
 }

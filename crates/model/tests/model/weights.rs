@@ -17,7 +17,7 @@ use myxtts_model::weights::sizes::Shapes;
 use myxtts_model::weights::tensors::TensorFile;
 use myxtts_model::weights::{Kind, Mismatch, Sizes, WeightsError, python_json};
 use myxtts_model::{Declare, Gpt};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_run::seed::Seed;
 
 use crate::made::{self, Made, Tensor, checkpoint};
@@ -50,7 +50,7 @@ fn release() -> Sources {
 }
 
 fn imported(sources: &Sources, output: &Path) -> (ModelFolder, ImportReport) {
-    let report = import(sources, &Os, output, false).unwrap_or_else(|error| panic!("{error}"));
+    let report = import(sources, &OsDisk, output, false).unwrap_or_else(|error| panic!("{error}"));
     (ModelFolder::open(output).unwrap_or_else(|error| panic!("{error}")), report)
 }
 
@@ -249,7 +249,7 @@ fn everything_that_is_wrong_is_named_at_once() {
     let model = out.path().join("wrong.pth");
     checkpoint(&tensors).write(&model);
     let to = out.path().join("model");
-    let error = import(&Sources { model, ..Sources::default() }, &Os, &to, false).unwrap_err();
+    let error = import(&Sources { model, ..Sources::default() }, &OsDisk, &to, false).unwrap_err();
     let WeightsError::Mismatch { mismatch, .. } = &error else { panic!("{error}") };
     let mut missing: Vec<&str> = mismatch.missing.iter().map(|(name, _)| name.as_str()).collect();
     missing.sort_unstable();
@@ -276,7 +276,7 @@ fn an_export_is_imported_as_the_same_model() {
     };
     let (folder, report) = imported(&sources, &first);
     assert_eq!(report.sizes.gpt.text_tokens, TEXT_TOKENS);
-    let report = export(&folder, &Os, &exported, false).unwrap();
+    let report = export(&folder, &OsDisk, &exported, false).unwrap();
     assert!(report.notes.is_empty(), "{:?}", report.notes);
     let files: BTreeSet<&str> = report.files.iter().map(String::as_str).collect();
     let all_files =
@@ -300,8 +300,8 @@ fn an_export_is_imported_as_the_same_model() {
     assert_eq!(folder.manifest().files, first.manifest().files);
     assert_eq!(folder.manifest().parts, first.manifest().parts);
     // A second export would overwrite: only where that is asked for.
-    assert!(matches!(export(&folder, &Os, &exported, false), Err(WeightsError::Occupied { .. })));
-    export(&folder, &Os, &exported, true).unwrap();
+    assert!(matches!(export(&folder, &OsDisk, &exported, false), Err(WeightsError::Occupied { .. })));
+    export(&folder, &OsDisk, &exported, true).unwrap();
 }
 
 #[test]
@@ -414,37 +414,37 @@ fn a_damaged_download_is_named() {
     std::fs::write(&model, bytes).unwrap();
     let mut sources = Sources { model, config: Some(golden("config.json")), ..Sources::default() };
     let to = out.path().join("model");
-    let error = import(&sources, &Os, &to, false).unwrap_err();
+    let error = import(&sources, &OsDisk, &to, false).unwrap_err();
     assert!(error.to_string().contains("model/data/"), "{error}");
     sources.unchecked = true;
-    import(&sources, &Os, &to, false).unwrap();
+    import(&sources, &OsDisk, &to, false).unwrap();
 }
 
 #[test]
 fn a_folder_that_holds_something_is_only_replaced_when_asked() {
     let out = tempfile::tempdir().unwrap();
     imported(&release(), out.path());
-    assert!(matches!(import(&release(), &Os, out.path(), false), Err(WeightsError::Occupied { .. })));
+    assert!(matches!(import(&release(), &OsDisk, out.path(), false), Err(WeightsError::Occupied { .. })));
     assert!(ModelFolder::open(out.path()).is_ok());
     // Without voices and configuration this time: those of the old model must not stay.
     let plain = Sources { model: golden("trainer_checkpoint.pth"), ..Sources::default() };
-    import(&plain, &Os, out.path(), true).unwrap();
+    import(&plain, &OsDisk, out.path(), true).unwrap();
     assert!(!out.path().join(CONFIG).exists() && !out.path().join(Part::Voices.file()).exists());
     // A folder of somebody's own files is not a place for a model, and they survive a `--force`.
     let other = tempfile::tempdir().unwrap();
     std::fs::write(other.path().join(CONFIG), "mine").unwrap();
-    assert!(matches!(import(&plain, &Os, other.path(), false), Err(WeightsError::Occupied { .. })));
-    import(&plain, &Os, other.path(), true).unwrap();
+    assert!(matches!(import(&plain, &OsDisk, other.path(), false), Err(WeightsError::Occupied { .. })));
+    import(&plain, &OsDisk, other.path(), true).unwrap();
     assert_eq!(std::fs::read(other.path().join(CONFIG)).unwrap(), b"mine");
     // One that was begun and never finished is.
     std::fs::remove_file(out.path().join(MANIFEST)).unwrap();
-    import(&plain, &Os, out.path(), false).unwrap();
+    import(&plain, &OsDisk, out.path(), false).unwrap();
 }
 
 #[test]
 fn the_manifest_is_the_last_thing_written() {
     let out = tempfile::tempdir().unwrap();
-    let mut writer = FolderWriter::create(&Os, out.path(), false).unwrap();
+    let mut writer = FolderWriter::create(&OsDisk, out.path(), false).unwrap();
     writer.text(CONFIG, b"{}").unwrap();
     drop(writer);
     assert!(ModelFolder::open(out.path()).unwrap_err().to_string().contains("no model folder"));
@@ -502,7 +502,7 @@ fn a_configuration_that_lags_behind_the_tensors_is_put_right_on_export() {
     let sources = Sources { config: Some(config), ..release() };
     let (folder, report) = imported(&sources, &out.path().join("model"));
     assert!(report.notes.iter().any(|note| note.contains("gpt_number_text_tokens")), "{:?}", report.notes);
-    export(&folder, &Os, &out.path().join("x"), false).unwrap();
+    export(&folder, &OsDisk, &out.path().join("x"), false).unwrap();
     let written = std::fs::read_to_string(out.path().join("x").join(CONFIG)).unwrap();
     assert_eq!(written.matches(": Infinity").count(), text.matches(": Infinity").count());
     assert_eq!(python_json::parse(&written).unwrap(), python_json::parse(&text).unwrap());
@@ -531,7 +531,7 @@ fn a_vocabulary_of_another_size_was_imported() {
             vocabulary: Some(vocabulary(out.path(), tokens)),
             ..Sources::default()
         };
-        let error = import(&sources, &Os, &out.path().join("model"), false).unwrap_err().to_string();
+        let error = import(&sources, &OsDisk, &out.path().join("model"), false).unwrap_err().to_string();
         assert!(error.contains(&format!("{tokens} tokens")) && error.contains("--vocab"), "{error}");
         assert!(!out.path().join("model").exists());
     }
