@@ -13,7 +13,7 @@ use myxtts_tensor::engine::{OpTime, Upload};
 use myxtts_tensor::{Control, Device, Mode};
 use myxtts_train::ComputeDevice;
 use myxtts_train::bench::chart::{Bar, chart};
-use myxtts_train::bench::{Amount, Figures, measure};
+use myxtts_train::bench::{BenchSettings, Figures, measure};
 use myxtts_train::corpus::{Assembly, CorpusSet, RecordMode};
 use myxtts_train::feed::{Depth, Feeding};
 use myxtts_train::session::AHEAD;
@@ -265,7 +265,8 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
         let mut stage = context.stage(args.stage, &recipe, model)?;
         report.described = stage.description();
         let profiled = (args.steps / 3).clamp(10, 40);
-        let amount = Amount { steps: args.steps, warm: args.warm, ahead: variant.ahead, watched: profiled };
+        let amount =
+            BenchSettings { steps: args.steps, warm: args.warm, ahead: variant.ahead, watched: profiled };
         let figures = measure(&mut *stage, &recipe, plan.training.seed, amount)?;
         if !args.json {
             if report.rows.is_empty() {

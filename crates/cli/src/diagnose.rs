@@ -10,8 +10,8 @@ use myxtts_run::plan::StageKind;
 use myxtts_tensor::Device;
 use myxtts_train::corpus::{CorpusSet, assemble};
 use myxtts_train::diagnose::{
-    Amount, BatchSetup, Cause, Diagnosis, Fault, NoMachineSampler, Plant, Trace, collect, diagnose, html,
-    text,
+    BatchSetup, Cause, Diagnosis, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect,
+    diagnose, html, text,
 };
 use myxtts_train::session::AHEAD;
 use myxtts_train::stage_context::StageContext;
@@ -50,20 +50,20 @@ pub struct Args {
     html: Option<PathBuf>,
     /// Slow one part down on purpose, to see whether it is found
     #[arg(long, value_name = "FAULT", value_parser = plant())]
-    plant: Option<Plant>,
+    plant: Option<FaultKind>,
     #[command(flatten)]
     settings: Settings,
 }
 
-fn plant() -> impl TypedValueParser<Value = Plant> {
-    let names = clap::builder::PossibleValuesParser::new(Plant::ALL.map(Plant::name));
-    names.map(|name| Plant::named(&name).unwrap_or(Plant::Healthy))
+fn plant() -> impl TypedValueParser<Value = FaultKind> {
+    let names = clap::builder::PossibleValuesParser::new(FaultKind::ALL.map(FaultKind::name));
+    names.map(|name| FaultKind::named(&name).unwrap_or(FaultKind::Healthy))
 }
 
 /// Number of batches before the trace: the buffer fills, and most batch shapes occur.
 const WARM: u64 = 20;
 /// Batches that measure a step without a fault, before one is planted.
-const HEALTHY: Amount = Amount { batches: 12, warm: 8, ahead: AHEAD };
+const HEALTHY: TraceSettings = TraceSettings { batches: 12, warm: 8, ahead: AHEAD };
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -72,7 +72,7 @@ struct Report<'a> {
     preset: String,
     #[serde(rename = "culprit")]
     cause: Cause,
-    planted: Option<Plant>,
+    planted: Option<FaultKind>,
     /// Whether the planted fault was found.
     found: Option<bool>,
     #[serde(flatten)]
@@ -82,7 +82,7 @@ struct Report<'a> {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Exit> {
-    if args.plant == Some(Plant::ShapeChurn) && args.stage != StageKind::Gpt {
+    if args.plant == Some(FaultKind::ShapeChurn) && args.stage != StageKind::Gpt {
         let message = "--plant shape-churn needs --stage gpt, the only stage with batches of several lengths";
         return Err(UsageError(message.to_owned()).into());
     }
@@ -109,7 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<Exit> {
     let mut model = context.untrained(args.stage)?;
     let recipe = plan.recipe(args.stage, false);
     let mut stage = context.stage(args.stage, &recipe, &mut model)?;
-    let amount = Amount { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
+    let amount = TraceSettings { batches: args.num_batches, warm: WARM.min(args.num_batches), ahead: AHEAD };
     let setup = BatchSetup { workers: context.feeding.workers, batch_size: plan.data.batch_size };
     let seed = plan.training.seed;
     let mut sampler = NvmlSampler::start(machine.device);

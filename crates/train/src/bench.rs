@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct BenchSettings {
     /// Steps that are timed.
     pub steps: u64,
     /// Steps before them, at least: every shape has to be recorded, and clocks have to settle.
@@ -123,7 +123,7 @@ pub fn measure(
     stage: &mut dyn Stage,
     recipe: &Recipe,
     seed: u64,
-    amount: Amount,
+    amount: BenchSettings,
 ) -> Result<Figures, TrainError> {
     let on_gpu = stage.engine().cuda().is_some();
     let ahead = if on_gpu { amount.ahead } else { 0 };

@@ -12,7 +12,7 @@ use crate::evaluate::listener::Listener;
 use crate::samples::Samples;
 use crate::stages::{self, Stage};
 pub use best::BestValidation;
-use best::HeldOut;
+use best::ValidationState;
 use myxtts_run::checkpoint::{CheckpointStore, OpenCheckpoint};
 use myxtts_run::events::EventLog;
 use myxtts_run::folder::RunFolder;
@@ -118,7 +118,7 @@ struct Guards {
     bad: BadStepGuard,
     spikes: SpikeDetector,
     trend: LossTrend,
-    held_out: HeldOut,
+    held_out: ValidationState,
 }
 
 impl<'a> Session<'a> {
@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
             bad: BadStepGuard::new(training.bad_steps_in_a_row, training.bad_step_budget),
             spikes: SpikeDetector::new(SPIKE_WINDOW, training.spike_limit, SPIKE_PATIENCE),
             trend: LossTrend::new(TREND_WINDOW),
-            held_out: HeldOut::new(patience, average),
+            held_out: ValidationState::new(patience, average),
         };
         let from = match last {
             Some(last) => {

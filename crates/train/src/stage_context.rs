@@ -18,7 +18,7 @@ use crate::stage_settings::{
 use crate::stages::clips::Clips;
 use crate::stages::codes::{self, CodesFile, codes_of};
 use crate::stages::decoder::{DecoderSettings, DecoderStage};
-use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
+use crate::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, TokenTargets};
 use crate::stages::gpt::{Conditioning, GptSettings, GptStage, Lengths, Regularization};
 use crate::stages::latents::{self, LatentSettings, latents_of};
 use crate::stages::{RecordSplit, Stage, StageKind};
@@ -115,8 +115,9 @@ impl<'a> StageContext<'a> {
         let sides: (Arc<[u32]>, Arc<[u32]>) = (corpus.train[..].into(), corpus.validation[..].into());
         match kind {
             StageKind::Dvae => {
-                let spoken = self.spoken(&sizes)?;
-                let mut settings = DvaeSettings { mode, feeding, spoken, ..dvae_settings(plan, &sizes) };
+                let token_targets = self.token_targets(&sizes)?;
+                let mut settings =
+                    DvaeSettings { mode, feeding, token_targets, ..dvae_settings(plan, &sizes) };
                 if let Some(side) = &corpus.data_side {
                     settings.feeding.depth = side.depth(settings.feeding.depth);
                     settings.mels = Some(MelDevice {
@@ -283,7 +284,7 @@ impl<'a> StageContext<'a> {
     }
 
     /// The tokens that the DVAE's codes are asked for, where they are.
-    fn spoken(&self, sizes: &Sizes) -> Result<Option<Spoken>, TrainError> {
+    fn token_targets(&self, sizes: &Sizes) -> Result<Option<TokenTargets>, TrainError> {
         let weight = self.plan.training.code_token_weight.unwrap_or(0.0);
         if weight <= 0.0 {
             return Ok(None);
@@ -292,7 +293,7 @@ impl<'a> StageContext<'a> {
         let mel = position(source, DVAE_MEL);
         let alignments =
             self.alignments(&|record| sizes.dvae.codes_of(source.rows(record as usize, mel) as usize))?;
-        Ok(Some(Spoken { weight, vocabulary: self.corpus.tokenizer.vocabulary_size(), alignments }))
+        Ok(Some(TokenTargets { weight, vocabulary: self.corpus.tokenizer.vocabulary_size(), alignments }))
     }
 
     /// Which token is spoken at each code of the clips that are learnt from; `codes_of` counts a record's codes.

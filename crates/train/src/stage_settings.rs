@@ -28,7 +28,7 @@ pub(crate) fn dvae_settings(plan: &Plan, sizes: &Sizes) -> DvaeSettings {
         feeding: feeding(plan),
         seed: plan.training.seed,
         memory_limit: plan.training.memory_limit,
-        spoken: None,
+        token_targets: None,
         mels: None,
     }
 }

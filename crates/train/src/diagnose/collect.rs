@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// How much is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
+pub struct TraceSettings {
     /// Batches in the trace.
     pub batches: u64,
     /// Batches before them: buffers fill, and most shapes are met.
@@ -63,7 +63,7 @@ pub fn collect(
     stage: &mut dyn Stage,
     recipe: &Recipe,
     seed: u64,
-    amount: Amount,
+    amount: TraceSettings,
     BatchSetup { workers, batch_size }: BatchSetup,
     sampler: &mut dyn MachineSampler,
 ) -> Result<Trace, TrainError> {

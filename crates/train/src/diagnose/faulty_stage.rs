@@ -1,7 +1,7 @@
 //! Steps with a fault: computed more often than they have to be, or alone with what is copied.
 
 use crate::error::TrainError;
-use crate::fault::{Fault, Plant};
+use crate::fault::{Fault, FaultKind};
 use crate::stages::{Stage, StageCore, Submitted, Validation};
 use myxtts_tensor::engine::Ticket;
 use myxtts_tensor::{Control, Report};
@@ -30,7 +30,7 @@ impl Stage for FaultyStage<'_> {
                 queued.ticket = ticket;
             }
         }
-        if self.fault.plant == Plant::UploadLock && self.fault.is_armed() {
+        if self.fault.plant == FaultKind::UploadLock && self.fault.is_armed() {
             self.stage.engine().synchronize()?;
             *self.fault.over.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
             self.fault.over.1.notify_all();

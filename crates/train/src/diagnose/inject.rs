@@ -3,7 +3,7 @@
 use super::diagnosis::Cause;
 use super::faulty_stage::FaultyStage;
 use super::trace::Trace;
-use crate::fault::{Fault, Plant, THREADS};
+use crate::fault::{Fault, FaultKind, THREADS};
 use crate::feed::{Depth, Feeding};
 use crate::stages::Stage;
 use crate::stages::gpt::Lengths;
@@ -11,22 +11,22 @@ use crate::statistics::median;
 use myxtts_tensor::engine::Upload;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Plant {
+impl FaultKind {
     /// The cause that `diagnose` has to find.
     pub fn cause(self) -> Cause {
         match self {
-            Plant::SlowDisk => Cause::Disk,
-            Plant::SlowDecode => Cause::Decode,
-            Plant::SlowWorker => Cause::SlowWorker,
-            Plant::TinyBuffer => Cause::TinyBuffer,
-            Plant::UploadLock => Cause::UploadLock,
-            Plant::PageableUpload => Cause::PageableUploads,
-            Plant::ShapeChurn => Cause::ShapeChurn,
-            Plant::PeriodicStall => Cause::PeriodicStall,
-            Plant::CpuHog => Cause::Processor,
-            Plant::SlowStep => Cause::SlowStep,
-            Plant::NoisyStep => Cause::NoisyStep,
-            Plant::Healthy => Cause::Healthy,
+            FaultKind::SlowDisk => Cause::Disk,
+            FaultKind::SlowDecode => Cause::Decode,
+            FaultKind::SlowWorker => Cause::SlowWorker,
+            FaultKind::TinyBuffer => Cause::TinyBuffer,
+            FaultKind::UploadLock => Cause::UploadLock,
+            FaultKind::PageableUpload => Cause::PageableUploads,
+            FaultKind::ShapeChurn => Cause::ShapeChurn,
+            FaultKind::PeriodicStall => Cause::PeriodicStall,
+            FaultKind::CpuHog => Cause::Processor,
+            FaultKind::SlowStep => Cause::SlowStep,
+            FaultKind::NoisyStep => Cause::NoisyStep,
+            FaultKind::Healthy => Cause::Healthy,
         }
     }
 }
@@ -41,14 +41,14 @@ impl Fault {
     /// A feed as this fault has it.
     pub fn feeding(&'static self, feeding: Feeding) -> Feeding {
         let (mut workers, mut depth, mut upload) = (feeding.workers, feeding.depth, feeding.upload);
-        if matches!(self.plant, Plant::SlowWorker | Plant::TinyBuffer) {
+        if matches!(self.plant, FaultKind::SlowWorker | FaultKind::TinyBuffer) {
             workers = THREADS;
         }
         match self.plant {
-            Plant::TinyBuffer => depth = Some(Depth::of(2)),
-            Plant::PageableUpload => upload = Upload::AheadPageable,
+            FaultKind::TinyBuffer => depth = Some(Depth::of(2)),
+            FaultKind::PageableUpload => upload = Upload::AheadPageable,
             // A larger one takes longer to run dry than anybody wants to look on.
-            Plant::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
+            FaultKind::SlowWorker => depth = Some(Depth::of(depth.map_or(8, |depth| depth.most.min(8)))),
             _ => {}
         }
         self.workers.store(workers.max(1), Relaxed);
@@ -61,7 +61,7 @@ impl Fault {
     pub fn lengths(&self, lengths: Lengths) -> Lengths {
         match self.plant {
             // As many as a plan allows, and no two of them rounded to one.
-            Plant::ShapeChurn => Lengths { buckets: 64, unit: 1 },
+            FaultKind::ShapeChurn => Lengths { buckets: 64, unit: 1 },
             _ => lengths,
         }
     }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_fault_has_a_cause_of_its_own() {
-        let causes: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::cause).into();
-        assert_eq!(causes.len(), Plant::ALL.len());
+        let causes: std::collections::BTreeSet<_> = FaultKind::ALL.map(FaultKind::cause).into();
+        assert_eq!(causes.len(), FaultKind::ALL.len());
     }
 }

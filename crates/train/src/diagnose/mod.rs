@@ -20,8 +20,8 @@ pub mod html;
 pub mod inject;
 pub mod text;
 
-pub use crate::fault::{Fault, Plant};
-pub use collect::{Amount, BatchSetup, MachineSampler, MachineSamples, NoMachineSampler, collect};
+pub use crate::fault::{Fault, FaultKind};
+pub use collect::{BatchSetup, MachineSampler, MachineSamples, NoMachineSampler, TraceSettings, collect};
 pub use diagnosis::{Cause, Diagnosis, Finding};
 pub use rules::diagnose;
 pub use trace::Trace;

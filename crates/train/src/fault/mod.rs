@@ -29,7 +29,7 @@ pub(crate) use way::OnTheWay;
 /// What can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Plant {
+pub enum FaultKind {
     /// Every record is late.
     SlowDisk,
     /// Every record takes long to compute.
@@ -56,49 +56,50 @@ pub enum Plant {
     Healthy,
 }
 
-impl Plant {
+impl FaultKind {
     /// All of them.
-    pub const ALL: [Plant; 12] = [
-        Plant::SlowDisk,
-        Plant::SlowDecode,
-        Plant::SlowWorker,
-        Plant::TinyBuffer,
-        Plant::UploadLock,
-        Plant::PageableUpload,
-        Plant::ShapeChurn,
-        Plant::PeriodicStall,
-        Plant::CpuHog,
-        Plant::SlowStep,
-        Plant::NoisyStep,
-        Plant::Healthy,
+    pub const ALL: [FaultKind; 12] = [
+        FaultKind::SlowDisk,
+        FaultKind::SlowDecode,
+        FaultKind::SlowWorker,
+        FaultKind::TinyBuffer,
+        FaultKind::UploadLock,
+        FaultKind::PageableUpload,
+        FaultKind::ShapeChurn,
+        FaultKind::PeriodicStall,
+        FaultKind::CpuHog,
+        FaultKind::SlowStep,
+        FaultKind::NoisyStep,
+        FaultKind::Healthy,
     ];
 
     /// On the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Plant::SlowDisk => "slow-disk",
-            Plant::SlowDecode => "slow-decode",
-            Plant::SlowWorker => "slow-worker",
-            Plant::TinyBuffer => "tiny-buffer",
-            Plant::UploadLock => "upload-lock",
-            Plant::PageableUpload => "pageable-upload",
-            Plant::ShapeChurn => "shape-churn",
-            Plant::PeriodicStall => "periodic-stall",
-            Plant::CpuHog => "cpu-hog",
-            Plant::SlowStep => "slow-step",
-            Plant::NoisyStep => "noisy-step",
-            Plant::Healthy => "healthy",
+            FaultKind::SlowDisk => "slow-disk",
+            FaultKind::SlowDecode => "slow-decode",
+            FaultKind::SlowWorker => "slow-worker",
+            FaultKind::TinyBuffer => "tiny-buffer",
+            FaultKind::UploadLock => "upload-lock",
+            FaultKind::PageableUpload => "pageable-upload",
+            FaultKind::ShapeChurn => "shape-churn",
+            FaultKind::PeriodicStall => "periodic-stall",
+            FaultKind::CpuHog => "cpu-hog",
+            FaultKind::SlowStep => "slow-step",
+            FaultKind::NoisyStep => "noisy-step",
+            FaultKind::Healthy => "healthy",
         }
     }
 
     /// Why it cannot be there without a GPU, where it cannot.
     pub fn needs_gpu(self) -> Option<&'static str> {
-        (self == Plant::PageableUpload).then_some("without a GPU no batch is copied, from whatever memory")
+        (self == FaultKind::PageableUpload)
+            .then_some("without a GPU no batch is copied, from whatever memory")
     }
 
     /// The one of that name.
-    pub fn named(name: &str) -> Option<Plant> {
-        Plant::ALL.into_iter().find(|plant| plant.name() == name)
+    pub fn named(name: &str) -> Option<FaultKind> {
+        FaultKind::ALL.into_iter().find(|plant| plant.name() == name)
     }
 }
 
@@ -114,7 +115,7 @@ const NOISY: f64 = 0.35;
 /// A fault in its place.
 #[derive(Debug)]
 pub struct Fault {
-    pub(crate) plant: Plant,
+    pub(crate) plant: FaultKind,
     /// Nanoseconds of a healthy step; nothing is wrong at zero.
     step: AtomicU64,
     rows: AtomicUsize,
@@ -135,7 +136,7 @@ impl Eq for Fault {}
 
 impl Fault {
     /// Not yet wrong. It lives as long as the program, for threads that may outlive whoever planted it.
-    pub fn new(plant: Plant) -> &'static Fault {
+    pub fn new(plant: FaultKind) -> &'static Fault {
         Box::leak(Box::new(Fault {
             plant,
             step: AtomicU64::new(0),
@@ -148,7 +149,7 @@ impl Fault {
     }
 
     /// What it is.
-    pub fn plant(&self) -> Plant {
+    pub fn plant(&self) -> FaultKind {
         self.plant
     }
 
@@ -165,7 +166,7 @@ impl Fault {
     /// # Errors
     /// The other programs cannot be started.
     pub fn hog(&self) -> std::io::Result<Option<Hog>> {
-        (self.plant == Plant::CpuHog).then(Hog::start).transpose()
+        (self.plant == FaultKind::CpuHog).then(Hog::start).transpose()
     }
 
     /// So many healthy steps; nothing before it is armed.
@@ -204,11 +205,11 @@ impl Fault {
         let (rows, workers) = (self.rows.load(Relaxed) as f64, self.workers.load(Relaxed) as f64);
         let ahead = 2.0 * workers + self.slots.load(Relaxed) as f64;
         match self.plant {
-            Plant::SlowDisk => owe(self.steps(2.0 * workers / rows), false),
-            Plant::SlowDecode => owe(self.steps(2.0 * workers / rows), true),
+            FaultKind::SlowDisk => owe(self.steps(2.0 * workers / rows), false),
+            FaultKind::SlowDecode => owe(self.steps(2.0 * workers / rows), true),
             // Longer than what lies ready lasts, or nobody would notice.
-            Plant::SlowWorker if worker == SLOW_THREAD => owe(self.steps(1.25 * ahead / rows), false),
-            Plant::TinyBuffer => {
+            FaultKind::SlowWorker if worker == SLOW_THREAD => owe(self.steps(1.25 * ahead / rows), false),
+            FaultKind::TinyBuffer => {
                 // Longer than what lies ready lasts, and so rarely that half the time is enough on average.
                 let late = 1.5 * ahead + 2.0;
                 if self.draw() < 0.5 * workers / late / rows {
@@ -223,8 +224,8 @@ impl Fault {
     pub(crate) fn more(&self, step: u64) -> u64 {
         match self.plant {
             _ if !self.is_armed() => 0,
-            Plant::SlowStep => 1,
-            Plant::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
+            FaultKind::SlowStep => 1,
+            FaultKind::NoisyStep if drawn(2 * step) < NOISY => 1 + (drawn(2 * step + 1) * 3.0) as u64,
             _ => 0,
         }
     }
@@ -266,17 +267,17 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_what_they_name_and_every_culprit_is_another() {
-        for plant in Plant::ALL {
-            assert_eq!(Plant::named(plant.name()), Some(plant));
+        for plant in FaultKind::ALL {
+            assert_eq!(FaultKind::named(plant.name()), Some(plant));
             assert_eq!(serde_json::to_value(plant).unwrap(), plant.name());
         }
-        let causes: std::collections::BTreeSet<_> = Plant::ALL.map(Plant::cause).into();
-        assert_eq!(causes.len(), Plant::ALL.len());
+        let causes: std::collections::BTreeSet<_> = FaultKind::ALL.map(FaultKind::cause).into();
+        assert_eq!(causes.len(), FaultKind::ALL.len());
     }
 
     #[test]
     fn nothing_is_wrong_before_it_is_armed_and_amounts_follow_the_step() {
-        let fault = Fault::new(Plant::SlowStep);
+        let fault = Fault::new(FaultKind::SlowStep);
         assert_eq!((fault.steps(5.0), fault.more(1)), (Duration::ZERO, 0));
         fault.arm_by(0.2, 4);
         assert_eq!((fault.steps(1.5), fault.more(1)), (Duration::from_millis(300), 1));
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn some_steps_are_noisy_and_most_are_not() {
-        let fault = Fault::new(Plant::NoisyStep);
+        let fault = Fault::new(FaultKind::NoisyStep);
         fault.arm_by(0.1, 1);
         let more: Vec<u64> = (0..1000).map(|step| fault.more(step)).collect();
         let noisy = more.iter().filter(|more| **more > 0).count();

@@ -1,7 +1,7 @@
 //! Faults on the way of a batch from the loader to the device, on the feed's thread. They take time and tell nobody: the
 //! feed measures them as it measures everything there.
 
-use super::{EVERY, Fault, Plant};
+use super::{EVERY, Fault, FaultKind};
 use crate::error::TrainError;
 use myxtts_tensor::Engine;
 use myxtts_tensor::cuda::Cuda;
@@ -26,7 +26,7 @@ impl OnTheWay {
 
     /// Before a slot may be written.
     pub fn lock(&mut self) {
-        if self.fault.plant == Plant::UploadLock && self.fault.is_armed() {
+        if self.fault.plant == FaultKind::UploadLock && self.fault.is_armed() {
             self.fault.until_over(self.made);
         }
     }
@@ -37,7 +37,7 @@ impl OnTheWay {
             return;
         }
         self.made += 1;
-        if self.fault.plant == Plant::PeriodicStall && self.made.is_multiple_of(EVERY) {
+        if self.fault.plant == FaultKind::PeriodicStall && self.made.is_multiple_of(EVERY) {
             // Longer than all that lies ready lasts.
             std::thread::sleep(self.fault.steps(EVERY as f64 + 4.0));
         }
@@ -47,8 +47,8 @@ impl OnTheWay {
     pub fn copy(&mut self, bytes: usize) -> Result<(), TrainError> {
         match self.fault.plant {
             _ if !self.fault.is_armed() => {}
-            Plant::UploadLock => std::thread::sleep(self.fault.steps(0.4)),
-            Plant::PageableUpload => self.copy_pageable(bytes)?,
+            FaultKind::UploadLock => std::thread::sleep(self.fault.steps(0.4)),
+            FaultKind::PageableUpload => self.copy_pageable(bytes)?,
             _ => {}
         }
         Ok(())

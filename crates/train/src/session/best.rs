@@ -106,7 +106,7 @@ fn validate(stage: &mut dyn Stage, average: bool) -> Result<Option<Validation>, 
 
 /// What validations have found in a stage so far.
 #[derive(Debug)]
-pub(crate) struct HeldOut {
+pub(crate) struct ValidationState {
     pub best: Option<Best>,
     pub early: EarlyStop,
     pub advice: TrainingAdvisor,
@@ -116,10 +116,10 @@ pub(crate) struct HeldOut {
     is_empty: bool,
 }
 
-impl HeldOut {
-    pub fn new(patience: Option<u32>, average: bool) -> HeldOut {
+impl ValidationState {
+    pub fn new(patience: Option<u32>, average: bool) -> ValidationState {
         let (early, advice) = (EarlyStop::new(patience, 0.0), TrainingAdvisor::default());
-        HeldOut { best: None, early, advice, average, is_empty: false }
+        ValidationState { best: None, early, advice, average, is_empty: false }
     }
 
     /// Writes the best weights to a checkpoint after `step` steps, unless they are its own.
@@ -194,7 +194,7 @@ impl Session<'_> {
     pub(super) fn validate(
         &mut self,
         stage: &mut dyn Stage,
-        held_out: &mut HeldOut,
+        held_out: &mut ValidationState,
         at: RunPosition,
         training: Option<f64>,
     ) -> Result<(Option<f64>, bool), TrainError> {

@@ -2,8 +2,8 @@
 
 mod mel_feed;
 mod settings;
-mod spoken;
 mod step;
+mod token_targets;
 
 use super::gpt::conditioning_input::ConditioningInput;
 use super::{RecordSplit, Stage, StageCore, StageKind, Submitted, Validation};
@@ -27,14 +27,14 @@ use myxtts_run::seed::Seed;
 use myxtts_tensor::engine::{OpTime, Ticket, Upload};
 use myxtts_tensor::{Control, Engine, EngineOptions, Report, Training};
 use serde_json::{Value, json};
-use spoken::{SPOKEN_MEL, WithTokens};
 use std::sync::Arc;
 use std::time::Instant;
 use step::{Ready, ready};
+use token_targets::{SPOKEN_MEL, WithTokens};
 
 pub use mel_feed::MelDevice;
 pub use settings::DvaeSettings;
-pub use spoken::Spoken;
+pub use token_targets::TokenTargets;
 
 /// Every so many steps, codes that nobody chooses are put where something is.
 const REVIVE_EVERY: u64 = 20;
@@ -163,7 +163,7 @@ impl DvaeStage {
         };
         let mut declare = Declare::new(recipe.weight_decay as f32, &|_| true);
         let mut dvae = Dvae::declare(&mut declare, &settings.sizes, "dvae.");
-        if let Some(spoken) = &settings.spoken {
+        if let Some(spoken) = &settings.token_targets {
             dvae.add_token_head(&mut declare, spoken.vocabulary);
         }
         let (layout, released) = declare.finish();
@@ -177,7 +177,7 @@ impl DvaeStage {
         let missing = model.fill(&mut engine, &released)?;
         let known = model.has(DVAE) && missing.iter().all(|name| is_training_only(name));
         super::start_average(&mut engine, recipe.ema_decay.is_some())?;
-        let learnt: Arc<dyn RecordSource> = match &settings.spoken {
+        let learnt: Arc<dyn RecordSource> = match &settings.token_targets {
             Some(spoken) => {
                 let per_code = settings.sizes.frames_per_code();
                 Arc::new(WithTokens::new(source.clone(), DVAE_MEL, spoken.alignments.clone(), per_code))
@@ -307,7 +307,7 @@ impl DvaeStage {
         maker_of(self.learnt.clone(), batches, first, options, move |bytes, info, into, _| {
             let frames = bytemuck::cast_slice(field(bytes, info, column.name));
             if column == SPOKEN_MEL {
-                let (mels, spoken) = spoken::split(column, frames, (window, 0), per_code);
+                let (mels, spoken) = token_targets::split(column, frames, (window, 0), per_code);
                 image.write_divided(into, mel, &mels, &stats);
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);
@@ -386,7 +386,7 @@ impl StageCore for DvaeStage {
     fn numbers(&self, report: &Report) -> Vec<(&'static str, f64)> {
         let [squared, commitment, absolute] = [0, 1, 2].map(|i| f64::from(report.notes[i]));
         let mut numbers = vec![("squared", squared), ("absolute", absolute), ("commitment", commitment)];
-        if self.settings.spoken.is_some() {
+        if self.settings.token_targets.is_some() {
             numbers.push(("tokens", f64::from(report.notes[3])));
             let [correct, count] = [4, 5].map(|i| f64::from(report.notes[i]));
             numbers.push(("tokens_named", correct / count.max(1.0)));

@@ -263,7 +263,7 @@ impl GptStage {
             let options = self.slice.loading(feeding.loading());
             let options = LoaderOptions { notes: self.notes.clone(), ..options };
             let mut filler = self.filler.clone();
-            (filler.kind, filler.conditioner) = (self.conditioning.heard, self.conditioning.maker.clone());
+            (filler.kind, filler.engine) = (self.conditioning.heard, self.conditioning.maker.clone());
             filler.augmenter = self.augmenter.clone();
             let maker = filler.maker(source, &self.batches, number, options)?;
             let bytes = self.filler.slot_bytes(&self.batches, self.slice.world())?;

@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::sweep::{self, Cell, NEAR, Part, Row};
 use super::{race, rules, with_forecast};
 use crate::bench::timed_stage::TimedStage;
-use crate::bench::{Amount, measure};
+use crate::bench::{BenchSettings, measure};
 use crate::compute_device::ComputeDevice;
 use crate::model::Model;
 use crate::preferences::is_set_by_user;
@@ -238,7 +238,7 @@ impl Sweeper<'_> {
             // The same number of clips for every batch size, so that each gets about the same lengths.
             let (least, clips) = (self.steps.clamp(2, 6), self.steps * 64);
             let steps = (clips / self.rows(cell) as u64).max(least);
-            let amount = Amount { steps, warm: least, ahead: AHEAD, watched: (steps / 3).min(20) };
+            let amount = BenchSettings { steps, warm: least, ahead: AHEAD, watched: (steps / 3).min(20) };
             let figures = measure(&mut *stage, &recipe, self.plan.training.seed, amount)?;
             rows.push(Row { part, cell, rate: figures.samples_per_second, figures });
             self.progress.advance(1);

@@ -12,7 +12,7 @@ use myxtts_train::align::Alignments;
 use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, Spoken};
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, TokenTargets};
 use myxtts_train::stages::gpt::{GptSettings, GptStage, Regularization};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};
@@ -249,10 +249,10 @@ fn codes_learn_to_tell_tokens_apart() {
     let recipe = small::plan(StageKind::Dvae, 200).recipe(StageKind::Dvae, false);
     let run = |weight: Option<f64>, from: &Model| {
         let vocabulary = tokenizer.vocabulary_size();
-        let spoken = weight.map(|weight| Spoken { weight, vocabulary, alignments: alignments.clone() });
+        let spoken = weight.map(|weight| TokenTargets { weight, vocabulary, alignments: alignments.clone() });
         let small = small::dvae_settings();
         let sizes = DvaeSizes { hidden: 16, codes: 64, ..small.sizes.clone() };
-        let settings = DvaeSettings { spoken, rows: 16, frames: 32, sizes, ..small };
+        let settings = DvaeSettings { token_targets: spoken, rows: 16, frames: 32, sizes, ..small };
         let mut model = from.clone();
         let sides = RecordSplit { train: &records, validation: &held_out };
         let mut stage = DvaeStage::new(

@@ -21,7 +21,7 @@ use myxtts_train::overlay::WithCodes;
 use myxtts_train::replica_slice::ReplicaSlice;
 use myxtts_train::replica_slice::Replicas;
 use myxtts_train::stages::RecordSplit;
-use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, Spoken};
+use myxtts_train::stages::dvae::{DvaeSettings, DvaeStage, MelDevice, TokenTargets};
 use myxtts_train::stages::gpt::{Conditioning, GptForecast, GptSettings, GptStage};
 use myxtts_train::stages::{Stage, StageCore};
 use myxtts_train::{ComputeDevice, Model};
@@ -309,11 +309,12 @@ fn conditioning_on_the_device_is_in_the_forecast() {
 fn dvae_learnt(
     source: &Arc<dyn RecordSource>,
     mels: Option<MelDevice>,
-    spoken: Option<Spoken>,
+    spoken: Option<TokenTargets>,
 ) -> (Vec<Report>, Vec<String>, serde_json::Value, f64) {
     let feeding = Feeding { depth: Some(Depth { least: 3, most: 3, bytes: 1 << 24 }), ..Feeding::default() };
     // Longer than some clips, shorter than others.
-    let settings = DvaeSettings { rows: 4, frames: 64, mels, spoken, feeding, ..small::dvae_settings() };
+    let settings =
+        DvaeSettings { rows: 4, frames: 64, mels, token_targets: spoken, feeding, ..small::dvae_settings() };
     let (train, held_out) = sides();
     let recipe = small::plan(StageKind::Dvae, 8).recipe(StageKind::Dvae, false);
     let (mut model, sides) = (Model::default(), RecordSplit { train: &train, validation: &held_out });
@@ -348,8 +349,11 @@ fn a_dvae_learns_the_same_of_mels_that_a_device_makes_of_sound() {
     let codes_of = |record: u32| source.rows(record as usize, 2) as usize / 4;
     let alignments = Alignments::of(&*source, &records, &tokenizer, &codes_of, &Default::default()).unwrap();
     assert!(alignments.rate().is_some(), "no clip was aligned");
-    let spoken =
-        Spoken { weight: 1.0, vocabulary: tokenizer.vocabulary_size(), alignments: Arc::new(alignments) };
+    let spoken = TokenTargets {
+        weight: 1.0,
+        vocabulary: tokenizer.vocabulary_size(),
+        alignments: Arc::new(alignments),
+    };
     for spoken in [None, Some(spoken)] {
         let fed = dvae_learnt(&source, None, spoken.clone());
         let start_delay = Duration::from_millis(1);

@@ -199,7 +199,7 @@ fn the_codebook_of_a_dvae_is_one_for_all_replicas() {
             order: Default::default(),
             seed: 3,
             memory_limit: None,
-            spoken: None,
+            token_targets: None,
             mels: None,
         };
         let (records, source): (Vec<u32>, _) = ((0..6).collect(), Arc::new(Clips::default()));

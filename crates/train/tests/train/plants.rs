@@ -8,7 +8,7 @@ use myxtts_run::plan::{Plan, StageKind};
 use myxtts_tensor::Mode;
 use myxtts_train::diagnose::trace::Batch;
 use myxtts_train::diagnose::{
-    Amount, BatchSetup, Cause, Fault, NoMachineSampler, Plant, Trace, collect, diagnose,
+    BatchSetup, Cause, Fault, FaultKind, NoMachineSampler, Trace, TraceSettings, collect, diagnose,
 };
 use myxtts_train::feed::Feeding;
 use myxtts_train::overlay::WithCodes;
@@ -21,13 +21,13 @@ use std::sync::Arc;
 
 const ROWS: usize = 4;
 
-fn trace_of(plant: Plant) -> Trace {
+fn trace_of(plant: FaultKind) -> Trace {
     // Who else uses the machine that runs the tests is not what is asked.
     Trace { processor: None, ..measured(plant, 7, 12) }
 }
 
 /// With everything that was measured.
-fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
+fn measured(plant: FaultKind, seed: u64, batches: u64) -> Trace {
     let fault = Fault::new(plant);
     let plan = Plan::resolve(&Sources::for_host(HostResources::detect())).unwrap();
     let recipe = plan.recipe(StageKind::Gpt, false);
@@ -71,7 +71,7 @@ fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
     let mut stage: Box<dyn Stage> = fault.stage(Box::new(stage));
     let setup = BatchSetup { workers: feeding.workers, batch_size: ROWS };
     let run = |stage: &mut dyn Stage, batches| {
-        let amount = Amount { batches, warm: 4, ahead: 0 };
+        let amount = TraceSettings { batches, warm: 4, ahead: 0 };
         collect(stage, &recipe, 1, amount, setup, &mut NoMachineSampler).unwrap()
     };
     let healthy = run(&mut *stage, 6);
@@ -85,7 +85,7 @@ fn measured(plant: Plant, seed: u64, batches: u64) -> Trace {
 }
 
 /// Tried a few times: while this machine does something else as well, that may be what is named.
-fn is_named(plant: Plant) -> Trace {
+fn is_named(plant: FaultKind) -> Trace {
     let mut named = Vec::new();
     for _ in 0..4 {
         let trace = trace_of(plant);
@@ -100,23 +100,23 @@ fn is_named(plant: Plant) -> Trace {
 
 #[test]
 fn records_that_come_late_are_told_from_records_that_are_computed() {
-    let disk = is_named(Plant::SlowDisk);
+    let disk = is_named(FaultKind::SlowDisk);
     assert!(disk.batches.iter().all(|batch| batch.decode == 0.0 && batch.read > 0.0));
-    let decode = is_named(Plant::SlowDecode);
+    let decode = is_named(FaultKind::SlowDecode);
     let sum = |of: fn(&Batch) -> f64| decode.batches.iter().map(of).sum::<f64>();
     assert!(sum(|batch| batch.decode) > sum(|batch| batch.read), "what is computed is not read");
 }
 
 #[test]
 fn without_a_gpu_nothing_is_copied_and_nothing_says_that_it_was() {
-    let trace = trace_of(Plant::PageableUpload);
-    assert!(trace.setup.pinned && Plant::PageableUpload.needs_gpu().is_some());
+    let trace = trace_of(FaultKind::PageableUpload);
+    assert!(trace.setup.pinned && FaultKind::PageableUpload.needs_gpu().is_some());
     assert!(diagnose(&trace).findings.iter().all(|found| found.cause != Cause::PageableUploads));
 }
 
 #[test]
 fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
-    let trace = is_named(Plant::UploadLock);
+    let trace = is_named(FaultKind::UploadLock);
     // Two fifths of a step of 4 ms at least.
     assert!(trace.batches.iter().all(|batch| batch.upload >= 0.0016), "{:?}", trace.batches);
     assert!(trace.batches.iter().map(|batch| batch.blocked).sum::<f64>() > 0.0);
@@ -124,7 +124,7 @@ fn a_lock_between_copies_and_steps_is_named_by_what_the_feed_measures() {
 
 #[test]
 fn a_stall_of_the_feed_is_in_the_time_that_the_feed_measures() {
-    let trace = trace_of(Plant::PeriodicStall);
+    let trace = trace_of(FaultKind::PeriodicStall);
     // Ten steps of 4 ms at least, at one batch of six.
     let late = trace.batches.iter().filter(|batch| batch.fill >= 0.040).count();
     assert_eq!(late, 2, "{:?}", trace.batches);
@@ -136,7 +136,7 @@ fn many_lengths_are_many_shapes() {
     let shapes = |trace: &Trace| {
         trace.batches.iter().map(|b| b.shape).collect::<std::collections::BTreeSet<_>>().len()
     };
-    let (few, many) = (trace_of(Plant::Healthy), trace_of(Plant::ShapeChurn));
+    let (few, many) = (trace_of(FaultKind::Healthy), trace_of(FaultKind::ShapeChurn));
     assert!(
         few.setup.pinned && shapes(&few) <= 2 && shapes(&many) > 4,
         "{} and {}",
@@ -152,7 +152,7 @@ fn many_lengths_are_many_shapes() {
 fn how_often_every_plant_is_named_on_this_processor() {
     let from: u64 = std::env::var("FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(100);
     for seed in from..from + 5 {
-        for plant in Plant::ALL {
+        for plant in FaultKind::ALL {
             let trace = measured(plant, seed, 48);
             let found = diagnose(&trace);
             let all: Vec<Cause> = found.findings.iter().map(|finding| finding.cause).collect();

@@ -187,7 +187,7 @@ pub fn dvae_settings() -> DvaeSettings {
         order: Default::default(),
         seed: 3,
         memory_limit: None,
-        spoken: None,
+        token_targets: None,
         mels: None,
     }
 }

@@ -1,7 +1,7 @@
 //! Windows of mels that a device makes of sound, for batches that the model's device learns from. The windows are those of the
 //! cache, drawn alike; their numbers are the same within rounding.
 
-use super::spoken::{self, SPOKEN_SOUND, WithTokens};
+use super::token_targets::{self, SPOKEN_SOUND, WithTokens};
 use super::{DvaeBatch, DvaeSettings, Ready, learning};
 use crate::error::TrainError;
 use crate::feed::{Finisher, Maker, field, maker_of};
@@ -73,7 +73,7 @@ impl MelFeed {
                 ))));
             }
         };
-        let (source, part): (Arc<dyn RecordSource>, Part) = match &settings.spoken {
+        let (source, part): (Arc<dyn RecordSource>, Part) = match &settings.token_targets {
             Some(spoken) => {
                 let per_code = settings.sizes.frames_per_code();
                 let tokens = spoken.alignments.clone();
@@ -119,7 +119,7 @@ impl MelFeed {
             if column == SPOKEN_SOUND {
                 let frames = bytemuck::cast_slice(held);
                 let (sound, spoken) =
-                    spoken::split(column, frames, (window, SOUND_OVERLAP as usize), per_code);
+                    token_targets::split(column, frames, (window, SOUND_OVERLAP as usize), per_code);
                 given.write_sound(bytemuck::cast_slice(&sound), heard)?;
                 if let Some(tokens) = tokens {
                     image.write_i32(into, tokens, &spoken);

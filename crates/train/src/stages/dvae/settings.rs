@@ -1,6 +1,6 @@
 //! The settings of the DVAE stage.
 
-use super::{MelDevice, Spoken};
+use super::{MelDevice, TokenTargets};
 use crate::feed::Feeding;
 use crate::stages::ClipOrder;
 use myxtts_model::dvae::DvaeSizes;
@@ -28,7 +28,7 @@ pub struct DvaeSettings {
     /// Device memory that may be used.
     pub memory_limit: Option<u64>,
     /// The tokens that codes are asked for, if they are.
-    pub spoken: Option<Spoken>,
+    pub token_targets: Option<TokenTargets>,
     /// The device that makes the mels of batches, where they do not bring them.
     pub mels: Option<MelDevice>,
 }

@@ -33,7 +33,7 @@ pub(super) fn ready(
     slice.begin(&mut tape);
     let shape = [slice.rows(settings.rows)? as usize, settings.frames as usize, settings.sizes.channels];
     let mel = tape.input(shape, DType::F32);
-    let asked_for = settings.spoken.as_ref().filter(|_| train.is_some());
+    let asked_for = settings.token_targets.as_ref().filter(|_| train.is_some());
     let codes = shape[0] * settings.sizes.codes_of(shape[1]);
     let tokens = asked_for.map(|_| tape.input([codes], DType::I32));
     let image = InputLayout::new(&tape);

@@ -54,7 +54,7 @@ pub(in crate::stages) struct Filler {
     /// What the records hold in the place of conditioning mels.
     pub(super) kind: ConditioningKind,
     /// Who makes conditioning of it, where they hold something else.
-    pub(super) conditioner: Option<Shared>,
+    pub(super) engine: Option<Shared>,
     /// Whether rows are given the texts of other rows, where a batch has several.
     pub(super) shuffle_texts: bool,
     /// Whether there are targets of the alignment head.
@@ -78,7 +78,7 @@ impl Filler {
             layout,
             precision,
             kind: ConditioningKind::Mels,
-            conditioner: None,
+            engine: None,
             aligned: false,
             augmenter: None,
             shuffle_texts: false,
@@ -220,10 +220,10 @@ impl Filler {
         range: Range<usize>,
         made: &mut Made,
     ) -> Result<ConditioningInput, TrainError> {
-        let Some(conditioner) = &self.conditioner else {
+        let Some(engine) = &self.engine else {
             return Err(TrainError::Feed("nobody makes the conditioning of these batches".into()));
         };
-        ConditioningEngine::placed(conditioner, rows, range, made)
+        ConditioningEngine::placed(engine, rows, range, made)
     }
 
     /// Makes the batches of a plan in their order, from batch `first` on.

@@ -21,7 +21,7 @@ const fn spoken(frames: Column) -> Column {
 
 /// What codes are asked for beside the mel.
 #[derive(Clone, Debug)]
-pub struct Spoken {
+pub struct TokenTargets {
     /// Weight of the classifier's loss.
     pub weight: f64,
     /// Tokens there are.
