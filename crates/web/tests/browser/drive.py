@@ -148,6 +148,8 @@ class Test:
         browser.run("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
         # Start at the first control: Tab continues from the last click.
         stops = browser.run(TAB_STOPS)
+        skipped = browser.run("return [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [role=slider]')].filter((one) => one.tabIndex < 0 && one.checkVisibility()).map((one) => one.outerHTML.slice(0, 80))")
+        self.check(not skipped, f"Tab cannot reach {skipped} in {view}")
         browser.run("document.querySelector('[data-stop=\"0\"]').focus()")
         visited = [0]
         while len(visited) < 3 * len(stops):
@@ -189,7 +191,9 @@ class Test:
         browser.wait("the speech", "heard.started > 0 && document.querySelector('#figures')?.dataset.done === 'yes'", seconds=60)
         browser.wait("its end", "document.querySelector('.play.large').getAttribute('aria-label') === 'Play'", seconds=60)
         now = "return Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow'))"
-        browser.run("document.querySelector('canvas.wave').focus()")
+        browser.run("document.querySelector('.play.large').focus()")
+        browser.press("Tab")
+        self.check(browser.run(f"return {focus}.matches('canvas.wave')"), "Tab does not lead from the play button to the position")
         browser.press("PageUp", "PageUp", "ArrowRight")
         moved = browser.wait("the position", "Number(document.querySelector('canvas.wave').getAttribute('aria-valuenow')) > 0")
         browser.press("Home")
