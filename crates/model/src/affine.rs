@@ -1,9 +1,9 @@
-//! How a weight with its bias is applied on a tape, and how torch would begin one.
+//! Applies a weight with its bias on a tape, and declares layers with PyTorch's default initialisation.
 
 use crate::declare::{Affine, Declare};
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 
-/// What torch's layer norms add to the variance.
+/// Epsilon of PyTorch's layer norm.
 const EPSILON: f32 = 1e-5;
 
 impl Affine {
@@ -30,32 +30,32 @@ impl Affine {
         tape.group_norm(x, groups, weight, bias, EPSILON)
     }
 
-    /// Weight and bias in the type of activations.
+    /// Returns weight and bias in the activation type.
     pub fn layer(self, tape: &mut Tape) -> (Value, Value) {
         (tape.parameter(self.weight), tape.parameter(self.bias))
     }
 }
 
-/// Torch's default for a product over `from` channels, for weight and bias alike.
+/// PyTorch's default initialisation of a linear layer with `from` input channels, for weight and bias.
 pub(crate) fn uniform(from: usize) -> Init {
     Init::Uniform(1.0 / (from as f32).sqrt())
 }
 
-/// A product as torch begins it: `NAME.weight [out, in]` and `NAME.bias`, both uniform.
+/// Declares a linear layer with PyTorch's initialisation: `NAME.weight [out, in]` and `NAME.bias`.
 pub(crate) fn torch_linear(declare: &mut Declare<'_>, name: &str, out: usize, from: usize) -> Affine {
     let shape = [out, from];
     let weight = declare.weight(&format!("{name}.weight"), &shape, &[0, 1], &shape, uniform(from));
     Affine { weight, bias: declare.bias(&format!("{name}.bias"), out, uniform(from)) }
 }
 
-/// The same released as a convolution of one tap, `[out, in, 1]`.
+/// Declares the same layer where the release stores it as a convolution with one tap, `[out, in, 1]`.
 pub(crate) fn torch_conv(declare: &mut Declare<'_>, name: &str, out: usize, from: usize) -> Affine {
     let (weight, init) = (format!("{name}.weight"), uniform(from));
     let weight = declare.weight(&weight, &[out, from, 1], &[0, 1, 2], &[out, from], init);
     Affine { weight, bias: declare.bias(&format!("{name}.bias"), out, init) }
 }
 
-/// A product without a bias: `NAME.weight [out, in]`.
+/// Declares a linear layer without bias: `NAME.weight [out, in]`.
 pub(crate) fn torch_matrix(declare: &mut Declare<'_>, name: &str, out: usize, from: usize) -> ParameterId {
     let shape = [out, from];
     declare.weight(&format!("{name}.weight"), &shape, &[0, 1], &shape, uniform(from))

@@ -1,7 +1,7 @@
-//! A DVAE's codebook on the host: how a fresh one begins, and how codes that nobody chooses come back.
+//! A DVAE's codebook on the host: initialisation, and revival of unused codes.
 //!
-//! A codebook is an average, and an average must be of something: a state in which the three arrays do not agree
-//! explodes at the first step. Every function here leaves `embed = embed_avg / cluster_size`.
+//! A codebook is a moving average. A state whose three arrays disagree diverges at the first step, so every function here
+//! maintains `embed = embed_avg / cluster_size`.
 
 use myxtts_tensor::ops::quantize::Codebook;
 use myxtts_tensor::random::Stream;
@@ -16,20 +16,20 @@ use myxtts_tensor::{Engine, Error, ParameterId};
 /// | `embed_avg` | `[width, codes]` |
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostCodebook {
-    /// The codes.
+    /// Code vectors.
     pub embed: Vec<f32>,
-    /// How often each was chosen, as a moving average.
+    /// Moving average of how often each code was chosen.
     pub cluster_size: Vec<f32>,
-    /// The sum of the rows that chose it, as a moving average.
+    /// Moving average of the sum of the rows that chose each code.
     pub embed_avg: Vec<f32>,
 }
 
-/// Rows that are given more than once are set this far apart, in deviations of each channel: equal codes would stay
+/// Distance between codes that start from the same row, in standard deviations of each channel. Equal codes would stay
 /// equal, since only the first of them is ever chosen.
 const APART: f32 = 0.01;
 
-/// A codebook of `codes` of these rows `[n, width]` (what the encoder makes of the first batches), no row twice while
-/// there are others. Each counts as chosen once.
+/// Builds a codebook of `codes` vectors from encoder rows `[n, width]` of the first batches. No row is used twice while
+/// others are left. Each code counts as chosen once.
 pub fn codebook_from_rows(rows: &[f32], width: usize, codes: usize, seed: u64) -> HostCodebook {
     let mut book = HostCodebook {
         embed: vec![0.0; width * codes],
@@ -41,8 +41,8 @@ pub fn codebook_from_rows(rows: &[f32], width: usize, codes: usize, seed: u64) -
     book
 }
 
-/// Gives the codes whose `cluster_size` is below `least` new places, at rows drawn from these `[n, width]`; which were
-/// replaced. A replaced code counts as chosen `least` times, at least once, so that it has time to find its rows.
+/// Moves the codes whose `cluster_size` is below `least` to rows sampled from `[n, width]`, and returns which were moved. A
+/// moved code counts as chosen `least` times, at least once, so that it has time to attract rows.
 pub fn revive_codes(
     book: &mut HostCodebook,
     rows: &[f32],
@@ -56,13 +56,13 @@ pub fn revive_codes(
 }
 
 impl HostCodebook {
-    /// The codes whose `cluster_size` is below `least`. A size that is no number is a dead code too.
+    /// Returns the codes whose `cluster_size` is below `least` or NaN.
     pub fn unused(&self, least: f32) -> Vec<usize> {
         let sizes = self.cluster_size.iter().enumerate();
         sizes.filter(|(_, size)| size.is_nan() || **size < least).map(|(code, _)| code).collect()
     }
 
-    /// The codebook of an engine.
+    /// Reads the codebook from an engine.
     pub fn read(engine: &Engine, at: Codebook<ParameterId>) -> Result<HostCodebook, Error> {
         Ok(HostCodebook {
             embed: engine.read_parameter(at.embed)?,
@@ -71,7 +71,7 @@ impl HostCodebook {
         })
     }
 
-    /// Puts it in place of an engine's.
+    /// Writes the codebook to an engine.
     pub fn write(&self, engine: &mut Engine, at: Codebook<ParameterId>) -> Result<(), Error> {
         engine.write_parameter(at.embed, &self.embed)?;
         engine.write_parameter(at.cluster_size, &self.cluster_size)?;
@@ -89,7 +89,7 @@ impl HostCodebook {
         let (mut random, deviations) = (Stream::new(seed), deviations(rows, width));
         let mut order: Vec<usize> = (0..n).collect();
         for (i, &code) in which.iter().enumerate() {
-            // The first i % n places of `order` are taken in this round.
+            // The first i % n entries of `order` are used in this round.
             let at = i % n;
             order.swap(at, at + random.below(n - at));
             let row = &rows[order[at] * width..][..width];
@@ -103,7 +103,7 @@ impl HostCodebook {
     }
 }
 
-/// The deviation of each channel over all rows.
+/// Standard deviation of each channel over all rows.
 fn deviations(rows: &[f32], width: usize) -> Vec<f32> {
     let n = (rows.len() / width) as f64;
     let mut sums = vec![(0f64, 0f64); width];

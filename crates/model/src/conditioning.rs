@@ -1,9 +1,9 @@
-//! How a voice sounds, frame by frame: the conditioning encoder. Each block normalises its input, lets every frame see
-//! every other, and adds what it saw to the *normalised* input, not to what came in: the original's way, which the
-//! released weights have grown around.
+//! The conditioning encoder: how a voice sounds, frame by frame. Each block normalises its input, applies self-attention,
+//! and adds the result to the *normalised* input instead of the original one. The original does this, and the released
+//! weights depend on it.
 //!
-//! There is no position in it and no tap wider than a frame, so it is a function of the *set* of frames: every frame
-//! becomes the same in a clip and in that clip said twice. `sequence` makes use of that for short clips.
+//! The encoder has no positions and no convolution wider than a frame, so it is a function of the *set* of frames: a frame
+//! gets the same output in a clip and in that clip repeated. `sequence` uses this for short clips.
 
 use crate::affine::torch_conv;
 use crate::declare::{Affine, Declare};
@@ -11,23 +11,23 @@ use myxtts_tensor::ops::attention::{Mask, Order};
 use myxtts_tensor::{Init, Tape, Value};
 use serde::{Deserialize, Serialize};
 
-/// The encoder's sizes.
+/// Sizes of the conditioning encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConditioningSizes {
     /// Channels of a mel frame.
     pub mels: usize,
-    /// Channels inside, which are the GPT's.
+    /// Hidden channels; equal to the GPT's width.
     pub width: usize,
-    /// Blocks.
+    /// Number of attention blocks.
     pub blocks: usize,
-    /// Heads of each.
+    /// Attention heads per block.
     pub heads: usize,
-    /// Groups of channels that are normalised together.
+    /// Channel groups of the group norms.
     pub groups: usize,
 }
 
 impl ConditioningSizes {
-    /// As the original derives them from the GPT's width and heads.
+    /// Derives the sizes from the GPT's width and heads, as the original does.
     pub fn of(width: usize, heads: usize) -> ConditioningSizes {
         let mut groups = match width {
             0..=16 => 8,
@@ -48,7 +48,7 @@ struct Block {
     out: Affine,
 }
 
-/// The encoder's parameters.
+/// The conditioning encoder's parameters.
 #[derive(Clone, Debug)]
 pub struct ConditioningEncoder {
     sizes: ConditioningSizes,
@@ -57,7 +57,7 @@ pub struct ConditioningEncoder {
 }
 
 impl ConditioningEncoder {
-    /// Declares them under `name`.
+    /// Declares the parameters under `name`.
     pub fn declare(declare: &mut Declare<'_>, name: &str, sizes: ConditioningSizes) -> ConditioningEncoder {
         let width = sizes.width;
         let first = torch_conv(declare, &format!("{name}.init"), width, sizes.mels);
@@ -71,8 +71,8 @@ impl ConditioningEncoder {
         ConditioningEncoder { sizes, first, blocks }
     }
 
-    /// Mel frames `[batch, frames, mels]`, in f32 or the type of activations, as `[batch, frames, width]`. Frames from
-    /// `lengths` (i32 `[batch]`) on are not looked at, though the norms' statistics still count them.
+    /// Encodes mel frames `[batch, frames, mels]`, f32 or the activation type, as `[batch, frames, width]`. Frames from
+    /// `lengths` (i32 `[batch]`) on are masked in attention, but the norms' statistics still include them.
     pub fn forward(&self, tape: &mut Tape, mels: Value, lengths: Option<Value>) -> Value {
         let mels = tape.cast(mels, tape.dtype());
         let mut x = self.first.linear(tape, mels);

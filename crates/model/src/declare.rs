@@ -1,35 +1,35 @@
-//! Parameters are declared under the names a release has them, and how each lies there beside how the engine wants it is
-//! kept next to it: reading and writing weight files needs nothing else.
+//! Declares parameters under their released names, and records how the released layout maps to the engine's. Reading and
+//! writing weight files needs nothing else.
 
 use myxtts_tensor::{GroupId, Init, Layout, LayoutBuilder, ParameterId, Role, Shape};
 use rayon::prelude::*;
 use std::sync::Arc;
 
-/// A parameter as a released file has it.
+/// A parameter as stored in a released file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Released {
-    /// Ours.
+    /// The engine's parameter.
     pub id: ParameterId,
-    /// Its name there.
+    /// Name in the file.
     pub name: String,
-    /// Its shape there.
+    /// Shape in the file.
     pub shape: Vec<usize>,
-    /// Which of its dimensions ours are, outermost first.
+    /// For each dimension of the engine's tensor, outermost first, the released dimension it comes from.
     pub order: Vec<usize>,
 }
 
 impl Released {
-    /// A released tensor's numbers in the engine's order.
+    /// Converts values from the released layout to the engine's.
     pub fn to_ours(&self, data: &[f32]) -> Vec<f32> {
         permute(data, &self.shape, &self.order)
     }
 
-    /// The same into memory that is there.
+    /// Like [`Released::to_ours`], into a buffer of the caller.
     pub fn to_ours_into(&self, data: &[f32], out: &mut [f32]) {
         permute_into(data, &self.shape, &self.order, out);
     }
 
-    /// The engine's numbers in the released order.
+    /// Converts values from the engine's layout to the released one.
     pub fn to_released(&self, data: &[f32]) -> Vec<f32> {
         let shape: Vec<usize> = self.order.iter().map(|&d| self.shape[d]).collect();
         let mut back = vec![0; self.order.len()];
@@ -40,14 +40,14 @@ impl Released {
     }
 }
 
-/// The numbers of a row-major tensor with its dimensions in another order.
+/// Transposes a row-major tensor to another order of dimensions.
 fn permute(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
     let mut out = vec![0.0; data.len()];
     permute_into(data, shape, order, &mut out);
     out
 }
 
-/// Rows of a result that are written together: a line of the source's memory is read once for all of them.
+/// Number of output rows written together, so that each cache line of the source is read once for all of them.
 const ROWS: usize = 16;
 
 fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32]) {
@@ -57,7 +57,7 @@ fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32])
     for d in (1..shape.len()).rev() {
         strides[d - 1] = strides[d] * shape[d];
     }
-    // Dimensions of one have no order.
+    // Dimensions of size 1 do not affect the memory order.
     let dims: Vec<(usize, usize)> =
         order.iter().filter(|&&d| shape[d] != 1).map(|&d| (shape[d], strides[d])).collect();
     if data.is_empty() || dims.windows(2).all(|pair| pair[0].1 > pair[1].1) {
@@ -95,10 +95,10 @@ fn permute_into(data: &[f32], shape: &[usize], order: &[usize], out: &mut [f32])
     });
 }
 
-/// What the names of parameters begin with that are trained beside a network and left out of models.
+/// Prefix of parameters that are trained next to a network and left out of models.
 pub const TRAINING_ONLY: &str = "training.";
 
-/// Whether a parameter is trained beside a network and left out of models.
+/// Returns whether a parameter is trained next to a network and left out of models.
 pub fn is_training_only(name: &str) -> bool {
     name.starts_with(TRAINING_ONLY)
 }
@@ -106,13 +106,13 @@ pub fn is_training_only(name: &str) -> bool {
 /// A weight and its bias.
 #[derive(Clone, Copy, Debug)]
 pub struct Affine {
-    /// The matrix, the taps, or a norm's factors.
+    /// Matrix, convolution taps, or scale of a norm.
     pub weight: ParameterId,
-    /// What is added.
+    /// Bias, or shift of a norm.
     pub bias: ParameterId,
 }
 
-/// Which parameters are trained; the others are only read.
+/// Decides by name whether a parameter is trained; the others are frozen.
 pub type Choice<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Declares the parameters of one or more networks.
@@ -125,7 +125,8 @@ pub struct Declare<'a> {
 }
 
 impl<'a> Declare<'a> {
-    /// Nothing declared yet. Products' weights decay by `weight_decay`; biases, norms and embeddings never do.
+    /// Starts an empty declaration. Weights of linear and convolution layers decay by `weight_decay`; biases, norms and
+    /// embeddings never do.
     pub fn new(weight_decay: f32, trained: Choice<'a>) -> Declare<'a> {
         let mut builder = LayoutBuilder::new();
         let decayed = builder.group("weights", weight_decay, 1.0);
@@ -133,7 +134,7 @@ impl<'a> Declare<'a> {
         Declare { builder, decayed, plain, trained, released: Vec::new() }
     }
 
-    /// The layout, and how each parameter is released.
+    /// Returns the layout and the released form of each parameter.
     pub fn finish(self) -> (Arc<Layout>, Vec<Released>) {
         (Arc::new(self.builder.finish()), self.released)
     }
@@ -157,20 +158,20 @@ impl<'a> Declare<'a> {
         if (self.trained)(name) { Role::Trained(group) } else { Role::Frozen }
     }
 
-    /// A parameter that is released as it is, decayed or not.
+    /// Declares a parameter whose layout is the same in the release.
     pub fn same(&mut self, name: &str, shape: &[usize], init: Init, decayed: bool) -> ParameterId {
         let group = if decayed { self.decayed } else { self.plain };
         let order: Vec<usize> = (0..shape.len()).collect();
         self.add(name, shape, &order, Shape::from(shape), self.role(name, group), init)
     }
 
-    /// State that a step replaces, not through a gradient.
+    /// Declares state that a step replaces without a gradient.
     pub fn state(&mut self, name: &str, shape: &[usize], init: Init) -> ParameterId {
         let order: Vec<usize> = (0..shape.len()).collect();
         self.add(name, shape, &order, Shape::from(shape), Role::State, init)
     }
 
-    /// A decayed weight whose released dimensions are taken in another order.
+    /// Declares a decayed weight whose released dimensions are in another order.
     pub fn weight(
         &mut self,
         name: &str,
@@ -183,37 +184,37 @@ impl<'a> Declare<'a> {
         self.add(name, released, order, Shape::from(ours), role, init)
     }
 
-    /// A bias: never decayed.
+    /// Declares a bias, which never decays.
     pub fn bias(&mut self, name: &str, len: usize, init: Init) -> ParameterId {
         self.same(name, &[len], init, false)
     }
 
-    /// `NAME.weight [out, in]` and `NAME.bias`, as torch's Linear.
+    /// Declares `NAME.weight [out, in]` and `NAME.bias`, as PyTorch's `Linear`.
     pub fn linear(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
         let weight = self.weight(&format!("{name}.weight"), &[out, from], &[0, 1], &[out, from], init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }
 
-    /// `NAME.weight [in, out]` and `NAME.bias`, as GPT-2 has its products.
+    /// Declares `NAME.weight [in, out]` and `NAME.bias`, as GPT-2 stores its linear layers.
     pub fn linear_transposed(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
         let weight = self.weight(&format!("{name}.weight"), &[from, out], &[1, 0], &[out, from], init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }
 
-    /// `NAME.weight [out, in, 1]` and `NAME.bias`: a convolution of one tap, used as a product.
+    /// Declares `NAME.weight [out, in, 1]` and `NAME.bias`: a convolution with one tap, used as a linear layer.
     pub fn linear_of_conv(&mut self, name: &str, out: usize, from: usize, init: Init) -> Affine {
         let weight = self.weight(&format!("{name}.weight"), &[out, from, 1], &[0, 2, 1], &[out, from], init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }
 
-    /// `NAME.weight [out, in, taps]` and `NAME.bias`; ours is `[out, taps, in]`.
+    /// Declares `NAME.weight [out, in, taps]` and `NAME.bias`; the engine's layout is `[out, taps, in]`.
     pub fn conv1d(&mut self, name: &str, (out, taps, from): (usize, usize, usize), init: Init) -> Affine {
         let (there, ours) = ([out, from, taps], [out, taps, from]);
         let weight = self.weight(&format!("{name}.weight"), &there, &[0, 2, 1], &ours, init);
         Affine { weight, bias: self.bias(&format!("{name}.bias"), out, Init::Zeros) }
     }
 
-    /// `NAME.weight` and `NAME.bias` of a norm, from one and zero.
+    /// Declares `NAME.weight` (ones) and `NAME.bias` (zeros) of a norm.
     pub fn norm(&mut self, name: &str, channels: usize) -> Affine {
         Affine {
             weight: self.same(&format!("{name}.weight"), &[channels], Init::Constant(1.0), false),
@@ -221,7 +222,7 @@ impl<'a> Declare<'a> {
         }
     }
 
-    /// `NAME.weight [rows, channels]` of an embedding: never decayed.
+    /// Declares `NAME.weight [rows, channels]` of an embedding, which never decays.
     pub fn table(&mut self, name: &str, rows: usize, channels: usize, init: Init) -> ParameterId {
         self.same(&format!("{name}.weight"), &[rows, channels], init, false)
     }
@@ -231,7 +232,7 @@ impl<'a> Declare<'a> {
 mod tests {
     use super::*;
 
-    /// As it is defined: every place of the result asks for its own.
+    /// Reference implementation: looks up each output element separately.
     fn plainly(data: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
         let place = |mut at: usize, shape: &[usize]| {
             let mut place = vec![0; shape.len()];
@@ -282,7 +283,7 @@ mod tests {
         let (_, released) = declare.finish();
         let data: Vec<f32> = (0..24u8).map(f32::from).collect();
         let ours = released[0].to_ours(&data);
-        // [out 0, tap 0, in 0..4] lie three apart there.
+        // [out 0, tap 0, in 0..4] are three elements apart in the released layout.
         assert_eq!(ours[..4], [0.0, 3.0, 6.0, 9.0]);
         assert_eq!(released[0].to_released(&ours), data);
     }

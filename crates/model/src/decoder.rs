@@ -1,11 +1,11 @@
-//! The HiFi-GAN decoder: GPT states and a speaker's vector in, a waveform at 24 kHz out.
+//! The HiFi-GAN decoder: GPT states and a speaker embedding to a waveform at 24 kHz.
 //!
 //! | value | shape | unit |
 //! |---|---|---|
-//! | latents | `[batch, codes, latent]` | one state for 1024 samples at 22.05 kHz |
-//! | z | `[batch, frames, latent]` | one for 256 samples at 24 kHz |
+//! | latents | `[batch, codes, latent]` | one state per 1024 samples at 22.05 kHz |
+//! | z | `[batch, frames, latent]` | one per 256 samples at 24 kHz |
 //! | speaker | `[batch, speaker]` | |
-//! | wave | `[batch, 256 * frames, 1]` | between -1 and 1 |
+//! | wave | `[batch, 256 * frames, 1]` | -1 to 1 |
 
 use crate::declare::{Affine, Declare};
 use crate::normed::{Normed, fold};
@@ -14,57 +14,57 @@ use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::ops::conv1d::{Conv1d, Fused};
 use myxtts_tensor::{Engine, Error, Init, ParameterId, Tape, Value};
 
-/// Where a release has it.
+/// Prefix of its parameters in a release.
 pub const PREFIX: &str = "hifigan_decoder.waveform_decoder.";
 
-/// Slope of the activations, and of the one before the last convolution, where the original forgot to give it.
+/// Slope of the leaky ReLUs, and of the last one, where the original uses PyTorch's default by omission.
 const SLOPE: f32 = 0.1;
 const LAST_SLOPE: f32 = 0.01;
 
-/// Taps of the first and the last convolution.
+/// Kernel size of the first and the last convolution.
 const TAPS: usize = 7;
 
-/// One growth of the signal.
+/// One upsampling layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// How many times longer the signal becomes.
+    /// Upsampling factor.
     pub rate: usize,
-    /// Taps of the transposed convolution; they exceed the rate by an even number.
+    /// Kernel size of the transposed convolution; exceeds the rate by an even number.
     pub taps: usize,
 }
 
-/// One of the residual blocks that follow every growth.
+/// One of the residual blocks after every upsampling layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residual {
-    /// Taps of all its convolutions.
+    /// Kernel size of all its convolutions.
     pub taps: usize,
-    /// Of the first convolution of each pair.
+    /// Dilation of the first convolution of each pair.
     pub dilations: Vec<usize>,
 }
 
-/// How large a decoder is.
+/// Sizes of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecoderSizes {
     /// Channels of the GPT's states.
     pub latent: usize,
-    /// Channels of the speaker's vector.
+    /// Channels of the speaker embedding.
     pub speaker: usize,
-    /// Channels after the first convolution; each growth halves them.
+    /// Channels after the first convolution; each upsampling layer halves them.
     pub channels: usize,
-    /// The growths in order.
+    /// The upsampling layers in order.
     pub growths: Vec<Growth>,
-    /// The blocks after each growth; their mean is taken.
+    /// The residual blocks after each upsampling layer; their outputs are averaged.
     pub residuals: Vec<Residual>,
-    /// Samples per second of the sound the codes are of.
+    /// Sampling rate of the audio that the codes represent.
     pub code_rate: usize,
-    /// Samples per second of the waveform.
+    /// Sampling rate of the waveform.
     pub wave_rate: usize,
-    /// Samples one code stands for, at `code_rate`.
+    /// Samples per code, at `code_rate`.
     pub code_samples: usize,
 }
 
 impl DecoderSizes {
-    /// XTTS v2.
+    /// Sizes of XTTS-v2.
     pub fn v2() -> DecoderSizes {
         DecoderSizes {
             latent: 1024,
@@ -78,8 +78,8 @@ impl DecoderSizes {
         }
     }
 
-    /// What the shapes of a file say. Growths, residual blocks and rates are v2's: no shape tells a dilation, and no
-    /// configuration of a release changes them.
+    /// Infers the sizes from the tensor shapes of a file. Upsampling, residual blocks and rates are those of v2: shapes do
+    /// not reveal a dilation, and no release configures them.
     pub fn of_shapes(of: ShapeOf<'_>) -> Result<DecoderSizes, ShapeError> {
         let first = format!("{PREFIX}conv_pre.weight");
         let [channels, latent, taps] = dims(of, &first)?;
@@ -91,38 +91,37 @@ impl DecoderSizes {
         Ok(sizes)
     }
 
-    /// Samples one frame of `z` becomes.
+    /// Samples per frame of `z`.
     pub fn hop(&self) -> usize {
         self.growths.iter().map(|g| g.rate).product()
     }
 
-    /// Frames of `z` so many latents are stretched to.
+    /// Number of frames of `z` for a number of latents.
     pub fn frames_of(&self, latents: usize) -> usize {
-        // Two roundings down, as the two interpolations have them.
+        // Rounded down twice, as by the two interpolations.
         let finer = (latents as f64 * self.finer()).floor();
         (finer * self.resampling()).floor() as usize
     }
 
-    /// Samples so many latents become.
+    /// Number of samples for a number of latents.
     pub fn samples_of(&self, latents: usize) -> usize {
         self.frames_of(latents) * self.hop()
     }
 
-    /// Frames for each latent at the rate of the codes: the factor of the first interpolation.
+    /// Factor of the first interpolation: frames per latent at the rate of the codes.
     pub fn finer(&self) -> f64 {
         self.code_samples as f64 / self.hop() as f64
     }
 
-    /// From the rate of the codes to that of the waveform: the factor of the second interpolation, which is left out where it
-    /// is 1.
+    /// Factor of the second interpolation: from the rate of the codes to that of the waveform. Skipped if it is 1.
     pub fn resampling(&self) -> f64 {
         self.wave_rate as f64 / self.code_rate as f64
     }
 
-    /// The receptive field: how many frames of `z` before a frame and after it reach the samples of that frame. Between the
-    /// ends of a signal a window of frames gives the same samples as the whole, but for so many frames at its own ends.
+    /// The receptive field: how many frames of `z` before and after a frame affect its samples. A window of frames gives the
+    /// same samples as the whole signal, except for this many frames at its ends.
     pub fn reach(&self) -> (usize, usize) {
-        // The samples of frame 0, followed back to what they are computed of.
+        // The samples of frame 0, traced back to the inputs they depend on.
         let wider = |(first, last): (i64, i64), by: usize| (first - by as i64, last + by as i64);
         let mut reached = wider((0, self.hop() as i64 - 1), TAPS / 2);
         for growth in self.growths.iter().rev() {
@@ -131,7 +130,7 @@ impl DecoderSizes {
                 residual.dilations.iter().map(|dilation| half * dilation + half).sum::<usize>()
             });
             let (first, last) = wider(reached, blocks.max().unwrap_or(0));
-            // Time t goes to the taps from rate * t - padding on.
+            // Time t contributes to the outputs from rate * t - padding on.
             let (rate, taps) = (growth.rate as i64, growth.taps as i64);
             let padding = (taps - rate) / 2;
             reached = ((first + padding - taps + rate).div_euclid(rate), (last + padding).div_euclid(rate));
@@ -147,7 +146,7 @@ impl DecoderSizes {
 
 struct Block {
     taps: usize,
-    /// A dilated convolution and one that is not, and the dilation.
+    /// A dilated convolution, an undilated one, and the dilation.
     pairs: Vec<([Normed; 2], usize)>,
 }
 
@@ -167,24 +166,24 @@ pub struct Decoder {
     last: ParameterId,
 }
 
-/// A waveform and what was on the way to it.
+/// A waveform and intermediate results.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// After the first convolution and the speaker.
+    /// After the first convolution, with the speaker added.
     pub first: Value,
-    /// After each growth and the speaker.
+    /// After each upsampling layer, with the speaker added.
     pub grown: Vec<Value>,
     /// The waveform.
     pub wave: Value,
 }
 
-/// PyTorch's start of a convolution.
+/// PyTorch's initialisation of a convolution.
 fn uniform(fan: usize) -> Init {
     Init::Uniform(1.0 / (fan as f32).sqrt())
 }
 
 impl Decoder {
-    /// Declares it under the names of a release.
+    /// Declares the parameters under their released names.
     pub fn declare(declare: &mut Declare, sizes: &DecoderSizes) -> Decoder {
         let (latent, speaker, c) = (sizes.latent, sizes.speaker, sizes.channels);
         let first = declare.conv1d(&format!("{PREFIX}conv_pre"), (c, TAPS, latent), uniform(TAPS * latent));
@@ -213,8 +212,8 @@ impl Decoder {
         Decoder { sizes: sizes.clone(), first, speaker, stages, last }
     }
 
-    /// Computes its plain weights once, of what the engine holds, for a decoder that learns nothing any more. From then on the
-    /// engine's weights are its own and no release's.
+    /// Computes the plain weights once from the engine's parameters, for a decoder that is no longer trained. Afterwards the
+    /// engine's weights cannot be exported.
     pub fn fold(&mut self, engine: &mut Engine) -> Result<(), Error> {
         let all = self.stages.iter_mut().flat_map(|stage| {
             let pairs = stage.blocks.iter_mut().flat_map(|block| &mut block.pairs);
@@ -223,13 +222,13 @@ impl Decoder {
         fold(engine, all)
     }
 
-    /// How large it is.
+    /// The sizes it was declared with.
     pub fn sizes(&self) -> &DecoderSizes {
         &self.sizes
     }
 
-    /// Latents `[batch, codes, latent]` at one for each frame of the waveform: first as many as there are hops in a
-    /// code, then from the rate of the codes to that of the waveform.
+    /// Interpolates latents `[batch, codes, latent]` to one per frame of the waveform: first to the hops in a code, then
+    /// from the rate of the codes to that of the waveform.
     pub fn stretch(&self, tape: &mut Tape, latents: Value) -> Value {
         let finer = tape.interpolate_linear(latents, self.sizes.finer());
         if self.sizes.wave_rate == self.sizes.code_rate {
@@ -238,19 +237,19 @@ impl Decoder {
         tape.interpolate_linear(finer, self.sizes.resampling())
     }
 
-    /// The waveform `[batch, samples, 1]` of z `[batch, frames, latent]` and speakers `[batch, speaker]`.
+    /// Computes the waveform `[batch, samples, 1]` from z `[batch, frames, latent]` and speakers `[batch, speaker]`.
     pub fn wave(&self, tape: &mut Tape, z: Value, speaker: Value) -> Value {
         self.make(tape, z, speaker).wave
     }
 
-    /// As `wave`, with what is on the way.
+    /// Like `wave`, with intermediate results.
     pub fn make(&self, tape: &mut Tape, z: Value, speaker: Value) -> Made {
         let per_item = Some(linear(tape, speaker, self.speaker));
         let weight = tape.parameter(self.first.weight);
         let fused = Fused { bias: Some(tape.master(self.first.bias)), per_item, ..Fused::default() };
         let first = tape.conv1d_fused(z, weight, fused, Conv1d::same(TAPS, 1));
         let (mut x, mut grown) = (first, Vec::new());
-        // The mean over blocks is their sum, and its factor is left to whoever reads it.
+        // The mean over blocks is computed as their sum; the factor is applied by the next consumer.
         let mut share = 1.0;
         for (i, stage) in self.stages.iter().enumerate() {
             tape.scope(&format!("stage.{i}"), |tape| {
@@ -268,7 +267,7 @@ impl Decoder {
 }
 
 impl Stage {
-    /// A longer signal of fewer channels.
+    /// Upsamples the signal and halves the channels.
     fn grow(&self, tape: &mut Tape, x: Value, speaker: Value, share: f32) -> Value {
         let weights = self.grow.weights(tape);
         let fused = Fused {
@@ -296,7 +295,7 @@ impl Block {
         Block { taps, pairs: pairs.zip(residual.dilations.iter().copied()).collect() }
     }
 
-    /// `sum` and what the block makes of `x`.
+    /// Adds the block's output for `x` to `sum`.
     fn add(&self, tape: &mut Tape, mut x: Value, sum: Option<Value>) -> Value {
         for (i, (pair, dilation)) in self.pairs.iter().enumerate() {
             let [a, b] = pair.map(|conv| conv.weights(tape));

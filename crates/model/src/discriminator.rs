@@ -1,8 +1,8 @@
-//! HiFi-GAN's discriminators, by period and by scale, and their losses.
+//! HiFi-GAN's multi-period and multi-scale discriminators and their losses.
 //!
-//! One tape holds both sides. The discriminators learn from real waveforms and from detached generated ones; the decoder
-//! learns from its waveforms through fixed weights (`DiscriminatorWeights::fixed`), so that gradients reach the waveform
-//! and not the discriminators. One backward pass over the sum of the losses then gives each side its own gradient.
+//! One tape holds both sides. The discriminators are trained on real waveforms and on detached generated ones. The decoder
+//! is trained through fixed weights (`DiscriminatorWeights::fixed`), so gradients reach the waveform but not the
+//! discriminators. One backward pass over the sum of the losses gives each side its own gradient.
 
 use crate::declare::Declare;
 use crate::normed::{Normed, Weights};
@@ -16,39 +16,39 @@ const SLOPE: f32 = 0.1;
 /// One convolution of a discriminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Channels of the result.
+    /// Output channels.
     pub channels: usize,
-    /// Taps, an odd number.
+    /// Kernel size; odd.
     pub taps: usize,
-    /// Times from one result to the next.
+    /// Stride.
     pub stride: usize,
-    /// Parts the channels are cut into.
+    /// Channel groups.
     pub groups: usize,
 }
 
-/// How large the discriminators are.
+/// Sizes of the discriminators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscriminatorSizes {
-    /// One discriminator for each: it sees every so-many-th sample together.
+    /// Periods of the multi-period discriminators.
     pub periods: Vec<usize>,
-    /// The layers of a discriminator by period, before the one that decides.
+    /// Layers of a period discriminator before its output layer.
     pub period_layers: Vec<Layer>,
-    /// Discriminators by scale; each at half the rate of the one before.
+    /// Number of scale discriminators, each at half the rate of the previous one.
     pub scales: usize,
-    /// The layers of a discriminator by scale, before the one that decides.
+    /// Layers of a scale discriminator before its output layer.
     pub scale_layers: Vec<Layer>,
 }
 
-/// Taps of the layer that decides.
+/// Kernel size of the output layer.
 const LAST_TAPS: usize = 3;
 
 impl DiscriminatorSizes {
-    /// HiFi-GAN's, 70.7 million numbers.
+    /// HiFi-GAN's sizes: 70.7 million parameters.
     pub fn hifigan() -> DiscriminatorSizes {
         DiscriminatorSizes::scaled(1.0)
     }
 
-    /// HiFi-GAN's with `width` times the channels (whole sixteens, and one sixteen at least), between 0 and 1.
+    /// HiFi-GAN's sizes with the channels scaled by `width`, 0 to 1, rounded to multiples of 16 and at least 16.
     pub fn scaled(width: f32) -> DiscriminatorSizes {
         let channels = |of: usize| (((of as f32 * width) as usize) / 16 * 16).max(16);
         let period = [(32, 3), (128, 3), (512, 3), (1024, 3), (1024, 1)];
@@ -62,7 +62,7 @@ impl DiscriminatorSizes {
             (1024, 5, 1, 1),
         ];
         let period = period.map(|(c, stride)| Layer { channels: channels(c), taps: 5, stride, groups: 1 });
-        // A group of fewer channels than a tile of a tensor core has takes as long as many times as many; there is none.
+        // Groups with fewer channels than a tensor-core tile take many times longer, so they are not used.
         let grouped = |channels: usize, groups: usize| if channels < 16 * groups { 1 } else { groups };
         let scale = scale.map(|(c, taps, stride, groups)| {
             let channels = channels(c);
@@ -77,11 +77,11 @@ impl DiscriminatorSizes {
     }
 }
 
-/// How a discriminator sees a waveform.
+/// How a discriminator views a waveform.
 #[derive(Clone, Copy, Debug)]
 enum View {
     Period(usize),
-    /// Halved so many times.
+    /// Number of times the rate is halved.
     Scale(usize),
 }
 
@@ -95,28 +95,28 @@ pub struct Discriminators {
     discriminators: Vec<Discriminator>,
 }
 
-/// The output of one discriminator: `[batch * period, places, channels]` by period, `[batch, places, channels]` by
-/// scale.
+/// The output of one discriminator: `[batch * period, positions, channels]` for a period, `[batch, positions, channels]` for
+/// a scale.
 #[derive(Clone, Debug)]
 pub struct DiscriminatorOutput {
-    /// The output of every layer, the last included.
+    /// Outputs of all layers, including the last.
     pub features: Vec<Value>,
-    /// How real it is, place by place: 1 is real, 0 is made.
+    /// Score at each position: 1 is real, 0 is generated.
     pub score: Value,
 }
 
-/// The weights of all discriminators, computed once for a tape however many waveforms pass through it.
+/// Weights of all discriminators, computed once per tape for any number of waveforms.
 pub struct DiscriminatorWeights(Vec<Vec<Weights>>);
 
 impl DiscriminatorWeights {
-    /// The same, not to be learned.
+    /// Detaches the weights: gradients do not reach them.
     pub fn fixed(&self, tape: &mut Tape) -> DiscriminatorWeights {
         DiscriminatorWeights(self.0.iter().map(|all| all.iter().map(|w| w.fixed(tape)).collect()).collect())
     }
 }
 
 impl Discriminators {
-    /// Declares all discriminators under names that begin with `prefix`.
+    /// Declares all discriminators under names with this prefix.
     pub fn declare(declare: &mut Declare, sizes: &DiscriminatorSizes, prefix: &str) -> Discriminators {
         let mut discriminators = Vec::new();
         for (i, &period) in sizes.periods.iter().enumerate() {
@@ -135,7 +135,7 @@ impl Discriminators {
         Discriminators { discriminators }
     }
 
-    /// Their weights on a tape.
+    /// Computes their weights on a tape.
     pub fn weights(&self, tape: &mut Tape) -> DiscriminatorWeights {
         let of = |discriminator: &Discriminator, tape: &mut Tape| {
             discriminator.layers.iter().map(|(_, w)| w.weights(tape)).collect()
@@ -145,7 +145,7 @@ impl Discriminators {
         )
     }
 
-    /// The outputs of each discriminator for waveforms `[batch, samples, 1]`.
+    /// Applies every discriminator to waveforms `[batch, samples, 1]`.
     pub fn apply(
         &self,
         tape: &mut Tape,
@@ -179,7 +179,7 @@ impl Discriminators {
 
 impl Discriminator {
     fn declare(declare: &mut Declare, name: &str, view: View, layers: &[Layer]) -> Discriminator {
-        // HiFi-GAN has a period as the width of a picture one tap wide.
+        // HiFi-GAN stores a period discriminator as a 2-D convolution with a kernel one wide.
         let conv = match view {
             View::Period(_) => Normed::conv2d_tall,
             View::Scale(_) => Normed::conv1d,
@@ -202,8 +202,8 @@ impl Discriminator {
             let Layer { taps, stride, groups, .. } = *layer;
             let conv = Conv1d { stride, padding: (taps - 1) / 2, dilation: 1, groups };
             x = tape.conv1d(x, weights.weight, Some(weights.bias), conv);
-            // Not fused into the next layer: features are compared as they are after it, where what is below zero
-            // counts for a tenth.
+            // Not fused into the next layer: features are compared after this activation, which scales negative values by
+            // 0.1.
             if i + 1 < self.layers.len() {
                 x = tape.activation(x, Function::LeakyRelu(SLOPE));
             }
@@ -213,8 +213,8 @@ impl Discriminator {
     }
 }
 
-/// A waveform `[batch, samples, 1]` as `[batch * period, samples / period, 1]`: the samples of one phase are a sequence
-/// of their own. Missing samples at the end are mirrored.
+/// Reshapes a waveform `[batch, samples, 1]` to `[batch * period, samples / period, 1]`: the samples of each phase form a
+/// sequence. Missing samples at the end are reflected.
 fn fold(tape: &mut Tape, wave: Value, period: usize) -> Value {
     let [batch, samples] = [tape.shape(wave).dim(0), tape.shape(wave).dim(1)];
     let missing = samples.next_multiple_of(period) - samples;
@@ -225,8 +225,7 @@ fn fold(tape: &mut Tape, wave: Value, period: usize) -> Value {
     tape.reshape(phases, [batch * period, rows, 1])
 }
 
-/// The mean of every four samples, two apart, with zeros beyond the ends: `[batch, samples, 1]` to
-/// `[batch, samples / 2 + 1, 1]`.
+/// Averages four samples with stride two, zero-padded: `[batch, samples, 1]` to `[batch, samples / 2 + 1, 1]`.
 fn half_rate(tape: &mut Tape, wave: Value) -> Value {
     let [batch, samples] = [tape.shape(wave).dim(0), tape.shape(wave).dim(1)];
     let right = 2 - samples % 2;
@@ -263,8 +262,8 @@ pub fn generator_loss(tape: &mut Tape, made: &[DiscriminatorOutput]) -> Value {
     tape.weighted_sum(&parts)
 }
 
-/// How far apart the features of real and made waveforms are: the sum over all layers of the mean distance, twice, as
-/// HiFi-GAN counts it. The real ones are what is to be reached and take no gradient.
+/// Feature-matching loss: the mean distance between the features of real and generated waveforms, summed over all layers and
+/// doubled, as in HiFi-GAN. No gradient flows to the real side.
 pub fn feature_matching_loss(
     tape: &mut Tape,
     real: &[DiscriminatorOutput],

@@ -1,13 +1,13 @@
-//! The discrete variational autoencoder that turns mels into codes, and codes into mels.
+//! The discrete variational autoencoder: mels to codes, and codes to mels.
 //!
 //! | value | shape | unit |
 //! |---|---|---|
-//! | mel | `[batch, frames, channels]` | log-mel over `mel_stats` |
-//! | encoded | `[batch, codes, code_width]` | one row for 4 frames, the last for what is left |
+//! | mel | `[batch, frames, channels]` | log-mel divided by `mel_stats` |
+//! | encoded | `[batch, codes, code_width]` | one row per 4 frames; the last may cover fewer |
 //! | ids | `[batch, codes]` i32 | |
 //!
-//! The codebook learns as a moving average, without gradients. A fresh one is all zeros and is to be filled from what
-//! the encoder makes of the first batches ([`crate::codebook`]) before the first step.
+//! The codebook is trained as a moving average, without gradients. A new codebook is all zeros and must be initialised from
+//! the encoder's rows of the first batches ([`crate::codebook`]) before the first step.
 
 use crate::affine::torch_linear;
 use crate::declare::{Affine, Declare, TRAINING_ONLY};
@@ -18,33 +18,33 @@ use myxtts_tensor::ops::cross_entropy::CrossEntropyResult;
 use myxtts_tensor::ops::quantize::Codebook;
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 
-/// How much of the codebook's averages is kept each step, and the rows lent to each code.
+/// Decay of the codebook's moving averages, and the smoothing of cluster sizes.
 const DECAY: f32 = 0.99;
 const EPSILON: f32 = 1e-5;
 
-/// How large a DVAE is.
+/// Sizes of a DVAE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DvaeSizes {
-    /// Channels of a mel.
+    /// Mel channels.
     pub channels: usize,
     /// Channels after the first layer; each further layer doubles them.
     pub hidden: usize,
-    /// Layers that shorten, and as many that lengthen.
+    /// Downsampling layers; there are as many upsampling layers.
     pub layers: usize,
-    /// How many times shorter each layer makes it.
+    /// Downsampling factor of each layer.
     pub stride: usize,
-    /// Taps of the layers.
+    /// Kernel size of the layers; odd.
     pub taps: usize,
-    /// Residual blocks on either side.
+    /// Residual blocks in the encoder and in the decoder, each.
     pub blocks: usize,
-    /// How many codes there are.
+    /// Number of codes.
     pub codes: usize,
-    /// Numbers in a code.
+    /// Channels of a code vector.
     pub code_width: usize,
 }
 
 impl DvaeSizes {
-    /// XTTS v2.
+    /// Sizes of XTTS-v2.
     pub fn v2() -> DvaeSizes {
         DvaeSizes {
             channels: 80,
@@ -58,7 +58,7 @@ impl DvaeSizes {
         }
     }
 
-    /// What the shapes of a file say under `prefix`; each layer halves the time, as in every release.
+    /// Infers the sizes from the tensor shapes of a file, under `prefix`. Every layer halves the time, as in all releases.
     pub fn of_shapes(of: ShapeOf<'_>, prefix: &str) -> Result<DvaeSizes, ShapeError> {
         let first = format!("{prefix}encoder.0.0.weight");
         let [hidden, channels, taps] = dims(of, &first)?;
@@ -71,12 +71,12 @@ impl DvaeSizes {
         Ok(DvaeSizes { channels, hidden, layers, taps, blocks, codes, code_width, ..DvaeSizes::v2() })
     }
 
-    /// Frames a code stands for.
+    /// Mel frames per code.
     pub fn frames_per_code(&self) -> usize {
         self.stride.pow(self.layers as u32)
     }
 
-    /// Codes of so many frames.
+    /// Number of codes for a number of frames.
     pub fn codes_of(&self, frames: usize) -> usize {
         (0..self.layers).fold(frames, |frames, _| frames.div_ceil(self.stride))
     }
@@ -90,14 +90,14 @@ impl DvaeSizes {
     }
 }
 
-/// What is asked of a reconstruction.
+/// Weights of the reconstruction losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DvaeLoss {
     /// Weight of the mean squared error.
     pub squared: f32,
-    /// Weight of the mean absolute error, which a release's training does not have.
+    /// Weight of the mean absolute error, which the original does not use.
     pub absolute: f32,
-    /// Weight of the commitment: how far rows are from their codes.
+    /// Weight of the commitment loss: the distance between encoder rows and their codes.
     pub commitment: f32,
 }
 
@@ -107,24 +107,24 @@ impl Default for DvaeLoss {
     }
 }
 
-/// What comes of a mel that is encoded and decoded.
+/// Results of encoding and decoding a mel.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconstructed {
-    /// The encoder's rows.
+    /// Encoder rows.
     pub encoded: Value,
-    /// Their codes.
+    /// Code ids.
     pub ids: Value,
-    /// The vectors of these codes.
+    /// Code vectors of these ids.
     pub rows: Value,
-    /// The mel that was made of the codes.
+    /// Mel decoded from the codes.
     pub mel: Value,
     /// `[1]`: mean squared error.
     pub squared: Value,
-    /// `[1]`: mean absolute error, where it has a weight.
+    /// `[1]`: mean absolute error, if it has a weight.
     pub absolute: Option<Value>,
-    /// `[1]`: mean squared distance of rows to their codes.
+    /// `[1]`: mean squared distance between rows and their codes.
     pub commitment: Value,
-    /// `[1]`: their weighted sum.
+    /// `[1]`: weighted sum of the losses.
     pub loss: Value,
 }
 
@@ -148,7 +148,8 @@ pub struct Dvae {
 }
 
 impl Dvae {
-    /// Declares it under the names of a release; there the file has no prefix, and a trainer's checkpoint `dvae.`.
+    /// Declares the parameters under their released names. A released file has no prefix; a trainer's checkpoint has
+    /// `dvae.`.
     pub fn declare(declare: &mut Declare, sizes: &DvaeSizes, prefix: &str) -> Dvae {
         assert!(sizes.layers > 0 && sizes.taps % 2 == 1, "{sizes:?} has no layers, or taps without a middle");
         let named = |name: &str| format!("{prefix}{name}");
@@ -186,14 +187,14 @@ impl Dvae {
         Dvae { sizes, down, down_blocks, encoded, codebook, decoded, up_blocks, up, last, token_head: None }
     }
 
-    /// Declares a classifier that is trained beside the DVAE and left out of every model: it tells from a code's vector
-    /// which of so many text tokens is being spoken.
+    /// Declares a classifier that is trained with the DVAE and left out of models: from a code's vector it predicts which of
+    /// `vocabulary` text tokens is spoken.
     pub fn add_token_head(&mut self, declare: &mut Declare<'_>, vocabulary: usize) {
         let name = format!("{TRAINING_ONLY}token_head");
         self.token_head = Some(torch_linear(declare, &name, vocabulary, self.sizes.code_width));
     }
 
-    /// How well the classifier names these tokens `[batch * codes]` (negative: not asked); none where no
+    /// Loss and accuracy of the token classifier for the targets `[batch * codes]` (negative: ignored); `None` if no
     /// classifier was declared.
     pub fn name_tokens(
         &self,
@@ -208,7 +209,7 @@ impl Dvae {
         }))
     }
 
-    /// How large it is.
+    /// The sizes it was declared with.
     pub fn sizes(&self) -> &DvaeSizes {
         &self.sizes
     }
@@ -218,7 +219,7 @@ impl Dvae {
         self.codebook
     }
 
-    /// Rows `[batch, codes, code_width]` of a mel `[batch, frames, channels]`.
+    /// Encodes a mel `[batch, frames, channels]` as rows `[batch, codes, code_width]`.
     pub fn encode(&self, tape: &mut Tape, mel: Value) -> Value {
         let mut x = mel;
         for (i, &layer) in self.down.iter().enumerate() {
@@ -232,20 +233,20 @@ impl Dvae {
         conv(tape, x, self.encoded, Fused::default(), Conv1d::default())
     }
 
-    /// The nearest code of each row.
+    /// Returns the id of the nearest code for each row.
     pub fn codes(&self, tape: &mut Tape, encoded: Value) -> Value {
         let codebook = tape.master(self.codebook.embed);
         tape.nearest_code(encoded, codebook)
     }
 
-    /// The mel `[batch, frames, channels]` of codes `[batch, codes]`.
+    /// Decodes code ids `[batch, codes]` to a mel `[batch, frames, channels]`.
     pub fn decode(&self, tape: &mut Tape, ids: Value) -> Value {
         let codebook = tape.master(self.codebook.embed);
         let rows = tape.code_rows(ids, codebook);
         self.decode_rows(tape, rows)
     }
 
-    /// The mel of rows `[batch, codes, code_width]`.
+    /// Decodes rows `[batch, codes, code_width]` to a mel.
     pub fn decode_rows(&self, tape: &mut Tape, rows: Value) -> Value {
         let mut x = conv(tape, rows, self.decoded, Fused::default(), Conv1d::default());
         for block in &self.up_blocks {
@@ -253,14 +254,14 @@ impl Dvae {
         }
         for (i, &layer) in self.up.iter().enumerate() {
             x = tape.interpolate_nearest(x, self.sizes.stride);
-            // The activation of the layer before: repeated numbers have repeated activations.
+            // The activation of the previous layer: it commutes with repeating values.
             let fused = if i > 0 { relu() } else { Fused::default() };
             x = conv(tape, x, layer, fused, Conv1d::same(self.sizes.taps, 1));
         }
         conv(tape, x, self.last, relu(), Conv1d::default())
     }
 
-    /// Encodes and decodes a mel whose frames are whole codes, and says how well; for a step or for validation.
+    /// Encodes and decodes a mel whose length is a multiple of a code's frames, and computes the losses.
     pub fn reconstruct(&self, tape: &mut Tape, mel: Value, asked: DvaeLoss) -> Reconstructed {
         let (frames, per) = (tape.shape(mel).dim(1), self.sizes.frames_per_code());
         assert!(frames.is_multiple_of(per), "{frames} frames are not whole codes of {per}");
@@ -270,7 +271,7 @@ impl Dvae {
         let made = tape.scope("decoder", |tape| self.decode_rows(tape, quantized.rows));
         let squared = tape.mse_loss(made, mel);
         let absolute = (asked.absolute != 0.0).then(|| tape.l1_loss(made, mel));
-        // The codes do not come to the rows; they follow as averages.
+        // Gradients do not reach the codes: they are updated as averages.
         let target = tape.detach(quantized.rows);
         let commitment = tape.mse_loss(encoded, target);
         let mut parts = vec![(squared, asked.squared), (commitment, asked.commitment)];
@@ -280,8 +281,8 @@ impl Dvae {
         Reconstructed { encoded, ids, rows, mel: made, squared, absolute, commitment, loss }
     }
 
-    /// Moves the codebook towards the rows that chose its codes, at the end of a good step. The step itself uses the
-    /// codebook from before.
+    /// Moves the codebook towards the rows that chose its codes, at the end of a step that is not skipped. The step itself
+    /// uses the codebook from before.
     pub fn follow(&self, tape: &mut Tape, made: &Reconstructed) {
         tape.update_codebook(made.encoded, made.ids, self.codebook, DECAY, EPSILON);
     }
@@ -294,7 +295,7 @@ impl Block {
         Block { taps, convs }
     }
 
-    /// `x` and what two convolutions and a product make of it.
+    /// Residual block: `x` plus two convolutions and a linear layer.
     fn add(&self, tape: &mut Tape, x: Value) -> Value {
         let same = Conv1d::same(self.taps, 1);
         let a = conv(tape, x, self.convs[0], Fused::default(), same);
@@ -303,13 +304,13 @@ impl Block {
     }
 }
 
-/// A convolution that begins as PyTorch's do.
+/// Declares a convolution with PyTorch's initialisation.
 fn declare_conv(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> Affine {
     let bound = 1.0 / ((taps * from) as f32).sqrt();
     declare.conv1d(name, (out, taps, from), Init::Uniform(bound))
 }
 
-/// ReLU on the input.
+/// Applies ReLU to the input.
 fn relu() -> Fused {
     Fused { input_slope: Some(0.0), ..Fused::default() }
 }

@@ -1,12 +1,12 @@
-//! The GPT speaks: one code after another, each from all before it.
+//! Autoregressive generation: the GPT samples one code after another.
 //!
 //! | program | runs | inputs |
 //! |---|---|---|
 //! | conditioning | once per chunk of a reference | mel frames |
 //! | beginning | once per text | the voice, START text STOP |
-//! | step | once per code | the code before and where it stands |
+//! | step | once per code | the previous code and its position |
 //!
-//! The step is one program for every place, so on CUDA it is recorded once. Texts are padded to a few lengths.
+//! The step is one program for all positions, so on CUDA it is captured once. Texts are padded to a few lengths.
 
 mod forced;
 pub mod many;
@@ -20,110 +20,111 @@ use crate::declare::{Declare, Released};
 use crate::gpt::{Caches, Gpt, GptSizes, Next, StepInputs};
 use crate::sampling::{Ended, Sampler, SamplingOptions};
 use myxtts_tensor::{
-    Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape, Value,
+    Control, DType, Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision, Program, Tape,
+    Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Texts are padded to a multiple of so many places.
+/// Texts are padded to a multiple of this many positions.
 const LADDER: usize = 32;
 
-/// Codes the original keeps free at the end of its table of positions.
+/// Codes the original keeps free at the end of its position table.
 const KEPT_FREE: usize = 3;
 
-/// Why nothing was said.
+/// Reasons why nothing was generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
     /// The device failed.
     #[error(transparent)]
     Engine(#[from] Error),
-    /// There is no text.
+    /// The text is empty.
     #[error("there is no text token to speak")]
     NoText,
-    /// There is too much text.
+    /// The text is too long.
     #[error("the text has {found} tokens and the model takes {most} at once: speak it sentence by sentence")]
     TextTooLong {
-        /// Its tokens.
+        /// Tokens of the text.
         found: usize,
-        /// How many fit.
+        /// Maximum tokens.
         most: usize,
     },
-    /// A token that the table has not.
-    #[error("the text has the token {id}, and the model knows 0 to {last}: is the vocabulary another model's?", last = .vocabulary - 1)]
+    /// A token is outside the vocabulary.
+    #[error("the text has the token {id}, but the model has 0 to {last}: is the vocabulary another model's?", last = .vocabulary - 1)]
     Token {
         /// The token.
         id: i32,
-        /// Rows of the table.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
-    /// There are too many codes.
+    /// The recording has too many codes.
     #[error("the recording has {found} codes and the model takes {most} at once: cut it into shorter ones")]
     CodesTooLong {
-        /// Its codes.
+        /// Codes of the recording.
         found: usize,
-        /// How many fit.
+        /// Maximum codes.
         most: usize,
     },
-    /// A code that the table has not.
-    #[error("the recording has the code {id}, and the model knows 0 to {last}: is the DVAE another model's?", last = .vocabulary - 1)]
+    /// A code is outside the codebook.
+    #[error("the recording has the code {id}, but the model has 0 to {last}: is the DVAE another model's?", last = .vocabulary - 1)]
     Code {
         /// The code.
         id: i32,
-        /// Rows of the table.
+        /// Number of codes.
         vocabulary: usize,
     },
-    /// The voice is not this model's.
+    /// The voice was made by another model.
     #[error("the voice has {found} numbers where this model has {wanted}: it is another model's")]
     Voice {
-        /// Numbers it has.
+        /// Values of the voice.
         found: usize,
-        /// Numbers it should have.
+        /// Values this model expects.
         wanted: usize,
     },
-    /// There is nothing to hear.
+    /// The reference is shorter than one mel frame.
     #[error("the reference has no whole mel frame")]
     NoFrames,
-    /// Text and codes that make no sequence.
+    /// Text and codes cannot form a sequence.
     #[error(transparent)]
     Sequence(#[from] crate::sequence::SequenceError),
-    /// The network computes no numbers.
-    #[error("what the model predicts after {codes} codes are no numbers: its weights are damaged")]
+    /// The model's outputs are NaN or Inf.
+    #[error("the model's outputs after {codes} codes are NaN or Inf: its weights are damaged")]
     NotNumbers {
-        /// Codes before it.
+        /// Codes generated before.
         codes: usize,
     },
-    /// Every slot speaks.
-    #[error("all {slots} slots speak: leave one, or ask for more")]
+    /// All slots are in use.
+    #[error("all {slots} slots are in use: release one, or create more")]
     NoFreeSlot {
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
-    /// A slot that was left.
-    #[error("this slot was left")]
+    /// The slot was released.
+    #[error("this slot was released")]
     LeftSlot,
-    /// Guidance without what it needs.
-    #[error("these slots were made without a place for the speech without its text: make guided ones")]
+    /// Guidance was requested from slots created without it.
+    #[error("these slots do not support guidance: create them with `guided`")]
     NotGuided,
 }
 
-/// What was said.
+/// Generated speech.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spoken {
     /// The codes, without STOP.
     pub codes: Vec<i32>,
-    /// The states `[rows, width]` that predicted each code, and the one that predicted STOP where it came: the original
-    /// gives its decoder that one too.
+    /// The states `[rows, width]` that predicted each code, and the one that predicted STOP if it came: the original passes
+    /// that one to its decoder too.
     pub latents: Vec<f32>,
     /// Why it ended.
     pub ended: Ended,
 }
 
-/// One step, for whoever watches.
+/// One generated code, for an observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// The code that was chosen, which may be STOP.
+    /// The sampled code; may be STOP.
     pub code: i32,
-    /// What it was chosen by; empty where the device draws ([`Generator::decode_in_bf16`]).
+    /// The logits it was sampled from; empty if the device samples ([`Generator::decode_in_bf16`]).
     pub logits: &'a [f32],
     /// The state that predicted it.
     pub latent: &'a [f32],
@@ -149,32 +150,32 @@ struct Stepping {
     next: Next,
 }
 
-/// What a sequence is computed with: keys and values of its own, and the programs that reach them.
+/// Caches and programs of one sequence.
 struct Line {
     caches: Caches,
     beginnings: BTreeMap<usize, Beginning>,
     stepping: Stepping,
 }
 
-/// A GPT on a device, to speak with.
+/// A GPT on a device, ready to generate.
 pub struct Generator {
     engine: Engine,
     gpt: Gpt,
     released: Vec<Released>,
     conditioning: Option<Conditioning>,
     line: Line,
-    /// The same speech without its text, where speech is guided by what the text changes.
+    /// The same sequence without its text, for guidance.
     textless: Option<Line>,
-    /// What speaks instead where codes are decoded in bf16.
+    /// Used instead when codes are decoded in bf16.
     slots: Option<Box<Slots>>,
 }
 
-/// A text, and what stands in its place where a model is to say what it would without it.
+/// A text, and what replaces it in the unguided sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Guided<'a> {
-    /// The text's tokens.
+    /// Tokens of the text.
     pub text: &'a [i32],
-    /// Tokens that say nothing, as in rows whose text was left out in training; without them nothing is guided.
+    /// Tokens of the empty text, as in training rows with text dropout; `None` turns guidance off.
     pub textless: Option<&'a [i32]>,
 }
 
@@ -191,12 +192,12 @@ impl<'a> From<&'a Vec<i32>> for Guided<'a> {
 }
 
 impl Generator {
-    /// A GPT that has no weights yet.
+    /// Creates a generator without weights.
     pub fn new(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
         Generator::with_lines(device, precision, sizes, false)
     }
 
-    /// The same for a GPT that was trained without its text at times, which speech can be guided by.
+    /// Like `new`, for a GPT trained with text dropout, which allows guidance.
     pub fn guided(device: Device, precision: Precision, sizes: &GptSizes) -> Result<Generator, Error> {
         Generator::with_lines(device, precision, sizes, true)
     }
@@ -215,7 +216,7 @@ impl Generator {
         released.retain(|one| {
             !caches.holds(one.id) && !textless.as_ref().is_some_and(|caches| caches.holds(one.id))
         });
-        // Every weight is written by whoever loads it, and the caches begin empty.
+        // Every weight is written by the loader, and the caches start empty.
         let options = EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() };
         let mut engine = Engine::new(device, Arc::clone(&layout), precision, options)?;
         let line = Line::new(&mut engine, &gpt, caches)?;
@@ -226,8 +227,8 @@ impl Generator {
         Ok(Generator { engine, gpt, released, conditioning: None, line, textless, slots: None })
     }
 
-    /// Has codes decoded in bf16 with the draw on the device from now on, if the device can: many times as fast, and the
-    /// weights of the blocks a second time in its memory. Says whether it can. To be asked before weights are loaded.
+    /// Decodes codes in bf16 with sampling on the device from now on, if the device supports it: many times faster, but the
+    /// blocks' weights are stored a second time. Returns whether it does. Call it before weights are loaded.
     pub fn decode_in_bf16(&mut self) -> Result<bool, Error> {
         let Some(cuda) = self.engine.cuda() else { return Ok(false) };
         let options = SlotOptions { slots: 1, guided: self.is_guided(), bf16: true };
@@ -238,17 +239,17 @@ impl Generator {
         Ok(true)
     }
 
-    /// Whether it can be guided.
+    /// Returns whether guidance is available.
     pub fn is_guided(&self) -> bool {
         self.textless.is_some()
     }
 
-    /// Its sizes.
+    /// Sizes of the GPT.
     pub fn sizes(&self) -> &GptSizes {
         &self.gpt.sizes
     }
 
-    /// Fills every parameter with what `weights` gives for it, in the engine's order and number.
+    /// Loads every parameter with the values `weights` returns, in the engine's layout.
     pub fn load<E: From<Error>>(
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
@@ -263,7 +264,7 @@ impl Generator {
         Ok(())
     }
 
-    /// The same on all cores: `fill` writes a parameter in the engine's order and number to where it is given.
+    /// Like `load`, on all cores: `fill` writes a parameter in the engine's layout into the given buffer.
     pub fn fill<E: From<Error> + Send>(
         &mut self,
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
@@ -277,8 +278,8 @@ impl Generator {
         }
     }
 
-    /// The voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each divided
-    /// by the model's mel statistics.
+    /// Computes the voice `[latents, width]` of a reference: the mean over its chunks of mel frames `[frames, mels]`, each
+    /// divided by the model's mel statistics.
     pub fn condition(&mut self, chunks: &[&[f32]]) -> Result<Vec<f32>, GenerateError> {
         let mels = self.gpt.sizes.conditioning.mels;
         let mut voice = vec![0f64; self.voice_len()];
@@ -302,7 +303,7 @@ impl Generator {
         Ok(voice.into_iter().map(|sum| (sum / f64::from(count)) as f32).collect())
     }
 
-    /// Says a text in a voice.
+    /// Speaks a text in a voice.
     pub fn speak<'a>(
         &mut self,
         voice: &[f32],
@@ -312,7 +313,7 @@ impl Generator {
         self.speak_watched(voice, text, options, &mut |_| true)
     }
 
-    /// As `speak`; every step is shown to `watch`, which says whether to go on.
+    /// Like `speak`; `watch` sees every step and returns whether to continue.
     pub fn speak_watched<'a>(
         &mut self,
         voice: &[f32],
@@ -383,7 +384,7 @@ impl Generator {
     }
 }
 
-/// Whether voice and text are a model's and fit.
+/// Checks that voice and text fit the model.
 fn check(sizes: &GptSizes, voice: &[f32], text: &[i32]) -> Result<(), GenerateError> {
     let wanted = sizes.perceiver.latents * sizes.width;
     if voice.len() != wanted {
@@ -407,7 +408,7 @@ impl Line {
         Ok(Line { caches, beginnings: BTreeMap::new(), stepping })
     }
 
-    /// Puts voice and text into the caches; gives the rows they take.
+    /// Writes voice and text to the caches and returns the number of rows they take.
     fn begin(
         &mut self,
         engine: &mut Engine,
@@ -434,8 +435,8 @@ impl Line {
     }
 }
 
-/// Moves logits away from what they would be without the text (classifier-free guidance). The chance of STOP stays as it is:
-/// without a text there is no place where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
+/// Classifier-free guidance: moves logits away from those without the text. STOP's probability is unchanged: without a text
+/// there is no position where it belongs, and guidance that sharpens all codes but STOP would let speech run on.
 fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
     let log_sum = |row: &mut dyn Iterator<Item = f32>| {
         let row: Vec<f32> = row.collect();
@@ -460,7 +461,7 @@ fn guide(logits: &mut [f32], others: &[f32], guidance: f32, stop: i32) {
     }
 }
 
-/// The first id that a table of so many rows has not.
+/// Returns the first id that is outside a table of `rows` rows.
 fn unknown(ids: &[i32], rows: usize) -> Option<i32> {
     ids.iter().copied().find(|&id| !usize::try_from(id).is_ok_and(|id| id < rows))
 }
@@ -505,7 +506,7 @@ impl Stepping {
         Ok(Stepping { program: engine.load(tape)?, inputs, next })
     }
 
-    /// Logits and state over the code `before`, which stands at `place` of the codes and `row` of the sequence.
+    /// Computes logits and state over the code `before`, at position `place` of the codes and `row` of the sequence.
     fn run(
         &mut self,
         engine: &mut Engine,
@@ -513,7 +514,7 @@ impl Stepping {
         place: usize,
         row: usize,
     ) -> Result<(Vec<f32>, Vec<f32>), Error> {
-        // Both are bounded by the sizes of tables, which are far below 2^31.
+        // Both are bounded by table sizes, far below 2^31.
         let told = [(self.inputs.code, before), (self.inputs.place, place as i32)];
         for (value, number) in told.into_iter().chain([(self.inputs.position, row as i32)]) {
             engine.write_i32(&self.program, value, &[number])?;
@@ -541,7 +542,7 @@ mod tests {
                 guide(&mut logits, &without, guidance, stop as i32);
                 let (before, after, other) = (shares(&with_text), shares(&logits), shares(&without));
                 assert!((after[stop] - before[stop]).abs() < 1e-5, "{stop}: {before:?} {after:?}");
-                // Codes follow (with / without) ^ guidance.
+                // The probabilities of codes are proportional to (with / without) ^ guidance.
                 let [a, b] = if stop == 0 { [1, 2] } else { [0, 2] };
                 let ratio = |shares: &[f32]| shares[a] / shares[b];
                 let expected = ratio(&before) * (ratio(&before) / ratio(&other)).powf(guidance);

@@ -1,11 +1,11 @@
-//! The GPT of XTTS: conditioning vectors, text and audio codes as one sequence, each predicting what comes next.
+//! The GPT of XTTS: conditioning vectors, text and audio codes as one sequence; each position predicts the next.
 //!
-//! `[conditioning][START t1 … tL STOP][START c1 … cN …]`; text and codes each have a table of their own and positions
-//! counted from their own start, the conditioning has none. What may be looked at and what counts for the loss is data
-//! that `sequence` makes, so there is one network for all kinds of masks.
+//! `[conditioning][START t1 … tL STOP][START c1 … cN …]`. Text and codes have separate embedding tables and positions
+//! counted from their own start; conditioning has no positions. Attention masks and loss targets are data built by
+//! `sequence`, so one network serves all masks.
 //!
-//! Dropout is where GPT-2 has it on the embeddings and at the end of each half of a block. GPT-2's dropout of attention
-//! weights is left out: they are never in memory here, so there is nothing to drop.
+//! Dropout is applied as in GPT-2 to the embeddings and at the end of both halves of a block. GPT-2's dropout of attention
+//! weights is left out: the weights are never materialised here.
 
 mod cached;
 mod codebook_start;
@@ -26,41 +26,41 @@ use myxtts_tensor::{Init, ParameterId, Tape, Value};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The GPT's sizes.
+/// Sizes of the GPT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GptSizes {
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
-    /// Channels.
+    /// Hidden channels.
     pub width: usize,
-    /// Heads of each block.
+    /// Attention heads per block.
     pub heads: usize,
-    /// Rows of the text table.
+    /// Rows of the text embedding.
     pub text_vocabulary: usize,
-    /// Rows of the audio table: the codes, START and STOP.
+    /// Rows of the audio embedding: the codes, START and STOP.
     pub audio_vocabulary: usize,
-    /// Text tokens a sequence may have, START and STOP not counted.
+    /// Maximum text tokens per sequence, without START and STOP.
     pub max_text: usize,
-    /// Codes a sequence may have, START and STOP not counted.
+    /// Maximum codes per sequence, without START and STOP.
     pub max_audio: usize,
-    /// What text begins with.
+    /// Id of the text START.
     pub start_text: i32,
-    /// What text ends with and is padded with.
+    /// Id of the text STOP, also used for padding.
     pub stop_text: i32,
-    /// What codes begin with.
+    /// Id of the audio START.
     pub start_audio: i32,
-    /// What codes end with and are padded with.
+    /// Id of the audio STOP, also used for padding.
     pub stop_audio: i32,
-    /// Samples one code stands for.
+    /// Samples per code.
     pub code_stride: usize,
-    /// The conditioning encoder.
+    /// Sizes of the conditioning encoder.
     pub conditioning: ConditioningSizes,
-    /// The perceiver behind it.
+    /// Sizes of the perceiver.
     pub perceiver: PerceiverSizes,
 }
 
 impl GptSizes {
-    /// A GPT with everything else as the release derives it; `codes` are those of the DVAE.
+    /// Sizes of a GPT with everything else derived as in the release; `codes` is the DVAE's number of codes.
     pub fn of(layers: usize, width: usize, heads: usize, text_vocabulary: usize, codes: usize) -> GptSizes {
         GptSizes {
             layers,
@@ -85,12 +85,12 @@ impl GptSizes {
         GptSizes::of(30, 1024, 16, 6681, 1024)
     }
 
-    /// Rows of the table of text positions: START and STOP have theirs.
+    /// Rows of the text position table, including START and STOP.
     pub fn text_positions(&self) -> usize {
         self.max_text + 2
     }
 
-    /// Rows of the table of audio positions: START, STOP, and one that the original counts for its conditioning.
+    /// Rows of the audio position table: the codes, START, STOP, and one that the original counts for its conditioning.
     pub fn audio_positions(&self) -> usize {
         self.max_audio + 3
     }
@@ -106,13 +106,13 @@ struct Block {
     down: Product,
 }
 
-/// The name that the parameters of the alignment head begin with.
+/// Name prefix of the alignment head's parameters.
 const ALIGNMENT_HEAD: &str = "training.alignment";
 
 /// See [`Gpt::add_alignment_head`].
 #[derive(Clone, Copy, Debug)]
 struct AlignmentHead {
-    /// The block whose states it reads.
+    /// Index of the block whose states it reads.
     block: usize,
     norm: Affine,
     head: Affine,
@@ -121,7 +121,7 @@ struct AlignmentHead {
 /// The GPT's parameters.
 #[derive(Clone, Debug)]
 pub struct Gpt {
-    /// Its sizes.
+    /// The sizes it was declared with.
     pub sizes: GptSizes,
     conditioning: ConditioningEncoder,
     perceiver: Perceiver,
@@ -137,55 +137,55 @@ pub struct Gpt {
     alignment: Option<AlignmentHead>,
 }
 
-/// How it is computed. The default is how it is evaluated.
+/// Options of a training pass. The default is evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GptOptions {
-    /// The share of elements that are dropped, of the embeddings and at the end of both halves of every block.
+    /// Dropout rate of the embeddings and at the end of both halves of every block.
     pub dropout: f32,
-    /// The first so many blocks are computed again in the backward pass instead of kept.
+    /// Number of leading blocks that are recomputed in the backward pass instead of stored.
     pub recomputed_blocks: usize,
 }
 
-/// What it makes.
+/// Outputs of a training pass.
 #[derive(Clone, Debug)]
 pub struct GptOutputs {
-    /// The states over the text `[batch, text, width]`, after both norms.
+    /// States over the text `[batch, text, width]`, after both norms.
     pub text_states: Value,
-    /// The states over the codes `[batch, mel, width]`, after both norms: what the decoder turns into sound.
+    /// States over the codes `[batch, mel, width]`, after both norms: the decoder's input.
     pub latents: Value,
     /// `[batch, text, text_vocabulary]`.
     pub text_logits: Value,
     /// `[batch, mel, audio_vocabulary]`.
     pub mel_logits: Value,
-    /// `[batch, mel, text_vocabulary]`, where there is an alignment head and it was asked for.
+    /// `[batch, mel, text_vocabulary]`, only from [`Gpt::forward_aligned`] with an alignment head.
     pub alignment_logits: Option<Value>,
-    /// What came before.
+    /// Intermediate results.
     pub trace: Trace,
 }
 
-/// What the GPT computes on its way; to be read, a value must be kept (`Tape::keep`).
+/// Intermediate results of the GPT; to read a value, mark it with `Tape::keep`.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// What the conditioning encoder makes of the frames `[batch, frames, width]`, where there are frames.
+    /// Output of the conditioning encoder `[batch, frames, width]`; `None` without frames.
     pub frames: Option<Value>,
     /// The conditioning vectors `[batch, latents, width]`.
     pub condition: Option<Value>,
-    /// What the first block takes `[batch, latents + text + mel, width]`.
+    /// Input of the first block `[batch, latents + text + mel, width]`.
     pub input: Option<Value>,
-    /// What each block makes.
+    /// Output of each block.
     pub blocks: Vec<Value>,
 }
 
-/// How the two losses are taken together.
+/// Weights of the losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossWeights {
-    /// The text's.
+    /// Weight of the text loss.
     pub text: f32,
-    /// The codes'.
+    /// Weight of the code loss.
     pub mel: f32,
-    /// The alignment head's.
+    /// Weight of the alignment head's loss.
     pub alignment: f32,
-    /// The share of each target that is spread over all classes.
+    /// Label smoothing: the share of each target spread over all classes.
     pub smoothing: f32,
 }
 
@@ -195,37 +195,36 @@ impl Default for LossWeights {
     }
 }
 
-/// The losses of a step, one f32 each.
+/// Losses of a step, each one f32.
 #[derive(Clone, Copy, Debug)]
 pub struct GptLosses {
-    /// What is minimised.
+    /// The weighted sum that is minimised.
     pub total: Value,
-    /// The mean over the text targets that count.
+    /// Mean over the text targets that count.
     pub text: Value,
-    /// The mean over the code targets that count.
+    /// Mean over the code targets that count.
     pub mel: Value,
-    /// How many of these codes were the most likely one.
+    /// Number of codes predicted correctly.
     pub mel_correct: Value,
-    /// How many codes count.
+    /// Number of codes that count.
     pub mel_count: Value,
-    /// The alignment head's loss and how many of its answers were right, where it has targets.
+    /// Loss of the alignment head and its number of correct answers, if it has targets.
     pub alignment: Option<(Value, Value)>,
 }
 
 impl GptLosses {
-    /// How many notes a report carries of these losses.
+    /// Number of report notes used by these losses.
     pub const NOTES: usize = 6;
 
-    /// The losses taken together.
+    /// Returns the weighted sum of the losses.
     pub fn weighted(&self, tape: &mut Tape, weights: LossWeights) -> Value {
         let mut parts = vec![(self.text, weights.text), (self.mel, weights.mel)];
         parts.extend(self.alignment.map(|(loss, _)| (loss, weights.alignment)));
         tape.weighted_sum(&parts)
     }
 
-    /// Puts the text loss, the code loss, the correct codes and the counted codes into the report's notes from `first`
-    /// on, and behind them the alignment head's loss and its correct answers. Accuracy is the third over the fourth:
-    /// sums, so that steps and replicas can be added up.
+    /// Writes text loss, code loss, correct codes, counted codes, and the alignment head's loss and correct answers into the
+    /// report's notes from `first` on. Accuracy is the third over the fourth; sums can be added over steps and replicas.
     pub fn note(&self, tape: &mut Tape, first: usize) {
         for (i, value) in [self.text, self.mel, self.mel_correct, self.mel_count].into_iter().enumerate() {
             tape.note(first + i, value);
@@ -238,10 +237,11 @@ impl GptLosses {
 }
 
 impl Gpt {
-    /// Declares its parameters under the names of the release, in the release's order.
+    /// Declares the parameters under their released names, in the release's order.
     ///
-    /// They begin as the original's do: GPT-2's products from N(0, 0.02), those that end a half of a block narrower, so
-    /// that depth does not widen the sum; tables from N(0, 0.02); heads, conditioning and perceiver by torch's defaults.
+    /// Initialisation is the original's: GPT-2's linear layers from N(0, 0.02), narrower for those that end a half of a
+    /// block so that depth does not widen the residual; embeddings from N(0, 0.02); heads, conditioning and perceiver with
+    /// PyTorch's defaults.
     pub fn declare(declare: &mut Declare<'_>, sizes: GptSizes) -> Gpt {
         let width = sizes.width;
         let conditioning =
@@ -289,8 +289,8 @@ impl Gpt {
         }
     }
 
-    /// Declares a head that is trained beside the GPT and left out of every model: it tells from the states of a middle
-    /// block which text token is being spoken. To answer, the blocks below it must find that token in the text.
+    /// Declares a head that is trained with the GPT and left out of models: from the states of a middle block it predicts
+    /// which text token is spoken. To answer, the blocks below must locate that token in the text.
     pub fn add_alignment_head(&mut self, declare: &mut Declare<'_>) {
         let (width, classes) = (self.sizes.width, self.sizes.text_vocabulary);
         self.alignment = Some(AlignmentHead {
@@ -300,8 +300,8 @@ impl Gpt {
         });
     }
 
-    /// Declares adapters beside the products of every block. Which parameters are trained is still the `Declare`'s
-    /// choice: usually `lora::is_adapter` alone.
+    /// Declares adapters on the linear layers of every block. Which parameters are trained is decided by the `Declare`:
+    /// usually `lora::is_adapter` only.
     pub fn add_lora(&mut self, declare: &mut Declare<'_>, lora: &LoraSizes) {
         let width = self.sizes.width;
         for (i, block) in self.blocks.iter_mut().enumerate() {
@@ -321,17 +321,17 @@ impl Gpt {
         }
     }
 
-    /// All adapters, to be folded into their weights.
+    /// Returns all adapters, to fold them into their weights.
     pub fn adapters(&self) -> impl Iterator<Item = Adapter> {
         self.blocks.iter().flat_map(|b| [b.qkv, b.out, b.up, b.down]).filter_map(|p| p.adapter)
     }
 
-    /// Conditioning vectors `[batch, latents, width]` of mel frames `[batch, frames, mels]`.
+    /// Computes conditioning vectors `[batch, latents, width]` from mel frames `[batch, frames, mels]`.
     pub fn condition(&self, tape: &mut Tape, mels: Value, lengths: Option<FrameLengths>) -> Value {
         self.condition_traced(tape, mels, lengths).1
     }
 
-    /// The training pass: states and logits of both segments.
+    /// Training pass: states and logits of both segments.
     pub fn forward(&self, tape: &mut Tape, inputs: &GptInputs, options: &GptOptions) -> GptOutputs {
         let (x, trace) = self.trunk(tape, inputs, options);
         let (text, mel) = self.segments(tape, inputs);
@@ -341,7 +341,7 @@ impl Gpt {
         GptOutputs { text_states, latents, text_logits, mel_logits, alignment_logits: None, trace }
     }
 
-    /// [`Gpt::forward`] with the answers of the alignment head, where there is one.
+    /// Like [`Gpt::forward`], with the logits of the alignment head if there is one.
     pub fn forward_aligned(&self, tape: &mut Tape, inputs: &GptInputs, options: &GptOptions) -> GptOutputs {
         let mut outputs = self.forward(tape, inputs, options);
         if let Some(head) = self.alignment {
@@ -356,15 +356,15 @@ impl Gpt {
         outputs
     }
 
-    /// The states over START and the codes `[batch, mel, width]`, for the decoder: row i is the one that predicts code
-    /// i, and the row of the last code the one that predicts STOP. Nothing is dropped and no head is computed.
+    /// Computes the states over START and the codes `[batch, mel, width]` for the decoder: row i predicts code i, and the
+    /// row of the last code predicts STOP. No dropout, no heads.
     pub fn latents(&self, tape: &mut Tape, inputs: &GptInputs) -> Value {
         let (x, _) = self.trunk(tape, inputs, &GptOptions::default());
         let (_, mel) = self.segments(tape, inputs);
         self.finish(tape, x, mel)
     }
 
-    /// The losses of a training pass.
+    /// Computes the losses of a training pass.
     pub fn losses(
         &self,
         tape: &mut Tape,
@@ -397,7 +397,7 @@ impl Gpt {
         (frames, self.perceiver.forward(tape, frames, lengths.map(|l| l.with_latents)))
     }
 
-    /// Everything up to the last block.
+    /// Computes everything up to the last block.
     fn trunk(&self, tape: &mut Tape, inputs: &GptInputs, options: &GptOptions) -> (Value, Trace) {
         let mut trace = Trace::default();
         let condition = match inputs.condition {
@@ -451,15 +451,15 @@ impl Gpt {
         ended(tape, x, dropout, |tape, x| block.down.forward(tape, y, x))
     }
 
-    /// Where text and codes lie in the sequence.
+    /// Returns the position ranges of text and codes.
     fn segments(&self, tape: &Tape, inputs: &GptInputs) -> (Range<usize>, Range<usize>) {
         let start = self.sizes.perceiver.latents;
         let middle = start + tape.shape(inputs.text_in).last();
         (start..middle, middle..middle + tape.shape(inputs.mel_in).last())
     }
 
-    /// One segment of what the last block made, after GPT-2's norm and XTTS's own. Cut first: the conditioning needs
-    /// neither, and every row is copied once.
+    /// Applies GPT-2's last norm and XTTS's own to one segment of the last block's output. Sliced first: the conditioning
+    /// needs no norms, and every row is copied once.
     fn finish(&self, tape: &mut Tape, x: Value, segment: Range<usize>) -> Value {
         let x = tape.slice_time(x, segment);
         let x = self.last_norm.layer_norm(tape, x);
@@ -467,7 +467,7 @@ impl Gpt {
     }
 }
 
-/// The end of a half of a block: what it makes is added to what it took, by the product itself where nothing is dropped.
+/// Ends a half of a block: projects and adds the residual, fused into the projection without dropout.
 fn ended(
     tape: &mut Tape,
     x: Value,

@@ -1,7 +1,7 @@
-//! XTTS: the networks, their weight files, and how they speak.
+//! XTTS: the networks, their weight files, and autoregressive generation.
 //!
-//! A clip's mels become 32 conditioning vectors ([`conditioning`]) and codes ([`dvae`]); text, conditioning and codes go
-//! through [`gpt`]; its states become sound in [`decoder`], in the voice of [`speaker`]'s vector.
+//! A clip's mel frames become 32 conditioning vectors ([`conditioning`]) and audio codes ([`dvae`]). [`gpt`] reads text,
+//! conditioning and codes. [`decoder`] turns its states into audio, in the voice given by the [`speaker`] embedding.
 
 pub mod declare;
 pub mod normed;

@@ -1,24 +1,24 @@
-//! Low-rank adapters on the GPT's products: the weight stays as it is, and what is trained is a thin product beside it,
-//! `y = x Wᵀ + b + scale · (x Aᵀ) Bᵀ`. Gradients and moments exist for A and B alone.
+//! Low-rank adapters on the GPT's linear layers: `y = x Wᵀ + b + scale · (x Aᵀ) Bᵀ`. W stays frozen; gradients and moments
+//! exist for A and B only.
 //!
-//! A begins uniform and B zero, so that the first step computes what the model did before. Once trained they are folded
-//! into W (`Adapter::merged`); no release has a place for them.
+//! A starts uniform and B zero, so the first step computes what the model computed before. After training they are folded
+//! into W (`Adapter::merged`), since no release has tensors for them.
 
 use crate::affine::uniform;
 use crate::declare::{Affine, Declare};
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 use serde::{Deserialize, Serialize};
 
-/// Which adapters there are.
+/// Which adapters exist, and their rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoraSizes {
     /// Channels between A and B.
     pub rank: usize,
-    /// The scale times the rank: a larger rank needs no other learning rate.
+    /// Scale times rank, so that a larger rank works with the same learning rate.
     pub alpha: f32,
-    /// Beside the two products of each attention.
+    /// Adapters on both linear layers of each attention.
     pub attention: bool,
-    /// Beside the two products of each feed-forward layer, which are then computed one by one.
+    /// Adapters on both linear layers of each feed-forward part, which are then not fused.
     pub feed_forward: bool,
 }
 
@@ -28,10 +28,10 @@ impl Default for LoraSizes {
     }
 }
 
-/// The adapter of one product.
+/// The adapter of one linear layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Adapter {
-    /// The weight it stands beside, `[out, in]`.
+    /// The adapted weight `[out, in]`.
     pub weight: ParameterId,
     /// A `[rank, in]`.
     pub a: ParameterId,
@@ -41,16 +41,16 @@ pub struct Adapter {
     pub scale: f32,
 }
 
-/// How the names of adapters end.
+/// Suffixes of adapter names.
 const ENDS: [&str; 2] = [".lora_a", ".lora_b"];
 
-/// Whether a parameter of this name belongs to an adapter and so has no place in a release.
+/// Returns whether a parameter belongs to an adapter, and so is not part of a release.
 pub fn is_adapter(name: &str) -> bool {
     ENDS.iter().any(|end| name.ends_with(end))
 }
 
 impl Adapter {
-    /// Declares the adapter of the product `name`.
+    /// Declares the adapter of the linear layer `name`.
     pub fn declare(
         declare: &mut Declare<'_>,
         name: &str,
@@ -71,12 +71,12 @@ impl Adapter {
     pub fn add(&self, tape: &mut Tape, x: Value, to: Value) -> Value {
         let (a, b) = (tape.parameter(self.a), tape.parameter(self.b));
         let inside = tape.linear(x, a, None);
-        // Scaled where it is thinnest.
+        // Scaled here, where the tensor is smallest.
         let inside = tape.scale(inside, self.scale);
         tape.linear_add(inside, b, None, Some(to))
     }
 
-    /// The weight with the adapter folded in, from the numbers of all three.
+    /// Returns the weight with the adapter folded in.
     pub fn merged(&self, weight: &[f32], a: &[f32], b: &[f32], rank: usize) -> Vec<f32> {
         let from = a.len() / rank;
         assert_eq!(weight.len(), b.len() / rank * from, "an adapter has the sizes of its weight");
@@ -90,7 +90,7 @@ impl Adapter {
     }
 }
 
-/// A product that may have an adapter beside it.
+/// A linear layer with an optional adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Product {
     pub affine: Affine,
@@ -102,7 +102,7 @@ impl Product {
         Product { affine, adapter: None }
     }
 
-    /// `x Wᵀ + b + residual`, and the adapter's part.
+    /// Computes `x Wᵀ + b + residual` plus the adapter's contribution.
     pub fn forward(&self, tape: &mut Tape, x: Value, residual: Option<Value>) -> Value {
         let y = self.affine.linear_add(tape, x, residual);
         match &self.adapter {

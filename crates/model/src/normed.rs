@@ -1,37 +1,38 @@
-//! A convolution whose weight is kept as a direction and a length (weight norm), as vocoders and their discriminators have it.
+//! Weight-normalised convolutions, as used by vocoders and their discriminators: the weight is stored as a direction and a
+//! length.
 
 use crate::declare::Declare;
 use myxtts_tensor::{Control, Engine, Error, Init, ParameterId, Tape, Value};
 use std::sync::Arc;
 
-/// The parameters of one such convolution.
+/// The parameters of one weight-normalised convolution.
 #[derive(Clone, Copy, Debug)]
 pub struct Normed {
     length: ParameterId,
     direction: ParameterId,
     bias: ParameterId,
-    /// Whether the direction's place holds the plain weight.
+    /// Whether `direction` holds the plain weight.
     is_folded: bool,
 }
 
-/// What a convolution is computed with.
+/// Weight and bias of a convolution, ready to compute with.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights {
-    /// In the type of activations.
+    /// In the activation type.
     pub weight: Value,
-    /// f32.
+    /// In f32.
     pub bias: Value,
 }
 
 impl Normed {
-    /// `NAME.parametrizations.weight.original0 [out, 1, 1]`, `…original1 [out, in, taps]` and `NAME.bias [out]`; the
-    /// direction is ours as `[out, taps, in]`.
+    /// Declares `NAME.parametrizations.weight.original0 [out, 1, 1]`, `…original1 [out, in, taps]` and `NAME.bias [out]`.
+    /// The engine's layout of the direction is `[out, taps, in]`.
     pub fn conv1d(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> Normed {
         let (there, ours) = ([out, from, taps], [out, taps, from]);
         Normed::declare(declare, name, &there, &[0, 2, 1], &ours, out)
     }
 
-    /// As `conv1d` where the release has the taps as `[out, in, taps, 1]`: over the height of a picture.
+    /// Like `conv1d` where the release stores the taps as `[out, in, taps, 1]`: a 2-D convolution over the height only.
     pub fn conv2d_tall(
         declare: &mut Declare,
         name: &str,
@@ -41,8 +42,8 @@ impl Normed {
         Normed::declare(declare, name, &there, &[0, 2, 3, 1], &ours, out)
     }
 
-    /// A transposed convolution: `…original1 [in, out, taps]`, ours `[in, taps, out]`. A length belongs to a channel of
-    /// the input, since that is the first dimension.
+    /// Declares a transposed convolution: `…original1 [in, out, taps]`, in the engine `[in, taps, out]`. The length is per
+    /// input channel, since that is the first dimension.
     pub fn conv_transpose1d(
         declare: &mut Declare,
         name: &str,
@@ -61,8 +62,8 @@ impl Normed {
         out: usize,
     ) -> Normed {
         let row = (ours[1] * ours[2]) as f32;
-        // Uniform numbers have a third of their bound's square as variance: the length begins as about that of the
-        // direction, so that the weight begins as the direction itself.
+        // A uniform distribution has a third of its squared bound as variance: the initial length is about that of the
+        // direction, so that the initial weight is about the direction itself.
         let bound = 1.0 / row.sqrt();
         let length = (row * bound * bound / 3.0).sqrt();
         let mut ones = vec![1; there.len()];
@@ -77,7 +78,7 @@ impl Normed {
         }
     }
 
-    /// The weight in its plain form, and the bias.
+    /// Returns the plain weight and the bias.
     pub fn weights(&self, tape: &mut Tape) -> Weights {
         if self.is_folded {
             return Weights { weight: tape.parameter(self.direction), bias: tape.master(self.bias) };
@@ -87,8 +88,8 @@ impl Normed {
     }
 }
 
-/// Computes plain weights once and keeps them in the place of the directions: for networks that learn nothing any more. The
-/// numbers are those that would be computed at every run.
+/// Computes the plain weights once and stores them in place of the directions, for networks that are no longer trained. The
+/// values are those that every run would compute.
 pub fn fold<'n>(engine: &mut Engine, all: impl IntoIterator<Item = &'n mut Normed>) -> Result<(), Error> {
     let mut all: Vec<&mut Normed> = all.into_iter().filter(|one| !one.is_folded).collect();
     let mut tape = Tape::new(Arc::clone(engine.layout()), engine.precision());
@@ -105,7 +106,7 @@ pub fn fold<'n>(engine: &mut Engine, all: impl IntoIterator<Item = &'n mut Norme
 }
 
 impl Weights {
-    /// The same, but not to be learned: gradients flow through the convolution and not to its weights.
+    /// Detaches the weights: gradients flow through the convolution, but not to its weights.
     pub fn fixed(&self, tape: &mut Tape) -> Weights {
         Weights { weight: tape.detach(self.weight), bias: tape.detach(self.bias) }
     }

@@ -1,5 +1,5 @@
-//! From any number of conditioning frames to a fixed number of vectors: latents that look at the frames, and at each
-//! other, a few times.
+//! The perceiver: maps any number of conditioning frames to a fixed number of latent vectors, which attend to the frames and
+//! to each other.
 
 use crate::affine::{torch_linear, torch_matrix};
 use crate::declare::{Affine, Declare};
@@ -7,25 +7,25 @@ use myxtts_tensor::ops::attention::Mask;
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 use serde::{Deserialize, Serialize};
 
-/// The perceiver's sizes.
+/// Sizes of the perceiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PerceiverSizes {
-    /// Vectors that come out.
+    /// Number of latent vectors.
     pub latents: usize,
-    /// Channels of each, and of the frames.
+    /// Channels of the latents and of the frames.
     pub width: usize,
-    /// Layers.
+    /// Number of layers.
     pub depth: usize,
-    /// Heads of each.
+    /// Attention heads per layer.
     pub heads: usize,
-    /// Channels of a head.
+    /// Channels per head.
     pub head_size: usize,
-    /// Channels between the two products of a layer's second half.
+    /// Hidden channels of the feed-forward part.
     pub inner: usize,
 }
 
 impl PerceiverSizes {
-    /// As the original derives them from the GPT's width.
+    /// Derives the sizes from the GPT's width, as the original does.
     pub fn of(width: usize) -> PerceiverSizes {
         PerceiverSizes { latents: 32, width, depth: 2, heads: 8, head_size: 64, inner: width * 8 / 3 }
     }
@@ -50,8 +50,8 @@ pub struct Perceiver {
 }
 
 impl Perceiver {
-    /// Declares them under `name`. Latents and the last norm's factors decay, as in the original, where only modules
-    /// known as norms and embeddings are spared.
+    /// Declares the parameters under `name`. Latents and the last norm's scale decay, as in the original, which exempts only
+    /// modules known as norms and embeddings.
     pub fn declare(declare: &mut Declare<'_>, name: &str, sizes: PerceiverSizes) -> Perceiver {
         let (width, inside) = (sizes.width, sizes.heads * sizes.head_size);
         let latents =
@@ -72,8 +72,8 @@ impl Perceiver {
         Perceiver { sizes, latents, layers, gamma }
     }
 
-    /// Frames `[batch, frames, width]` as `[batch, latents, width]`. `lengths` (i32 `[batch]`) counts the latents and the
-    /// frames that may be looked at, in this order.
+    /// Maps frames `[batch, frames, width]` to `[batch, latents, width]`. `lengths` (i32 `[batch]`) is the number of latents
+    /// plus the number of frames that may be attended to.
     pub fn forward(&self, tape: &mut Tape, frames: Value, lengths: Option<Value>) -> Value {
         let batch = tape.shape(frames).dim(0);
         let (zeros, table) =

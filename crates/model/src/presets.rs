@@ -1,6 +1,6 @@
-//! The ladder of sizes: which networks a preset means.
+//! Model presets: the network sizes that each name stands for.
 //!
-//! Numbers each part learns, with the vocabulary a corpus gets by default (2,048 tokens) and for `v2` with the release's:
+//! Trained parameters of each part, with the default vocabulary of a corpus (2,048 tokens) and for `v2` with the release's:
 //!
 //! | preset | gpt | dvae | decoder | speaker | discriminators |
 //! |---|---|---|---|---|---|
@@ -10,9 +10,9 @@
 //! | big | 202,477,570 | 51,567,184 | 16,910,304 | 8,028,492 | 70,728,688 |
 //! | v2 | 441,018,563 | 51,567,184 | 17,827,808 | 8,028,492 | 70,728,688 |
 //!
-//! What is the same on every rung, because the parts of a model are told apart by nothing but shapes: mels of 80 bands,
-//! codes of 1,024 samples, limits of 402 tokens and 605 codes, a waveform at 24 kHz. Heads have 32 or 64 channels, which
-//! are what the attention kernels are written for.
+//! The same in every preset, because the parts of a model are identified by their shapes only: 80 mel bands, 1,024 samples
+//! per code, limits of 402 tokens and 605 codes, a waveform at 24 kHz. Heads have 32 or 64 channels, which the attention
+//! kernels support.
 
 use crate::conditioning::ConditioningSizes;
 use crate::decoder::DecoderSizes;
@@ -24,48 +24,48 @@ use crate::speaker::{SpeakerLayer, SpeakerSizes};
 
 pub use myxtts_run::plan::Preset;
 
-/// What a vocabulary says to a GPT.
+/// Vocabulary size and special ids of a GPT's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextIds {
-    /// Rows of the text table.
+    /// Rows of the text embedding.
     pub vocabulary: usize,
-    /// What text begins with.
+    /// Id of START.
     pub start: i32,
-    /// What text ends with.
+    /// Id of STOP.
     pub stop: i32,
 }
 
 impl TextIds {
-    /// The release's.
+    /// Values of XTTS-v2.
     pub fn v2() -> TextIds {
         TextIds { vocabulary: 6681, start: 261, stop: 0 }
     }
 }
 
-/// The sizes of all networks of a model. They fit each other: codes of the DVAE are the GPT's, states of the GPT and
-/// vectors of the speaker encoder are what the decoder takes.
+/// Sizes of all networks of a model, consistent with each other: the GPT predicts the DVAE's codes, and the decoder takes
+/// the GPT's states and the speaker embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Networks {
     /// Mels to codes.
     pub dvae: DvaeSizes,
     /// Text to codes.
     pub gpt: GptSizes,
-    /// States to sound.
+    /// GPT states to audio.
     pub decoder: DecoderSizes,
-    /// Sound to a speaker's vector.
+    /// Audio to a speaker embedding.
     pub speaker: SpeakerSizes,
-    /// What the decoder learns from.
+    /// Discriminators the decoder is trained with.
     pub discriminators: DiscriminatorSizes,
 }
 
 impl Networks {
-    /// What a preset means with this vocabulary.
+    /// Sizes of a preset with this vocabulary.
     pub fn of(preset: Preset, text: TextIds) -> Networks {
         let (dvae, gpt, speaker, mut decoder, discriminators) = match preset {
             Preset::Tiny => tiny(text),
             Preset::Small => small(text),
-            // Sound is as hard whatever the language model: from here on only the GPT grows, and a release's DVAE,
-            // decoder start and speaker encoder fit.
+            // Audio quality does not depend on the GPT's size: from here on only the GPT grows, and a release's DVAE,
+            // decoder and speaker encoder fit.
             Preset::Normal => released(gpt(12, 512, 8, text, 1024)),
             Preset::Big => released(gpt(24, 768, 12, text, 1024)),
             Preset::V2 => {
@@ -82,24 +82,23 @@ impl Networks {
 
 type Parts = (DvaeSizes, GptSizes, SpeakerSizes, DecoderSizes, DiscriminatorSizes);
 
-/// For the built-in corpus on two cores in minutes: three voices and some hundred words.
+/// For the demo corpus on two cores in minutes: three voices and a few hundred words.
 fn tiny(text: TextIds) -> Parts {
-    // 256 codes: 900 steps on the demo corpus used all of them and left held-out sentences recognisable. Whether fewer or
-    // more serve better was not tried.
+    // 256 codes: 900 steps on the demo corpus used all of them and kept validation sentences recognisable. Other numbers
+    // were not tried.
     let dvae = DvaeSizes { hidden: 64, blocks: 1, codes: 256, code_width: 64, ..DvaeSizes::v2() };
-    // A step of 4 x 96 takes two thirds of the time of this, one of 4 x 64 a third: if the time is too short, width is
-    // what to give up first. Chosen by cost alone; what each of them learns was not compared.
+    // A step of 4 x 96 takes two thirds of the time of 4 x 128, one of 4 x 64 a third: reduce the width first if it is too
+    // slow. Chosen by cost; what each of them learns was not compared.
     let mut gpt = gpt(4, 128, 4, text, dvae.codes);
-    // Which of a few voices speaks is a small question, and every latent is a place in every sequence: 32 of them would
-    // be a third of it.
+    // Few voices need few latents, and every latent is a position in every sequence: 32 would be a third of it.
     gpt.conditioning.blocks = 2;
     (gpt.perceiver.latents, gpt.perceiver.depth) = (8, 1);
-    // The blocks are the release's, since no file says how theirs are made; fewer channels are what is left to save.
+    // The block structure is the release's, since files do not describe it; only the channels are reduced.
     let decoder = DecoderSizes { channels: 64, ..DecoderSizes::v2() };
     (dvae, gpt, speaker([8, 16, 24, 32], [1; 4], 32, 64), decoder, DiscriminatorSizes::scaled(1.0 / 32.0))
 }
 
-/// For one GPU of any age, and some hours of speech: half of the release's channels in every part that makes sound, a
+/// For one GPU of any generation and a few hours of speech: half of the release's channels in every part that makes audio, a
 /// quarter in the GPT.
 fn small(text: TextIds) -> Parts {
     let dvae = DvaeSizes { hidden: 256, code_width: 256, ..DvaeSizes::v2() };
@@ -108,14 +107,14 @@ fn small(text: TextIds) -> Parts {
     (dvae, gpt, speaker([16, 32, 64, 128], [3, 4, 6, 3], 64, 256), decoder, DiscriminatorSizes::scaled(0.25))
 }
 
-/// Everything but the GPT as released, and the GPT's perceiver too: Coqui's code knows no other, whatever the width.
+/// Everything except the GPT as released, including the GPT's perceiver: Coqui's code supports no other.
 fn released(gpt: GptSizes) -> Parts {
     let gpt = GptSizes { perceiver: PerceiverSizes::of(gpt.width), ..gpt };
     (DvaeSizes::v2(), gpt, SpeakerSizes::v2(), DecoderSizes::v2(), DiscriminatorSizes::hifigan())
 }
 
-/// A GPT whose perceiver is as wide as itself: the release's has 512 channels inside whatever the width, which below
-/// that would be the larger part of a small model.
+/// A GPT with a perceiver of its own width. The release's has 512 inner channels at any width, which would dominate a small
+/// model.
 fn gpt(layers: usize, width: usize, heads: usize, text: TextIds, codes: usize) -> GptSizes {
     let perceiver = PerceiverSizes { heads, head_size: width / heads, ..PerceiverSizes::of(width) };
     GptSizes {

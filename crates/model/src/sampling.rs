@@ -1,34 +1,35 @@
-//! Which code comes next: repetition penalty, temperature, top-k, top-p, a draw, in the order of the original; and when
-//! a voice that does not find its end is stopped.
+//! Samples the next code (repetition penalty, temperature, top-k, top-p, in the original's order), and stops speech that
+//! does not end by itself.
 
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-/// The id the original fills the place of conditioning and text with. Its penalty sees it, so it is penalised always.
+/// The id that the original puts at the positions of conditioning and text. Its repetition penalty sees it, so it is always
+/// penalised.
 const FILLER: usize = 1;
 
-/// How codes are chosen.
+/// How codes are sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SamplingOptions {
-    /// Always the most likely code; temperature, top-k, top-p and seed are not used.
+    /// Always takes the most likely code; temperature, top-k, top-p and seed are ignored.
     pub greedy: bool,
-    /// What logits are divided by: above 1 bolder, below more careful.
+    /// Divisor of the logits: higher is more varied, lower is more careful.
     pub temperature: f32,
-    /// Only the so many most likely codes are drawn from; 0 leaves all.
+    /// Number of most likely codes to sample from; 0 for all.
     pub top_k: usize,
-    /// Of these the most likely ones that together have this share; 1 leaves all.
+    /// Share of probability to sample from, most likely codes first; 1 for all.
     pub top_p: f32,
-    /// How much less likely a code becomes that was said before; 1 changes nothing.
+    /// Factor that makes codes already spoken less likely; 1 has no effect.
     pub repetition_penalty: f32,
-    /// How much more than likely the text makes them codes are preferred; 0 for not at all. Only models that were trained
-    /// without their text at times can tell.
+    /// Strength of guidance by the text: how much codes are preferred that the text makes more likely; 0 turns it off. Needs
+    /// a model trained with text dropout.
     pub guidance: f32,
-    /// The most codes, where the model has places for so many.
+    /// Maximum number of codes, within the model's limit.
     pub max_codes: usize,
-    /// The seed of the draws: the same gives the same speech.
+    /// Random seed; the same seed gives the same speech.
     pub seed: u64,
-    /// What stops a voice that does not stop by itself.
+    /// Limits that stop speech that does not end by itself.
     pub guards: Guards,
 }
 
@@ -48,31 +49,32 @@ impl Default for SamplingOptions {
     }
 }
 
-/// What stops a voice that does not stop by itself.
+/// Limits that stop speech that does not end by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Guards {
-    /// Codes said again and again, for so many codes in all, are a loop; 0 never. Rounds of a word's length must come six times and
-    /// for half as long again, longer ones three times: see [`Guards::before_loop`].
+    /// Length of a repetition, in codes, that counts as a loop; 0 turns the check off. Periods of a word's length must
+    /// repeat six times and over half as many codes again, longer ones three times: see [`Guards::before_loop`].
     pub loop_codes: usize,
-    /// At most so many codes for a text token, and [`SPARE`] for the text; 0 any number.
+    /// Maximum codes per text token, plus [`SPARE`] per text; 0 for no limit.
     pub codes_per_token: f32,
 }
 
-/// Rounds up to so many codes, a seventh of a second, are shorter than any word.
+/// Longest period that is shorter than any word: a seventh of a second.
 const SOUND: usize = 3;
 
-/// Rounds up to so many codes, 700 ms, may be a word: "seven seven seven" is no loop, and some models say it in the same codes.
+/// Longest period that may be a word: 700 ms. "seven seven seven" is not a loop, and some models speak it with identical
+/// codes.
 const WORD: usize = 15;
 
-/// The longest round of a loop, in codes: three seconds.
+/// Longest period of a loop in codes: three seconds.
 const LONGEST_ROUND: usize = 64;
 
-/// How often a word and a phrase are said in a loop.
+/// Repetitions of a word, and of a phrase, that make a loop.
 const WORD_ROUNDS: usize = 6;
 const PHRASE_ROUNDS: usize = 3;
 
-/// Codes that every text has besides those for its tokens: two seconds of breath and silence.
+/// Codes allowed for every text besides those for its tokens: two seconds of breath and silence.
 pub const SPARE: usize = 43;
 
 impl Default for Guards {
@@ -82,12 +84,12 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// None at all, as the original.
+    /// No limits, as in the original.
     pub fn none() -> Guards {
         Guards { loop_codes: 0, codes_per_token: 0.0 }
     }
 
-    /// The most codes for a text of so many tokens.
+    /// Maximum number of codes for a text of `tokens` tokens.
     pub fn most(&self, tokens: usize) -> usize {
         if self.codes_per_token <= 0.0 {
             return usize::MAX;
@@ -95,14 +97,13 @@ impl Guards {
         SPARE.saturating_add((self.codes_per_token * tokens as f32) as usize)
     }
 
-    /// How many codes are left of these once the loop at their end is gone but for its first round; none where they do
-    /// not end in a loop.
+    /// If the codes end in a loop, returns how many are left when only its first period is kept.
     ///
-    /// | a round | is a loop |
+    /// | period | is a loop |
     /// |---|---|
-    /// | up to 3 codes: a sound | for [`Guards::loop_codes`] |
-    /// | up to 15 codes, 700 ms: a word | six times, and for half as long again |
-    /// | up to 64 codes, 3 s: a phrase | three times, and for [`Guards::loop_codes`] |
+    /// | up to 3 codes: a sound | over [`Guards::loop_codes`] |
+    /// | up to 15 codes, 700 ms: a word | six times, and over half as many codes again |
+    /// | up to 64 codes, 3 s: a phrase | three times, and over [`Guards::loop_codes`] |
     pub fn before_loop(&self, codes: &[i32]) -> Option<usize> {
         let long = self.loop_codes;
         if long == 0 || codes.len() < long {
@@ -115,30 +116,30 @@ impl Guards {
         };
         (1..=LONGEST_ROUND).filter(|&round| wanted(round) <= codes.len()).find_map(|round| {
             let same = codes.iter().rev().zip(codes.iter().rev().skip(round)).take_while(|(a, b)| a == b);
-            // What is the same as one round before, and that round.
+            // Codes equal to those one period earlier, plus that first period.
             let looping = same.count() + round;
             (looping >= wanted(round)).then(|| codes.len() - looping + round)
         })
     }
 }
 
-/// Why no more codes came.
+/// Why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// The model said STOP.
+    /// The model produced STOP.
     Stop,
-    /// The model has no places for more, or no more were asked for.
+    /// The model's position limit or the requested maximum was reached.
     Limit,
-    /// More codes than so much text can have.
+    /// More codes than a text of this length can have.
     TooManyForText,
-    /// It said the same again and again.
+    /// The codes repeat.
     Loop,
-    /// Whoever watched has seen enough.
+    /// The observer stopped it.
     Watcher,
 }
 
-/// Chooses one code after another.
+/// Samples one code after another.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     options: SamplingOptions,
@@ -149,7 +150,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// For `vocabulary` codes, of which `start` is the one speech begins with.
+    /// Creates a sampler over `vocabulary` codes; `start` is the id of START.
     pub fn new(options: &SamplingOptions, vocabulary: usize, start: i32) -> Sampler {
         let mut seen = vec![false; vocabulary];
         for id in Sampler::said_before(start) {
@@ -158,18 +159,18 @@ impl Sampler {
         Sampler { options: options.clone(), seen, scores: Vec::new(), seed: stream(options.seed), drawn: 0 }
     }
 
-    /// Codes that the penalty takes for said from the beginning.
+    /// Ids that the repetition penalty treats as already spoken at the start.
     pub fn said_before(start: i32) -> [usize; 2] {
         [FILLER, usize::try_from(start).unwrap_or(FILLER)]
     }
 
-    /// What a seed's draws are made by, one number in 0 .. 1 after another.
+    /// The random numbers of a seed, uniform in [0, 1).
     pub fn uniforms(seed: u64) -> impl Iterator<Item = f64> {
         let seed = stream(seed);
         (0..).map(move |i| seed.unit(i))
     }
 
-    /// The next code by its logits, which are remembered as said; none where no logit is a number.
+    /// Samples the next code from its logits and marks it as spoken; `None` if all logits are NaN or -Inf.
     pub fn next(&mut self, logits: &[f32]) -> Option<i32> {
         assert_eq!(logits.len(), self.seen.len(), "there is a logit for each code");
         self.scores.clear();
@@ -191,14 +192,14 @@ fn stream(seed: u64) -> Seed {
     Seed::new(seed).derive("codes")
 }
 
-/// Codes that were said become less likely, whichever side of zero their logit is on.
+/// Makes codes already spoken less likely, for positive and negative logits.
 fn penalise(scores: &mut [f32], seen: &[bool], penalty: f32) {
     for (score, _) in scores.iter_mut().zip(seen).filter(|(_, seen)| **seen) {
         *score = if *score < 0.0 { *score * penalty } else { *score / penalty };
     }
 }
 
-/// The first of the largest; none where there is no number.
+/// Index of the largest score, the first of equals; `None` if there is no finite one.
 fn greatest(scores: &[f32]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, &score) in scores.iter().enumerate() {
@@ -209,22 +210,22 @@ fn greatest(scores: &[f32]) -> Option<usize> {
     best.filter(|&best| scores[best] > f32::NEG_INFINITY)
 }
 
-/// Draws by the scores; `at` is between 0 and 1.
+/// Samples from the scores; `at` is a uniform random number in [0, 1).
 fn draw(scores: &mut [f32], options: &SamplingOptions, at: f64) -> Option<usize> {
     let top = scores[greatest(scores)?];
     let temperature = f64::from(options.temperature.max(1e-4));
-    // The order of likelihood, the lower id first where two are as likely: one order on every machine.
+    // Sorted by likelihood, lower id first among equals: the same order on every machine.
     let mut order: Vec<usize> = (0..scores.len()).filter(|&i| scores[i] > f32::NEG_INFINITY).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     if options.top_k > 0 && options.top_k < order.len() {
-        // Whoever is as likely as the last one stays, as in the original.
+        // Codes as likely as the last one are kept, as in the original.
         let least = scores[order[options.top_k - 1]];
         order.retain(|&i| scores[i] >= least);
     }
     let weight = |i: usize| ((f64::from(scores[i]) - f64::from(top)) / temperature).exp();
     let mut weights: Vec<f64> = order.iter().map(|&i| weight(i)).collect();
     let total: f64 = weights.iter().sum();
-    // From the least likely on, as long as what is left out has no more than its share.
+    // Drops the least likely codes as long as their total stays below 1 - top_p.
     let out = (1.0 - f64::from(options.top_p)) * total;
     let mut sum = 0.0;
     while weights.len() > 1 && options.top_p < 1.0 {
@@ -241,7 +242,7 @@ fn draw(scores: &mut [f32], options: &SamplingOptions, at: f64) -> Option<usize>
             return Some(i);
         }
     }
-    // Roundings may leave a hair beyond the last.
+    // Rounding may leave a remainder behind the last code.
     order.get(weights.len() - 1).copied()
 }
 
@@ -282,7 +283,7 @@ mod tests {
         // The third is as likely as the second.
         assert_eq!(used(&SamplingOptions { top_k: 2, ..all.clone() }), [true, true, true, false, false]);
         assert_eq!(used(&SamplingOptions { top_k: 1, ..all.clone() }), [true, false, false, false, false]);
-        // Shares 0.53, 0.20, 0.20, 0.07: without the last 0.07, and without the third 0.27.
+        // Probabilities 0.53, 0.20, 0.20, 0.07: drops the last 0.07, then the third.
         assert_eq!(used(&SamplingOptions { top_p: 0.9, ..all.clone() }), [true, true, true, false, false]);
         assert_eq!(used(&SamplingOptions { top_p: 0.7, ..all.clone() }), [true, true, false, false, false]);
         assert_eq!(used(&SamplingOptions { top_p: 0.0, ..all }), [true, false, false, false, false]);
@@ -311,7 +312,7 @@ mod tests {
         assert_ne!(codes(1), codes(2));
     }
 
-    /// How often a round of so many codes is said until it is a loop; none up to 20 times.
+    /// Number of repetitions of a period until it counts as a loop; `None` up to 20.
     fn until_a_loop(round: i32) -> Option<usize> {
         let (mut codes, guards): (Vec<i32>, _) = ((500..530).collect(), Guards::default());
         for said in 1..=20 {
@@ -327,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_digit_that_was_said_five_times_was_taken_for_a_loop() {
-        // Digits of 0.25 to 0.7 s in the very same codes: as in "zero zero zero zero zero".
+        // Digits of 0.25 to 0.7 s with identical codes, as in "zero zero zero zero zero".
         for round in 5..=15 {
             assert!(
                 until_a_loop(round).is_some_and(|times| times >= 6),
@@ -359,7 +360,7 @@ mod tests {
         assert_eq!(guards.before_loop(&[7; 11]), None);
         assert_eq!(guards.before_loop(&[7; 12]), Some(1));
         assert_eq!(Guards::none().before_loop(&[7; 99]), None);
-        // A loop of a sound is a loop of two of it too: the shorter is found first.
+        // A loop of one sound is also a loop of two: the shorter period is found first.
         assert_eq!(guards.before_loop(&[7; 40]), Some(1));
         assert_eq!(Guards { codes_per_token: 2.0, ..guards }.most(10), SPARE + 20);
     }

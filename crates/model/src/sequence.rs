@@ -1,5 +1,5 @@
-//! From padded text and codes to what the GPT is fed, what it is to predict, what may be looked at and what counts.
-//! Pure functions of the host; the network is the same whatever they decide.
+//! Builds the GPT's inputs, targets and attention masks from padded text and codes. Pure functions on the host; the network
+//! is the same for all masks.
 //!
 //! | array | shape | content |
 //! |---|---|---|
@@ -7,134 +7,135 @@
 //! | `text_targets` | `[rows, text]` | t1 … tL STOP -1 … |
 //! | `mel_in` | `[rows, mel]` | START c1 … cN STOP … |
 //! | `mel_targets` | `[rows, mel]` | c1 … cN STOP -1 … |
-//! | `key_mask` | `[rows, latents + text + mel]` | 1 where a place may be looked at |
+//! | `key_mask` | `[rows, latents + text + mel]` | 1 where a position may be attended to |
 //!
 //! Two sets of masks:
 //!
 //! | | [`Masks::Corrected`] | [`Masks::Coqui`] |
 //! |---|---|---|
-//! | text STOP | seen, as it is when speaking | hidden in training, seen when speaking |
-//! | places of codes | the codes and START: N + 1 | N + 5, of which N + 4 are seen |
+//! | text STOP | visible, as in inference | hidden in training, visible in inference |
+//! | code positions | the codes and START: N + 1 | N + 5, of which N + 4 are visible |
 //! | audio STOP in the loss | once | four times |
-//! | codes that the conditioning was cut from | not in the loss, in every row | the last row's alone, and a span four times too far: samples over 256 where a code is 1024 |
-//! | a row without codes | counts nothing, sees its conditioning | the same (the original has no such rows) |
-//! | conditioning shorter than its window | said again to the window's end ([`repeat_frames`]), and looked at once ([`frame_lengths`]) | silence, that is listened to in training and is not there when speaking |
+//! | codes that the conditioning was cut from | excluded from the loss in every row | excluded in the last row only, over a span four times too far: samples / 256 where a code is 1024 |
+//! | a row without codes | contributes nothing to the loss, sees its conditioning | the same (the original has no such rows) |
+//! | conditioning shorter than its window | repeated to the window's end ([`repeat_frames`]) and attended to once ([`frame_lengths`]) | silence, attended to in training and absent in inference |
 //!
-//! On the last: attention can be told to stop at a clip's end, but the conditioning encoder's norms take their statistics
-//! over the whole window, and to them silence is sound. A clip said twice has the statistics of the clip. So both: the
-//! window is filled with the clip, for the norms, and hidden behind it, for attention. For whole repeats the vectors are
-//! exactly those of the clip alone; what is left otherwise is the weight of the last partial one in the norms.
+//! On the last row: attention can be masked at a clip's end, but the conditioning encoder's norms take their statistics over
+//! the whole window, including silence. A repeated clip has the statistics of the clip. So the window is filled with
+//! repeats, for the norms, and masked behind the clip, for attention. With whole repeats the vectors are exactly those of
+//! the clip alone; otherwise only the last partial repeat affects the norms.
 
 use crate::gpt::GptSizes;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What may be looked at, and what counts.
+/// Which positions may be attended to, and which count for the loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Masks {
-    /// Training sees what speaking sees.
+    /// Training sees what inference sees.
     #[default]
     Corrected,
-    /// As Coqui's trainer has it, to compare with.
+    /// As in Coqui's trainer, for comparison.
     Coqui,
 }
 
-/// Samples the original takes one code for when it leaves the conditioning's codes out of the loss: a mel frame's hop.
+/// Samples per code that the original assumes when it excludes the conditioning's codes from the loss: the hop of a mel
+/// frame.
 const COQUI_PROMPT_STRIDE: usize = 256;
 
-/// Text and codes of a batch; every row of the two tables is as long as the longest may be.
+/// Text and codes of a batch, padded to the longest row.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// Token ids `[rows, tokens]`; what is beyond a row's length is not read.
+    /// Token ids `[rows, tokens]`; values beyond a row's length are not read.
     pub text: &'a [i32],
-    /// How many tokens each row has `[rows]`.
+    /// Number of tokens of each row `[rows]`.
     pub text_lengths: &'a [i32],
-    /// Audio codes `[rows, codes]`; what is beyond a row's length is not read.
+    /// Audio codes `[rows, codes]`; values beyond a row's length are not read.
     pub codes: &'a [i32],
-    /// How many codes each row has `[rows]`: 0 where there is no record in the row.
+    /// Number of codes of each row `[rows]`; 0 for a row without a record.
     pub code_lengths: &'a [i32],
-    /// The samples of the row's own clip that its conditioning was cut from, empty where it is from another clip;
-    /// no slice at all where none is.
+    /// For each row, the samples of its own clip that its conditioning was cut from; empty if it comes from another clip. An
+    /// empty slice means that no row has any.
     pub prompts: &'a [Range<usize>],
 }
 
-/// What the GPT is fed and held to; see the table of the module.
+/// Inputs, targets and masks of the GPT; see the module's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequences {
-    /// Places of text.
+    /// Text positions per row.
     pub text: usize,
-    /// Places of codes.
+    /// Code positions per row.
     pub mel: usize,
-    /// Ids of the text segment.
+    /// Input ids of the text segment.
     pub text_in: Vec<i32>,
-    /// What each place of it is to predict.
+    /// Targets of the text segment; -1 is ignored.
     pub text_targets: Vec<i32>,
-    /// Ids of the audio segment.
+    /// Input ids of the audio segment.
     pub mel_in: Vec<i32>,
-    /// What each place of it is to predict.
+    /// Targets of the audio segment; -1 is ignored.
     pub mel_targets: Vec<i32>,
-    /// Which places may be looked at.
+    /// 1 where a position may be attended to.
     pub key_mask: Vec<i32>,
 }
 
-/// Why text and codes are no sequences.
+/// Reasons why text and codes cannot form sequences.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SequenceError {
-    /// The arrays do not fit each other.
+    /// The arrays have different numbers of rows.
     #[error("a batch of {rows} rows has {found} {what}: give every row as many as the others")]
     Uneven {
-        /// Rows, by the lengths of the text.
+        /// Number of rows, from the lengths of the text.
         rows: usize,
-        /// Of what there is another number.
+        /// Name of the array that differs.
         what: &'static str,
-        /// How many there are.
+        /// Number of values found.
         found: usize,
     },
-    /// A row says it is longer than it can be.
+    /// A row's length exceeds the padded length.
     #[error("row {row} says it has {found} {what} where {room} fit")]
     Length {
-        /// The row.
+        /// Row index.
         row: usize,
-        /// Of what.
+        /// `tokens` or `codes`.
         what: &'static str,
-        /// What it says.
+        /// Declared length.
         found: i32,
-        /// How long rows are.
+        /// Padded length.
         room: usize,
     },
-    /// There are fewer positions than places.
+    /// The position table is too short.
     #[error(
         "{found} {what} in a row need {places} positions and the model has {positions}: leave longer clips out"
     )]
     TooLong {
-        /// Of what.
+        /// `tokens` or `codes`.
         what: &'static str,
-        /// How long rows are.
+        /// Padded length.
         found: usize,
-        /// The places they take.
+        /// Positions needed.
         places: usize,
-        /// Rows of the table of positions.
+        /// Rows of the position table.
         positions: usize,
     },
-    /// An id that no table has.
-    #[error("row {row} has {what} {id} at place {place}, and the model knows 0 to {last}: were they made with another vocabulary?", last = .vocabulary - 1)]
+    /// An id is outside its vocabulary.
+    #[error("row {row} has {what} {id} at place {place}, but the model has 0 to {last}: were they made with another vocabulary?", last = .vocabulary - 1)]
     Id {
-        /// The row.
+        /// Row index.
         row: usize,
-        /// The place in it.
+        /// Position in the row.
         place: usize,
-        /// Of what.
+        /// `token` or `code`.
         what: &'static str,
-        /// The id.
+        /// The id found.
         id: i32,
-        /// Rows of the table.
+        /// Size of the vocabulary.
         vocabulary: usize,
     },
 }
 
 impl Masks {
-    /// The places that rows of so many tokens and codes take.
+    /// Positions needed for padded rows of `tokens` and `codes`.
     pub fn places(self, tokens: usize, codes: usize) -> (usize, usize) {
         match self {
             Masks::Corrected => (tokens + 2, codes + 1),
@@ -142,7 +143,7 @@ impl Masks {
         }
     }
 
-    /// How many of a row's places of text and of codes may be looked at.
+    /// Number of visible text and code positions of a row.
     fn seen(self, tokens: usize, codes: usize) -> (usize, usize) {
         match self {
             Masks::Corrected => (tokens + 2, codes + 1),
@@ -150,7 +151,7 @@ impl Masks {
         }
     }
 
-    /// How often the audio STOP is to be predicted.
+    /// How often the audio STOP is a target.
     fn stops(self) -> usize {
         match self {
             Masks::Corrected => 1,
@@ -176,7 +177,7 @@ impl Masks {
         }
     }
 
-    /// What the GPT is fed and held to.
+    /// Builds the inputs, targets and masks of a batch.
     pub fn sequences(self, sizes: &GptSizes, batch: &Rows<'_>) -> Result<Sequences, SequenceError> {
         let rows = batch.text_lengths.len();
         let even = |what, found: usize, fits: bool| {
@@ -243,7 +244,7 @@ impl Masks {
     }
 }
 
-/// The ids of one row, as many as it says.
+/// Returns the ids of one row, checked.
 fn ids<'a>(
     row: usize,
     what: &'static str,
@@ -263,13 +264,13 @@ fn ids<'a>(
     }
 }
 
-/// How many codes a clip of so many samples has. The DVAE gives one more for a clip of whole strides; it is not used.
+/// Number of codes of a clip. The DVAE returns one more for a clip of whole strides; it is not used.
 pub fn code_count(samples: usize, stride: usize) -> usize {
     samples.div_ceil(stride)
 }
 
-/// Fills the windows of mel frames `[rows, frames, channels]`, or of what stands for frames, from their first
-/// `lengths[row]` frames, said again and again. A row of none is left as it is.
+/// Fills each window of `[rows, frames, channels]` by repeating its first `lengths[row]` frames. A row of length 0 is left
+/// unchanged.
 pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) {
     let row = mels.len() / lengths.len().max(1);
     assert!(channels > 0 && row.is_multiple_of(channels), "windows are whole frames");
@@ -278,7 +279,7 @@ pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) 
         if sound == 0 {
             continue;
         }
-        // Twice as much every time: what has been copied is copied on.
+        // Doubles the filled part each time.
         let mut filled = sound;
         while filled < window.len() {
             let more = filled.min(window.len() - filled);
@@ -288,8 +289,8 @@ pub fn repeat_frames<T: Copy>(mels: &mut [T], channels: usize, lengths: &[i32]) 
     }
 }
 
-/// The numbers of [`crate::gpt::FrameLengths`]: frames, and the same with the perceiver's latents before them. A row
-/// without a clip looks at one frame, so that there is something to look at.
+/// Returns the values of [`crate::gpt::FrameLengths`]: frames, and frames plus the perceiver's latents. A row without a clip
+/// gets one frame, since attention needs at least one key.
 pub fn frame_lengths(sizes: &GptSizes, lengths: &[i32]) -> (Vec<i32>, Vec<i32>) {
     let latents = sizes.perceiver.latents as i32;
     let frames: Vec<i32> = lengths.iter().map(|&length| length.max(1)).collect();

@@ -1,40 +1,40 @@
-//! Reads how large a network is from the shapes of a file's tensors.
+//! Infers the sizes of a network from the tensor shapes in a weight file.
 
-/// What is known of a file's tensors. Names are as released.
+/// Returns the shape of a tensor by its released name; `None` if the file does not have it.
 pub type ShapeOf<'a> = &'a dyn Fn(&str) -> Option<Vec<usize>>;
 
-/// Why no network fits the shapes of a file.
+/// Reasons why the shapes in a file fit no network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// A tensor that every such network has is not there.
+    /// A required tensor is missing.
     #[error("there is no tensor {name}: the file is of another network, or its names have a prefix")]
     Missing {
-        /// Its name.
+        /// Released tensor name.
         name: String,
     },
-    /// A tensor has another number of dimensions, or none in one of them.
+    /// A tensor has the wrong number of dimensions, or a dimension of size 0.
     #[error("{name} has the shape {found:?}; {wanted} dimensions, none of them 0, were expected")]
     Rank {
-        /// Its name.
+        /// Released tensor name.
         name: String,
-        /// Its shape.
+        /// Shape in the file.
         found: Vec<usize>,
-        /// Dimensions it should have.
+        /// Expected number of dimensions.
         wanted: usize,
     },
-    /// Tensors contradict each other, or the network.
+    /// Tensors contradict each other or the architecture.
     #[error("{name} has the shape {found:?}, which no such network has: {reason}")]
     Unfit {
-        /// Its name.
+        /// Released tensor name.
         name: String,
-        /// Its shape.
+        /// Shape in the file.
         found: Vec<usize>,
-        /// What is wrong with it.
+        /// What is wrong, as the end of a sentence.
         reason: String,
     },
 }
 
-/// The shape of a tensor that must be there.
+/// Returns the shape of a required tensor with `N` dimensions, none of them 0.
 pub(crate) fn dims<const N: usize>(of: ShapeOf<'_>, name: &str) -> Result<[usize; N], ShapeError> {
     let found = of(name).ok_or_else(|| ShapeError::Missing { name: name.to_owned() })?;
     match <[usize; N]>::try_from(&found[..]) {
@@ -43,12 +43,12 @@ pub(crate) fn dims<const N: usize>(of: ShapeOf<'_>, name: &str) -> Result<[usize
     }
 }
 
-/// How many tensors there are under the names that `name` gives to 0, 1, 2 and so on.
+/// Counts the tensors named `name(0)`, `name(1)`, ... up to the first one that is missing.
 pub(crate) fn count(of: ShapeOf<'_>, name: impl Fn(usize) -> String) -> usize {
     (0..).take_while(|&i| of(&name(i)).is_some()).count()
 }
 
-/// A contradiction.
+/// Builds a [`ShapeError::Unfit`].
 pub(crate) fn unfit(name: &str, found: &[usize], reason: impl Into<String>) -> ShapeError {
     ShapeError::Unfit { name: name.to_owned(), found: found.to_vec(), reason: reason.into() }
 }

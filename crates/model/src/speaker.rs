@@ -1,57 +1,57 @@
-//! The speaker encoder: a residual network over a spectrogram, and a vector that says whose voice it is.
+//! The speaker encoder: a residual network over a spectrogram that returns a speaker embedding.
 //!
 //! | value | shape | unit |
 //! |---|---|---|
-//! | features | `[batch, time, mels]` | log-mel at 16 kHz, instance-normed over time |
-//! | picture | `[batch, time', mels', channels]` | time is the height, frequency the width |
-//! | result | `[batch, result]` | of length 1 |
+//! | features | `[batch, time, mels]` | log-mel at 16 kHz, instance-normalised over time |
+//! | image | `[batch, time', mels', channels]` | height is time, width is frequency |
+//! | embedding | `[batch, result]` | unit length |
 //!
-//! A trained network is read with the running statistics of its norms; one that learns uses those of the batch.
+//! Inference uses the running statistics of the batch norms; training uses those of the batch.
 
 use crate::declare::{Affine, Declare};
 use crate::shapes::{ShapeError, ShapeOf, count, dims, unfit};
 use myxtts_tensor::ops::activation::Function;
 use myxtts_tensor::{Init, ParameterId, Tape, Value};
 
-/// Where a release has it.
+/// Prefix of its parameters in a release.
 pub const PREFIX: &str = "hifigan_decoder.speaker_encoder.";
 
 const EPSILON: f32 = 1e-5;
 
-/// How far running statistics move towards those of a batch.
+/// Momentum of the running statistics.
 const MOMENTUM: f32 = 0.1;
 
-/// Least variance of the pooled statistics.
+/// Minimum variance of the pooled statistics.
 const LEAST: f32 = 1e-5;
 
-/// One row of residual blocks.
+/// A sequence of residual blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeakerLayer {
-    /// How many blocks.
+    /// Number of blocks.
     pub blocks: usize,
-    /// Their channels.
+    /// Channels of the blocks.
     pub channels: usize,
-    /// How much smaller the first block makes the picture, in both directions.
+    /// Stride of the first block, in time and frequency.
     pub stride: usize,
 }
 
-/// How large a speaker encoder is.
+/// Sizes of a speaker encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerSizes {
-    /// Channels of the features.
+    /// Mel channels of the features.
     pub mels: usize,
     /// The layers in order; the first convolution has as many channels as the first layer.
     pub layers: Vec<SpeakerLayer>,
-    /// How many times fewer channels the gate of a block has inside.
+    /// Channel reduction inside the squeeze-and-excitation gate.
     pub reduction: usize,
-    /// Channels inside the attention that weighs times.
+    /// Hidden channels of the attention pooling.
     pub attention: usize,
-    /// Numbers in the result.
+    /// Length of the embedding.
     pub result: usize,
 }
 
 impl SpeakerSizes {
-    /// XTTS v2.
+    /// Sizes of XTTS-v2.
     pub fn v2() -> SpeakerSizes {
         let layers = [(3, 32, 1), (4, 64, 2), (6, 128, 2), (3, 256, 2)];
         SpeakerSizes {
@@ -65,7 +65,7 @@ impl SpeakerSizes {
         }
     }
 
-    /// What the shapes of a file say. Strides are v2's, since no shape tells them.
+    /// Infers the sizes from the tensor shapes of a file. Strides are those of v2: shapes do not reveal them.
     pub fn of_shapes(of: ShapeOf<'_>) -> Result<SpeakerSizes, ShapeError> {
         let mut layers = Vec::new();
         for (i, layer) in SpeakerSizes::v2().layers.iter().enumerate() {
@@ -91,27 +91,27 @@ impl SpeakerSizes {
         Ok(SpeakerSizes { mels, layers, reduction, attention, result })
     }
 
-    /// Width of the last picture: mels through every stride.
+    /// Frequency bins after the last stride.
     fn last_mels(&self) -> usize {
         self.layers.iter().fold(self.mels, |mels, layer| mels.div_ceil(layer.stride))
     }
 
-    /// Numbers at one time of the last picture.
+    /// Values per time step after the last layer.
     fn pooled(&self) -> usize {
         self.last_mels() * self.layers.last().map_or(0, |layer| layer.channels)
     }
 }
 
-/// What norms take their statistics from.
+/// Source of the batch norms' statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statistics {
-    /// From all batches before: a vector does not depend on what else is in its batch.
+    /// Running statistics: an embedding does not depend on the rest of its batch.
     Running,
-    /// From the batch; the running ones follow at the end of the step.
+    /// Statistics of the batch; the running ones are updated at the end of the step.
     Batch,
 }
 
-/// A batch norm's weight, bias, and running statistics.
+/// A batch norm's weight, bias and running statistics.
 #[derive(Clone, Copy, Debug)]
 struct Norm {
     affine: Affine,
@@ -124,7 +124,7 @@ struct Block {
     convs: [ParameterId; 2],
     norms: [Norm; 2],
     gate: [Affine; 2],
-    /// What the input goes through where its size is not the result's.
+    /// Projection of the input where its size differs from the output's.
     shortcut: Option<(ParameterId, Norm)>,
 }
 
@@ -139,20 +139,20 @@ pub struct SpeakerEncoder {
     last: Affine,
 }
 
-/// A speaker's vector and what was on the way to it.
+/// A speaker embedding and intermediate results.
 #[derive(Clone, Debug)]
 pub struct Heard {
-    /// The picture after the first convolution, its activation and its norm.
+    /// After the first convolution, its activation and its norm.
     pub first: Value,
-    /// The picture after each layer.
+    /// After each layer.
     pub layers: Vec<Value>,
-    /// How much each time counts, for each of its numbers `[batch, time, channels * mels]`.
+    /// Attention weights over time for each value `[batch, time, channels * mels]`.
     pub attention: Value,
-    /// Weighted means, then deviations.
+    /// Weighted means, followed by standard deviations.
     pub pooled: Value,
-    /// Before its length is made 1.
+    /// Before normalisation to unit length.
     pub projected: Value,
-    /// The result.
+    /// The embedding.
     pub vector: Value,
 }
 
@@ -177,7 +177,7 @@ impl Norm {
     }
 }
 
-/// `NAME.weight [out, in, frequency taps, time taps]`; ours is `[out, time taps, frequency taps, in]`.
+/// `NAME.weight [out, in, frequency taps, time taps]`; the engine's layout is `[out, time taps, frequency taps, in]`.
 fn declare_conv(declare: &mut Declare, name: &str, (out, taps, from): (usize, usize, usize)) -> ParameterId {
     let (there, ours) = ([out, from, taps, taps], [out, taps, taps, from]);
     let init = Init::Normal((2.0 / (taps * taps * out) as f32).sqrt());
@@ -189,8 +189,8 @@ fn uniform(fan: usize) -> Init {
 }
 
 impl SpeakerEncoder {
-    /// Declares it under the names of a release. The release also has what the features are made with (`torch_spec`) and
-    /// how many batches each norm saw; neither is needed to hear a speaker.
+    /// Declares the parameters under their released names. A release also stores the feature extractor (`torch_spec`) and
+    /// the batch counts of the norms; neither is needed.
     pub fn declare(declare: &mut Declare, sizes: &SpeakerSizes) -> SpeakerEncoder {
         let named = |name: &str| format!("{PREFIX}{name}");
         let mut from = sizes.layers.first().map_or(0, |layer| layer.channels);
@@ -219,17 +219,17 @@ impl SpeakerEncoder {
         SpeakerEncoder { sizes, first, first_norm, layers, attention, attention_norm, last }
     }
 
-    /// How large it is.
+    /// The sizes it was declared with.
     pub fn sizes(&self) -> &SpeakerSizes {
         &self.sizes
     }
 
-    /// Vectors `[batch, result]` of length 1 of features `[batch, time, mels]`.
+    /// Computes embeddings `[batch, result]` of unit length from features `[batch, time, mels]`.
     pub fn vector(&self, tape: &mut Tape, features: Value) -> Value {
         self.hear(tape, features, Statistics::Running).vector
     }
 
-    /// As `vector`, with what is on the way.
+    /// Like `vector`, with intermediate results.
     pub fn hear(&self, tape: &mut Tape, features: Value, statistics: Statistics) -> Heard {
         let shape = tape.shape(features);
         let [batch, time, mels] = [shape.dim(0), shape.dim(1), shape.last()];
@@ -254,7 +254,7 @@ impl SpeakerEncoder {
         Heard { first, layers, attention, pooled, projected, vector }
     }
 
-    /// A picture as `[batch, time, channels * mels]`: channel by channel, as the release's weights count them.
+    /// Reshapes an image to `[batch, time, channels * mels]`, channel by channel, as the released weights expect.
     fn flat(&self, tape: &mut Tape, x: Value) -> Value {
         let shape = tape.shape(x);
         let [batch, time, mels, c] = [shape.dim(0), shape.dim(1), shape.dim(2), shape.last()];
@@ -272,10 +272,10 @@ impl SpeakerEncoder {
     }
 }
 
-/// The weighted mean over time of `x [batch, time, c]`, then its deviation, as `[batch, 2 c]`.
+/// Weighted mean over time of `x [batch, time, c]`, followed by the standard deviation: `[batch, 2 c]`.
 fn pool(tape: &mut Tape, x: Value, weights: Value) -> Value {
     let time = tape.shape(x).dim(1) as f32;
-    // The weights sum to 1 over time, so a sum is a mean taken `time` times.
+    // The weights sum to 1 over time, so a sum is `time` times a mean.
     let sum = |tape: &mut Tape, x: Value| {
         let mean = tape.time_mean(x, None);
         tape.scale(mean, time)
@@ -336,7 +336,7 @@ impl Block {
         tape.activation(sum, Function::Relu)
     }
 
-    /// Every channel by a factor that its mean over the whole picture decides.
+    /// Squeeze-and-excitation: scales each channel by a gate computed from its mean over the image.
     fn gated(&self, tape: &mut Tape, x: Value) -> Value {
         let shape = tape.shape(x);
         let [batch, c] = [shape.dim(0), shape.last()];

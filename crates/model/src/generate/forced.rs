@@ -1,31 +1,31 @@
-//! Teacher forcing: the GPT reads codes that a recording has instead of drawing its own. Its states over them are what a
-//! decoder that knows its business turns back into the recording.
+//! Teacher forcing: the GPT reads the codes of a recording instead of sampling. From its states a well-trained decoder
+//! reconstructs the recording.
 
 use super::{GenerateError, Generator, LADDER, tape, unknown};
 use crate::gpt::{Condition, GptInputs, GptOptions};
 use crate::sequence::{Masks, Rows};
 use myxtts_tensor::{Control, DType};
 
-/// What the GPT makes of codes that it was given.
+/// Results of teacher forcing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forced {
-    /// The states `[codes + 1, width]` that predict each code and STOP, as [`super::Spoken::latents`] are.
+    /// The states `[codes + 1, width]` that predict each code and STOP, like [`super::Spoken::latents`].
     pub latents: Vec<f32>,
-    /// Mean cross-entropy of the codes and STOP under its predictions, in nats.
+    /// Mean cross-entropy of the codes and STOP, in nats.
     pub loss: f64,
-    /// The share of them that it thought most likely.
+    /// Share of them that were the most likely prediction.
     pub accuracy: f64,
 }
 
 impl Generator {
-    /// Reads `text` and `codes` in a voice, all at once.
+    /// Reads `text` and `codes` in a voice, in one pass.
     pub fn forced(&mut self, voice: &[f32], text: &[i32], codes: &[i32]) -> Result<Forced, GenerateError> {
         self.check(voice, text)?;
         let sizes = self.gpt.sizes.clone();
         if codes.len() > sizes.max_audio {
             return Err(GenerateError::CodesTooLong { found: codes.len(), most: sizes.max_audio });
         }
-        // START and STOP are no codes of a recording.
+        // START and STOP are not codes of a recording.
         let vocabulary = sizes.audio_vocabulary - 2;
         if let Some(id) = unknown(codes, vocabulary) {
             return Err(GenerateError::Code { id, vocabulary });
@@ -35,7 +35,7 @@ impl Generator {
             padded.resize(ids.len().next_multiple_of(LADDER).min(most), 0);
             padded
         };
-        // Bounded by the sizes of tables, which are far below 2^31.
+        // Bounded by table sizes, far below 2^31.
         let length = |ids: &[i32]| [ids.len() as i32];
         let rows = Rows {
             text: &padded(text, sizes.max_text),

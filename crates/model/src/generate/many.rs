@@ -1,4 +1,4 @@
-//! More texts than there are slots, said to their ends: whoever is done makes room for the next.
+//! Speaks more texts than there are slots: a finished text makes room for the next.
 
 use super::slots::{SlotId, SlotOptions, Slots};
 use super::{GenerateError, Generator, Guided, Spoken};
@@ -6,29 +6,29 @@ use crate::sampling::{Ended, SamplingOptions};
 use myxtts_tensor::{Device, Error};
 use std::sync::Arc;
 
-/// Codes that are drawn in all slots before it is asked who is done.
+/// Codes sampled in all slots before finished ones are collected.
 const STEPS: usize = 16;
 
-/// Keys and values of all slots of a processor at most.
+/// Upper bound on the keys and values of all slots on a CPU, in bytes.
 pub const CACHE_BYTES: usize = 512 << 20;
 
-/// Something to be said.
+/// A text to speak.
 #[derive(Clone, Debug)]
 pub struct SpeechRequest<'a> {
     /// The voice `[latents, width]`.
     pub voice: &'a [f32],
-    /// The text.
+    /// The text, with what replaces it for guidance.
     pub text: Guided<'a>,
-    /// How codes are chosen.
+    /// How codes are sampled.
     pub options: SamplingOptions,
 }
 
 impl Slots {
-    /// Says texts to their ends, as many at the same time as there are slots; each is what [`Slots::speak`] says.
+    /// Speaks all texts, as many at a time as there are slots. Each result equals that of [`Slots::speak`].
     pub fn speak_all(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<Spoken>, GenerateError> {
         let mut speaking: Vec<(usize, SlotId)> = Vec::new();
         let said = self.all(requests, &mut speaking);
-        // Where one failed, the others are not said to their ends either.
+        // After a failure the remaining slots are released.
         for (_, slot) in speaking {
             let left = self.leave(slot);
             if said.is_ok() {
@@ -80,7 +80,8 @@ impl Slots {
 }
 
 impl Generator {
-    /// As [`Generator::decode_in_bf16`], with so many speeches at the same time. Says how many: 1 where the device cannot.
+    /// Like [`Generator::decode_in_bf16`], with `slots` texts at a time. Returns the number of slots: 1 if the device does
+    /// not support it.
     pub fn decode_together(&mut self, slots: usize) -> Result<usize, Error> {
         let Some(cuda) = self.engine.cuda() else { return Ok(1) };
         let options = SlotOptions { slots: slots.max(1), guided: self.is_guided(), bf16: true };
@@ -91,13 +92,13 @@ impl Generator {
         Ok(options.slots)
     }
 
-    /// Whether it runs on a GPU.
+    /// Returns whether it runs on a GPU.
     pub fn is_on_gpu(&self) -> bool {
         self.engine.cuda().is_some()
     }
 
-    /// As [`Generator::decode_together`], on every device: where the device cannot, slots advance one after another in f32, with
-    /// weights of their own. Says how many there are: no more than whose keys and values have [`CACHE_BYTES`] on a processor.
+    /// Like [`Generator::decode_together`], on every device: without support, slots advance one after another in f32, with
+    /// weights of their own. Returns the number of slots; on a CPU their keys and values are limited to [`CACHE_BYTES`].
     pub fn decode_in_slots(&mut self, slots: usize) -> Result<usize, Error> {
         self.decode_together(slots)?;
         if self.slots.is_none() {
@@ -116,18 +117,18 @@ impl Generator {
         Ok(self.at_once())
     }
 
-    /// The slots that were asked for by [`Generator::decode_in_slots`] or [`Generator::decode_together`]; none where the device
-    /// cannot do the latter. What is said there is guided only where [`Generator::is_guided`] says so.
+    /// The slots created by [`Generator::decode_in_slots`] or [`Generator::decode_together`]; `None` if the device does not
+    /// support the latter. Guidance is available only if [`Generator::is_guided`].
     pub fn slots(&mut self) -> Option<&mut Slots> {
         self.slots.as_deref_mut()
     }
 
-    /// Speeches that are said at the same time.
+    /// Number of texts spoken at the same time.
     pub fn at_once(&self) -> usize {
         self.slots.as_ref().map_or(1, |slots| slots.len())
     }
 
-    /// Says several texts; each is what [`Generator::speak`] says.
+    /// Speaks several texts. Each result equals that of [`Generator::speak`].
     pub fn speak_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<Spoken>, GenerateError> {
         for request in requests {
             self.check(request.voice, request.text.text)?;

@@ -1,9 +1,8 @@
-//! Many speeches at once: slots that are joined and left while others speak.
+//! Continuous batching: slots that are joined and left while others are decoding.
 //!
-//! What a slot says is a function of its voice, text and options alone: not of the other slots, of how many there are, nor
-//! of how many steps are asked for at a time. On CUDA the speeches of all slots advance together in bf16, a step being one
-//! recorded graph with the draw on the device; elsewhere, and for models whose sizes the kernels do not take, slots advance
-//! one after another in f32.
+//! The output of a slot depends only on its voice, text and options: not on other slots, their number, or the number of
+//! steps per call. On CUDA all slots advance together in bf16; a step is one captured graph with sampling on the device.
+//! Elsewhere, and for model sizes the kernels do not support, slots advance one after another in f32.
 
 mod fused;
 mod plain;
@@ -24,21 +23,21 @@ use rayon::prelude::*;
 use speech::Speech;
 use std::sync::Arc;
 
-/// Which speech; a slot that was left and joined again has another.
+/// Identifies one use of a slot; a slot that is joined again has a new id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId {
     index: usize,
     serial: u64,
 }
 
-/// Where the speeches are computed, and how many there may be.
+/// Number of slots and how they are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotOptions {
-    /// Speeches at the same time.
+    /// Texts at the same time.
     pub slots: usize,
-    /// Whether speeches may be guided: each slot then has a second set of keys and values.
+    /// Whether guidance is available; each slot then has a second set of keys and values.
     pub guided: bool,
-    /// Whether bf16 may be used where the device has it.
+    /// Whether bf16 may be used if the device supports it.
     pub bf16: bool,
 }
 
@@ -53,7 +52,7 @@ enum Computed {
     InTurn(Box<Plain>),
 }
 
-/// A GPT on a device that says many things at once.
+/// A GPT on a device that speaks many texts at once.
 pub struct Slots {
     sizes: GptSizes,
     options: SlotOptions,
@@ -63,7 +62,7 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots of a GPT that has no weights yet.
+    /// Creates slots without weights.
     pub fn new(device: Device, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
         if let Device::Cuda(ordinal) = device
             && options.bf16
@@ -74,7 +73,7 @@ impl Slots {
         Ok(Slots::with(computed, sizes, options))
     }
 
-    /// The same on a device that is open already.
+    /// Like `new`, on a device that is already open.
     pub fn on_cuda(cuda: Arc<Cuda>, sizes: &GptSizes, options: SlotOptions) -> Result<Slots, Error> {
         let computed = if Slots::can_advance_together(&cuda, sizes, options) {
             Computed::Together(Box::new(Fused::new(cuda, sizes, options)?))
@@ -89,37 +88,37 @@ impl Slots {
         Slots { sizes: sizes.clone(), options, computed, speeches, serial: 0 }
     }
 
-    /// Whether a device and its kernels can have all slots advance in one step.
+    /// Returns whether the device and its kernels can advance all slots in one step.
     pub fn can_advance_together(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
         options.bf16 && Fused::fits(cuda, sizes, options)
     }
 
-    /// Whether all slots advance in one step, in bf16.
+    /// Returns whether all slots advance in one step, in bf16.
     pub fn advances_together(&self) -> bool {
         matches!(self.computed, Computed::Together(_))
     }
 
-    /// The sizes of the GPT.
+    /// Sizes of the GPT.
     pub fn sizes(&self) -> &GptSizes {
         &self.sizes
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub fn len(&self) -> usize {
         self.speeches.len()
     }
 
-    /// Whether there are no slots.
+    /// Returns whether there are no slots.
     pub fn is_empty(&self) -> bool {
         self.speeches.is_empty()
     }
 
-    /// Slots that can be joined.
+    /// Number of free slots.
     pub fn free(&self) -> usize {
         self.speeches.iter().filter(|speech| speech.is_none()).count()
     }
 
-    /// Fills every parameter with what `weights` gives for it, in the engine's order and number.
+    /// Loads every parameter with the values `weights` returns, in the engine's layout.
     pub fn load<E: From<Error>>(
         &mut self,
         weights: impl Fn(&Released) -> Result<Vec<f32>, E>,
@@ -130,7 +129,7 @@ impl Slots {
         Ok(())
     }
 
-    /// The same on all cores: `fill` writes a parameter in the engine's order and number to where it is given.
+    /// Like `load`, on all cores: `fill` writes a parameter in the engine's layout into the given buffer.
     pub fn fill<E: From<Error> + Send>(
         &mut self,
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
@@ -143,7 +142,7 @@ impl Slots {
         released: &[Released],
         fill: impl Fn(&Released, &mut [f32]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        // Some at a time: all of them in f32 would be twice the model.
+        // A few at a time: all of them in f32 would be twice the model.
         const TOGETHER: usize = 16;
         for some in released.chunks(TOGETHER) {
             let filled = some.par_iter().map(|one| {
@@ -156,7 +155,7 @@ impl Slots {
         Ok(())
     }
 
-    /// As `fill`, but takes what `engine`, whose parameters are `held`, has on the same device already; `fill` is asked for
+    /// Like `fill`, but copies parameters that `engine` already has on the same device; `held` lists them. `fill` provides
     /// the rest.
     pub(super) fn copy_or_fill<E: From<Error> + Send>(
         &mut self,
@@ -178,7 +177,7 @@ impl Slots {
         self.fill_some(&left, fill)
     }
 
-    /// The parameters it takes.
+    /// The parameters that are needed.
     fn released(&self) -> Vec<Released> {
         let mut declare = Declare::new(0.0, &|_| false);
         Gpt::declare(&mut declare, self.sizes.clone());
@@ -189,7 +188,7 @@ impl Slots {
         released
     }
 
-    /// Fills one parameter.
+    /// Writes one parameter.
     pub(super) fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
         match &mut self.computed {
             Computed::Together(fused) => fused.write(one, data),
@@ -197,7 +196,7 @@ impl Slots {
         }
     }
 
-    /// Begins to say a text in a voice. The prompt is read at once; codes come with [`Slots::advance`].
+    /// Starts speaking a text in a voice. The prompt is processed at once; codes come with [`Slots::advance`].
     pub fn join<'a>(
         &mut self,
         voice: &[f32],
@@ -209,7 +208,7 @@ impl Slots {
         Ok(joined[0])
     }
 
-    /// Begins several speeches, whose prompts are read together: all of them, or none where one cannot be begun.
+    /// Starts several texts, with prompts processed together: all of them, or none if one cannot start.
     pub fn join_many(&mut self, requests: &[SpeechRequest<'_>]) -> Result<Vec<SlotId>, GenerateError> {
         let mut speeches = Vec::with_capacity(requests.len());
         for SpeechRequest { voice, text: Guided { text, textless }, options } in requests {
@@ -219,7 +218,7 @@ impl Slots {
                 if !self.options.guided {
                     return Err(GenerateError::NotGuided);
                 }
-                // It may be empty, unlike a text.
+                // Unlike a text, it may be empty.
                 check(&self.sizes, voice, if textless.is_empty() { text } else { textless })?;
             }
             let prompt = Prompt { voice, text, textless };
@@ -232,7 +231,7 @@ impl Slots {
         }
         let mut joining = Vec::with_capacity(speeches.len());
         for (prompt, speech) in &speeches {
-            // Best one that has the voice already.
+            // Prefers a slot that already holds the voice.
             let has_voice = |&index: &usize| match &self.computed {
                 Computed::Together(fused) => fused.has_voice(index, prompt.voice),
                 Computed::InTurn(_) => false,
@@ -256,7 +255,7 @@ impl Slots {
         Ok(joined)
     }
 
-    /// Draws up to `steps` codes in every slot that has not ended. On CUDA this only queues them: whoever takes waits.
+    /// Samples up to `steps` codes in every slot that has not ended. On CUDA this only queues them; [`Slots::take`] waits.
     pub fn advance(&mut self, steps: usize) -> Result<(), GenerateError> {
         match &mut self.computed {
             Computed::Together(fused) => fused.advance(&mut self.speeches, &self.sizes, steps),
@@ -264,13 +263,13 @@ impl Slots {
         }
     }
 
-    /// What a slot has said since it was last asked.
+    /// Returns what a slot has generated since the last call.
     pub fn take(&mut self, slot: SlotId) -> Result<Taken, GenerateError> {
         self.settle()?;
         self.speech(slot)?.take()
     }
 
-    /// Ends a speech, whether it has ended by itself or not; the slot is free.
+    /// Releases a slot, whether or not it has ended.
     pub fn leave(&mut self, slot: SlotId) -> Result<(), GenerateError> {
         self.settle()?;
         self.speech(slot)?;
@@ -278,12 +277,12 @@ impl Slots {
         Ok(())
     }
 
-    /// Whether a slot has more to say, as far as is known.
+    /// Returns whether a slot may generate more, as far as is known.
     pub fn speaks(&self, slot: SlotId) -> bool {
         matches!(self.speeches.get(slot.index), Some(Some((serial, speech))) if *serial == slot.serial && speech.goes_on())
     }
 
-    /// Says one text to its end: `join`, `advance`, `take`, `leave`.
+    /// Speaks one text to its end: `join`, `advance`, `take`, `leave`.
     pub fn speak<'a>(
         &mut self,
         voice: &[f32],
@@ -293,8 +292,8 @@ impl Slots {
         self.speak_watched(voice, text, options, &mut |_| true)
     }
 
-    /// As `speak`; every step is shown to `watch`, without its logits, which says whether to go on. The next codes are
-    /// drawn meanwhile.
+    /// Like `speak`; `watch` sees every step, without logits, and returns whether to continue. The next codes are sampled
+    /// meanwhile.
     pub fn speak_watched<'a>(
         &mut self,
         voice: &[f32],
@@ -313,7 +312,7 @@ impl Slots {
         slot: SlotId,
         watch: &mut dyn FnMut(Step<'_>) -> bool,
     ) -> Result<Spoken, GenerateError> {
-        // Few at first, so that sound can begin: it does with the fifth code.
+        // Few at first, so that audio can start: it needs five codes.
         const STEPS: [usize; 3] = [5, 8, 16];
         let (width, stop) = (self.sizes.width, self.sizes.stop_audio);
         let (mut codes, mut latents) = (Vec::new(), Vec::new());
@@ -348,7 +347,7 @@ impl Slots {
         }
     }
 
-    /// Has recorded steps recorded again, for CUPTI, which sees the kernels of recordings that were made while it looked.
+    /// Captures steps again, for CUPTI, which sees only the kernels of graphs captured while it is active.
     pub fn record_again(&mut self) -> Result<(), GenerateError> {
         self.settle()?;
         if let Computed::Together(fused) = &mut self.computed {
@@ -372,7 +371,7 @@ impl Slots {
     }
 }
 
-/// What a speech begins with.
+/// The start of a sequence.
 #[derive(Clone, Copy)]
 struct Prompt<'a> {
     voice: &'a [f32],
@@ -380,7 +379,7 @@ struct Prompt<'a> {
     textless: Option<&'a [i32]>,
 }
 
-/// START text STOP.
+/// Returns START text STOP.
 fn framed(sizes: &GptSizes, text: &[i32]) -> Vec<i32> {
     debug_assert!(unknown(text, sizes.text_vocabulary).is_none());
     let mut ids = Vec::with_capacity(text.len() + 2);

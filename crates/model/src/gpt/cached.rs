@@ -1,7 +1,7 @@
-//! The GPT row by row: keys and values of what was said stay where they are, and a step computes one place alone.
+//! The GPT one position at a time, with cached keys and values.
 //!
-//! What has been said is nothing but rows of the caches from 0 up to a position. So a prefix may be padded: what lies
-//! behind its end is hidden from every row before it, and written over by the rows that come.
+//! A sequence is rows 0 to `position` of the caches. A prefix may be padded: rows behind its end are masked for every row
+//! before, and overwritten by later rows.
 
 use super::{Gpt, embedded};
 use crate::declare::Declare;
@@ -13,55 +13,55 @@ pub struct Caches {
     blocks: Vec<ParameterId>,
 }
 
-/// What one step is told.
+/// Inputs of a decoding step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepInputs {
-    /// i32 `[1, 1]`: START or the code before.
+    /// i32 `[1, 1]`: START or the previous code.
     pub code: Value,
-    /// i32 `[1, 1]`: how many codes were before it, START counted.
+    /// i32 `[1, 1]`: its position among the codes; START is 0.
     pub place: Value,
-    /// i32 `[1]`: how many rows were before it.
+    /// i32 `[1]`: number of rows before it in the caches.
     pub position: Value,
 }
 
-/// What one step makes.
+/// Outputs of a decoding step.
 #[derive(Clone, Copy, Debug)]
 pub struct Next {
-    /// The state `[1, 1, width]` after both norms.
+    /// State `[1, 1, width]` after both norms.
     pub latent: Value,
     /// `[1, 1, audio_vocabulary]`.
     pub logits: Value,
 }
 
 impl Caches {
-    /// Whether a parameter is a cache, which no file has.
+    /// Returns whether a parameter is a cache, which no file stores.
     pub fn holds(&self, id: ParameterId) -> bool {
         self.blocks.contains(&id)
     }
 }
 
 impl Gpt {
-    /// The most rows a sequence can have.
+    /// Maximum rows of a sequence.
     pub fn most_rows(&self) -> usize {
         self.sizes.perceiver.latents + self.sizes.text_positions() + self.sizes.audio_positions()
     }
 
-    /// Declares caches for the longest sequence, under a name of their own.
+    /// Declares caches for the longest sequence under `name`.
     pub fn declare_caches(&self, declare: &mut Declare<'_>, name: &str) -> Caches {
         let shape = [1, self.most_rows(), 2 * self.sizes.width];
         let cache = |i: usize| declare.state(&format!("{name}.{i}"), &shape, Init::Zeros);
         Caches { blocks: (0..self.blocks.len()).map(cache).collect() }
     }
 
-    /// Begins a sequence: puts the voice `[1, latents, width]` and START text STOP (i32 `[1, text]`, padded as one likes)
-    /// into the caches from `position` (i32 `[1]`) on, which is to be 0.
+    /// Starts a sequence: writes the voice `[1, latents, width]` and START text STOP (i32 `[1, text]`, padding allowed) to
+    /// the caches from `position` (i32 `[1]`) on, which must be 0.
     pub fn begin(&self, tape: &mut Tape, caches: &Caches, voice: Value, text: Value, position: Value) {
         let text = embedded(tape, self.text_table, self.text_positions, text);
         let x = tape.concatenate_time(&[voice, text]);
         self.cached(tape, caches, x, position);
     }
 
-    /// One step: the state over one code and what it predicts.
+    /// Computes the state over one code and the logits of the next.
     pub fn step(&self, tape: &mut Tape, caches: &Caches, inputs: StepInputs) -> Next {
         let (table, positions) = (tape.parameter(self.audio_table), tape.parameter(self.audio_positions));
         let code = tape.embedding(table, inputs.code);

@@ -1,17 +1,19 @@
-//! A beginning from which codes that sound alike are alike to the GPT.
+//! Initialises the code embeddings from the DVAE's codebook, so that codes that sound alike start alike.
 //!
-//! Rows of the table and of the output layer start as the DVAE's own vectors of the codes, with some noise. What is learnt
-//! of one code then holds for its neighbours, of which little speech has few examples each. Only initial values differ.
+//! Rows of the audio embedding and of the output layer start as the DVAE's code vectors with some noise. What the GPT learns
+//! about one code then generalises to its neighbours, of which little speech has few examples each. Only initial values
+//! differ.
 
 use super::Gpt;
 use myxtts_tensor::ParameterId;
 use myxtts_tensor::random::Stream;
 
-/// Share of a row that stays random, so that equal vectors are told apart.
+/// Share of a row that stays random, so that equal vectors can be distinguished.
 const NOISE: f32 = 0.3;
 
 impl Gpt {
-    /// Starts the rows of the codes from `codebook` `[width, codes]`. `read` and `write` reach the parameters.
+    /// Initialises the rows of the codes from `codebook` `[width, codes]`, with access to the parameters through `read` and
+    /// `write`.
     pub fn start_from_codebook<E>(
         &self,
         codebook: &[f32],
@@ -34,7 +36,7 @@ impl Gpt {
     }
 }
 
-/// Vectors `[codes, width]` of mean 0 and mean square 1; through a random projection where the widths differ.
+/// Returns vectors `[codes, width]` with mean 0 and mean square 1, through a random projection if the widths differ.
 fn standardized(codebook: &[f32], codes: usize, width: usize, seed: u64) -> Vec<f32> {
     let from = codebook.len() / codes.max(1);
     let mut rows = vec![0f32; codes * from];

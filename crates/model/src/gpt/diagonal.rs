@@ -1,25 +1,25 @@
-//! A beginning from which attention already runs along the text as speech does.
+//! Initialises attention along the diagonal of text and speech.
 //!
-//! Text and audio positions start as the same sinusoids, audio positions at the rate of speech, and the first head of the
-//! lower half of the blocks starts by comparing them (Deep Voice 3 begins its attention so). The head then looks at the text
-//! near where an evenly spoken clip would be; training sharpens that instead of finding it. Only initial values differ:
-//! the network, its file and its inference are those of XTTS.
+//! Text and audio positions start as the same sinusoids, with audio positions scaled to the rate of speech, and the first
+//! head of the lower half of the blocks starts by comparing them, as in Deep Voice 3. The head then attends to the text near
+//! where an evenly spoken clip would be; training sharpens the alignment instead of discovering it. Only initial values
+//! differ: the network, its file and its inference are those of XTTS.
 
 use super::Gpt;
 use myxtts_tensor::ParameterId;
 
-/// Amplitude of the sinusoids: several times that of the token embeddings beside them.
+/// Amplitude of the sinusoids: several times that of the token embeddings they are added to.
 const AMPLITUDE: f64 = 0.1;
-/// Weight of the comparison. Larger is sharper.
+/// Scale of the comparison; larger is sharper.
 const SHARPNESS: f32 = 0.7;
-/// Slowest and fastest sinusoid, in radians per token: from the whole text to a word's width.
+/// Slowest and fastest sinusoid in radians per token: from the whole text to the width of a word.
 const FREQUENCIES: (f64, f64) = (0.012, 0.35);
-/// Places before the first spoken token: START and the language's token.
+/// Positions before the first spoken token: START and the language token.
 const TEXT_OFFSET: f64 = 2.0;
 
 impl Gpt {
-    /// Changes initial values so that attention begins along the text, at `rate` tokens per code. `read` and `write` reach
-    /// the parameters `[rows, width]`.
+    /// Initialises attention along the text at `rate` tokens per code, with access to the parameters `[rows, width]` through
+    /// `read` and `write`.
     pub fn start_diagonal<E>(
         &self,
         rate: f64,
@@ -39,7 +39,7 @@ impl Gpt {
         for block in &self.blocks[..(self.blocks.len() / 2).max(1).min(self.blocks.len())] {
             let weight = block.qkv.affine.weight;
             let mut values = read(weight)?;
-            // Queries and keys of the first head: the same view of the positions.
+            // Queries and keys of the first head use the same projection of the positions.
             for part in [0, width] {
                 for (i, row) in values[part * width..][..size * width].chunks_exact_mut(width).enumerate() {
                     row.fill(0.0);
@@ -52,7 +52,7 @@ impl Gpt {
     }
 }
 
-/// Pairs of sine and cosine of a position, slow ones first.
+/// Writes sine and cosine pairs of a position, slowest first.
 fn write_sinusoids(row: &mut [f32], position: f64) {
     let pairs = row.len() / 2;
     let (slow, fast) = (FREQUENCIES.0.ln(), FREQUENCIES.1.ln());
@@ -68,7 +68,7 @@ fn write_sinusoids(row: &mut [f32], position: f64) {
 mod tests {
     use super::*;
 
-    /// The comparison a head begins with is largest where text and audio are equally far along.
+    /// The initial attention score of the head peaks where text and audio are equally far along.
     #[test]
     fn the_closest_text_position_scores_highest() {
         let rate = 0.7;

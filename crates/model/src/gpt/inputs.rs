@@ -1,33 +1,33 @@
-//! What the GPT is fed and held to: places on a tape. `sequence` makes what is written there.
+//! Inputs and targets of the GPT on a tape. `sequence` builds their values.
 
 use super::GptSizes;
 use crate::sequence::Masks;
 use myxtts_tensor::{DType, Tape, Value};
 
-/// Where the conditioning vectors come from.
+/// Source of the conditioning vectors.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition {
     /// Mel frames of another clip of the speaker.
     Mels {
         /// f32 `[batch, frames, mels]`.
         mels: Value,
-        /// How many frames are the clip's own, where they are not all.
+        /// Number of valid frames, if some are padding.
         lengths: Option<FrameLengths>,
     },
-    /// The vectors themselves, `[batch, latents, width]` in the type of activations.
+    /// The vectors themselves, `[batch, latents, width]` in the activation type.
     Latents(Value),
 }
 
-/// How many frames of each window are to be looked at; made by `sequence::frame_lengths`.
+/// Number of frames of each window that may be attended to; see `sequence::frame_lengths`.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameLengths {
     /// i32 `[batch]`.
     pub frames: Value,
-    /// The same and the perceiver's latents, i32 `[batch]`.
+    /// Frames plus the perceiver's latents, i32 `[batch]`.
     pub with_latents: Value,
 }
 
-/// What the GPT is fed.
+/// Inputs of the GPT.
 #[derive(Clone, Copy, Debug)]
 pub struct GptInputs {
     /// The voice.
@@ -36,37 +36,37 @@ pub struct GptInputs {
     pub text_in: Value,
     /// i32 `[batch, mel]`: START, codes, STOP.
     pub mel_in: Value,
-    /// i32 `[batch, latents + text + mel]`: 0 where a place may not be looked at.
+    /// i32 `[batch, latents + text + mel]`: 0 where a position is masked.
     pub key_mask: Value,
 }
 
-/// What it is to predict.
+/// Targets of the GPT.
 #[derive(Clone, Copy, Debug)]
 pub struct GptTargets {
-    /// i32 `[batch, text]`: the next token; -1 does not count.
+    /// i32 `[batch, text]`: the next token; -1 is ignored.
     pub text: Value,
-    /// i32 `[batch, mel]`: the next code; -1 does not count.
+    /// i32 `[batch, mel]`: the next code; -1 is ignored.
     pub mel: Value,
-    /// i32 `[batch, mel]`: the text token that the next code speaks, STOP at the end; -1 does not count. Only where an
-    /// alignment head is trained.
+    /// i32 `[batch, mel]`: the text token that the next code speaks, STOP at the end; -1 is ignored. Only with an alignment
+    /// head.
     pub spoken: Option<Value>,
 }
 
 /// The shape of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GptShape {
-    /// Sequences.
+    /// Number of sequences.
     pub batch: usize,
-    /// Frames of conditioning.
+    /// Conditioning frames.
     pub frames: usize,
-    /// Places of text, with START and STOP.
+    /// Text positions, including START and STOP.
     pub text: usize,
-    /// Places of codes, with START and what follows.
+    /// Code positions, including START and what follows the codes.
     pub mel: usize,
 }
 
 impl GptInputs {
-    /// Inputs of that shape on a tape; corrected masks tell how long each clip of conditioning is.
+    /// Declares inputs of this shape on a tape. Corrected masks have frame lengths.
     pub fn new(tape: &mut Tape, sizes: &GptSizes, shape: GptShape, masks: Masks) -> GptInputs {
         let GptShape { batch, frames, text, mel } = shape;
         let mels = tape.input([batch, frames, sizes.conditioning.mels], DType::F32);
@@ -81,13 +81,13 @@ impl GptInputs {
 }
 
 impl GptTargets {
-    /// Targets of that shape on a tape.
+    /// Declares targets of this shape on a tape.
     pub fn new(tape: &mut Tape, shape: GptShape) -> GptTargets {
         let [text, mel] = [shape.text, shape.mel].map(|time| tape.input([shape.batch, time], DType::I32));
         GptTargets { text, mel, spoken: None }
     }
 
-    /// The same with targets of the alignment head.
+    /// Like `new`, with targets of the alignment head.
     pub fn aligned(tape: &mut Tape, shape: GptShape) -> GptTargets {
         let targets = GptTargets::new(tape, shape);
         GptTargets { spoken: Some(tape.input([shape.batch, shape.mel], DType::I32)), ..targets }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use myxtts_run::mmap::{OnReadFault, MappedFile};
+use myxtts_run::mmap::{MappedFile, OnReadFault};
 use myxtts_run::regular_file;
 
 use super::WeightsError;

@@ -1,4 +1,4 @@
-//! Slots that advance together, on the decoder of the engine's crate.
+//! Slots that advance together, on the tensor crate's batched decoder.
 
 use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech, framed};
 use crate::declare::Released;
@@ -10,7 +10,7 @@ use myxtts_tensor::decode::{
 use myxtts_tensor::{Engine, Error};
 use std::sync::Arc;
 
-/// The rows of a slot as they stand: its own, and that of the same speech without its text.
+/// Current cache rows of a slot: its own, and those of the sequence without text.
 #[derive(Clone, Copy)]
 struct Rows {
     own: Row,
@@ -19,14 +19,14 @@ struct Rows {
 
 pub(super) struct Fused {
     decoder: Decoder,
-    /// By slot; only those that are joined mean anything.
+    /// By slot; `None` for free slots.
     rows: Vec<Option<Rows>>,
-    /// Which slot has which row of the steps that are on their way: its index and whether the row is its own.
+    /// For each row of the queued steps, the slot's index and whether the row is its own or the one without text.
     in_flight: Vec<(usize, bool)>,
 }
 
 impl Fused {
-    /// Whether the device and the kernels can do it.
+    /// Returns whether the device and the kernels support these sizes.
     pub fn fits(cuda: &Cuda, sizes: &GptSizes, options: SlotOptions) -> bool {
         cuda.capability().0 >= 8 && decode_sizes(sizes, options).check().is_ok()
     }
@@ -36,12 +36,12 @@ impl Fused {
         Ok(Fused { decoder, rows: vec![None; options.slots], in_flight: Vec::new() })
     }
 
-    /// Whether it is a parameter that decoding needs: conditioning and the text's head are not.
+    /// Returns whether decoding needs a parameter: conditioning and the text head are not needed.
     pub fn takes(one: &Released) -> bool {
         one.name.rsplit_once('.').is_some_and(|(name, _)| weight_of(name).is_some())
     }
 
-    /// Takes a parameter.
+    /// Writes a parameter.
     pub fn write(&mut self, one: &Released, data: &[f32]) -> Result<(), Error> {
         let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(()) };
         match (weight_of(name), part) {
@@ -51,7 +51,7 @@ impl Fused {
         }
     }
 
-    /// Takes a parameter that an engine on the same device has. Says whether it could.
+    /// Copies a parameter from an engine on the same device. Returns whether that was possible.
     pub fn copy(&mut self, one: &Released, from: &Engine) -> Result<bool, Error> {
         let Some((name, part)) = one.name.rsplit_once('.') else { return Ok(true) };
         match (weight_of(name), part) {
@@ -65,18 +65,18 @@ impl Fused {
         self.decoder.recapture()
     }
 
-    /// Whether a slot began with this voice when it last began, which then takes less time.
+    /// Returns whether a slot last started with this voice, which makes the next start faster.
     pub fn has_voice(&self, index: usize, voice: &[f32]) -> bool {
         self.decoder.has_voice(index, voice)
     }
 
-    /// Begins several speeches, each in a slot of its own.
+    /// Starts several texts, each in its own slot.
     pub fn join(
         &mut self,
         sizes: &GptSizes,
         joining: &[(usize, Prompt<'_>, &Speech)],
     ) -> Result<(), GenerateError> {
-        // The second half of the decoder's slots is for speeches without their texts.
+        // The second half of the decoder's slots is for sequences without text.
         let slots = self.rows.len();
         let mut texts: Vec<(usize, &[f32], Vec<i32>)> = Vec::new();
         for &(index, prompt, _) in joining {
@@ -160,7 +160,7 @@ impl Fused {
         Ok(())
     }
 
-    /// Waits for the steps that are on their way, and gives every slot its codes.
+    /// Waits for the queued steps and distributes their codes to the slots.
     pub fn settle(
         &mut self,
         speeches: &mut [Option<(u64, Speech)>],
@@ -204,7 +204,7 @@ fn weight_of(name: &str) -> Option<Weight> {
     Some(outside)
 }
 
-/// `gpt.gpt.h.3.attn.c_attn` and the like.
+/// Parses names such as `gpt.gpt.h.3.attn.c_attn`.
 fn of_block(name: &str) -> Option<Weight> {
     let (layer, part) = name.strip_prefix("gpt.gpt.h.")?.split_once('.')?;
     let layer = layer.parse().ok()?;

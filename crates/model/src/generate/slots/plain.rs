@@ -1,4 +1,4 @@
-//! Slots that advance one after another on the engine, in f32: every device can do it.
+//! Slots that advance one after another on the engine, in f32, on any device.
 
 use super::super::{Line, guide};
 use super::{GenerateError, GptSizes, Prompt, SlotOptions, Speech};
@@ -9,7 +9,7 @@ use myxtts_tensor::cuda::Cuda;
 use myxtts_tensor::{Device, Engine, EngineOptions, Error, InitialWeights, Layout, Precision};
 use std::sync::Arc;
 
-/// A sequence with keys and values of its own.
+/// A sequence with its own keys and values.
 struct Sequence {
     caches: Caches,
     line: Option<Line>,
@@ -19,7 +19,7 @@ struct Sequence {
 struct Slot {
     spoken: Sequence,
     textless: Option<Sequence>,
-    /// Of the speech it has now.
+    /// Sampler of the current text.
     sampler: Option<Sampler>,
     guided: bool,
     before: i32,
@@ -69,7 +69,7 @@ impl Declared {
     }
 }
 
-/// Every weight is written by whoever loads it, and the caches begin empty: nothing is drawn.
+/// Every weight is written by the loader and the caches start empty, so nothing is initialised randomly.
 fn all_loaded() -> EngineOptions {
     EngineOptions { initial: InitialWeights::Zeros, ..EngineOptions::default() }
 }
@@ -152,7 +152,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Logits and state over a code.
+    /// Computes logits and state over a code.
     fn step(
         &mut self,
         engine: &mut Engine,

@@ -1,36 +1,36 @@
-//! One speech as the host knows it: what was drawn, what was taken, why it ended.
+//! The host's view of one text being spoken: sampled codes, taken codes, and why it ended.
 
 use super::super::{GenerateError, KEPT_FREE};
 use crate::gpt::GptSizes;
 use crate::sampling::{Ended, SamplingOptions};
 
-/// What a slot has said since it was last asked.
+/// What a slot has generated since the last call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken {
     /// The codes, without STOP.
     pub codes: Vec<i32>,
-    /// The states `[rows, width]` that predicted them, and the one that predicted STOP where it came.
+    /// The states `[rows, width]` that predicted them, and the one that predicted STOP if it came.
     pub latents: Vec<f32>,
-    /// Why no more will come; none as long as some may.
+    /// Why it ended; `None` while more codes may come.
     pub ended: Option<Ended>,
-    /// Codes of the whole speech. Where it ended in a loop these may be fewer than were taken: the rest is the loop's.
+    /// Codes of the whole text. After a loop this may be less than was taken: the rest belongs to the loop.
     pub total: usize,
 }
 
 pub(super) struct Speech {
     pub options: SamplingOptions,
-    /// The most codes, and why no more.
+    /// Maximum codes, and the reason when it is reached.
     pub limit: usize,
     at_limit: Ended,
     width: usize,
     stop: i32,
     codes: Vec<i32>,
     taken_codes: usize,
-    /// Only those that were not taken yet: they are many.
+    /// Only those not taken yet, to bound memory.
     latents: Vec<f32>,
     taken_latents: usize,
     ended: Option<Ended>,
-    /// After how many codes the network computed no numbers.
+    /// Number of codes after which the outputs were NaN or Inf.
     failed: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl Speech {
         self.ended.is_none() && self.failed.is_none()
     }
 
-    /// A code that was drawn and the state that predicted it; after the end nothing counts.
+    /// Adds a sampled code and the state that predicted it; ignored after the end.
     pub fn push(&mut self, code: i32, latent: &[f32]) {
         if !self.goes_on() {
             return;
@@ -79,7 +79,7 @@ impl Speech {
         }
     }
 
-    /// The network computed no numbers.
+    /// Marks that the outputs were NaN or Inf.
     pub fn fail(&mut self) {
         if self.goes_on() {
             self.failed = Some(self.codes.len());
@@ -90,7 +90,7 @@ impl Speech {
         if let Some(codes) = self.failed {
             return Err(GenerateError::NotNumbers { codes });
         }
-        // A loop takes back what may have been taken already.
+        // A loop removes codes that may have been taken already.
         let codes = self.codes.get(self.taken_codes..).unwrap_or_default().to_vec();
         let latents = std::mem::take(&mut self.latents);
         self.taken_codes = self.taken_codes.max(self.codes.len());
