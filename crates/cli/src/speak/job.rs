@@ -224,7 +224,9 @@ impl OutputStream {
     fn finish(self) -> anyhow::Result<()> {
         match self {
             OutputStream::Whole(writer) => writer.finish()?.finish()?,
-            OutputStream::Streamed(writer) => writer.finish()?.sync_all().context("cannot sync the audio file")?,
+            OutputStream::Streamed(writer) => {
+                writer.finish()?.sync_all().context("cannot sync the audio file")?
+            }
             OutputStream::Stdout(writer) => {
                 writer.finish()?;
             }
