@@ -1,6 +1,7 @@
 //! Matrix products on the CPU.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
+use gemm_f32::gemm::f32::get_gemm_fn;
 
 /// A matrix view: its data, row stride and column stride.
 #[derive(Clone, Copy, Debug)]
@@ -77,23 +78,28 @@ pub fn product(
         Threads::One => Parallelism::None,
         Threads::All => Parallelism::Rayon(0),
     };
+    // The kernels write contiguous columns, and our rows are contiguous: they compute the transpose, `bᵀ aᵀ`.
+    let (m, n, lhs, rhs, columns, rows) = match stride > 1 {
+        true => (n, m, b.transposed(), a.transposed(), stride, 1),
+        false => (m, n, a, b, 1, stride),
+    };
     // SAFETY: the three checks above keep every access inside its slice, and `out` is borrowed mutably.
     unsafe {
-        gemm::gemm(
+        get_gemm_fn()(
             m,
             n,
             k,
             out.as_mut_ptr(),
-            1,
-            stride as isize,
+            columns as isize,
+            rows as isize,
             add,
-            a.data.as_ptr(),
-            a.column as isize,
-            a.row as isize,
-            b.data.as_ptr(),
-            b.column as isize,
-            b.row as isize,
-            1.0f32,
+            lhs.data.as_ptr(),
+            lhs.column as isize,
+            lhs.row as isize,
+            rhs.data.as_ptr(),
+            rhs.column as isize,
+            rhs.row as isize,
+            1.0,
             scale,
             false,
             false,
