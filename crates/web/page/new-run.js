@@ -90,7 +90,7 @@ export async function mount(root, [folderRoot, ...parts]) {
   } },
     h("div", { class: "row" }, field(t("name"), name), field(t("preset"), preset), field(t("from"), from)),
     h("div", { class: "row" }, field(t("root"), base), field(t("folder"), folder)),
-    h("div", { class: "row" }, field(t("stage"), stage), STEPS.map((one) => field(t("steps_of", { stage: t(`stage_${one}`) }), steps[one]))),
+    h("div", { class: "row" }, field(t("stage"), stage), STEPS.map((one) => field(t("steps_of", { stage: t(`stage_${one}`) }), steps[one], { class: "grow narrow" }))),
     h("details", {}, h("summary", {}, t("more_settings")), choices, moreList,
       h("button", { type: "button", onclick: () => addSetting() }, icon("plus"), t("add_setting"))),
     trouble,
