@@ -1,6 +1,6 @@
-//! `random_model DIR [PRESET [CODES]]` writes a model folder of a preset's size with random weights that makes sound: what a
-//! server does under load can be measured without a model that was trained. It has one voice, `default`. It speaks for about two
-//! seconds; where CODES are given, every text is said in exactly so many (140 are 6.5 s, as long as 100 characters take to say).
+//! `random_model DIR [PRESET [CODES]]` writes a model folder of a preset's size with random weights that produces audio, to
+//! measure a server under load without a trained model. It has one voice, `default`. It speaks for about two seconds; with
+//! CODES, every text has exactly that number of codes (140 are 6.5 s, as for 100 characters of text).
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -15,26 +15,26 @@ use myxtts_model::weights::folder::VOCABULARY;
 use myxtts_model::weights::tensors::Spec;
 use myxtts_model::weights::{FolderWriter, Kind, ModelFolder, Part};
 use myxtts_model::{Declare, Gpt, Released, SamplingOptions};
-use myxtts_run::durable::Os;
+use myxtts_run::durable::OsDisk;
 use myxtts_speak::Synthesizer;
 use myxtts_speak::voices::{StoredVoice, Voices};
 use myxtts_tensor::{Device, Engine, EngineOptions, Precision};
 
-/// What is added to the score of STOP: as likely as each of the fifty codes that are drawn from.
+/// Added to the logit of STOP: as likely as each of the fifty codes that are sampled from.
 const STOP: f32 = 0.6;
 
-/// What is added to it where the position alone decides, and what the position that points to it adds: it is never among the
-/// fifty before, and the only one then.
+/// Added to it if only the position decides, and what the position of STOP adds: it is never among the fifty before, and
+/// the only candidate then.
 const NOT_YET: f32 = -16.0;
 const NOW: f32 = 40.0;
 
-/// How far the position at which STOP is to be said points to it; other positions do by 0.02 or so.
+/// Component of the STOP position's embedding in the direction of STOP; other positions have about 0.02.
 const POINTS: f32 = 1000.0;
 
-/// A fresh decoder whispers, the more so the larger it is: it is made so loud on average.
+/// Target level: a fresh decoder is quiet, the more so the larger it is.
 const LEVEL: f32 = 0.1;
 
-/// The level from which it is heard.
+/// Minimum audible level.
 const HEARD: f32 = 0.03;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -51,7 +51,7 @@ fn main() -> Outcome {
 }
 
 fn make(path: &Path, preset: Preset, codes: Option<usize>) -> Outcome {
-    // What the presets need, or nearly so.
+    // Approximately what the presets need.
     let mut louder = 50.0;
     for _ in 0..4 {
         write(path, preset, codes, louder)?;
@@ -82,7 +82,7 @@ fn write(path: &Path, preset: Preset, codes: Option<usize>, louder: f32) -> Outc
         Precision::F32,
         EngineOptions { seed: 5, ..EngineOptions::default() },
     )?;
-    let mut folder = FolderWriter::create(&Os, path, false)?;
+    let mut folder = FolderWriter::create(&OsDisk, path, false)?;
     for part in [Part::Gpt, Part::Decoder, Part::Speaker] {
         let own: Vec<_> = released.iter().filter(|one| Part::of(&one.name) == Some(part)).collect();
         let spec = |name: &str, shape: &[usize]| Spec {
@@ -110,14 +110,14 @@ fn write(path: &Path, preset: Preset, codes: Option<usize>, louder: f32) -> Outc
                     row(&mut data, networks.gpt.stop_audio as usize, one).copy_from_slice(&towards);
                 }
                 "gpt.mel_pos_embedding.emb.weight" => {
-                    // The state of a code's position says the next one.
+                    // The hidden state at a code's position predicts the next code.
                     if let Some(codes) = codes {
                         let there = row(&mut data, codes, one);
                         let towards = direction(one);
                         there.iter_mut().zip(towards).for_each(|(weight, to)| *weight += POINTS * to);
                     }
                 }
-                // Taps that add up to nothing: sound and no offset.
+                // Taps with a zero sum: audio without a DC offset.
                 name if name.contains("conv_post") => {
                     for taps in data.chunks_exact_mut(one.shape[2]) {
                         let mean = taps.iter().sum::<f32>() / taps.len() as f32;
@@ -141,20 +141,20 @@ fn row<'d>(data: &'d mut [f32], number: usize, one: &Released) -> &'d mut [f32] 
     &mut data[number * width..(number + 1) * width]
 }
 
-/// The direction of STOP: of length 1, and of mean 0, so that norms keep it.
+/// Direction of STOP: unit length and zero mean, so that layer norms preserve it.
 fn direction(one: &Released) -> Vec<f32> {
     let length = (one.shape[1] as f32).sqrt();
     (0..one.shape[1]).map(|i| if i % 2 == 0 { 1.0 / length } else { -1.0 / length }).collect()
 }
 
-/// Keeps the voice of the demo corpus beside it; gives the level at which it says a few codes.
+/// Stores the voice of the demo corpus with the model; returns the level of a few codes.
 fn voice(path: &Path) -> Result<f32, Box<dyn std::error::Error>> {
     let folder = ModelFolder::open(path)?;
     let mut synthesizer = Synthesizer::open(&folder, Device::Cpu)?;
     let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
     let seconds = samples.len() as f64 / f64::from(demo::SAMPLE_RATE);
-    let voice = synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }])?;
-    let voices = Voices::of(&folder);
+    let voice = synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }])?;
+    let voices = Voices::from_folder(&folder);
     let stored = StoredVoice {
         name: "default".to_owned(),
         voice: voice.clone(),
@@ -164,8 +164,8 @@ fn voice(path: &Path) -> Result<f32, Box<dyn std::error::Error>> {
         model: voices.fingerprint().to_owned(),
         report: None,
     };
-    voices.add(&Os, &stored, false)?;
-    let options = SamplingOptions { max_codes: 12, seed: 1, ..synthesizer.usual_options() };
+    voices.add(&OsDisk, &stored, false)?;
+    let options = SamplingOptions { max_codes: 12, seed: 1, ..synthesizer.default_sampling() };
     let said = synthesizer.speak("hello world, this is a voice", "en", &voice, &options)?.samples;
     let power = said.iter().map(|sample| sample * sample).sum::<f32>() / said.len().max(1) as f32;
     Ok(power.sqrt())

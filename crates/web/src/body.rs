@@ -1,7 +1,7 @@
-//! The sound of one request as the body of its answer, encoded when the client takes it.
+//! The audio of one request as a response body, encoded on demand.
 
-use crate::answer::ApiError;
-use crate::sound::{SoundEvent, SoundReceiver};
+use crate::audio_stream::{AudioEvent, AudioReceiver, to_f32};
+use crate::response::ApiError;
 use crate::speaker::{RATE, SpeakerError, Usage};
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -10,40 +10,40 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_core::Stream;
-use myxtts_speak::sound_file::{Encoder, Format, SoundFileError, Start};
+use myxtts_speak::audio_file::{AudioFileError, Encoder, Format, SinkKind};
 use serde_json::{Value as Json, json};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How bytes of sound are wrapped.
+/// Framing of encoded audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// Not at all.
+    /// Raw audio bytes.
     Audio,
-    /// As server-sent events.
+    /// Server-sent events.
     Events,
 }
 
-/// Waits for the first sound: until then anything that goes wrong is an answer of its own.
-pub async fn begin(mut receiver: SoundReceiver, format: Format, framing: Framing) -> Response {
+/// Waits for the first audio: until then any failure becomes an error response.
+pub async fn begin(mut receiver: AudioReceiver, format: Format, framing: Framing) -> Response {
     let mut bytes = Vec::new();
-    let mut encoder = match Encoder::begin(format, RATE, Start::Sent, &mut bytes) {
+    let mut encoder = match Encoder::begin(format, RATE, SinkKind::Streamed, &mut bytes) {
         Ok(encoder) => encoder,
-        Err(error) => return failed(&error).into_response(),
+        Err(error) => return encoding_failed(&error).into_response(),
     };
     let end = match receiver.next().await {
-        Some(SoundEvent::Samples(samples)) => {
-            if let Err(error) = encoder.encode(&floats(&samples), &mut bytes) {
-                return failed(&error).into_response();
+        Some(AudioEvent::Samples(samples)) => {
+            if let Err(error) = encoder.encode(&to_f32(&samples), &mut bytes) {
+                return encoding_failed(&error).into_response();
             }
             None
         }
-        Some(SoundEvent::End(Ok(usage))) => Some(usage),
-        Some(SoundEvent::End(Err(error))) => return ApiError::from(error).into_response(),
+        Some(AudioEvent::End(Ok(usage))) => Some(usage),
+        Some(AudioEvent::End(Err(error))) => return ApiError::from(error).into_response(),
         None => return ApiError::from(SpeakerError::Stopping).into_response(),
     };
-    let mut body = SoundBody { receiver, encoder: Some(encoder), framing, ready: Vec::new(), error: None };
+    let mut body = AudioBody { receiver, encoder: Some(encoder), framing, ready: Vec::new(), error: None };
     body.add(&bytes);
     if let Some(usage) = end {
         body.end(Ok(usage));
@@ -58,31 +58,28 @@ pub async fn begin(mut receiver: SoundReceiver, format: Format, framing: Framing
     response
 }
 
-fn failed(error: &SoundFileError) -> ApiError {
+/// Error response of a failed encoder.
+pub(crate) fn encoding_failed(error: &AudioFileError) -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "encoding_failed", error.to_string())
-}
-
-fn floats(samples: &[i16]) -> Vec<f32> {
-    samples.iter().map(|sample| f32::from(*sample) / 32768.0).collect()
 }
 
 fn event(json: &Json) -> Vec<u8> {
     format!("data: {json}\n\n").into_bytes()
 }
 
-struct SoundBody {
-    receiver: SoundReceiver,
-    /// None after the end.
+struct AudioBody {
+    receiver: AudioReceiver,
+    /// `None` after the end.
     encoder: Option<Encoder>,
     framing: Framing,
-    /// What can be sent.
+    /// Bytes ready to send.
     ready: Vec<u8>,
-    /// Cuts the connection once all that is ready was sent: clients see that the sound is not whole.
+    /// Aborts the connection once all ready bytes are sent, so that clients notice the truncated audio.
     error: Option<io::Error>,
 }
 
-impl SoundBody {
-    /// Makes encoded bytes ready.
+impl AudioBody {
+    /// Queues encoded bytes for sending.
     fn add(&mut self, bytes: &[u8]) {
         match self.framing {
             Framing::Audio => self.ready.extend_from_slice(bytes),
@@ -94,12 +91,12 @@ impl SoundBody {
         }
     }
 
-    fn take(&mut self, samples: &[i16]) {
+    fn encode(&mut self, samples: &[i16]) {
         let Some(encoder) = &mut self.encoder else { return };
         let mut bytes = Vec::new();
-        match encoder.encode(&floats(samples), &mut bytes) {
+        match encoder.encode(&to_f32(samples), &mut bytes) {
             Ok(()) => self.add(&bytes),
-            Err(error) => self.end(Err(failed(&error))),
+            Err(error) => self.end(Err(encoding_failed(&error))),
         }
     }
 
@@ -108,15 +105,13 @@ impl SoundBody {
         let mut rest = Vec::new();
         let result = result.and_then(|usage| match encoder.finish(&mut rest) {
             Ok(_) => Ok(usage),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(encoding_failed(&error)),
         });
         self.add(&rest);
         match (result, self.framing) {
             (Ok(_), Framing::Audio) => {}
-            (Ok(Usage { text_tokens, audio_tokens }), Framing::Events) => {
-                let total = text_tokens + audio_tokens;
-                let usage = json!({ "input_tokens": text_tokens, "output_tokens": audio_tokens, "total_tokens": total });
-                self.ready.extend(event(&json!({ "type": "speech.audio.done", "usage": usage })));
+            (Ok(usage), Framing::Events) => {
+                self.ready.extend(event(&json!({ "type": "speech.audio.done", "usage": usage.json() })));
             }
             (Err(error), Framing::Events) => {
                 let mut json = error.body();
@@ -128,7 +123,7 @@ impl SoundBody {
     }
 }
 
-impl Stream for SoundBody {
+impl Stream for AudioBody {
     type Item = io::Result<Bytes>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -144,8 +139,8 @@ impl Stream for SoundBody {
                 return Poll::Ready(None);
             }
             match std::task::ready!(this.receiver.poll(context)) {
-                Some(SoundEvent::Samples(samples)) => this.take(&samples),
-                Some(SoundEvent::End(result)) => this.end(result.map_err(ApiError::from)),
+                Some(AudioEvent::Samples(samples)) => this.encode(&samples),
+                Some(AudioEvent::End(result)) => this.end(result.map_err(ApiError::from)),
                 None => this.end(Err(SpeakerError::Stopping.into())),
             }
         }

@@ -1,4 +1,4 @@
-//! Connections: so many at once, each with time limits, and all ended in good order when the server stops.
+//! Connections: limited in number, each with time limits, and closed gracefully when the server stops.
 
 use crate::limits::{CONNECTIONS, HEAD_TIME, STALLED_TIME};
 use axum::Router;
@@ -18,23 +18,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Sleep, sleep};
 
-/// Bytes of the head of a request.
+/// Maximum bytes of the head of a request.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// After an accept that failed, as it does where there are no file descriptors left.
+/// Pause after a failed accept, for example when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Who a connection is from.
+/// Address of the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Comes back when the server stops.
+/// Resolves when the server stops.
 pub async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // Nobody left to raise it: it has stopped.
+    // An error means that the sender is gone: the server has stopped.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Serves connections until `stop` is raised, then waits for those that are answered.
+/// Serves connections until `stop` is set, then waits for the active ones.
 pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Receiver<bool>) {
     let free = Arc::new(Semaphore::new(CONNECTIONS));
     let service = TowerToHyperService::new(router);
@@ -58,7 +58,7 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
         let mut stop = stop.clone();
         tokio::spawn(async move {
             let mut connection = std::pin::pin!(connection);
-            // A client that breaks a connection is none of our errors.
+            // A connection broken by the client is not an error.
             tokio::select! {
                 _ = connection.as_mut() => {}
                 () = stopped(&mut stop) => {
@@ -70,7 +70,7 @@ pub async fn serve(listener: TcpListener, router: Router, mut stop: watch::Recei
         });
     }
     drop(listener);
-    // Nobody closes it: all permits come back.
+    // The semaphore is never closed, so all permits are returned.
     let _ = free.acquire_many(CONNECTIONS as u32).await;
 }
 
@@ -81,7 +81,7 @@ async fn accept(
     let permit = free.clone().acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, peer)) => {
-            // Small pieces of sound are sent as they come. A socket without this option works as well.
+            // Small pieces of audio are sent immediately. A failure to set this is harmless.
             let _ = stream.set_nodelay(true);
             Some((stream, peer.ip(), permit))
         }
@@ -92,7 +92,7 @@ async fn accept(
     }
 }
 
-/// A connection whose other end has to take what it is sent.
+/// A connection that times out when the client does not accept data.
 struct Limited {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,

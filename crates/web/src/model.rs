@@ -1,53 +1,44 @@
-//! The opened model as the one who speaks.
+//! [`Speaker`] for an opened model.
 
+use crate::greeting;
 use crate::limits::UPLOAD_SECONDS;
 use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use crate::scheduler::{self, Scheduler};
-use crate::speaker::{HeardVoice, Speaker, SpeakerError, SpeakerFacts, VoiceDetails, VoiceStore};
+use crate::speaker::{EncodedVoice, Speaker, SpeakerError, SpeakerFacts, VoiceDetails, VoiceStore};
 use myxtts_data::audio::{self, Clip};
 use myxtts_data::tokenizer::Tokenizer;
 use myxtts_demo as demo;
 use myxtts_model::weights::ModelFolder;
-use myxtts_run::durable::Os;
+use myxtts_model::weights::folder::VOCABULARY;
+use myxtts_run::durable::OsDisk;
+use myxtts_run::procfs;
 use myxtts_speak::reference::{Reference, ReferenceReport};
-use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, kept};
+use myxtts_speak::voices::{StoredVoice, VoiceError, Voices, all_names, find_stored};
 use myxtts_speak::{Decoding, SpeakError, SpeakOptions, Synthesizer, Voice};
 use myxtts_tensor::Device;
 use myxtts_tensor::cuda::Cuda;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What means the first voice there is, or a speaker of the run, unless a voice is kept under this name.
+/// Name of the default voice: a stored voice of this name, else a speaker of the run, else the first voice.
 pub const DEFAULT_VOICE: &str = "default";
 
-/// Utterances at once where nobody says how many. More than a processor can say in time would all be late.
+/// Default number of simultaneous utterances. More than a CPU can speak in real time would all be late.
 const SLOTS_ON_CPU: usize = 8;
 const SLOTS_ON_GPU: usize = 64;
 
-/// What is said first, in the first of these languages that the model can read.
-const GREETINGS: [(&str, &str); 8] = [
-    ("en", "Hello."),
-    ("fa", "سلام."),
-    ("ar", "مرحبا."),
-    ("ru", "Привет."),
-    ("zh-cn", "你好。"),
-    ("ja", "こんにちは。"),
-    ("ko", "안녕하세요."),
-    ("hi", "नमस्ते।"),
-];
-
-/// A model that speaks for a server.
+/// An opened model that serves requests.
 pub struct ModelSpeaker {
     pub(crate) synthesizer: Synthesizer,
     folder: Arc<ModelFolder>,
     voices: Voices,
-    /// A speaker of the model's run, where it has no voice of its own.
+    /// A speaker of the model's run, for a model without stored voices.
     run_voice: Option<Voice>,
     gauge: MemoryGauge,
 }
 
-/// The voices of a model, as they are listed and removed.
+/// The voices of a model, for listing and removing.
 pub struct ModelVoices {
     folder: Arc<ModelFolder>,
     voices: Voices,
@@ -55,9 +46,9 @@ pub struct ModelVoices {
 }
 
 impl ModelVoices {
-    /// Those of a model; with one called [`DEFAULT_VOICE`] where a speaker of its run is heard.
+    /// The voices of a model; including [`DEFAULT_VOICE`] if a speaker of its run is used.
     pub fn new(folder: Arc<ModelFolder>, has_run_voice: bool) -> ModelVoices {
-        ModelVoices { voices: Voices::of(&folder), folder, has_run_voice }
+        ModelVoices { voices: Voices::from_folder(&folder), folder, has_run_voice }
     }
 }
 
@@ -71,7 +62,7 @@ impl VoiceStore for ModelVoices {
     }
 
     fn remove(&self, name: &str) -> Result<(), VoiceError> {
-        self.voices.remove(&Os, name)
+        self.voices.remove(&OsDisk, name)
     }
 
     fn details(&self, name: &str) -> Result<Option<VoiceDetails>, VoiceError> {
@@ -81,63 +72,94 @@ impl VoiceStore for ModelVoices {
 }
 
 impl ModelSpeaker {
-    /// Opens a model and hears the recordings of a speaker of its run, where there are any.
-    /// `slots` utterances are spoken at once; none for as many as suit the device.
+    /// Opens a model and encodes the recordings of a speaker of its run, if any. `slots` utterances are spoken at once;
+    /// `None` chooses by device.
     pub fn open(
         folder: Arc<ModelFolder>,
         device: Device,
         recordings: &[PathBuf],
         slots: Option<usize>,
     ) -> Result<ModelSpeaker, SpeakError> {
-        let usual = if device == Device::Cpu { SLOTS_ON_CPU } else { SLOTS_ON_GPU };
-        let decoding = Decoding::Joined { at_once: slots.unwrap_or(usual) };
-        let gauge = MemoryGauge::begin(device);
+        let default = if device == Device::Cpu { SLOTS_ON_CPU } else { SLOTS_ON_GPU };
+        let decoding = Decoding::Continuous { slots: slots.unwrap_or(default) };
+        let gauge = MemoryGauge::start(device);
         let mut synthesizer = Synthesizer::open_for(&folder, device, decoding)?;
         let references =
             recordings.iter().map(|path| Reference::read(path)).collect::<Result<Vec<_>, _>>()?;
         let run_voice = match &references[..] {
             [] => None,
-            references => Some(synthesizer.hear_references(references)?),
+            references => Some(synthesizer.encode_references(references)?),
         };
-        Ok(ModelSpeaker { synthesizer, voices: Voices::of(&folder), folder, run_voice, gauge })
+        Ok(ModelSpeaker { synthesizer, voices: Voices::from_folder(&folder), folder, run_voice, gauge })
     }
 
-    /// A voice by its name, or a mix.
+    /// Speaks a first text, so that everything that is built on first use exists before the first client. Returns the text,
+    /// or an error if the model can say nothing at all.
+    pub fn greet(&mut self) -> Result<String, SpeakError> {
+        self.synthesizer.prepare_streaming()?;
+        let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
+        let voice = self.synthesizer.encode_voice(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }])?;
+        let voice = Arc::new(voice);
+        let options = SpeakOptions { retries: 0, ..self.synthesizer.default_sampling().into() };
+        let vocabulary = self.folder.text(VOCABULARY)?.unwrap_or_default();
+        let tokenizer = Tokenizer::from_bytes(&vocabulary, &self.folder.path().join(VOCABULARY))?;
+        let mut refused = SpeakError::NothingToSay { text: String::new() };
+        for (language, text) in greeting::candidates(&tokenizer) {
+            match scheduler::warm_up(&mut self.synthesizer, &text, &language, &voice, &options) {
+                Ok(()) => return Ok(text),
+                Err(
+                    error @ (SpeakError::UnknownLetters { .. }
+                    | SpeakError::NothingToSay { .. }
+                    | SpeakError::Tokenizer(_)),
+                ) => refused = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Finds a voice by name, or a mix.
     pub(crate) fn voice(&self, named: &str) -> Result<Voice, SpeakError> {
-        let found = kept(&self.folder, named);
+        let found = find_stored(&self.folder, named);
         if named != DEFAULT_VOICE || !matches!(found, Err(SpeakError::Voice(VoiceError::Unknown { .. }))) {
             return found;
         }
         if let Some(voice) = &self.run_voice {
             return Ok(voice.clone());
         }
-        // Voices of other models are passed over.
-        all_names(&self.folder)?.iter().find_map(|name| kept(&self.folder, name).ok()).map_or(found, Ok)
+        // Voices of other models are skipped.
+        all_names(&self.folder)?
+            .iter()
+            .find_map(|name| find_stored(&self.folder, name).ok())
+            .map_or(found, Ok)
     }
 
-    /// Hears a voice in an uploaded recording and keeps it.
-    pub(crate) fn hear(&mut self, name: &str, recording: &Path) -> Result<HeardVoice, SpeakerError> {
-        // Its place on our disk is none of a client's business.
-        let place = recording.display().to_string();
+    /// Encodes a voice from an uploaded recording and stores it.
+    pub(crate) fn encode_voice(
+        &mut self,
+        name: &str,
+        recording: &Path,
+    ) -> Result<EncodedVoice, SpeakerError> {
+        // The path on the server's disk must not reach the client.
+        let path = recording.display().to_string();
         let unusable = |error: &dyn std::fmt::Display| {
-            let message = error.to_string().replace(&place, "the recording");
+            let message = error.to_string().replace(&path, "the recording");
             refused("audio_sample", "invalid_audio", message)
         };
         let info = audio::probe(recording).map_err(|error| unusable(&error))?;
         let seconds = info.declared_frames.map(|frames| frames as f64 / f64::from(info.sample_rate));
         if let Some(seconds) = seconds.filter(|seconds| *seconds > UPLOAD_SECONDS) {
-            let message = format!(
-                "the recording has {seconds:.0} seconds; {UPLOAD_SECONDS:.0} are enough and the most"
-            );
+            let message =
+                format!("the recording has {seconds:.0} seconds; the maximum is {UPLOAD_SECONDS:.0}");
             return Err(refused("audio_sample", "invalid_audio", message));
         }
         let mut reference = Reference::read(recording).map_err(|error| unusable(&error))?;
         reference.path = PathBuf::from("upload");
         let references = [reference];
-        let voice = self.synthesizer.hear_references(&references).map_err(|error| unusable(&error))?;
-        let parts = self.synthesizer.speaker_parts(&references).map_err(|error| unusable(&error))?;
-        let report = ReferenceReport::of(&references, &parts);
-        let heard = HeardVoice {
+        let voice = self.synthesizer.encode_references(&references).map_err(|error| unusable(&error))?;
+        let parts = self.synthesizer.speaker_segments(&references).map_err(|error| unusable(&error))?;
+        let report = ReferenceReport::new(&references, &parts);
+        let encoded = EncodedVoice {
             seconds: report.seconds,
             advice: report.advice.iter().map(|advice| advice.text.clone()).collect(),
         };
@@ -150,8 +172,8 @@ impl ModelSpeaker {
             model: self.voices.fingerprint().to_owned(),
             report: Some(report),
         };
-        match self.voices.add(&Os, &stored, false) {
-            Ok(_) => Ok(heard),
+        match self.voices.add(&OsDisk, &stored, false) {
+            Ok(_) => Ok(encoded),
             Err(error @ (VoiceError::Exists { .. } | VoiceError::Name { .. })) => {
                 Err(refused("name", "invalid_name", error.to_string()))
             }
@@ -166,24 +188,11 @@ impl Speaker for ModelSpeaker {
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        self.gauge.taken()
+        self.gauge.allocated()
     }
 
     fn warm_up(&mut self) -> Result<(), SpeakError> {
-        self.synthesizer.prepare_streaming()?;
-        let samples = demo::speak("This is my voice.", demo::Language::English, &demo::VOICES[0]);
-        let voice = self.synthesizer.hear(&[Clip { samples, sample_rate: demo::SAMPLE_RATE }])?;
-        let voice = Arc::new(voice);
-        let options = SpeakOptions { further_tries: 0, ..self.synthesizer.usual_options().into() };
-        let languages = self.synthesizer.languages();
-        for (language, text) in GREETINGS.iter().filter(|(code, _)| languages.iter().any(|one| one == code)) {
-            match scheduler::warm_up(&mut self.synthesizer, text, language, &voice, &options) {
-                Err(SpeakError::UnknownLetters { .. } | SpeakError::NothingToSay { .. }) => continue,
-                said => return said,
-            }
-        }
-        // A model of other languages than these: everything but its first words is warm.
-        Ok(())
+        self.greet().map(|_| ())
     }
 
     fn work(&mut self, jobs: &Jobs, metrics: &Metrics) -> Result<(), SpeakError> {
@@ -191,14 +200,14 @@ impl Speaker for ModelSpeaker {
     }
 }
 
-/// What was taken, since it was begun, of the memory that models are in: a GPU's, by whomever, or this process's.
+/// Measures memory allocated since its creation: of the whole GPU, or of this process for the CPU.
 struct MemoryGauge {
     cuda: Option<Cuda>,
     before: Option<u64>,
 }
 
 impl MemoryGauge {
-    fn begin(device: Device) -> MemoryGauge {
+    fn start(device: Device) -> MemoryGauge {
         let cuda = match device {
             Device::Cpu => None,
             Device::Cuda(ordinal) => Cuda::open(ordinal, &Default::default()).ok(),
@@ -214,11 +223,10 @@ impl MemoryGauge {
             return Some((total - free) as u64);
         }
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        kib.trim().trim_end_matches(" kB").parse::<u64>().ok().map(|kib| kib << 10)
+        procfs::bytes(&status, "VmRSS")
     }
 
-    fn taken(&self) -> Option<u64> {
+    fn allocated(&self) -> Option<u64> {
         Some(self.used()?.saturating_sub(self.before?))
     }
 }
@@ -227,8 +235,8 @@ pub(crate) fn refused(param: &'static str, code: &'static str, message: String) 
     SpeakerError::Refused { param, code, message }
 }
 
-/// An error as a client is told it.
-pub(crate) fn told(error: &SpeakError) -> SpeakerError {
+/// Converts an error for the client, without paths of the server.
+pub(crate) fn client_error(error: &SpeakError) -> SpeakerError {
     let message = error.to_string();
     match error {
         SpeakError::Voice(VoiceError::Io { .. } | VoiceError::Disk(_)) => {

@@ -1,14 +1,14 @@
-//! The models of a server: opened when they are asked for, kept within a limit of memory, closed when nobody asks for a while.
+//! The models of a server: opened on demand, kept within a memory limit, closed after a time without requests.
 //!
-//! An open model has a thread and a queue of its own. A job is added under the lock of its model, and a model is closed under it
-//! only where nothing waits and nothing is said: whoever is answered is never cut off. Where there is no room beside models that
-//! speak, the client is told to come again. One model may always be open, however large it is.
+//! An open model has its own thread and queue. A job is added under the lock of its model, and a model is closed under the
+//! same lock only if no job waits or is being spoken, so that no response is cut off. If there is no memory next to models
+//! that are speaking, the client is asked to retry. One model may always be open, whatever its size.
 
-use crate::answer::ApiError;
-use crate::metrics::{Metrics, OpenModel};
-use crate::queue::{HearJob, Job, Jobs, Refused, SpeakJob};
-use crate::sound::{self, SoundReceiver, WaitingBytes};
-use crate::speaker::{HeardVoice, Speaker, SpeakerError, SpeakerFacts, Utterance, VoiceStore};
+use crate::audio_stream::{self, AudioReceiver, PendingBytes};
+use crate::metrics::{Metrics, ModelState};
+use crate::queue::{EncodeVoiceJob, Job, Jobs, QueueError, SpeakJob};
+use crate::response::ApiError;
+use crate::speaker::{EncodedVoice, Speaker, SpeakerError, SpeakerFacts, Utterance, VoiceStore};
 use axum::http::StatusCode;
 use myxtts_speak::SpeakError;
 use std::net::IpAddr;
@@ -18,61 +18,63 @@ use std::time::{Duration, Instant};
 use tempfile::TempPath;
 use tokio::sync::{oneshot, watch};
 
-/// Names that clients send where their users have chosen none: they mean the first model.
+/// Model names that clients send by default; they mean the first model.
 const ALIASES: [&str; 3] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts"];
 
-/// Makes the speaker of a model, on the thread that it will speak on.
+/// Opens the speaker of a model, on its worker thread.
 pub type OpenSpeaker = dyn Fn() -> Result<Box<dyn Speaker>, SpeakError> + Send + Sync;
 
-/// Finds a model where the server was started with none.
+/// Finds a model for a server that was started without one.
 pub type FindModel = dyn Fn() -> Option<ServedModel> + Send + Sync;
 
 /// A model that a server can open.
 #[derive(Clone)]
 pub struct ServedModel {
-    /// What clients call it.
+    /// Its name in the API.
     pub name: String,
-    /// Its voices, which need no open model to be listed or removed.
+    /// Its voices; listing and removing them needs no open model.
     pub voices: Arc<dyn VoiceStore>,
-    /// Bytes that it takes when it is open, as far as can be told before it was.
+    /// Estimated memory when open, in bytes.
     pub bytes: u64,
     /// Opens it.
     pub open: Arc<OpenSpeaker>,
 }
 
-/// How many models stay open, and for how long.
+/// Limits on open models.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Keeping {
-    /// Bytes that all open models may take together; none for any number.
+pub struct ModelLimits {
+    /// Memory of all open models in bytes; `None` for no limit.
     pub memory: Option<u64>,
-    /// A model that nobody has used for so long is closed; none for never.
+    /// Time without requests after which a model is closed; `None` for never.
     pub idle: Option<Duration>,
 }
 
-/// Why something is not said, before it waits.
+/// Why a request could not be queued.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTaken {
-    /// The queue does not take it.
+pub enum EnqueueError {
+    /// The queue is full or closed.
     #[error("the queue is full or closed")]
-    Refused(Refused),
-    /// There is no room for the model beside those that speak.
-    #[error("there is no memory for the model {model:?} beside those that are speaking: try again later")]
+    Queue(QueueError),
+    /// There is no memory for the model next to those that are speaking.
+    #[error("there is no memory for the model {model:?} next to those that are speaking: try again later")]
     NoRoom {
         /// The model.
         model: String,
     },
-    /// Its thread cannot be started.
+    /// The worker thread cannot be started.
     #[error("the model cannot be opened: {0}")]
     NoThread(String),
 }
 
-impl From<NotTaken> for ApiError {
-    fn from(why: NotTaken) -> ApiError {
-        let message = why.to_string();
-        match why {
-            NotTaken::Refused(refused) => refused.into(),
-            NotTaken::NoRoom { .. } => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_memory", message),
-            NotTaken::NoThread(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_thread", message),
+impl From<EnqueueError> for ApiError {
+    fn from(error: EnqueueError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            EnqueueError::Queue(error) => error.into(),
+            EnqueueError::NoRoom { .. } => {
+                ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_memory", message)
+            }
+            EnqueueError::NoThread(_) => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_thread", message),
         }
     }
 }
@@ -81,23 +83,23 @@ impl From<NotTaken> for ApiError {
 pub(crate) struct Model {
     pub name: String,
     pub voices: Arc<dyn VoiceStore>,
-    /// Set once it has spoken for the first time; kept when it is closed.
+    /// Set once it has spoken for the first time; stays set when it is closed.
     pub facts: OnceLock<SpeakerFacts>,
     open: Arc<OpenSpeaker>,
     state: Mutex<State>,
-    /// As many as requests wait for it or are said by it, and one.
+    /// Cloned by every request that waits for the model or is spoken by it.
     users: Arc<()>,
 }
 
 struct State {
-    /// None while it is closed.
+    /// `None` while it is closed.
     jobs: Option<Arc<Jobs>>,
     bytes: u64,
     last_used: Instant,
 }
 
 impl Model {
-    fn of(served: ServedModel) -> Model {
+    fn new(served: ServedModel) -> Model {
         let ServedModel { name, voices, bytes, open } = served;
         let state = Mutex::new(State { jobs: None, bytes, last_used: Instant::now() });
         Model { name, voices, facts: OnceLock::new(), open, state, users: Arc::default() }
@@ -116,12 +118,12 @@ impl Model {
         Arc::strong_count(&self.users) > 1
     }
 
-    /// Codes of the languages it speaks; none before it has spoken.
+    /// Language codes it supports; empty before it has spoken.
     pub fn languages(&self) -> Vec<String> {
         self.facts.get().map(|facts| facts.languages.clone()).unwrap_or_default()
     }
 
-    /// Closes it where nobody uses it. Whether it was closed.
+    /// Closes the model if it is unused. Returns whether it was closed.
     fn close_unused(&self) -> bool {
         let mut state = self.state();
         if self.is_used() {
@@ -141,40 +143,40 @@ impl Model {
 pub(crate) struct Models {
     all: Mutex<Vec<Arc<Model>>>,
     find: Option<Arc<FindModel>>,
-    keeping: Keeping,
-    /// Requests that wait for a model at most.
+    model_limits: ModelLimits,
+    /// Maximum number of waiting requests per model.
     queue: usize,
     metrics: Arc<Metrics>,
-    waiting: WaitingBytes,
+    waiting: PendingBytes,
     workers: Mutex<Workers>,
-    /// Held while a model is opened: one after the other, so that what each takes can be told.
+    /// Held while a model is opened: one at a time, so that the memory of each can be measured.
     opening: Mutex<()>,
     stop: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct Workers {
-    /// Threads of open models, and of those that were closed and still finish.
+    /// Threads of open models, and of closed ones that are still finishing.
     running: Vec<(Arc<Jobs>, JoinHandle<()>)>,
     failure: Option<Failure>,
 }
 
 /// Why a server ended.
 pub(crate) enum Failure {
-    /// A model cannot speak.
+    /// A model failed.
     Speaker(SpeakError),
-    /// A defect: a thread has panicked.
+    /// A bug: a thread panicked.
     Panicked,
 }
 
-/// Ends a model when its thread does, however that does.
-struct EndsModel<'m> {
+/// Closes a model when its thread ends, even by a panic.
+struct CloseOnDrop<'m> {
     models: &'m Models,
     model: &'m Model,
     jobs: &'m Arc<Jobs>,
 }
 
-impl Drop for EndsModel<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.jobs.close();
         let mut state = self.model.state();
@@ -197,44 +199,44 @@ impl Models {
     pub fn new(
         served: Vec<ServedModel>,
         find: Option<Arc<FindModel>>,
-        keeping: Keeping,
+        model_limits: ModelLimits,
         queue: usize,
         metrics: Arc<Metrics>,
         stop: watch::Sender<bool>,
     ) -> Arc<Models> {
         Arc::new(Models {
-            all: Mutex::new(served.into_iter().map(|one| Arc::new(Model::of(one))).collect()),
+            all: Mutex::new(served.into_iter().map(|one| Arc::new(Model::new(one))).collect()),
             find,
-            keeping,
+            model_limits,
             queue,
             metrics,
-            waiting: WaitingBytes::default(),
+            waiting: PendingBytes::default(),
             workers: Mutex::default(),
             opening: Mutex::default(),
             stop,
         })
     }
 
-    /// All of them, the first first. Where there are none, it is looked whether there is one by now.
+    /// All models in order. If there are none, looks for one that has appeared since.
     pub fn all(&self) -> Vec<Arc<Model>> {
         let mut all = lock(&self.all);
         if all.is_empty()
             && let Some(found) = self.find.as_ref().and_then(|find| find())
         {
-            all.push(Arc::new(Model::of(found)));
+            all.push(Arc::new(Model::new(found)));
         }
         all.clone()
     }
 
-    /// The one that is meant where none is named.
+    /// The default model.
     pub fn first(&self) -> Result<Arc<Model>, ApiError> {
         self.all().into_iter().next().ok_or_else(|| {
-            let message = "this server has no model yet: train one, import one with `myxtts import`, or start it with --model";
+            let message = "this server has no model yet: train one, import one with `myxtts import`, or start the server with --model";
             ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_model", message)
         })
     }
 
-    /// The one of a name, or of one that means any.
+    /// Finds a model by its name or a generic alias.
     pub fn named(&self, name: &str) -> Result<Arc<Model>, ApiError> {
         let first = self.first()?;
         let all = self.all();
@@ -246,77 +248,77 @@ impl Models {
         }
         let named: String = name.chars().take(60).collect();
         let names: Vec<String> = all.iter().map(|model| format!("{:?}", model.name)).collect();
-        let message = format!("there is no model {named:?}: this server speaks with {}", names.join(", "));
+        let message = format!("there is no model {named:?}: this server has {}", names.join(", "));
         let error = ApiError::field("model", "model_not_found", message);
         Err(ApiError { status: StatusCode::NOT_FOUND, ..error })
     }
 
-    /// The one of a name, or the first where there is no name.
+    /// Finds a model by its name, or the default one without a name.
     pub fn named_or_first(&self, name: Option<&str>) -> Result<Arc<Model>, ApiError> {
         name.map_or_else(|| self.first(), |name| self.named(name))
     }
 
-    /// Whether the server stops or has stopped.
+    /// Whether the server is stopping or has stopped.
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Requests that wait, of all models.
+    /// Number of waiting requests of all models.
     pub fn waiting(&self) -> usize {
         let length = |model: &Arc<Model>| model.state().jobs.as_ref().map_or(0, |jobs| jobs.len());
         lock(&self.all).iter().map(length).sum()
     }
 
-    /// How all models stand.
-    pub fn open_ones(&self) -> Vec<OpenModel> {
+    /// State of all models.
+    pub fn states(&self) -> Vec<ModelState> {
         let one = |model: &Arc<Model>| {
             let state = model.state();
-            OpenModel { name: model.name.clone(), is_open: state.jobs.is_some(), bytes: state.bytes }
+            ModelState { name: model.name.clone(), is_open: state.jobs.is_some(), bytes: state.bytes }
         };
         lock(&self.all).iter().map(one).collect()
     }
 
-    /// Has a model say something; opens it where it is closed.
+    /// Queues an utterance; opens the model if it is closed.
     pub fn speak(
         self: &Arc<Models>,
         model: &Arc<Model>,
         client: IpAddr,
         utterance: Utterance,
-    ) -> Result<SoundReceiver, NotTaken> {
+    ) -> Result<AudioReceiver, EnqueueError> {
         let (sink, receiver) =
-            sound::channel(self.waiting.clone(), self.metrics.clone(), model.users.clone());
+            audio_stream::channel(self.waiting.clone(), self.metrics.clone(), model.users.clone());
         self.add(model, client, Job::Speak(SpeakJob { utterance, sink }))?;
         Ok(receiver)
     }
 
-    /// Has a model hear a voice and keep it.
-    pub fn hear(
+    /// Queues a recording to be encoded as a voice and stored.
+    pub fn encode_voice(
         self: &Arc<Models>,
         model: &Arc<Model>,
         client: IpAddr,
         name: String,
         recording: TempPath,
-    ) -> Result<oneshot::Receiver<Result<HeardVoice, SpeakerError>>, NotTaken> {
+    ) -> Result<oneshot::Receiver<Result<EncodedVoice, SpeakerError>>, EnqueueError> {
         let (reply, answered) = oneshot::channel();
         let in_use = model.users.clone();
-        self.add(model, client, Job::Hear(HearJob { name, recording, reply, in_use }))?;
+        self.add(model, client, Job::EncodeVoice(EncodeVoiceJob { name, recording, reply, in_use }))?;
         Ok(answered)
     }
 
-    fn add(self: &Arc<Models>, model: &Arc<Model>, client: IpAddr, job: Job) -> Result<(), NotTaken> {
+    fn add(self: &Arc<Models>, model: &Arc<Model>, client: IpAddr, job: Job) -> Result<(), EnqueueError> {
         let jobs = self.opened(model)?;
         let mut state = model.state();
         state.last_used = Instant::now();
-        // Its user is counted: since it was opened nobody has closed it but a stop or a failure, which the queue tells.
-        jobs.add(client, job).map_err(NotTaken::Refused)
+        // The job counts as a user, so only a stop or a failure can have closed the model since; then the queue is closed.
+        jobs.add(client, job).map_err(EnqueueError::Queue)
     }
 
-    /// The queue of a model, which is opened where it is closed.
-    fn opened(self: &Arc<Models>, model: &Arc<Model>) -> Result<Arc<Jobs>, NotTaken> {
-        // Held until the decision is made: of two requests for the same model only one opens it.
+    /// The queue of a model; opens the model if it is closed.
+    fn opened(self: &Arc<Models>, model: &Arc<Model>) -> Result<Arc<Jobs>, EnqueueError> {
+        // Held until the decision is made, so that only one of two requests opens the same model.
         let all = lock(&self.all);
         if self.is_stopping() {
-            return Err(NotTaken::Refused(Refused::Closed));
+            return Err(EnqueueError::Queue(QueueError::Closed));
         }
         let open = model.state().jobs.clone();
         if let Some(jobs) = open.filter(|jobs| !jobs.is_closed()) {
@@ -331,32 +333,32 @@ impl Models {
             .spawn(move || this.work(&worked, &queue));
         let worker = worker.map_err(|error| {
             model.state().jobs = None;
-            NotTaken::NoThread(error.to_string())
+            EnqueueError::NoThread(error.to_string())
         })?;
         lock(&self.workers).running.push((jobs.clone(), worker));
         Ok(jobs)
     }
 
-    /// Closes models that nobody uses, the longest unused first, until there is room for one more.
-    fn make_room(&self, all: &[Arc<Model>], wanted: &Arc<Model>) -> Result<(), NotTaken> {
-        let Some(limit) = self.keeping.memory else { return Ok(()) };
+    /// Closes unused models, the least recently used first, until there is memory for `wanted`.
+    fn make_room(&self, all: &[Arc<Model>], wanted: &Arc<Model>) -> Result<(), EnqueueError> {
+        let Some(limit) = self.model_limits.memory else { return Ok(()) };
         loop {
             let others = || all.iter().filter(|one| !Arc::ptr_eq(one, wanted) && one.is_open());
-            let taken: u64 = others().map(|one| one.state().bytes).sum();
-            if taken == 0 || taken + wanted.state().bytes <= limit {
+            let used: u64 = others().map(|one| one.state().bytes).sum();
+            if used == 0 || used + wanted.state().bytes <= limit {
                 return Ok(());
             }
             let mut unused: Vec<_> = others().filter(|one| !one.is_used()).collect();
             unused.sort_by_key(|one| one.state().last_used);
             if !unused.into_iter().any(|one| one.close_unused()) {
-                return Err(NotTaken::NoRoom { model: wanted.name.clone() });
+                return Err(EnqueueError::NoRoom { model: wanted.name.clone() });
             }
         }
     }
 
-    /// Closes models that nobody has used for long.
+    /// Closes models that have been idle for too long.
     pub fn close_idle(&self) {
-        let Some(idle) = self.keeping.idle else { return };
+        let Some(idle) = self.model_limits.idle else { return };
         for model in lock(&self.all).iter() {
             let is_idle = model.state().last_used.elapsed() >= idle;
             if is_idle && !model.is_used() {
@@ -365,20 +367,20 @@ impl Models {
         }
     }
 
-    /// Opens the first model at once, where there is one.
-    pub fn open_first(self: &Arc<Models>) -> Result<(), NotTaken> {
+    /// Opens the first model immediately, if there is one.
+    pub fn open_first(self: &Arc<Models>) -> Result<(), EnqueueError> {
         match self.all().into_iter().next() {
             Some(first) => self.opened(&first).map(|_| ()),
             None => Ok(()),
         }
     }
 
-    /// The thread of an open model.
+    /// Body of the worker thread of a model.
     fn work(self: &Arc<Models>, model: &Arc<Model>, jobs: &Arc<Jobs>) {
-        // However it ends, a panic too, nobody waits for it.
-        let _ends = EndsModel { models: self, model, jobs };
+        // Rejects waiting requests however this ends, even by a panic.
+        let _close = CloseOnDrop { models: self, model, jobs };
         let speaker = {
-            let _alone = lock(&self.opening);
+            let _guard = lock(&self.opening);
             self.wait_for_closed(jobs);
             (model.open)().and_then(|mut speaker| {
                 speaker.warm_up()?;
@@ -390,12 +392,13 @@ impl Models {
         };
         let failure = match speaker {
             Ok(mut speaker) => {
-                // It is the same each time it is opened.
+                // It is the same every time the model is opened.
                 let _ = model.facts.set(speaker.facts());
                 self.keep_within(model);
                 speaker.work(jobs, &self.metrics).err()
             }
-            // A server that never spoke ends with the reason; others go on, and whoever asked is told.
+            // If no model has ever spoken, the server ends with the reason; otherwise it continues, and the clients get
+            // the error.
             Err(error)
                 if self.find.is_none() && lock(&self.all).iter().all(|one| one.facts.get().is_none()) =>
             {
@@ -416,14 +419,14 @@ impl Models {
         }
     }
 
-    /// Where an opened model took more than was thought, others that nobody uses make room.
+    /// Closes other unused models if an opened model uses more memory than estimated.
     fn keep_within(&self, model: &Arc<Model>) {
         let all = lock(&self.all).clone();
-        // Those that speak stay: the limit holds again when they are done.
+        // Models that are speaking stay open; the limit holds again when they have finished.
         let _ = self.make_room(&all, model);
     }
 
-    /// Waits until models that were closed are gone, and their memory with them.
+    /// Waits until the threads of closed models have ended and their memory is free.
     fn wait_for_closed(&self, own: &Arc<Jobs>) {
         let mut closed = Vec::new();
         let mut workers = lock(&self.workers);
@@ -435,12 +438,12 @@ impl Models {
         }
         drop(workers);
         for worker in closed {
-            // A panic is noted by the thread itself.
+            // A panic is recorded by the thread itself.
             let _ = worker.join();
         }
     }
 
-    /// Takes no more requests; those that wait are told, those that are spoken are finished.
+    /// Accepts no more requests; waiting ones are rejected, active ones are finished.
     pub fn stop(&self) {
         self.stop.send_replace(true);
         for model in lock(&self.all).iter() {
@@ -450,7 +453,7 @@ impl Models {
         }
     }
 
-    /// Waits for all threads; tells why one has failed.
+    /// Waits for all threads; returns why one failed.
     pub fn wait(&self) -> Option<Failure> {
         loop {
             let running = std::mem::take(&mut lock(&self.workers).running);

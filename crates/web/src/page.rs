@@ -1,5 +1,5 @@
-//! The page at `/`: files that are part of the program. They hold nothing of anybody, so that a browser may load them before it
-//! has asked its user for the token.
+//! The web page at `/`, built into the program. Its files contain no user data, so a browser may load them before the user
+//! has entered the token.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,9 +12,9 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::answer::ApiError;
+use crate::response::ApiError;
 
-/// Nothing from elsewhere, nothing inline, and no frame around it.
+/// No external resources, no inline code, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; \
                       media-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -49,7 +49,7 @@ const FILES: &[(&str, &[u8])] = files![
     "voices.js",
 ];
 
-/// The page and its files.
+/// Routes of the page and its files.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new().route("/", get(|headers: HeaderMap| async move { file(INDEX, &headers) })).route(
         "/page/{name}",
@@ -57,8 +57,8 @@ pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     )
 }
 
-/// Whether a request is for the page itself, which everyone may load.
-pub fn is_open(method: &Method, path: &str) -> bool {
+/// Whether a request is for the page itself, which needs no token.
+pub fn is_public(method: &Method, path: &str) -> bool {
     method == Method::GET && (path == "/" || path.starts_with("/page/"))
 }
 
@@ -82,7 +82,7 @@ fn file(name: &str, headers: &HeaderMap) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (CONTENT_TYPE, kind),
-        // Asked for every time, and answered without a body where nothing has changed.
+        // Revalidated every time, and answered without a body if unchanged.
         (CACHE_CONTROL, "no-cache"),
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_file_of_the_page_is_served_and_no_other() {
+    fn exactly_the_files_of_the_page_folder_are_served() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
         let mut found: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
@@ -114,13 +114,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fetched_from_elsewhere() {
+    fn no_external_resources_are_loaded() {
         for (name, bytes) in FILES {
             let text = std::str::from_utf8(bytes).unwrap();
             let addresses =
                 text.split("http").skip(1).filter(|rest| rest.starts_with("://") || rest.starts_with("s://"));
             for rest in addresses {
-                // A namespace is a name, not an address.
+                // An XML namespace is a name, not an address.
                 assert!(
                     rest.starts_with("://www.w3.org/2000/svg"),
                     "{name}: http{}",
@@ -154,7 +154,7 @@ mod tests {
         for (name, bytes) in used {
             let text = std::str::from_utf8(bytes).unwrap();
             for (at, _) in text.match_indices("t(\"") {
-                // `t(` alone, and not the end of another name.
+                // Only the function `t`, not the end of another name.
                 if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.') {
                     continue;
                 }

@@ -1,70 +1,69 @@
-//! What waits for the speaker: a bounded queue in which clients take turns, so that one with many requests does not keep the
-//! others waiting.
+//! A bounded queue of jobs in which clients take turns, so that a client with many requests does not delay the others.
 
-use crate::sound::SoundSink;
-use crate::speaker::{HeardVoice, SpeakerError, Utterance};
+use crate::audio_stream::AudioSink;
+use crate::speaker::{EncodedVoice, SpeakerError, Utterance};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
 use tokio::sync::oneshot;
 
-/// Something for the worker thread to do.
+/// A job for the worker thread.
 pub enum Job {
-    /// Say a text.
+    /// Speak a text.
     Speak(SpeakJob),
-    /// Hear a voice and keep it.
-    Hear(HearJob),
+    /// Encode a voice and store it.
+    EncodeVoice(EncodeVoiceJob),
 }
 
-/// A text to be said.
+/// A text to speak.
 pub struct SpeakJob {
-    /// What and how.
+    /// The text and its options.
     pub utterance: Utterance,
-    /// Where its sound goes.
-    pub sink: SoundSink,
+    /// Receives the audio.
+    pub sink: AudioSink,
 }
 
-/// A voice to be heard and kept.
-pub struct HearJob {
-    /// Its name, which was checked.
+/// A voice to encode and store.
+pub struct EncodeVoiceJob {
+    /// Its name, already validated.
     pub name: String,
-    /// The recording; it is removed with this.
+    /// The recording; deleted when this is dropped.
     pub recording: TempPath,
-    /// The answer.
-    pub reply: oneshot::Sender<Result<HeardVoice, SpeakerError>>,
-    /// Kept as long as the model is needed for it.
+    /// Receives the result.
+    pub reply: oneshot::Sender<Result<EncodedVoice, SpeakerError>>,
+    /// Keeps the model open while the job needs it.
     pub in_use: Arc<()>,
 }
 
 impl Job {
-    /// Whether somebody still waits for it.
+    /// Whether the client still waits for it.
     fn is_wanted(&self) -> bool {
         match self {
             Job::Speak(job) => job.sink.is_wanted(),
-            Job::Hear(job) => !job.reply.is_closed(),
+            Job::EncodeVoice(job) => !job.reply.is_closed(),
         }
     }
 
     fn refuse(self, error: SpeakerError) {
         match self {
             Job::Speak(job) => job.sink.finish(Err(error)),
-            // Nobody there: nothing to tell.
-            Job::Hear(job) => drop(job.reply.send(Err(error))),
+            // The client has disconnected.
+            Job::EncodeVoice(job) => drop(job.reply.send(Err(error))),
         }
     }
 }
 
-/// Why a job was not taken.
+/// Why a job was not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// As many wait as may.
+pub enum QueueError {
+    /// The queue is full.
     Full,
     /// The server is stopping.
     Closed,
 }
 
-/// Jobs that wait.
+/// The queue of one model.
 pub struct Jobs {
     state: Mutex<State>,
     added: Condvar,
@@ -73,24 +72,24 @@ pub struct Jobs {
 
 #[derive(Default)]
 struct State {
-    /// A line for each client that has jobs; the first line is next.
-    lines: VecDeque<(IpAddr, VecDeque<Job>)>,
+    /// One queue per client with jobs; the first one is next.
+    clients: VecDeque<(IpAddr, VecDeque<Job>)>,
     length: usize,
     is_closed: bool,
 }
 
 impl State {
     fn take(&mut self) -> Option<Job> {
-        let (client, mut line) = self.lines.pop_front()?;
-        let job = line.pop_front();
+        let (client, mut jobs) = self.clients.pop_front()?;
+        let job = jobs.pop_front();
         self.length -= usize::from(job.is_some());
-        if !line.is_empty() {
-            self.lines.push_back((client, line));
+        if !jobs.is_empty() {
+            self.clients.push_back((client, jobs));
         }
         job
     }
 
-    /// The first that somebody still waits for.
+    /// Takes the first job whose client still waits.
     fn take_wanted(&mut self) -> Option<Job> {
         while let Some(job) = self.take() {
             if job.is_wanted() {
@@ -101,36 +100,36 @@ impl State {
         None
     }
 
-    fn forget_unwanted(&mut self) {
-        for (_, line) in &mut self.lines {
-            line.retain(Job::is_wanted);
+    fn remove_unwanted(&mut self) {
+        for (_, jobs) in &mut self.clients {
+            jobs.retain(Job::is_wanted);
         }
-        self.lines.retain(|(_, line)| !line.is_empty());
-        self.length = self.lines.iter().map(|(_, line)| line.len()).sum();
+        self.clients.retain(|(_, jobs)| !jobs.is_empty());
+        self.length = self.clients.iter().map(|(_, jobs)| jobs.len()).sum();
     }
 }
 
 impl Jobs {
-    /// At most so many wait; at least one.
+    /// Creates a queue for at most `capacity` jobs, at least one.
     pub fn new(capacity: usize) -> Jobs {
         Jobs { state: Mutex::default(), added: Condvar::new(), capacity: capacity.max(1) }
     }
 
-    /// Puts a job at the end of its client's line. Jobs of clients that left make room.
-    pub fn add(&self, client: IpAddr, job: Job) -> Result<(), Refused> {
+    /// Adds a job to the queue of its client. In a full queue, jobs of disconnected clients are removed first.
+    pub fn add(&self, client: IpAddr, job: Job) -> Result<(), QueueError> {
         let mut state = self.state();
         if state.is_closed {
-            return Err(Refused::Closed);
+            return Err(QueueError::Closed);
         }
         if state.length >= self.capacity {
-            state.forget_unwanted();
+            state.remove_unwanted();
         }
         if state.length >= self.capacity {
-            return Err(Refused::Full);
+            return Err(QueueError::Full);
         }
-        match state.lines.iter_mut().find(|(one, _)| *one == client) {
-            Some((_, line)) => line.push_back(job),
-            None => state.lines.push_back((client, VecDeque::from([job]))),
+        match state.clients.iter_mut().find(|(one, _)| *one == client) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => state.clients.push_back((client, VecDeque::from([job]))),
         }
         state.length += 1;
         drop(state);
@@ -138,7 +137,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Waits for the next job; none where the queue was closed.
+    /// Waits for the next job; `None` once the queue is closed.
     pub fn next(&self) -> Option<Job> {
         let mut state = self.state();
         loop {
@@ -152,23 +151,23 @@ impl Jobs {
         }
     }
 
-    /// The next job, if one waits.
+    /// Takes the next job without waiting.
     pub fn try_next(&self) -> Option<Job> {
         let mut state = self.state();
         if state.is_closed { None } else { state.take_wanted() }
     }
 
-    /// Whether no job will come any more.
+    /// Whether the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.state().is_closed
     }
 
-    /// Takes no more jobs, and tells those that wait.
+    /// Closes the queue and rejects all waiting jobs.
     pub fn close(&self) {
         self.fail(&SpeakerError::Stopping);
     }
 
-    /// The same, with the reason.
+    /// [`Self::close`] with a given reason.
     pub fn fail(&self, reason: &SpeakerError) {
         let mut state = self.state();
         state.is_closed = true;
@@ -179,12 +178,12 @@ impl Jobs {
         self.added.notify_all();
     }
 
-    /// Jobs that wait.
+    /// Number of waiting jobs.
     pub fn len(&self) -> usize {
         self.state().length
     }
 
-    /// Whether none waits.
+    /// Whether no job waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -197,10 +196,11 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sound;
+    use crate::audio_stream;
 
-    fn job(text: &str) -> (Job, sound::SoundReceiver) {
-        let (sink, receiver) = sound::channel(Default::default(), Default::default(), Default::default());
+    fn job(text: &str) -> (Job, audio_stream::AudioReceiver) {
+        let (sink, receiver) =
+            audio_stream::channel(Default::default(), Default::default(), Default::default());
         let utterance = Utterance {
             text: text.to_owned(),
             voice: "default".to_owned(),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_take_turns_and_who_leaves_makes_room() {
+    fn clients_take_turns_and_jobs_of_disconnected_clients_are_removed() {
         let jobs = Jobs::new(4);
         let (greedy, modest) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
         let mut receivers = Vec::new();
@@ -230,13 +230,13 @@ mod tests {
             receivers.push(receiver);
         }
         let (more, _kept) = job("b2");
-        assert_eq!(jobs.add(modest, more).unwrap_err(), Refused::Full);
+        assert_eq!(jobs.add(modest, more).unwrap_err(), QueueError::Full);
         assert_eq!(text(jobs.next()), "a1");
-        assert_eq!(text(jobs.next()), "b1", "the second client does not wait for all of the first");
+        assert_eq!(text(jobs.next()), "b1", "the second client does not wait for all jobs of the first");
         drop(receivers.remove(1));
-        assert_eq!(text(jobs.next()), "a3", "a2's client left");
+        assert_eq!(text(jobs.next()), "a3", "the client of a2 disconnected");
         assert!(jobs.try_next().is_none() && jobs.is_empty());
-        // A queue full of clients that left is not full.
+        // Jobs of disconnected clients do not fill the queue.
         for number in 0..8 {
             let (job, receiver) = job(&number.to_string());
             jobs.add(greedy, job).unwrap();
@@ -245,6 +245,6 @@ mod tests {
         jobs.close();
         assert!(jobs.next().is_none());
         let (late, _kept) = job("late");
-        assert_eq!(jobs.add(greedy, late).unwrap_err(), Refused::Closed);
+        assert_eq!(jobs.add(greedy, late).unwrap_err(), QueueError::Closed);
     }
 }

@@ -1,25 +1,25 @@
-//! One request that is being spoken: its pieces one after the other, joined to one sound.
+//! One request being spoken: the pieces of its text one after the other, joined into one audio stream.
 
+use crate::audio_stream::AudioSink;
 use crate::limits::PAUSES;
-use crate::model::{ModelSpeaker, refused, told};
-use crate::sound::SoundSink;
+use crate::model::{ModelSpeaker, client_error, refused};
 use crate::speaker::{RATE, SpeakerError, Usage, Utterance};
 use myxtts_data::audio::Resampler;
 use myxtts_model::SamplingOptions;
+use myxtts_speak::audio_file::AudioFileError;
 use myxtts_speak::language::guess_language;
 use myxtts_speak::long_text::{Pause, Piece, Pieces};
-use myxtts_speak::narration::{NarrationSettings, Narrator, SPEEDS, Spoken, Stretch, piece_seed};
-use myxtts_speak::sound_file::SoundFileError;
+use myxtts_speak::narration::{NarrationSettings, Narrator, SPEEDS, Spoken, TimeStretch, piece_seed};
 use myxtts_speak::{AudibleStart, SpeakError, SpeakOptions, Speech, Synthesizer, Voice};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A request on its way to sound.
+/// A request being spoken.
 pub(crate) struct Request {
-    /// Those that were not begun.
+    /// Pieces not started yet.
     pieces: VecDeque<Piece>,
-    /// Of the next piece.
+    /// Index of the next piece.
     number: u64,
     voice: Arc<Voice>,
     language: String,
@@ -28,25 +28,25 @@ pub(crate) struct Request {
     outlet: Outlet,
     current: Option<Current>,
     usage: Usage,
-    /// Why a piece could not be said.
-    unsaid: Option<SpeakError>,
+    /// Why a piece could not be spoken.
+    unspoken: Option<SpeakError>,
 }
 
-/// The piece that is being said.
+/// The piece being spoken.
 struct Current {
     piece: Piece,
     number: u64,
-    /// Where it begins, in samples.
+    /// Start position in samples.
     start: u64,
     speech: Speech,
 }
 
-/// Where narrated samples go.
+/// Output stage after narration.
 struct Outlet {
-    sink: SoundSink,
-    /// What one stretch cannot do, two do.
-    stretch: Stretch,
-    /// Silence before anything was said: where nothing ever is, that is an error and no sound.
+    sink: AudioSink,
+    /// Second time stretch, for speeds beyond the range of one.
+    stretch: TimeStretch,
+    /// Silence before the first speech; if there is none at all, the request is an error and not silence.
     held: Vec<f32>,
     ready: Vec<f32>,
     has_spoken: bool,
@@ -61,7 +61,7 @@ impl Outlet {
         self.ready.clear();
         self.stretch.add(&std::mem::take(&mut self.held), &mut self.ready);
         self.stretch.add(samples, &mut self.ready);
-        // A client that left is seen by whoever asks `is_wanted`.
+        // A disconnected client is noticed through `is_wanted`.
         let _ = self.sink.push(&self.ready);
     }
 
@@ -73,15 +73,15 @@ impl Outlet {
 }
 
 impl Request {
-    /// Cuts a text into pieces. What cannot be done is told to the client.
-    pub fn begin(speaker: &ModelSpeaker, utterance: &Utterance, sink: SoundSink) -> Option<Request> {
-        match Plan::of(speaker, utterance) {
+    /// Splits a text into pieces. Errors are sent to the client.
+    pub fn begin(speaker: &ModelSpeaker, utterance: &Utterance, sink: AudioSink) -> Option<Request> {
+        match Plan::new(speaker, utterance) {
             Ok(plan) => {
                 let Plan { pieces, voice, language, options, speed } = plan;
                 let first = speed.clamp(*SPEEDS.start(), *SPEEDS.end());
                 let settings =
                     NarrationSettings { speed: first, seed: utterance.seed, ..NarrationSettings::default() };
-                let stretch = Stretch::new(speed / first, RATE);
+                let stretch = TimeStretch::new(speed / first, RATE);
                 Some(Request {
                     pieces,
                     number: 0,
@@ -92,7 +92,7 @@ impl Request {
                     outlet: Outlet { sink, stretch, held: Vec::new(), ready: Vec::new(), has_spoken: false },
                     current: None,
                     usage: Usage::default(),
-                    unsaid: None,
+                    unspoken: None,
                 })
             }
             Err(error) => {
@@ -102,37 +102,37 @@ impl Request {
         }
     }
 
-    /// Whether the client is still there and there is time left.
+    /// Whether the client is still connected and the time limit is not reached.
     pub fn is_wanted(&self) -> bool {
         self.outlet.sink.is_wanted()
     }
 
-    /// Whether a piece is being said.
+    /// Whether a piece is being spoken.
     pub fn is_speaking(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Whether it is being said and nothing of it was heard yet.
+    /// Whether it is being spoken and its first audio is not sent yet.
     pub fn is_awaited(&self) -> bool {
         self.current.is_some() && !self.outlet.has_spoken
     }
 
-    /// Whether all of it was said.
+    /// Whether all of it was spoken.
     pub fn is_finished(&self) -> bool {
         self.current.is_none() && self.pieces.is_empty()
     }
 
-    /// Whether its next piece may be begun: its client has taken what it was sent.
+    /// Whether its next piece may start: the client has received enough of the audio so far.
     pub fn is_due(&self) -> bool {
         self.current.is_none() && !self.pieces.is_empty() && !self.outlet.sink.is_full()
     }
 
-    /// When its client has nothing left to play.
+    /// When its client runs out of audio to play.
     pub fn deadline(&self) -> Instant {
-        self.outlet.sink.runs_out()
+        self.outlet.sink.playback_end()
     }
 
-    /// Takes a slot for the next piece that can be said; there must be a free one.
+    /// Assigns a slot to the next piece that can be spoken; one must be free.
     pub fn begin_piece(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
         while let (None, Some(piece)) = (&self.current, self.pieces.pop_front()) {
             let (number, start) = (self.number, self.narrator.position());
@@ -148,7 +148,7 @@ impl Request {
                 Ok(speech) => self.current = Some(Current { piece, number, start, speech }),
                 Err(error @ (SpeakError::NothingToSay { .. } | SpeakError::UnknownLetters { .. })) => {
                     let reason = error.to_string();
-                    self.unsaid.get_or_insert(error);
+                    self.unspoken.get_or_insert(error);
                     self.end_piece(&piece, number, start, Spoken::Nothing(reason));
                 }
                 Err(error) => return Err(error),
@@ -159,28 +159,28 @@ impl Request {
 
     fn end_piece(&mut self, piece: &Piece, number: u64, start: u64, spoken: Spoken) {
         let outlet = &mut self.outlet;
-        let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+        let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
             outlet.write(samples);
             Ok(())
         };
-        // What it says of the piece is for those who keep a list; `write` does not fail.
+        // The returned piece information is not needed here; `write` does not fail.
         let _ = self.narrator.end(start, number, piece, spoken, &mut write);
     }
 
-    /// Sends the sound of what was collected.
-    pub fn sound(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
+    /// Decodes the collected codes and sends the audio.
+    pub fn send_audio(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
         let Some(Current { speech, .. }) = &mut self.current else { return Ok(()) };
-        let samples = synthesizer.sound(speech)?;
+        let samples = synthesizer.take_audio(speech)?;
         let is_done = speech.is_done();
         if !samples.is_empty() {
             self.outlet.has_spoken = true;
             let samples = match synthesizer.quality().rate() {
                 RATE => samples,
-                // A model without a decoder gives a text as one piece: it can be resampled as a whole.
+                // A model without a decoder returns the text as one piece, which can be resampled as a whole.
                 rate => Resampler::new(rate, RATE).resample(&samples),
             };
             let outlet = &mut self.outlet;
-            let mut write = |samples: &[f32]| -> Result<(), SoundFileError> {
+            let mut write = |samples: &[f32]| -> Result<(), AudioFileError> {
                 outlet.write(samples);
                 Ok(())
             };
@@ -195,7 +195,7 @@ impl Request {
         Ok(())
     }
 
-    /// Takes the codes that were drawn.
+    /// Collects the sampled codes.
     pub fn collect(&mut self, synthesizer: &mut Synthesizer) -> Result<(), SpeakError> {
         match &mut self.current {
             Some(Current { speech, .. }) => synthesizer.collect(speech),
@@ -203,17 +203,17 @@ impl Request {
         }
     }
 
-    /// Tells the client that this is all, or why it is not; frees the slot.
+    /// Ends the response, with the error if there is one, and frees the slot.
     pub fn finish(
         self,
         synthesizer: &mut Synthesizer,
         failed: Option<&SpeakError>,
     ) -> Result<(), SpeakError> {
-        let Request { current, mut outlet, usage, unsaid, .. } = self;
+        let Request { current, mut outlet, usage, unspoken, .. } = self;
         let left = current.map_or(Ok(()), |current| synthesizer.leave(current.speech));
-        let result = match (failed, unsaid) {
-            (Some(error), _) => Err(told(error)),
-            (None, Some(error)) if !outlet.has_spoken && outlet.sink.is_wanted() => Err(told(&error)),
+        let result = match (failed, unspoken) {
+            (Some(error), _) => Err(client_error(error)),
+            (None, Some(error)) if !outlet.has_spoken && outlet.sink.is_wanted() => Err(client_error(&error)),
             _ => {
                 outlet.end();
                 Ok(usage)
@@ -224,7 +224,7 @@ impl Request {
     }
 }
 
-/// What a request means to a model.
+/// A request resolved against a model.
 struct Plan {
     pieces: VecDeque<Piece>,
     voice: Arc<Voice>,
@@ -234,7 +234,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(speaker: &ModelSpeaker, utterance: &Utterance) -> Result<Plan, SpeakerError> {
+    fn new(speaker: &ModelSpeaker, utterance: &Utterance) -> Result<Plan, SpeakerError> {
         let Utterance { text, voice, language, speed, seed, sampling } = utterance;
         let synthesizer = &speaker.synthesizer;
         let languages = synthesizer.languages();
@@ -243,13 +243,13 @@ impl Plan {
             Some(language) => {
                 let language: String = language.chars().take(20).collect();
                 let message =
-                    format!("this model does not speak {language:?}: it speaks {}", languages.join(", "));
+                    format!("this model does not support {language:?}: it supports {}", languages.join(", "));
                 return Err(refused("language", "unknown_language", message));
             }
             None => guess_language(text, &languages).unwrap_or_else(|| "en".to_owned()),
         };
-        let voice = Arc::new(speaker.voice(voice).map_err(|error| told(&error))?);
-        let measure = synthesizer.text_measure(&language);
+        let voice = Arc::new(speaker.voice(voice).map_err(|error| client_error(&error))?);
+        let measure = synthesizer.token_budget(&language);
         let count = |text: &str| measure.count(text);
         let pieces: VecDeque<Piece> = Pieces::new(text.as_bytes(), measure.limit(), &count)
             .collect::<Result<_, _>>()
@@ -259,18 +259,17 @@ impl Plan {
             _ => Duration::ZERO,
         };
         if pieces.iter().map(pause).sum::<Duration>() > PAUSES {
-            let message =
-                format!("the [pause:...] marks are longer than {} seconds together", PAUSES.as_secs());
+            let message = format!("the [pause:...] marks add up to more than {} seconds", PAUSES.as_secs());
             return Err(refused("input", "invalid_value", message));
         }
-        let usual = synthesizer.usual_options();
+        let default = synthesizer.default_sampling();
         let options = SamplingOptions {
-            temperature: sampling.temperature.unwrap_or(usual.temperature),
-            top_k: sampling.top_k.unwrap_or(usual.top_k),
-            top_p: sampling.top_p.unwrap_or(usual.top_p),
-            repetition_penalty: sampling.repetition_penalty.unwrap_or(usual.repetition_penalty),
+            temperature: sampling.temperature.unwrap_or(default.temperature),
+            top_k: sampling.top_k.unwrap_or(default.top_k),
+            top_p: sampling.top_p.unwrap_or(default.top_p),
+            repetition_penalty: sampling.repetition_penalty.unwrap_or(default.repetition_penalty),
             seed: *seed,
-            ..usual
+            ..default
         };
         let options = SpeakOptions { audible_start: Some(AudibleStart::default()), ..options.into() };
         Ok(Plan { pieces, voice, language, options, speed: *speed })

@@ -1,59 +1,60 @@
-//! Many requests spoken together: one thread owns the model, and all texts advance in the same steps.
+//! Continuous batching: one thread owns the model, and all texts advance in the same steps.
 //!
-//! A round: requests are taken from the queue, slots are given to those whose clients run out of sound first, codes are queued for
-//! all slots, the decoder makes sound of the codes of the round before, again in that order, and the new codes are taken. While
-//! somebody waits for the first sound, those who have enough to play are left for later. A request keeps a slot for one piece of
-//! its text (a few sentences); then it stands in line with the others, so that nobody waits for the end of a long text.
+//! In each round, requests are taken from the queue, slots are assigned to those whose clients run out of audio first, codes are
+//! queued for all slots, the decoder converts the codes of the previous round to audio in the same order, and the new codes are
+//! collected. While a client waits for its first audio, clients with enough to play are deferred. A request keeps a slot for one
+//! piece of its text (a few sentences) and then waits its turn, so that no client waits for the end of a long text.
 
 use crate::metrics::{Metrics, Work};
 use crate::model::ModelSpeaker;
-use crate::queue::{HearJob, Job, Jobs, SpeakJob};
+use crate::queue::{EncodeVoiceJob, Job, Jobs, SpeakJob};
 use crate::request::Request;
 use myxtts_speak::{SpeakError, SpeakOptions, Synthesizer, Voice};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Codes of a round while somebody waits for the first sound, which comes with the fifth code; and while nobody does.
+/// Codes per round while a client waits for its first audio, which comes with the fifth code, and otherwise.
 const FIRST_STEPS: usize = 5;
 const STEPS: usize = 8;
 
-/// While somebody waits for the first sound, those whose clients have this much left to play wait with theirs.
+/// While a client waits for its first audio, clients with at least this much left to play are deferred.
 const AHEAD: Duration = Duration::from_millis(400);
 
-/// Requests that are spoken in turns, for each slot: more wait in the queue.
+/// Active requests per slot, which take turns; further ones wait in the queue.
 const REQUESTS_PER_SLOT: usize = 2;
 
-/// How often it is looked whether slow clients have taken something, where there is nothing else to do.
-const LOOK: Duration = Duration::from_millis(5);
+/// Polling interval for slow clients when there is nothing else to do.
+const POLL: Duration = Duration::from_millis(5);
 
 /// Speaks the requests of a queue.
 pub(crate) struct Scheduler<'m> {
     speaker: &'m mut ModelSpeaker,
     active: Vec<Request>,
-    most: usize,
+    capacity: usize,
     metrics: &'m Metrics,
-    /// When the last work ended.
+    /// When the last measured phase ended.
     ended: Instant,
 }
 
 impl<'m> Scheduler<'m> {
     pub fn new(speaker: &'m mut ModelSpeaker, metrics: &'m Metrics) -> Scheduler<'m> {
-        let most = REQUESTS_PER_SLOT * speaker.synthesizer.at_once();
-        Scheduler { speaker, active: Vec::new(), most, metrics, ended: Instant::now() }
+        let capacity = REQUESTS_PER_SLOT * speaker.synthesizer.slots();
+        Scheduler { speaker, active: Vec::new(), capacity, metrics, ended: Instant::now() }
     }
 
-    /// Counts the time since the last work.
+    /// Adds the time since the last phase to the metrics.
     fn worked(&mut self, work: Work) {
         let now = Instant::now();
         self.metrics.worked(work, now - std::mem::replace(&mut self.ended, now));
     }
 
-    /// Until the queue is closed and all that was begun is finished; or the device fails, which all clients are told.
+    /// Runs until the queue is closed and all active requests are finished, or until the device fails, which is reported to
+    /// all clients.
     pub fn run(mut self, jobs: &Jobs) -> Result<(), SpeakError> {
         while self.admit(jobs) {
             if let Err(error) = self.round() {
                 for request in std::mem::take(&mut self.active) {
-                    // It has failed already.
+                    // Already failing; a second error is ignored.
                     let _ = request.finish(&mut self.speaker.synthesizer, Some(&error));
                 }
                 return Err(error);
@@ -62,9 +63,9 @@ impl<'m> Scheduler<'m> {
         Ok(())
     }
 
-    /// Takes what waits; waits itself where there is nothing to do. Whether there is something to do.
+    /// Takes waiting jobs, blocking if there is nothing to do. Returns whether there are active requests.
     fn admit(&mut self, jobs: &Jobs) -> bool {
-        while self.active.len() < self.most {
+        while self.active.len() < self.capacity {
             let job = match self.active.is_empty() {
                 true => {
                     let job = jobs.next();
@@ -78,10 +79,10 @@ impl<'m> Scheduler<'m> {
                 Some(Job::Speak(SpeakJob { utterance, sink })) => {
                     self.active.extend(Request::begin(self.speaker, &utterance, sink));
                 }
-                Some(Job::Hear(HearJob { name, recording, reply, in_use: _in_use })) => {
-                    let heard = self.speaker.hear(&name, &recording);
-                    // Nobody there: the voice is kept all the same.
-                    let _ = reply.send(heard);
+                Some(Job::EncodeVoice(EncodeVoiceJob { name, recording, reply, in_use: _in_use })) => {
+                    let encoded = self.speaker.encode_voice(&name, &recording);
+                    // The voice is stored even if the client has disconnected.
+                    let _ = reply.send(encoded);
                 }
             }
         }
@@ -100,36 +101,36 @@ impl<'m> Scheduler<'m> {
             let mut failed = Vec::new();
             let due = Instant::now() + AHEAD;
             let synthesizer = &mut self.speaker.synthesizer;
-            for (place, request) in self.active.iter_mut().enumerate() {
+            for (index, request) in self.active.iter_mut().enumerate() {
                 if is_awaited && request.deadline() > due {
                     break;
                 }
-                if let Err(error) = request.sound(synthesizer) {
-                    failed.push((place, error));
+                if let Err(error) = request.send_audio(synthesizer) {
+                    failed.push((index, error));
                 }
             }
             self.worked(Work::Sound);
             let synthesizer = &mut self.speaker.synthesizer;
-            for (place, request) in self.active.iter_mut().enumerate() {
+            for (index, request) in self.active.iter_mut().enumerate() {
                 if let Err(error) = request.collect(synthesizer) {
-                    failed.push((place, error));
+                    failed.push((index, error));
                 }
             }
             self.fail(failed)?;
             self.worked(Work::Collect);
             self.metrics.round();
         } else if self.active.iter().all(|request| !request.is_finished()) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL);
             self.ended = Instant::now();
         }
         self.release(Request::is_finished)
     }
 
-    /// Gives free slots to those who are due, the most urgent first.
+    /// Assigns free slots to requests that are due, the most urgent first.
     fn fill_slots(&mut self) -> Result<(), SpeakError> {
         let synthesizer = &mut self.speaker.synthesizer;
         let (mut failed, mut free) = (Vec::new(), synthesizer.free_slots());
-        for (place, request) in self.active.iter_mut().enumerate() {
+        for (index, request) in self.active.iter_mut().enumerate() {
             if free == 0 {
                 break;
             }
@@ -137,38 +138,38 @@ impl<'m> Scheduler<'m> {
                 continue;
             }
             if let Err(error) = request.begin_piece(synthesizer) {
-                failed.push((place, error));
+                failed.push((index, error));
             }
             free = synthesizer.free_slots();
         }
         self.fail(failed)
     }
 
-    /// Ends requests that cannot be said.
+    /// Ends requests that failed.
     fn fail(&mut self, mut failed: Vec<(usize, SpeakError)>) -> Result<(), SpeakError> {
-        failed.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        failed.dedup_by_key(|(place, _)| *place);
-        for (place, error) in failed {
-            self.active.remove(place).finish(&mut self.speaker.synthesizer, Some(&error))?;
+        failed.sort_by_key(|(index, _)| std::cmp::Reverse(*index));
+        failed.dedup_by_key(|(index, _)| *index);
+        for (index, error) in failed {
+            self.active.remove(index).finish(&mut self.speaker.synthesizer, Some(&error))?;
         }
         Ok(())
     }
 
-    /// Ends requests that are done, or not wanted.
+    /// Ends requests that are finished or no longer wanted.
     fn release(&mut self, is_over: impl Fn(&Request) -> bool) -> Result<(), SpeakError> {
-        let mut place = 0;
-        while let Some(request) = self.active.get(place) {
+        let mut index = 0;
+        while let Some(request) = self.active.get(index) {
             match is_over(request) {
-                true => self.active.remove(place).finish(&mut self.speaker.synthesizer, None)?,
-                false => place += 1,
+                true => self.active.remove(index).finish(&mut self.speaker.synthesizer, None)?,
+                false => index += 1,
             }
         }
         Ok(())
     }
 }
 
-/// Says a text in one slot, in two, in four, up to all of them: what is made on first use, such as recorded steps of so many
-/// texts, is there before the first client.
+/// Speaks a text in one slot, in two, in four, up to all of them, so that everything built on first use, such as the captured
+/// steps for each batch size, exists before the first client.
 pub(crate) fn warm_up(
     synthesizer: &mut Synthesizer,
     text: &str,
@@ -176,13 +177,13 @@ pub(crate) fn warm_up(
     voice: &Arc<Voice>,
     options: &SpeakOptions,
 ) -> Result<(), SpeakError> {
-    let (mut speeches, most) = (Vec::new(), synthesizer.free_slots());
+    let (mut speeches, slots) = (Vec::new(), synthesizer.free_slots());
     let mut count = 1;
-    while count <= most {
+    while count <= slots {
         while speeches.len() < count {
             speeches.push(synthesizer.join(text, language, voice, options)?);
         }
-        // The first of a size goes kernel by kernel, the second is recorded.
+        // The first step of a size runs kernel by kernel, the second is captured.
         for steps in [FIRST_STEPS, STEPS, FIRST_STEPS, STEPS] {
             synthesizer.advance(steps)?;
         }
@@ -190,7 +191,7 @@ pub(crate) fn warm_up(
     }
     for mut speech in speeches {
         synthesizer.collect(&mut speech)?;
-        synthesizer.sound(&mut speech)?;
+        synthesizer.take_audio(&mut speech)?;
         synthesizer.leave(speech)?;
     }
     Ok(())

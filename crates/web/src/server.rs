@@ -1,10 +1,10 @@
-//! A server on one address, with a few threads for its sockets and one for each open model.
+//! The server: one address, a few threads for sockets and one per open model.
 
 use crate::access::Access;
 use crate::connection;
 use crate::limits::{SESSIONS, UPLOADS_AT_ONCE};
-use crate::metrics::{Metrics, OpenModel};
-use crate::models::{Failure, FindModel, Keeping, Models, ServedModel};
+use crate::metrics::{Metrics, ModelState};
+use crate::models::{Failure, FindModel, ModelLimits, Models, ServedModel};
 use crate::routes::{self, App};
 use crate::speaker::SpeakerFacts;
 use crate::studio::{Studio, StudioOptions};
@@ -17,70 +17,68 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-/// Characters of a token at least.
-pub const SHORTEST_TOKEN: usize = 8;
+/// Minimum number of characters of a token.
+pub const MIN_TOKEN_CHARACTERS: usize = 8;
 
-/// How often it is looked for models that nobody uses, at least.
-const LOOK: Duration = Duration::from_secs(1);
+/// Maximum interval between checks for idle models.
+const IDLE_CHECK: Duration = Duration::from_secs(1);
 
-/// How long sessions have to send what was said when the server stops.
-const LAST_WORDS: Duration = Duration::from_secs(10);
+/// Time for sessions to send remaining audio when the server stops.
+const SESSION_GRACE: Duration = Duration::from_secs(10);
 
-/// How a server is started.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Port 0 for any that is free.
+    /// Address to listen on; port 0 for any free port.
     pub address: SocketAddr,
-    /// Needed for any address but a loopback one.
+    /// Access token; required for non-loopback addresses.
     pub token: Option<String>,
-    /// Requests that wait for a model at most.
+    /// Maximum number of waiting requests per model.
     pub queue: usize,
-    /// How many models stay open, and for how long.
-    pub keeping: Keeping,
-    /// A port of 127.0.0.1 for clients of Wyoming: 0 for any that is free; none for no such clients.
+    /// Limits on open models.
+    pub model_limits: ModelLimits,
+    /// Port on 127.0.0.1 for the Wyoming protocol: 0 for any free port, `None` to disable it.
     pub wyoming: Option<u16>,
-    /// Origins of pages that may use it, beside those of loopback addresses; `*` for all.
+    /// Further origins whose pages may use the server besides loopback addresses; `*` for all.
     pub origins: Vec<String>,
-    /// What its page may work with.
+    /// Options of the web page.
     pub studio: StudioOptions,
 }
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Others could use it.
+    /// The address is reachable from other machines and there is no token.
     #[error(
         "{address} can be reached from other machines: give a token with --token (or in MYXTTS_TOKEN), or serve on 127.0.0.1"
     )]
     NoToken {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// A token that is no secret, or that a header cannot carry.
-    #[error(
-        "the token is to have at least {SHORTEST_TOKEN} characters, letters, digits and signs of ASCII without spaces"
-    )]
+    /// The token is too short, or not valid in a header.
+    #[error("the token must have at least {MIN_TOKEN_CHARACTERS} printable ASCII characters without spaces")]
     Token,
-    /// The address is taken, or not ours.
+    /// The address is in use or not available.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Threads or sockets are not to be had.
+    /// Threads or sockets cannot be created.
     #[error("cannot start the server: {0}")]
     Start(io::Error),
-    /// The model cannot speak.
+    /// The model failed.
     #[error(transparent)]
     Speaker(#[from] SpeakError),
-    /// A defect.
-    #[error("the thread that speaks has failed; what it said is above")]
+    /// A bug: a thread panicked.
+    #[error("the speaker thread panicked; its message is above")]
     Died,
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     address: SocketAddr,
     wyoming_address: Option<SocketAddr>,
@@ -91,20 +89,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at once and opens the first of the models; `/ready` tells when it has spoken for the first time. The others are
-    /// opened when they are asked for. Where there are none, `find` is asked whether there is one by now.
+    /// Listens immediately and opens the first model; `/ready` reports when it has spoken for the first time. The others
+    /// are opened on demand. If there are none, `find` is called to look for one.
     pub fn start(
         options: ServerOptions,
         models: Vec<ServedModel>,
         find: Option<Arc<FindModel>>,
     ) -> Result<Server, ServeError> {
-        let ServerOptions { address, token, queue, keeping, wyoming, origins, studio } = options;
+        let ServerOptions { address, token, queue, model_limits, wyoming, origins, studio } = options;
         if token.is_none() && !address.ip().is_loopback() {
             return Err(ServeError::NoToken { address });
         }
-        let fits =
-            |token: &String| token.len() >= SHORTEST_TOKEN && token.bytes().all(|b| b.is_ascii_graphic());
-        if token.as_ref().is_some_and(|token| !fits(token)) {
+        let is_valid = |token: &String| {
+            token.len() >= MIN_TOKEN_CHARACTERS && token.bytes().all(|b| b.is_ascii_graphic())
+        };
+        if token.as_ref().is_some_and(|token| !is_valid(token)) {
             return Err(ServeError::Token);
         }
         let listen = |source| ServeError::Listen { address, source };
@@ -131,7 +130,7 @@ impl Server {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let (stop, stopped) = watch::channel(false);
         let metrics: Arc<Metrics> = Arc::default();
-        let models = Models::new(models, find, keeping, queue, metrics.clone(), stop.clone());
+        let models = Models::new(models, find, model_limits, queue, metrics.clone(), stop.clone());
         let app = Arc::new(App {
             models: models.clone(),
             metrics,
@@ -144,74 +143,74 @@ impl Server {
             stopping: stopped.clone(),
         });
         let listener = {
-            let _inside = runtime.enter();
+            let _context = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?
         };
         if let Some(listener) = wyoming {
-            let _inside = runtime.enter();
+            let _context = runtime.enter();
             let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
             runtime.spawn(wyoming::serve(listener, app.clone()));
         }
         let sockets = runtime.spawn(connection::serve(listener, routes::router(app.clone()), stopped));
-        if let Some(idle) = keeping.idle {
+        if let Some(idle) = model_limits.idle {
             let models = models.clone();
             runtime.spawn(async move {
                 loop {
-                    tokio::time::sleep((idle / 4).min(LOOK)).await;
+                    tokio::time::sleep((idle / 4).min(IDLE_CHECK)).await;
                     models.close_idle();
                 }
             });
         }
-        models.open_first().map_err(|why| ServeError::Start(io::Error::other(why.to_string())))?;
+        models.open_first().map_err(|error| ServeError::Start(io::Error::other(error.to_string())))?;
         Ok(Server { address, wyoming_address, app, stop, runtime, sockets })
     }
 
-    /// Where it listens.
+    /// Address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where clients of Wyoming are listened to.
+    /// Address of the Wyoming protocol, if enabled.
     pub fn wyoming_address(&self) -> Option<SocketAddr> {
         self.wyoming_address
     }
 
-    /// What its first model speaks, once it has spoken for the first time.
+    /// Properties of its first model, once it has spoken for the first time.
     pub fn facts(&self) -> Option<SpeakerFacts> {
         self.app.models.first().ok()?.facts.get().cloned()
     }
 
-    /// How its models stand.
-    pub fn models(&self) -> Vec<OpenModel> {
-        self.app.models.open_ones()
+    /// State of its models.
+    pub fn models(&self) -> Vec<ModelState> {
+        self.app.models.states()
     }
 
-    /// What happened so far.
+    /// Counters since the start.
     pub fn metrics(&self) -> &Metrics {
         &self.app.metrics
     }
 
-    /// Whether it stops or has stopped: it was told to, or its speaker ended.
+    /// Whether it is stopping or has stopped, by request or because a model failed.
     pub fn is_stopping(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Takes no more requests; those that wait are told, those that are spoken are finished. [`Server::wait`] waits for that.
+    /// Accepts no more requests; waiting ones are rejected, active ones are finished. [`Server::wait`] waits for that.
     pub fn stop(&self) {
         self.app.models.stop();
     }
 
-    /// Waits until everything that was begun is finished.
+    /// Waits until the server has stopped and all active requests are finished.
     pub fn wait(self) -> Result<(), ServeError> {
-        // Told to stop, or a model that has failed tells it.
+        // Set by a stop request or by a failed model.
         let mut stopped = self.stop.subscribe();
         self.runtime.block_on(connection::stopped(&mut stopped));
         let failure = self.app.models.wait();
         let sockets = self.runtime.block_on(async {
             let ended = self.sockets.await;
-            // Sessions are no requests any more; they end by themselves, and whoever does not read is left behind.
+            // Sessions are not HTTP requests any more; they end by themselves, and clients that do not read are dropped.
             let all = self.app.sessions.acquire_many(SESSIONS as u32);
-            let _ = tokio::time::timeout(LAST_WORDS, all).await;
+            let _ = tokio::time::timeout(SESSION_GRACE, all).await;
             ended
         });
         match failure {

@@ -1,69 +1,69 @@
-//! Text that comes in pieces, spoken sentence by sentence while more of it comes.
+//! Streaming text input: text arrives in pieces and is spoken sentence by sentence.
 //!
-//! Every sentence is a request of its own in the queue, two of them at a time at most, so that a session has no more of the model
-//! than any other client. Their sounds come out in order, as one.
+//! Every sentence is a separate request in the queue, at most two at a time, so that a session gets no more of the model than
+//! any other client. Their audio is delivered in order as one stream.
 
-use crate::answer::ApiError;
+use crate::audio_stream::{AudioEvent, AudioReceiver};
 use crate::limits::TEXT_CHARACTERS;
-use crate::models::{Model, NotTaken};
-use crate::queue::Refused;
+use crate::models::{EnqueueError, Model};
+use crate::queue::QueueError;
+use crate::response::ApiError;
 use crate::routes::App;
-use crate::sound::{SoundEvent, SoundReceiver};
 use crate::speaker::{RATE, SpeakerError, Usage, Utterance};
-use myxtts_speak::long_text::settled;
+use myxtts_speak::long_text::complete_sentences;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sentences that are said or wait in the queue at the same time.
+/// Sentences of a session that are spoken or queued at the same time.
 const AHEAD: usize = 2;
 
-/// Characters that wait to be said.
-const WAITING: usize = 1 << 16;
+/// Maximum number of characters waiting to be spoken.
+const MAX_WAITING: usize = 1 << 16;
 
 /// Silence between sentences.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Until it is tried again where the queue is full, and how often.
+/// Interval and number of retries when the queue is full.
 const RETRY: Duration = Duration::from_millis(50);
 const RETRIES: usize = 200;
 
-/// A text on its way.
+/// A session with one client.
 pub struct Session {
     app: Arc<App>,
     model: Arc<Model>,
     client: IpAddr,
-    /// How it is said; its text is empty.
-    manner: Utterance,
-    /// What is not a whole sentence yet.
+    /// Voice and other options; its text is empty.
+    options: Utterance,
+    /// Text that is not a complete sentence yet.
     text: String,
     waiting: VecDeque<String>,
-    speaking: VecDeque<SoundReceiver>,
+    speaking: VecDeque<AudioReceiver>,
     is_ended: bool,
     has_spoken: bool,
     usage: Usage,
 }
 
-/// What comes of it next.
+/// Next event of a session.
 pub enum SessionEvent {
-    /// At [`RATE`].
+    /// Samples at [`RATE`].
     Samples(Vec<i16>),
-    /// All that came was said; more may come.
+    /// All text so far was spoken; more may come.
     Idle,
-    /// All that was to be said was said.
+    /// All text was spoken and no more will come.
     Finished(Usage),
-    /// Nothing more comes.
+    /// The session failed.
     Failed(ApiError),
 }
 
 impl Session {
-    pub fn new(app: Arc<App>, model: Arc<Model>, client: IpAddr, manner: Utterance) -> Session {
+    pub fn new(app: Arc<App>, model: Arc<Model>, client: IpAddr, options: Utterance) -> Session {
         Session {
             app,
             model,
             client,
-            manner,
+            options,
             text: String::new(),
             waiting: VecDeque::new(),
             speaking: VecDeque::new(),
@@ -73,29 +73,33 @@ impl Session {
         }
     }
 
-    /// Whether nothing is said and nothing waits.
+    /// Whether no text is being spoken or waits.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.speaking.is_empty()
     }
 
-    /// Takes a piece of text; sentences that are whole wait to be said.
+    /// Adds a piece of text; complete sentences are queued.
     pub fn push(&mut self, piece: &str) -> Result<(), ApiError> {
         if self.is_ended {
-            return Err(ApiError::field("text", "text_after_end", "text came after its end was told"));
+            return Err(ApiError::field(
+                "text",
+                "text_after_end",
+                "text arrived after the end of the session",
+            ));
         }
         let waiting: usize = self.waiting.iter().map(|text| text.chars().count()).sum();
-        if waiting > WAITING {
-            let message = format!("{waiting} characters wait to be said: send text as it is spoken");
+        if waiting > MAX_WAITING {
+            let message = format!("{waiting} characters are waiting to be spoken: send text more slowly");
             return Err(ApiError::field("text", "text_too_fast", message));
         }
         self.text.push_str(piece);
-        let whole = settled(&self.text);
-        let rest = self.text.split_off(whole);
+        let complete = complete_sentences(&self.text);
+        let rest = self.text.split_off(complete);
         let sentences = std::mem::replace(&mut self.text, rest);
         let too_long = |text: &str| text.chars().count() > TEXT_CHARACTERS;
         if too_long(&self.text) || too_long(&sentences) {
             let message = format!(
-                "more than {TEXT_CHARACTERS} characters came at once or without the end of a sentence"
+                "more than {TEXT_CHARACTERS} characters arrived at once or without the end of a sentence"
             );
             return Err(ApiError::field("text", "string_above_max_length", message));
         }
@@ -103,7 +107,7 @@ impl Session {
         Ok(())
     }
 
-    /// What came is said, whether its sentence is whole or not.
+    /// Queues the text so far, even if its sentence is incomplete.
     pub fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         self.add(text);
@@ -115,38 +119,38 @@ impl Session {
         }
     }
 
-    /// No more text comes.
+    /// Marks the end of the text.
     pub fn end(&mut self) {
         self.flush();
         self.is_ended = true;
     }
 
-    /// Forgets what was not said, and stops what is being said.
+    /// Discards waiting text and stops what is being spoken.
     pub fn cancel(&mut self) {
         self.text.clear();
         self.waiting.clear();
         self.speaking.clear();
     }
 
-    /// Hands sentences to the queue. Whether there is nothing to wait for but a place in it.
+    /// Moves sentences to the queue of the model. Returns `true` if the session can only wait for space in it.
     fn submit(&mut self) -> Result<bool, ApiError> {
         while self.speaking.len() < AHEAD
             && let Some(text) = self.waiting.front()
         {
-            let utterance = Utterance { text: text.clone(), ..self.manner.clone() };
+            let utterance = Utterance { text: text.clone(), ..self.options.clone() };
             match self.app.models.speak(&self.model, self.client, utterance) {
                 Ok(receiver) => {
                     self.waiting.pop_front();
                     self.speaking.push_back(receiver);
                 }
-                Err(NotTaken::Refused(Refused::Full)) => return Ok(self.speaking.is_empty()),
-                Err(not_taken) => return Err(not_taken.into()),
+                Err(EnqueueError::Queue(QueueError::Full)) => return Ok(self.speaking.is_empty()),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(false)
     }
 
-    /// The next of its sound; waits for ever where there is none and more text may come. May be dropped and asked again.
+    /// The next event; pending while there is no audio and more text may come. Cancel-safe.
     pub async fn next(&mut self) -> SessionEvent {
         let mut retries = 0;
         loop {
@@ -157,7 +161,7 @@ impl Session {
                     tokio::time::sleep(RETRY).await;
                     continue;
                 }
-                Ok(true) => return SessionEvent::Failed(Refused::Full.into()),
+                Ok(true) => return SessionEvent::Failed(QueueError::Full.into()),
                 Err(error) => return SessionEvent::Failed(error),
             }
             let Some(receiver) = self.speaking.front_mut() else {
@@ -168,11 +172,11 @@ impl Session {
                 continue;
             };
             match receiver.next().await {
-                Some(SoundEvent::Samples(samples)) => {
+                Some(AudioEvent::Samples(samples)) => {
                     self.has_spoken = true;
                     return SessionEvent::Samples(samples);
                 }
-                Some(SoundEvent::End(Ok(usage))) => {
+                Some(AudioEvent::End(Ok(usage))) => {
                     self.speaking.pop_front();
                     self.usage.text_tokens += usage.text_tokens;
                     self.usage.audio_tokens += usage.audio_tokens;
@@ -184,7 +188,7 @@ impl Session {
                         return SessionEvent::Samples(vec![0; samples]);
                     }
                 }
-                Some(SoundEvent::End(Err(error))) => {
+                Some(AudioEvent::End(Err(error))) => {
                     self.cancel();
                     return SessionEvent::Failed(error.into());
                 }

@@ -1,95 +1,106 @@
-//! Whoever speaks, as the server sees it.
+//! The synthesiser interface of the server.
 
 use crate::metrics::Metrics;
 use crate::queue::Jobs;
 use myxtts_speak::reference::ReferenceReport;
 use myxtts_speak::voices::VoiceError;
 
-/// Samples per second of everything that is sent; the API says so for PCM.
+/// Samples per second of all audio that is sent; OpenAI's API specifies it for PCM.
 pub const RATE: u32 = 24_000;
 
-/// Speaks what is asked for. It lives on the worker thread, where it was opened.
+/// Speaks the jobs of a queue. It stays on the worker thread on which it was opened.
 pub trait Speaker {
-    /// What is known of it.
+    /// Static properties of the model.
     fn facts(&self) -> SpeakerFacts;
 
-    /// Bytes of memory that opening it took, where that is known.
+    /// Memory that opening it used, in bytes, if known.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Says something once, so that the first client does not wait for what is made on first use. Called before
+    /// Speaks something once, so that the first client does not wait for lazy initialisation. Called before
     /// [`Speaker::work`].
     fn warm_up(&mut self) -> Result<(), myxtts_speak::SpeakError>;
 
-    /// Takes jobs until there will be none, or nothing can be said any more. Whoever says one after the other asks
-    /// [`Jobs::next`]; whoever says several at once asks [`Jobs::try_next`] between two steps, as often as it has room.
+    /// Processes jobs until the queue is closed or the device fails. A sequential speaker calls [`Jobs::next`]; one that
+    /// speaks several jobs at once calls [`Jobs::try_next`] between two steps while it has capacity.
     fn work(&mut self, jobs: &Jobs, metrics: &Metrics) -> Result<(), myxtts_speak::SpeakError>;
 }
 
-/// What is known of a speaker.
+/// Static properties of a speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpeakerFacts {
-    /// Codes of the languages it speaks.
+    /// Language codes it supports.
     pub languages: Vec<String>,
 }
 
-/// What is to be said, and how.
+/// A text to speak, with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Utterance {
-    /// At most [`crate::limits::TEXT_CHARACTERS`].
+    /// The text, at most [`crate::limits::TEXT_CHARACTERS`] characters.
     pub text: String,
-    /// A voice's name, a mix `anna(2)+ben(1)`, or `default`. Never a path.
+    /// Voice name, a mix such as `anna(2)+ben(1)`, or `default`. Never a path.
     pub voice: String,
-    /// None to guess it by the letters of the text.
+    /// Language code; `None` guesses it from the text.
     pub language: Option<String>,
-    /// 0.25 to 4.
+    /// Speed factor, 0.25 to 4.
     pub speed: f64,
-    /// The same seed says it the same way.
+    /// Random seed; the same seed gives the same audio.
     pub seed: u64,
-    /// What differs from the model's usual sampling.
+    /// Overrides of the model's default sampling.
     pub sampling: Sampling,
 }
 
-/// Sampling that a client asks for; none for what is usual for the model.
+/// Sampling options of a client; `None` uses the model's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
-    /// Above 0.
+    /// Temperature, above 0.
     pub temperature: Option<f32>,
-    /// 0 for all codes.
+    /// Number of most likely codes to sample from; 0 for all.
     pub top_k: Option<usize>,
-    /// Above 0, at most 1.
+    /// Nucleus probability, above 0 and at most 1.
     pub top_p: Option<f32>,
-    /// Above 0; 1 changes nothing.
+    /// Repetition penalty, above 0; 1 disables it.
     pub repetition_penalty: Option<f32>,
 }
 
-/// What an utterance took.
+/// Token counts of an utterance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens of the text.
+    /// Text tokens.
     pub text_tokens: usize,
-    /// Codes of the sound.
+    /// Audio codes.
     pub audio_tokens: usize,
 }
 
-/// Why something was not said.
+impl Usage {
+    /// The counts in the format of OpenAI's API.
+    pub(crate) fn json(self) -> serde_json::Value {
+        serde_json::json!({
+            "input_tokens": self.text_tokens,
+            "output_tokens": self.audio_tokens,
+            "total_tokens": self.text_tokens + self.audio_tokens,
+        })
+    }
+}
+
+/// Why an utterance was not spoken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpeakerError {
-    /// The client's request cannot be done.
+    /// The request is invalid.
     #[error("{message}")]
     Refused {
-        /// The field of the request.
+        /// Field of the request.
         param: &'static str,
-        /// A word for programs.
+        /// Machine-readable error code.
         code: &'static str,
-        /// What to do instead.
+        /// Description for the user.
         message: String,
     },
-    /// It took longer than [`crate::limits::REQUEST_TIME`].
-    #[error("it took too long and was stopped")]
+    /// The request took longer than [`crate::limits::REQUEST_TIME`].
+    #[error("the request took too long and was stopped")]
     TimedOut,
-    /// The server is stopping, or its speaker is gone.
+    /// The server is stopping, or its speaker has ended.
     #[error("the server is stopping")]
     Stopping,
     /// The speaker failed.
@@ -97,32 +108,32 @@ pub enum SpeakerError {
     Failed(String),
 }
 
-/// A voice that was heard in an uploaded recording and is kept now.
+/// A voice that was encoded from an uploaded recording and stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HeardVoice {
-    /// Seconds of the recording.
+pub struct EncodedVoice {
+    /// Length of the recording in seconds.
     pub seconds: f64,
-    /// What would make it better.
+    /// Advice on improving the recording.
     pub advice: Vec<String>,
 }
 
-/// What is known of a voice that is kept.
+/// Details of a stored voice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoiceDetails {
-    /// Seconds of its recordings.
+    /// Total length of its recordings in seconds.
     pub seconds: f64,
-    /// How good they were, where that is known.
+    /// Quality report of the recordings, if available.
     pub report: Option<ReferenceReport>,
 }
 
-/// The voices that are kept, which need no speaker to be listed or removed.
+/// Stored voices; listing and removing them needs no open model.
 pub trait VoiceStore: Send + Sync {
-    /// Names, those that are kept first.
+    /// Names of all voices, stored ones first.
     fn names(&self) -> Result<Vec<String>, VoiceError>;
 
-    /// Removes one that is kept.
+    /// Removes a stored voice.
     fn remove(&self, name: &str) -> Result<(), VoiceError>;
 
-    /// What is known of one that is kept, and could be removed; none for those of the model itself.
+    /// Details of a stored voice; `None` for built-in voices of the model, which cannot be removed.
     fn details(&self, name: &str) -> Result<Option<VoiceDetails>, VoiceError>;
 }

@@ -1,17 +1,17 @@
-//! Wyoming over TCP, as Home Assistant speaks it: a line of JSON, data and payload for each event.
+//! The Wyoming protocol over TCP, as used by Home Assistant: a line of JSON, data and payload per event.
 //!
-//! | the client sends | and gets |
+//! | client sends | server replies |
 //! |---|---|
 //! | `describe` | `info`: voices and languages |
 //! | `synthesize` | `audio-start`, `audio-chunk`..., `audio-stop` |
-//! | `synthesize-start`, `synthesize-chunk`..., `synthesize-stop` | the same while text still comes, then `synthesize-stopped` |
+//! | `synthesize-start`, `synthesize-chunk`..., `synthesize-stop` | the same while text still arrives, then `synthesize-stopped` |
 //! | `ping` | `pong` |
 //!
-//! The protocol knows no token, so only a loopback address is listened on.
+//! The protocol has no authentication, so the server listens on a loopback address only.
 
-use crate::answer::ApiError;
 use crate::connection::stopped;
 use crate::limits::{JSON_BYTES, SESSION_IDLE_TIME, TEXT_CHARACTERS};
+use crate::response::ApiError;
 use crate::routes::App;
 use crate::session::{Session, SessionEvent};
 use crate::speaker::{RATE, Sampling, Utterance};
@@ -26,41 +26,41 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// Bytes of a line.
+/// Maximum bytes of a line.
 const LINE_BYTES: usize = 64 << 10;
 
-/// Bytes of a payload, which is none of ours and passed over.
+/// Maximum bytes of a payload, which is ignored.
 const PAYLOAD_BYTES: usize = 1 << 20;
 
-/// Events that a client may be ahead.
+/// Maximum number of unprocessed events of a client.
 const EVENTS: usize = 64;
 
-/// After an accept that failed.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a client says.
+/// An event from a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientEvent {
     Describe,
-    /// A text as a whole.
+    /// A complete text.
     Synthesize(String, Voice),
-    /// A text that comes in pieces.
+    /// Start of a text that arrives in pieces.
     Start(Voice),
     Chunk(String),
     Stop,
     Ping(Json),
-    /// One that is nothing to us.
+    /// An event that is ignored.
     Other,
 }
 
-/// Who is to speak; none for whoever there is.
+/// Requested voice; `None` for the default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Voice {
     pub name: Option<String>,
     pub language: Option<String>,
 }
 
-/// A line, and what follows it.
+/// Header line of an event.
 struct Head {
     kind: String,
     data: Map<String, Json>,
@@ -75,15 +75,15 @@ fn broken(message: &str) -> io::Error {
 impl Head {
     fn parse(line: &[u8]) -> io::Result<Head> {
         let Ok(Json::Object(mut object)) = serde_json::from_slice(line) else {
-            return Err(broken("a line is no JSON object"));
+            return Err(broken("a line is not a JSON object"));
         };
-        let length = |object: &Map<String, Json>, name: &str, most: usize| match object.get(name) {
+        let length = |object: &Map<String, Json>, name: &str, limit: usize| match object.get(name) {
             None | Some(Json::Null) => Ok(0),
             Some(length) => length
                 .as_u64()
-                .filter(|length| *length <= most as u64)
+                .filter(|length| *length <= limit as u64)
                 .map(|length| length as usize)
-                .ok_or_else(|| broken("a length is too large or no number")),
+                .ok_or_else(|| broken("a length is too large or not a number")),
         };
         let (data_length, payload_length) =
             (length(&object, "data_length", JSON_BYTES)?, length(&object, "payload_length", PAYLOAD_BYTES)?);
@@ -97,18 +97,18 @@ impl Head {
         Ok(Head { kind, data, data_length, payload_length })
     }
 
-    /// With the data that followed.
-    fn with(mut self, data: &[u8]) -> io::Result<ClientEvent> {
+    /// Combines the header with the data that follows it.
+    fn with_data(mut self, data: &[u8]) -> io::Result<ClientEvent> {
         if !data.is_empty() {
             let Ok(Json::Object(more)) = serde_json::from_slice(data) else {
-                return Err(broken("the data of an event are no JSON object"));
+                return Err(broken("the data of an event is not a JSON object"));
             };
             self.data.extend(more);
         }
         let text = || self.data.get("text").and_then(Json::as_str).unwrap_or_default().to_owned();
         let voice = || {
-            let of = |name: &str| self.data.get("voice")?.get(name)?.as_str().map(str::to_owned);
-            Voice { name: of("name"), language: of("language") }
+            let field = |name: &str| self.data.get("voice")?.get(name)?.as_str().map(str::to_owned);
+            Voice { name: field("name"), language: field("language") }
         };
         Ok(match self.kind.as_str() {
             "describe" => ClientEvent::Describe,
@@ -123,15 +123,16 @@ impl Head {
 }
 
 impl ClientEvent {
-    /// The first event of bytes.
+    /// Parses the first event.
     pub fn parse(bytes: &[u8]) -> io::Result<ClientEvent> {
-        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| broken("no line"))?;
+        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| broken("there is no line"))?;
         let head = Head::parse(&bytes[..end])?;
-        let data = bytes.get(end + 1..end + 1 + head.data_length).ok_or_else(|| broken("cut off"))?;
-        head.with(data)
+        let data =
+            bytes.get(end + 1..end + 1 + head.data_length).ok_or_else(|| broken("the data is truncated"))?;
+        head.with_data(data)
     }
 
-    /// The next event; none at the end.
+    /// Reads the next event; `None` at the end of the connection.
     async fn read(reader: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<ClientEvent>> {
         let mut line = Vec::new();
         reader.take(LINE_BYTES as u64).read_until(b'\n', &mut line).await?;
@@ -139,14 +140,14 @@ impl ClientEvent {
             return Ok(None);
         }
         if line.last() != Some(&b'\n') {
-            return Err(broken("a line does not end"));
+            return Err(broken("a line is too long or incomplete"));
         }
         let head = Head::parse(&line)?;
         let mut data = vec![0; head.data_length];
         reader.read_exact(&mut data).await?;
         let mut payload = reader.take(head.payload_length as u64);
         tokio::io::copy(&mut payload, &mut tokio::io::sink()).await?;
-        head.with(&data).map(Some)
+        head.with_data(&data).map(Some)
     }
 }
 
@@ -161,8 +162,8 @@ pub async fn serve(listener: TcpListener, app: Arc<App>) {
         let Some((stream, client, permit)) = accepted else { continue };
         let app = app.clone();
         tokio::spawn(async move {
-            // A client that breaks a connection is none of our errors.
-            let _ = Conversation::hold(app, client, stream).await;
+            // A connection broken by the client is not an error.
+            let _ = Connection::serve(app, client, stream).await;
             drop(permit);
         });
     }
@@ -182,20 +183,20 @@ async fn accept(
     }
 }
 
-/// A connection.
-struct Conversation {
+/// One client connection.
+struct Connection {
     app: Arc<App>,
     client: IpAddr,
     writer: OwnedWriteHalf,
     session: Option<Session>,
-    /// Whether its text comes in pieces.
+    /// Whether its text arrives in pieces.
     is_streaming: bool,
-    has_begun: bool,
+    has_started: bool,
 }
 
-impl Conversation {
-    async fn hold(app: Arc<App>, client: IpAddr, stream: TcpStream) -> io::Result<()> {
-        // Small pieces of sound are sent as they come. A socket without this option works as well.
+impl Connection {
+    async fn serve(app: Arc<App>, client: IpAddr, stream: TcpStream) -> io::Result<()> {
+        // Small pieces of audio are sent immediately. A failure to set this is harmless.
         let _ = stream.set_nodelay(true);
         let (reader, writer) = stream.into_split();
         let (sender, mut events) = mpsc::channel(EVENTS);
@@ -209,10 +210,10 @@ impl Conversation {
         });
         let mut stopping = app.stopping.clone();
         let mut this =
-            Conversation { app, client, writer, session: None, is_streaming: false, has_begun: false };
-        let held = this.run(&mut events, &mut stopping).await;
+            Connection { app, client, writer, session: None, is_streaming: false, has_started: false };
+        let result = this.run(&mut events, &mut stopping).await;
         reading.abort();
-        held
+        result
     }
 
     async fn run(
@@ -222,9 +223,9 @@ impl Conversation {
     ) -> io::Result<()> {
         let mut waiting: VecDeque<ClientEvent> = VecDeque::new();
         loop {
-            // While one text is said whole, what comes after it waits.
-            let listens = self.session.is_none() || self.is_streaming;
-            if listens && let Some(event) = waiting.pop_front() {
+            // While a complete text is spoken, later events wait.
+            let can_answer = self.session.is_none() || self.is_streaming;
+            if can_answer && let Some(event) = waiting.pop_front() {
                 self.answer(event).await?;
                 continue;
             }
@@ -232,10 +233,10 @@ impl Conversation {
             tokio::select! {
                 event = events.recv() => match event {
                     Some(event) if waiting.len() < EVENTS => waiting.push_back(event),
-                    // It has left, or will not wait.
+                    // The client has disconnected or sends too much.
                     _ => return Ok(()),
                 },
-                event = next(&mut self.session) => self.send_sound(event).await?,
+                event = next(&mut self.session) => self.send_audio(event).await?,
                 () = tokio::time::sleep(SESSION_IDLE_TIME), if is_idle => return Ok(()),
                 () = stopped(stopping), if is_idle => return Ok(()),
             }
@@ -249,19 +250,19 @@ impl Conversation {
                 self.send("info", &info, &[]).await
             }
             ClientEvent::Ping(data) => self.send("pong", &data, &[]).await,
-            // Clients send the whole text as well, for servers that take no pieces.
+            // Clients also send the complete text, for servers without streaming.
             ClientEvent::Synthesize(..) if self.is_streaming => Ok(()),
             ClientEvent::Synthesize(text, voice) => {
                 let Some(mut session) = self.begin(voice, false).await? else { return Ok(()) };
-                let taken = match text.chars().count() <= TEXT_CHARACTERS {
+                let result = match text.chars().count() <= TEXT_CHARACTERS {
                     true => session.push(&text),
                     false => Err(ApiError::field("text", "string_above_max_length", "the text is too long")),
                 };
                 session.end();
                 self.session = Some(session);
-                match taken {
+                match result {
                     Ok(()) => Ok(()),
-                    Err(error) => self.send_sound(SessionEvent::Failed(error)).await,
+                    Err(error) => self.send_audio(SessionEvent::Failed(error)).await,
                 }
             }
             ClientEvent::Start(voice) => {
@@ -269,7 +270,7 @@ impl Conversation {
                 Ok(())
             }
             ClientEvent::Chunk(text) => match self.session.as_mut().map(|session| session.push(&text)) {
-                Some(Err(error)) => self.send_sound(SessionEvent::Failed(error)).await,
+                Some(Err(error)) => self.send_audio(SessionEvent::Failed(error)).await,
                 _ => Ok(()),
             },
             ClientEvent::Stop => {
@@ -282,13 +283,13 @@ impl Conversation {
         }
     }
 
-    /// None where there is nobody to speak, which the client is told.
+    /// Starts a session; `None` if there is no model, which is reported to the client.
     async fn begin(&mut self, voice: Voice, is_streaming: bool) -> io::Result<Option<Session>> {
-        (self.is_streaming, self.has_begun) = (is_streaming, false);
+        (self.is_streaming, self.has_started) = (is_streaming, false);
         let model = match self.app.models.first() {
             Ok(model) => model,
             Err(error) => {
-                self.send_sound(SessionEvent::Failed(error)).await?;
+                self.send_audio(SessionEvent::Failed(error)).await?;
                 return Ok(None);
             }
         };
@@ -297,7 +298,7 @@ impl Conversation {
             let base = code.split(['-', '_']).next().unwrap_or_default().to_owned();
             [code, base].into_iter().find(|code| languages.contains(code))
         });
-        let manner = Utterance {
+        let options = Utterance {
             text: String::new(),
             voice: voice.name.unwrap_or_else(|| crate::model::DEFAULT_VOICE.to_owned()),
             language,
@@ -305,28 +306,28 @@ impl Conversation {
             seed: 0,
             sampling: Sampling::default(),
         };
-        Ok(Some(Session::new(self.app.clone(), model, self.client, manner)))
+        Ok(Some(Session::new(self.app.clone(), model, self.client, options)))
     }
 
-    async fn send_sound(&mut self, event: SessionEvent) -> io::Result<()> {
+    async fn send_audio(&mut self, event: SessionEvent) -> io::Result<()> {
         if matches!(event, SessionEvent::Idle) {
             return Ok(());
         }
-        let sound = json!({ "rate": RATE, "width": 2, "channels": 1 });
-        if !self.has_begun {
-            self.has_begun = true;
-            self.send("audio-start", &sound, &[]).await?;
+        let audio = json!({ "rate": RATE, "width": 2, "channels": 1 });
+        if !self.has_started {
+            self.has_started = true;
+            self.send("audio-start", &audio, &[]).await?;
         }
-        let failed = match event {
+        let error = match event {
             SessionEvent::Samples(samples) => {
                 let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-                return self.send("audio-chunk", &sound, &bytes).await;
+                return self.send("audio-chunk", &audio, &bytes).await;
             }
             SessionEvent::Idle | SessionEvent::Finished(_) => None,
             SessionEvent::Failed(error) => Some(error),
         };
         self.session = None;
-        if let Some(error) = failed {
+        if let Some(error) = error {
             self.send("error", &json!({ "text": error.message, "code": error.code }), &[]).await?;
         }
         self.send("audio-stop", &json!({}), &[]).await?;
@@ -337,19 +338,19 @@ impl Conversation {
     }
 
     async fn info(&self) -> Json {
-        let by = json!({ "name": "MyXTTS", "url": "" });
+        let attribution = json!({ "name": "MyXTTS", "url": "" });
         let model = self.app.models.first().ok();
         let (names, languages) = match &model {
             Some(model) => (crate::routes::voice_names(model).await.unwrap_or_default(), model.languages()),
             None => Default::default(),
         };
-        let speaks = model.map_or_else(|| "no model yet".to_owned(), |model| model.name.clone());
+        let name = model.map_or_else(|| "no model yet".to_owned(), |model| model.name.clone());
         let version = env!("CARGO_PKG_VERSION");
         let voice = |name: &String| {
             json!({
                 "name": name,
                 "description": name,
-                "attribution": by,
+                "attribution": attribution,
                 "installed": true,
                 "version": version,
                 "languages": languages,
@@ -359,8 +360,8 @@ impl Conversation {
         let voices: Vec<Json> = names.iter().map(voice).collect();
         let program = json!({
             "name": "myxtts",
-            "description": format!("MyXTTS speaking with {speaks}"),
-            "attribution": by,
+            "description": format!("MyXTTS with the model {name}"),
+            "attribution": attribution,
             "installed": true,
             "version": version,
             "voices": voices,
@@ -381,7 +382,7 @@ impl Conversation {
     }
 }
 
-/// The next of a session's sound; for ever nothing where there is none.
+/// Next event of a session; pending forever without one.
 async fn next(session: &mut Option<Session>) -> SessionEvent {
     match session {
         Some(session) => session.next().await,

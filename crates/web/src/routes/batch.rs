@@ -1,26 +1,27 @@
 //! `POST /v1/audio/speech/batch`: many texts in one request, each answered with a line of JSON as soon as it is spoken.
 //!
-//! The body is that of `/v1/audio/speech` with `items` in the place of `input`: `[{"input", "id", "voice", "language", "speed",
-//! "seed"}]`; what an item does not say is as the body says. A line: `{"index", "id", "format", "seconds", "audio"}` with the sound
-//! in base64, or `{"index", "id", "error"}`. Lines come in the order in which texts are done.
+//! The body is that of `/v1/audio/speech` with `items` instead of `input`: `[{"input", "id", "voice", "language", "speed",
+//! "seed"}]`; fields missing in an item are taken from the body. A line is `{"index", "id", "format", "seconds", "audio"}` with
+//! base64 audio, or `{"index", "id", "error"}`. Lines are sent in order of completion.
 
-use super::openai::{SpeechRequest, format, optional, required, text_of, wrong};
-use super::{App, client, object_of};
-use crate::answer::ApiError;
+use super::openai::{SpeechRequest, checked_text, format, invalid, optional, required};
+use super::{App, client, object_with_limit};
+use crate::audio_stream::{AudioEvent, to_f32};
+use crate::body::encoding_failed;
 use crate::limits::{BATCH_BYTES, BATCH_ITEMS};
-use crate::models::{Model, NotTaken};
-use crate::queue::Refused;
-use crate::sound::SoundEvent;
+use crate::models::{EnqueueError, Model};
+use crate::queue::QueueError;
+use crate::response::ApiError;
 use crate::speaker::{RATE, SpeakerError, Utterance};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_core::Stream;
-use myxtts_speak::sound_file::{Encoder, Format, Start};
+use myxtts_speak::audio_file::{Encoder, Format, SinkKind};
 use serde_json::{Map, Value as Json, json};
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -30,13 +31,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
-/// Texts of a batch that are spoken or wait in the queue at the same time: others have their turns between them.
+/// Texts of a batch that are spoken or queued at the same time; other clients take turns with them.
 const AT_ONCE: usize = 8;
 
-/// Until it is tried again where the queue is full.
+/// Retry interval when the queue is full.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What a client asks for.
+/// A parsed batch request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchRequest {
     pub model: String,
@@ -44,40 +45,41 @@ pub struct BatchRequest {
     pub items: Vec<Item>,
 }
 
-/// One text of it.
+/// One text of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// As the client calls it; null where it does not.
+    /// The client's id; null if there is none.
     pub id: Json,
     pub utterance: Utterance,
 }
 
 impl BatchRequest {
-    /// Of the body of a request.
+    /// Parses the body of a request.
     pub fn read(object: &Map<String, Json>) -> Result<BatchRequest, ApiError> {
         let model = required(object, "model")?.to_owned();
         let format = format(optional(object, "response_format")?.unwrap_or("mp3"))?;
         let items = match object.get("items") {
             Some(Json::Array(items)) if (1..=BATCH_ITEMS).contains(&items.len()) => items,
-            _ => return Err(wrong("items", &format!("a list of 1 to {BATCH_ITEMS} objects with `input`"))),
+            _ => return Err(invalid("items", &format!("a list of 1 to {BATCH_ITEMS} objects with `input`"))),
         };
-        let mut usual = object.clone();
-        usual.remove("items");
+        let mut defaults = object.clone();
+        defaults.remove("items");
         let items = items.iter().enumerate().map(|(number, item)| {
-            let named = |error: ApiError| ApiError {
+            let located = |error: ApiError| ApiError {
                 message: format!("items[{number}]: {}", error.message),
                 param: Some(format!("items[{number}].{}", error.param.unwrap_or_default())),
                 ..error
             };
-            let Json::Object(own) = item else { return Err(named(wrong("", "an object with `input`"))) };
-            let text = required(own, "input").and_then(|text| text_of(text, "input")).map_err(named)?;
-            let mut all = usual.clone();
+            let Json::Object(own) = item else { return Err(located(invalid("", "an object with `input`"))) };
+            let text =
+                required(own, "input").and_then(|text| checked_text(text, "input")).map_err(located)?;
+            let mut all = defaults.clone();
             all.extend(own.clone());
-            let SpeechRequest { utterance, .. } = SpeechRequest::read(&all).map_err(named)?;
+            let SpeechRequest { utterance, .. } = SpeechRequest::read(&all).map_err(located)?;
             let id = match own.get("id") {
                 None | Some(Json::Null) => Json::Null,
                 Some(id @ (Json::String(_) | Json::Number(_))) => id.clone(),
-                Some(_) => return Err(named(wrong("id", "a string or a number"))),
+                Some(_) => return Err(located(invalid("id", "a string or a number"))),
             };
             Ok(Item { id, utterance: Utterance { text, ..utterance } })
         });
@@ -87,16 +89,16 @@ impl BatchRequest {
 
 pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
     let client = client(&request);
-    let asked = object_of(request, BATCH_BYTES).await.and_then(|object| BatchRequest::read(&object));
-    let BatchRequest { model, format, items } = match asked {
-        Ok(asked) => asked,
+    let parsed = object_with_limit(request, BATCH_BYTES).await.and_then(|object| BatchRequest::read(&object));
+    let BatchRequest { model, format, items } = match parsed {
+        Ok(batch) => batch,
         Err(error) => return error.into_response(),
     };
     let model = match app.models.named(&model) {
         Ok(model) => model,
         Err(error) => return error.into_response(),
     };
-    // One line at a time waits for the client; when it leaves, whoever sends to it ends.
+    // At most one line waits for the client; when it disconnects, the tasks end.
     let (sender, lines) = mpsc::channel(1);
     let items = Arc::new(Mutex::new(items.into_iter().enumerate()));
     for _ in 0..AT_ONCE {
@@ -104,11 +106,11 @@ pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
         tokio::spawn(async move {
             loop {
                 let Some((index, Item { id, utterance })) = items.lock().await.next() else { return };
-                let said = tokio::select! {
-                    said = say(&app, &model, client, utterance, format) => said,
+                let spoken = tokio::select! {
+                    spoken = speak(&app, &model, client, utterance, format) => spoken,
                     () = sender.closed() => return,
                 };
-                let line = match said {
+                let line = match spoken {
                     Ok((bytes, seconds)) => json!({
                         "index": index,
                         "id": id,
@@ -130,44 +132,41 @@ pub async fn speech(State(app): State<Arc<App>>, request: Request) -> Response {
     response
 }
 
-/// The sound of one text and its seconds.
-async fn say(
+/// Speaks one text and returns its encoded audio and length in seconds.
+async fn speak(
     app: &App,
     model: &Arc<Model>,
     client: IpAddr,
     utterance: Utterance,
     format: Format,
 ) -> Result<(Vec<u8>, f64), ApiError> {
-    let failed = |error: myxtts_speak::sound_file::SoundFileError| {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "encoding_failed", error.to_string())
-    };
+    let failed = |error| encoding_failed(&error);
     let mut receiver = loop {
         match app.models.speak(model, client, utterance.clone()) {
             Ok(receiver) => break receiver,
-            Err(NotTaken::Refused(Refused::Full)) => tokio::time::sleep(RETRY).await,
-            Err(not_taken) => return Err(not_taken.into()),
+            Err(EnqueueError::Queue(QueueError::Full)) => tokio::time::sleep(RETRY).await,
+            Err(error) => return Err(error.into()),
         }
     };
     let (mut bytes, mut count) = (Vec::new(), 0);
-    let mut encoder = Encoder::begin(format, RATE, Start::Sent, &mut bytes).map_err(failed)?;
+    let mut encoder = Encoder::begin(format, RATE, SinkKind::Streamed, &mut bytes).map_err(failed)?;
     loop {
         match receiver.next().await {
-            Some(SoundEvent::Samples(samples)) => {
+            Some(AudioEvent::Samples(samples)) => {
                 count += samples.len();
-                let samples: Vec<f32> = samples.iter().map(|sample| f32::from(*sample) / 32768.0).collect();
-                encoder.encode(&samples, &mut bytes).map_err(failed)?;
+                encoder.encode(&to_f32(&samples), &mut bytes).map_err(failed)?;
             }
-            Some(SoundEvent::End(Ok(_))) => {
+            Some(AudioEvent::End(Ok(_))) => {
                 encoder.finish(&mut bytes).map_err(failed)?;
                 return Ok((bytes, count as f64 / f64::from(RATE)));
             }
-            Some(SoundEvent::End(Err(error))) => return Err(error.into()),
+            Some(AudioEvent::End(Err(error))) => return Err(error.into()),
             None => return Err(SpeakerError::Stopping.into()),
         }
     }
 }
 
-/// Lines as they come.
+/// Response body of lines.
 struct Lines(mpsc::Receiver<Bytes>);
 
 impl Stream for Lines {

@@ -1,4 +1,4 @@
-//! What is answered where.
+//! All routes, their shared state and middleware.
 
 mod batch;
 mod models;
@@ -9,13 +9,13 @@ mod voices;
 mod xtts;
 
 use crate::access::Access;
-use crate::answer::ApiError;
 use crate::body::{self, Framing};
 use crate::connection::Peer;
 use crate::limits::{BODY_TIME, JSON_BYTES, UPLOAD_BYTES};
 use crate::metrics::Metrics;
 use crate::models::{Model, Models};
 use crate::page;
+use crate::response::ApiError;
 use crate::speaker::Utterance;
 use crate::studio::{self, Studio};
 use axum::Router;
@@ -30,7 +30,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use futures_core::Stream;
-use myxtts_speak::sound_file::Format;
+use myxtts_speak::audio_file::Format;
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -40,32 +40,32 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
-/// Everything that requests share: made once by [`crate::Server::start`], the state of every route.
+/// Shared state of all routes, created by [`crate::Server::start`].
 pub struct App {
-    /// Who speaks. Asking for speech never blocks.
+    /// The models. Queueing a request never blocks.
     pub models: Arc<Models>,
     /// Counters behind `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// Token, hosts and origins; checked by [`gate`] for every route, the studio's too.
+    /// Token, hosts and origins; checked by [`gate`] for every route, including the studio.
     pub access: Access,
-    /// When the server started, in seconds of Unix time.
+    /// Start time of the server in Unix seconds.
     pub created: u64,
-    /// What SillyTavern has set, for the routes of XTTS clients.
+    /// Settings of `/set_tts_settings`, for the routes of XTTS clients.
     pub xtts: Mutex<xtts::Settings>,
-    /// Uploads that are received at the same time.
+    /// Permits for simultaneous uploads.
     pub uploads: Semaphore,
-    /// Corpora, runs and the history of the page.
+    /// Corpora, runs and history of the web page.
     pub studio: Studio,
-    /// Sessions that are open at the same time; the server waits for them when it stops.
+    /// Permits for simultaneous sessions; the server waits for them when it stops.
     pub sessions: Arc<Semaphore>,
-    /// Raised when the server stops: whoever waits for a client's next message ends.
+    /// Set when the server stops; idle sessions then end.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// Bytes of an upload's form beside the recording.
+/// Maximum bytes of an upload form besides the recording.
 const FORM_BYTES: usize = 64 << 10;
 
-/// What is read of a body that is not wanted.
+/// Limits for reading a body that is discarded.
 const DISCARDED_BYTES: usize = 1 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 
@@ -95,30 +95,28 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/tts_to_audio/", post(xtts::to_audio))
         .merge(page::routes())
         .merge(studio::routes())
-        .fallback(|| async {
-            ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such address")
-        })
+        .fallback(|| async { ApiError::new(StatusCode::NOT_FOUND, "unknown_url", "there is no such URL") })
         .method_not_allowed_fallback(|| async {
-            let message = "this address does not answer to this method";
+            let message = "this URL does not support this method";
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
         })
         .layer(from_fn_with_state(app.clone(), gate))
         .with_state(app)
 }
 
-/// What every request passes: who may ask, and what pages of other origins may read.
+/// Middleware of every request: access control and CORS headers.
 async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = route_name(request.uri().path());
     let origin =
         app.access.allowed_origin(request.headers()).and_then(|origin| HeaderValue::from_str(origin).ok());
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
     let mut response = match app.access.check(request.headers()) {
-        // A browser asks before it sends the token.
+        // A preflight request has no token.
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
-        // The page asks its user for the token.
+        // The page itself is public; it asks the user for the token.
         Err(error)
             if error.status == StatusCode::UNAUTHORIZED
-                && page::is_open(request.method(), request.uri().path()) =>
+                && page::is_public(request.method(), request.uri().path()) =>
         {
             next.run(request).await
         }
@@ -144,7 +142,7 @@ async fn gate(State(app): State<Arc<App>>, request: Request, next: Next) -> Resp
     response
 }
 
-/// A route as metrics call it: a few names, whatever clients ask for.
+/// Name of a route in metrics: a fixed set, whatever clients request.
 fn route_name(path: &str) -> &'static str {
     const ROUTES: [&str; 15] = [
         "/health",
@@ -163,7 +161,7 @@ fn route_name(path: &str) -> &'static str {
         "/tts_to_audio",
         "/audio/voices",
     ];
-    if page::is_open(&Method::GET, path) {
+    if page::is_public(&Method::GET, path) {
         return "page";
     }
     if path.starts_with("/studio/") {
@@ -176,7 +174,7 @@ fn route_name(path: &str) -> &'static str {
 }
 
 impl App {
-    /// Says something, and answers with its sound.
+    /// Queues an utterance and responds with its audio.
     async fn speak(
         &self,
         model: &Arc<Model>,
@@ -187,7 +185,7 @@ impl App {
     ) -> Response {
         match self.models.speak(model, client, utterance) {
             Ok(receiver) => body::begin(receiver, format, framing).await,
-            Err(not_taken) => ApiError::from(not_taken).into_response(),
+            Err(error) => ApiError::from(error).into_response(),
         }
     }
 }
@@ -197,7 +195,7 @@ pub async fn voice_names(model: &Arc<Model>) -> Result<Vec<String>, ApiError> {
     voices::names(model).await
 }
 
-/// What stands behind `?` under a name.
+/// A query parameter by its name.
 pub fn query(request: &Request, name: &str) -> Option<String> {
     let Ok(Query(mut query)) = Query::<HashMap<String, String>>::try_from_uri(request.uri()) else {
         return None;
@@ -205,12 +203,12 @@ pub fn query(request: &Request, name: &str) -> Option<String> {
     query.remove(name)
 }
 
-/// Who a request is from; where nobody said, all are one.
+/// Address of the client of a request; unknown clients share one address.
 fn client(request: &Request) -> IpAddr {
     request.extensions().get::<Peer>().map_or(IpAddr::from([0; 4]), |peer| peer.0)
 }
 
-/// Reads what a client still sends, up to a limit of bytes and time: a connection that is closed before loses the answer.
+/// Reads and discards the rest of a body, up to limits of size and time: closing the connection earlier would lose the response.
 async fn discard(body: Body) {
     let mut chunks = body.into_data_stream();
     let all = async {
@@ -222,17 +220,20 @@ async fn discard(body: Body) {
             }
         }
     };
-    // Who is slower does without.
+    // Slower clients may miss the response.
     let _ = tokio::time::timeout(DISCARD_TIME, all).await;
 }
 
-/// The object that a request brings.
+/// Reads the JSON object of a request.
 pub async fn object(request: Request) -> Result<serde_json::Map<String, Json>, ApiError> {
-    object_of(request, JSON_BYTES).await
+    object_with_limit(request, JSON_BYTES).await
 }
 
-/// The same of at most so many bytes.
-async fn object_of(request: Request, most: usize) -> Result<serde_json::Map<String, Json>, ApiError> {
+/// [`object`] with a given size limit in bytes.
+async fn object_with_limit(
+    request: Request,
+    limit: usize,
+) -> Result<serde_json::Map<String, Json>, ApiError> {
     let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default().to_owned());
     let is_json = kind.as_deref().is_none_or(|kind| {
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -240,64 +241,76 @@ async fn object_of(request: Request, most: usize) -> Result<serde_json::Map<Stri
     });
     if !is_json {
         let message = format!(
-            "the body is to be JSON, sent with Content-Type: application/json, and not {:?}",
+            "the body must be JSON with Content-Type: application/json, not {:?}",
             kind.unwrap_or_default()
         );
         discard(request.into_body()).await;
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
     }
     let too_large = || {
-        let message = format!("the body has more than {most} bytes");
+        let message = format!("the body has more than {limit} bytes");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     };
-    let said =
+    let declared =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    if let Some(said) = said.filter(|said| *said > most as u64) {
-        if said <= DISCARDED_BYTES as u64 {
+    if let Some(declared) = declared.filter(|length| *length > limit as u64) {
+        if declared <= DISCARDED_BYTES as u64 {
             discard(request.into_body()).await;
         }
         return Err(too_large());
     }
-    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), most)).await {
+    let bytes = match tokio::time::timeout(BODY_TIME, to_bytes(request.into_body(), limit)).await {
         Err(_) => {
-            let message = format!("the body did not come within {} seconds", BODY_TIME.as_secs());
+            let message = format!("the body did not arrive within {} seconds", BODY_TIME.as_secs());
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message));
         }
-        // Either it is too large or the client left, who hears nothing.
+        // Either it is too large or the client has disconnected, which needs no response.
         Ok(Err(_)) => return Err(too_large()),
         Ok(Ok(bytes)) => bytes,
     };
     parsed(&bytes)
 }
 
-/// The object that a body is.
+/// Parses a body as a JSON object.
 fn parsed(bytes: &[u8]) -> Result<serde_json::Map<String, Json>, ApiError> {
     let invalid = |message| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
     match serde_json::from_slice(bytes) {
         Ok(Json::Object(object)) => Ok(object),
-        Ok(_) => Err(invalid("the body is JSON, but no object".to_owned())),
+        Ok(_) => Err(invalid("the body is JSON, but not an object".to_owned())),
         Err(error) => Err(invalid(format!("the body is not JSON: {error}"))),
     }
 }
 
-/// Bodies and messages of clients: whether each would be taken. For those who try what nobody would send.
+/// Whether bodies and messages of clients would be accepted, for fuzzing.
 pub mod bodies {
     use super::{batch, openai, parsed, socket, voices, xtts};
     use crate::studio;
+    use axum::http::Uri;
 
-    /// Of `POST /v1/audio/speech`.
+    /// Body of `POST /v1/audio/speech`.
     pub fn speech(bytes: &[u8]) -> bool {
         parsed(bytes).and_then(|object| openai::SpeechRequest::read(&object)).is_ok()
     }
 
-    /// Of `POST /v1/audio/speech/batch`.
+    /// Body of `POST /v1/audio/speech/batch`.
     pub fn batch(bytes: &[u8]) -> bool {
         parsed(bytes).and_then(|object| batch::BatchRequest::read(&object)).is_ok()
     }
 
-    /// Of `POST /set_tts_settings`.
+    /// Body of `POST /set_tts_settings`.
     pub fn settings(bytes: &[u8]) -> bool {
         parsed(bytes).and_then(|object| xtts::settings(&object)).is_ok()
+    }
+
+    /// Of `POST /tts_to_audio`.
+    pub fn to_audio(bytes: &[u8]) -> bool {
+        parsed(bytes).and_then(|object| xtts::XttsRequest::read(&object)).is_ok()
+    }
+
+    /// The address of `GET /tts_stream`, with its fields after `?`.
+    pub fn stream_query(bytes: &[u8]) -> bool {
+        let Ok(uri) = Uri::try_from(bytes) else { return false };
+        xtts::query_fields(&uri).and_then(|object| xtts::XttsRequest::read(&object)).is_ok()
     }
 
     /// Messages of `GET /v1/audio/speech/stream`.
@@ -306,22 +319,37 @@ pub mod bodies {
         socket::ClientMessage::read(text, true).is_ok() || socket::ClientMessage::read(text, false).is_ok()
     }
 
-    /// Of `POST /v1/audio/voices`, a form whose boundary is `x`.
+    /// Body of `POST /v1/audio/voices`, a form with the boundary `x`.
     pub fn upload(bytes: &[u8]) -> bool {
-        voices::takes_form(bytes)
+        voices::accepts_form(bytes)
     }
 
-    /// Of `POST /studio/runs` and `/studio/plan`.
+    /// Body of `POST /studio/runs` and `/studio/plan`.
     pub fn run(bytes: &[u8]) -> bool {
-        parsed(bytes).is_ok_and(|object| studio::takes_run(&object))
+        parsed(bytes).is_ok_and(|object| studio::accepts_run(&object))
     }
 
-    /// Of `POST /studio/history`.
+    /// Body of `POST /studio/history`.
     pub fn history(bytes: &[u8]) -> bool {
-        parsed(bytes).is_ok_and(|object| studio::takes_entry(&object))
+        parsed(bytes).is_ok_and(|object| studio::accepts_entry(&object))
     }
 
-    /// Events of Wyoming.
+    /// Of `PUT /studio/history/{id}/sound`.
+    pub fn history_sound(bytes: &[u8]) -> bool {
+        studio::accepts_audio(bytes)
+    }
+
+    /// Of `POST /studio/check`.
+    pub fn check(bytes: &[u8]) -> bool {
+        parsed(bytes).is_ok_and(|object| studio::accepts_check(&object))
+    }
+
+    /// Of `POST /studio/runs/{name}/diagnosis`.
+    pub fn diagnosis(bytes: &[u8]) -> bool {
+        parsed(bytes).is_ok_and(|object| studio::accepts_diagnosis(&object))
+    }
+
+    /// Wyoming events.
     pub fn wyoming(bytes: &[u8]) -> bool {
         crate::wyoming::ClientEvent::parse(bytes).is_ok()
     }

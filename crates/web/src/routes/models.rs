@@ -1,7 +1,7 @@
 //! The models, as OpenAI's API (`data`) and Open WebUI (`models`) read them.
 
 use super::App;
-use crate::answer::ok;
+use crate::response::ok;
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value as Json, json};

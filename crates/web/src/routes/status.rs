@@ -1,7 +1,7 @@
-//! Whether the server lives, whether it can speak, and what it did.
+//! `/health`, `/ready` and `/metrics`.
 
 use super::App;
-use crate::answer::{ApiError, ok};
+use crate::response::{ApiError, ok};
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
@@ -13,7 +13,7 @@ pub async fn health() -> Response {
     ok(&json!({ "status": "ok" }))
 }
 
-/// After the first request has run, which is the server's own.
+/// Ready once the server's own first request has run.
 pub async fn ready(State(app): State<Arc<App>>) -> Response {
     let model = match app.models.first() {
         Ok(model) => model,
@@ -28,7 +28,7 @@ pub async fn ready(State(app): State<Arc<App>>) -> Response {
 }
 
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let models = app.models.open_ones();
+    let models = app.models.states();
     let is_ready = app.models.first().is_ok_and(|model| model.facts.get().is_some());
     let mut response = app.metrics.text(app.models.waiting(), is_ready, &models).into_response();
     response

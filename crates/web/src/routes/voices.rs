@@ -1,9 +1,9 @@
-//! `/v1/audio/voices`: listed as Open WebUI reads them, added as OpenAI's API does, removed.
+//! `/v1/audio/voices`: list (format of Open WebUI), add (format of OpenAI's API) and remove.
 
 use super::{App, client, discard, query};
-use crate::answer::{ApiError, answer, ok};
 use crate::limits::{UPLOAD_BYTES, UPLOAD_TIME};
 use crate::models::Model;
+use crate::response::{ApiError, json_response, ok};
 use crate::speaker::SpeakerError;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::rejection::PathRejection;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::task::spawn_blocking;
 
-/// Bytes of a name that are read; a name has far fewer characters.
+/// Maximum bytes of a name field; valid names are far shorter.
 const NAME_BYTES: usize = 1024;
 
 pub async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -52,7 +52,7 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     match spawn_blocking(work).await {
         Ok(done) => done.map_err(|error| refused(&error)),
-        Err(_) => Err(internal("looking at the voices failed")),
+        Err(_) => Err(internal("the voices could not be read")),
     }
 }
 
@@ -68,14 +68,14 @@ fn refused(error: &VoiceError) -> ApiError {
         VoiceError::OtherModel { .. } | VoiceError::Damaged { .. } => {
             (StatusCode::CONFLICT, "voice_unusable")
         }
-        // What the disk said is for the log of the machine, not for clients: it has paths.
+        // System errors contain paths of the server and are not sent to clients.
         VoiceError::Io { .. } | VoiceError::Disk(_) => {
             return internal("the voices cannot be read or written");
         }
     };
     let message = match error {
         VoiceError::Exists { name } => {
-            format!("there is a voice {name:?} already: remove it first, or choose another name")
+            format!("the voice {name:?} already exists: remove it first, or choose another name")
         }
         error => error.to_string(),
     };
@@ -88,7 +88,7 @@ pub async fn remove(
     request: Request,
 ) -> Response {
     let Ok(Path(id)) = id else {
-        return ApiError::field("name", "invalid_name", "the name is no UTF-8").into_response();
+        return ApiError::field("name", "invalid_name", "the name is not valid UTF-8").into_response();
     };
     let model = match app.models.named_or_first(query(&request, "model").as_deref()) {
         Ok(model) => model,
@@ -114,19 +114,19 @@ pub async fn add(State(app): State<Arc<App>>, request: Request) -> Response {
 async fn added(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
     let client = client(&request);
     let Ok(_permit) = app.uploads.try_acquire() else {
-        let message = "other recordings are being received: try again later";
+        let message = "too many uploads at the same time: try again later";
         return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", message));
     };
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.starts_with("multipart/form-data") {
         discard(request.into_body()).await;
-        return Err(no_form("it is sent as something else"));
+        return Err(no_form("the Content-Type is different"));
     }
     let form = Multipart::from_request(request, &()).await.map_err(|error| no_form(&error.to_string()))?;
     let Upload { model, name, recording } = match tokio::time::timeout(UPLOAD_TIME, received(form)).await {
         Ok(received) => received?,
         Err(_) => {
-            let message = format!("the upload did not come within {} seconds", UPLOAD_TIME.as_secs());
+            let message = format!("the upload did not arrive within {} seconds", UPLOAD_TIME.as_secs());
             return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", message));
         }
     };
@@ -135,27 +135,27 @@ async fn added(app: &Arc<App>, request: Request) -> Result<Response, ApiError> {
     if names(&model).await?.contains(&name) {
         return Err(refused(&VoiceError::Exists { name }));
     }
-    let answered = app.models.hear(&model, client, name.clone(), recording)?;
-    let heard = answered.await.unwrap_or(Err(SpeakerError::Stopping))?;
+    let answered = app.models.encode_voice(&model, client, name.clone(), recording)?;
+    let voice = answered.await.unwrap_or(Err(SpeakerError::Stopping))?;
     let json = json!({
         "id": name,
         "name": name,
         "object": "audio.voice",
         "created_at": app.created,
-        "seconds": heard.seconds,
-        "advice": heard.advice,
+        "seconds": voice.seconds,
+        "advice": voice.advice,
     });
-    Ok(answer(StatusCode::OK, &json))
+    Ok(json_response(StatusCode::OK, &json))
 }
 
 fn no_form(why: &str) -> ApiError {
-    let message = format!("a form with `name` and `audio_sample` is needed, as multipart/form-data: {why}");
+    let message = format!("a multipart/form-data form with `name` and `audio_sample` is required: {why}");
     ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
 }
 
-/// What a form brings.
+/// A received form.
 struct Upload {
-    /// Which model is to speak with it; none for the first.
+    /// Model of the voice; `None` for the first.
     model: Option<String>,
     name: String,
     recording: TempPath,
@@ -168,7 +168,7 @@ async fn received(mut form: Multipart) -> Result<Upload, ApiError> {
             Some("model") => model = Some(text(field).await?),
             Some("name") => name = Some(text(field).await?),
             Some("audio_sample") => recording = Some(file(field).await?),
-            // `consent`, say, which there is nobody to ask for.
+            // Other fields, such as `consent`, are ignored.
             _ => {}
         }
     }
@@ -180,8 +180,8 @@ async fn received(mut form: Multipart) -> Result<Upload, ApiError> {
     })
 }
 
-/// Whether a form with the boundary `x` would be taken.
-pub fn takes_form(bytes: &[u8]) -> bool {
+/// Whether a form with the boundary `x` would be accepted.
+pub fn accepts_form(bytes: &[u8]) -> bool {
     let body = axum::body::Body::from(bytes.to_vec());
     let request = Request::builder().header(CONTENT_TYPE, "multipart/form-data; boundary=x").body(body);
     let (Ok(request), Ok(runtime)) = (request, tokio::runtime::Builder::new_current_thread().build()) else {
@@ -207,7 +207,7 @@ fn broken(error: &MultipartError) -> ApiError {
 }
 
 fn too_large() -> ApiError {
-    let message = format!("a recording may have {} MiB at most", UPLOAD_BYTES >> 20);
+    let message = format!("a recording may have at most {} MiB", UPLOAD_BYTES >> 20);
     let error = ApiError::field("audio_sample", "body_too_large", message);
     ApiError { status: StatusCode::PAYLOAD_TOO_LARGE, ..error }
 }
@@ -220,17 +220,18 @@ async fn text(mut field: Field<'_>) -> Result<String, ApiError> {
             return Err(ApiError::field("name", "invalid_name", "the name is too long"));
         }
     }
-    String::from_utf8(bytes).map_err(|_| ApiError::field("name", "invalid_name", "the name is no UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| ApiError::field("name", "invalid_name", "the name is not valid UTF-8"))
 }
 
-/// Into a file of its own, whatever it is called there.
+/// Writes a file field to a temporary file; the client's file name is ignored.
 async fn file(mut field: Field<'_>) -> Result<TempPath, ApiError> {
     let failed = |_| internal("the upload cannot be written");
     let mut file = NamedTempFile::with_prefix("myxtts-upload-").map_err(failed)?;
     let mut length = 0;
     while let Some(chunk) = field.chunk().await.map_err(|error| broken(&error))? {
         length += chunk.len();
-        // What is too large is read on, a little: the form itself has a limit.
+        // An oversized field is still read, up to the limit of the form.
         if length <= UPLOAD_BYTES {
             file.write_all(&chunk).map_err(failed)?;
         }

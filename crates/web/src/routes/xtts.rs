@@ -1,20 +1,21 @@
-//! The routes of XTTS servers that SillyTavern speaks to.
+//! The routes of XTTS servers, as used by SillyTavern.
 
-use super::openai::{SPEEDS, required, text_of, wrong};
+use super::openai::{SPEEDS, checked_text, invalid, required};
 use super::{App, client, object, voices};
-use crate::answer::{ApiError, ok};
 use crate::body::Framing;
 use crate::models::Model;
+use crate::response::{ApiError, ok};
 use crate::speaker::{Sampling, Utterance};
 use axum::extract::{Query, Request, State};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use myxtts_speak::sound_file::{Depth, Format};
+use myxtts_speak::audio_file::{Depth, Format};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
-/// What `POST /set_tts_settings` has set, for these routes.
+/// Settings of `POST /set_tts_settings`, for these routes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     speed: f64,
@@ -27,7 +28,7 @@ impl Default for Settings {
     }
 }
 
-/// Languages by their codes, as a list of choices calls them.
+/// Display names of languages by code.
 const LANGUAGES: [(&str, &str); 18] = [
     ("ar", "Arabic"),
     ("cs", "Czech"),
@@ -59,7 +60,7 @@ pub async fn speakers(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// Names of the voices of the first model; none where there is no model yet.
+/// Names of the voices of the first model; empty without a model.
 async fn first_names(app: &Arc<App>) -> Result<Vec<String>, ApiError> {
     match app.models.first() {
         Ok(model) => voices::names(&model).await,
@@ -91,16 +92,17 @@ pub async fn set_settings(State(app): State<Arc<App>>, request: Request) -> Resp
     }
 }
 
-/// `length_penalty`, `enable_text_splitting` and `stream_chunk_size` are part of what clients send; there are no beams here, long
-/// texts are always cut, and pieces of sound have the sizes that suit the model.
+/// Reads the settings that clients send. Three of them are accepted and have no effect: `length_penalty`, which ranks beams or
+/// candidates, and the server streams one candidate per text; `enable_text_splitting`, as long texts are always split; and
+/// `stream_chunk_size`, as chunks have the sizes that suit the model.
 pub fn settings(object: &Map<String, Json>) -> Result<Settings, ApiError> {
     let speed = number(object, "speed", *SPEEDS.start(), *SPEEDS.end())?.unwrap_or(1.0);
     Ok(Settings { speed, sampling: sampling(object)? })
 }
 
-/// `temperature`, `top_k`, `top_p` and `repetition_penalty`, each as usual for the model where it is not there.
+/// Parses `temperature`, `top_k`, `top_p` and `repetition_penalty`; missing ones use the model's default.
 pub fn sampling(object: &Map<String, Json>) -> Result<Sampling, ApiError> {
-    let number = |name, least, most| number(object, name, least, most);
+    let number = |name, min, max| number(object, name, min, max);
     let single = |value: Option<f64>| value.map(|value| value as f32);
     Ok(Sampling {
         temperature: single(number("temperature", 0.01, 10.0)?),
@@ -110,34 +112,40 @@ pub fn sampling(object: &Map<String, Json>) -> Result<Sampling, ApiError> {
     })
 }
 
-fn number(object: &Map<String, Json>, name: &str, least: f64, most: f64) -> Result<Option<f64>, ApiError> {
+fn number(object: &Map<String, Json>, name: &str, min: f64, max: f64) -> Result<Option<f64>, ApiError> {
     match object.get(name) {
         None | Some(Json::Null) => Ok(None),
-        Some(value) => match value.as_f64().filter(|value| *value >= least && *value <= most) {
+        Some(value) => match value.as_f64().filter(|value| *value >= min && *value <= max) {
             Some(value) => Ok(Some(value)),
-            None => Err(wrong(name, &format!("a number from {least} to {most}"))),
+            None => Err(invalid(name, &format!("a number from {min} to {max}"))),
         },
     }
 }
 
 pub async fn stream(State(app): State<Arc<App>>, request: Request) -> Response {
-    let Ok(Query(query)) = Query::<HashMap<String, String>>::try_from_uri(request.uri()) else {
-        let message = "the part behind `?` cannot be read";
-        return ApiError::field("text", "invalid_value", message).into_response();
-    };
-    let object = query.into_iter().map(|(name, value)| (name, Json::String(value))).collect();
-    say(&app, client(&request), &object).await
+    match query_fields(request.uri()) {
+        Ok(object) => speak(&app, client(&request), &object).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Query parameters as JSON strings.
+pub fn query_fields(uri: &Uri) -> Result<Map<String, Json>, ApiError> {
+    match Query::<HashMap<String, String>>::try_from_uri(uri) {
+        Ok(Query(query)) => Ok(query.into_iter().map(|(name, value)| (name, Json::String(value))).collect()),
+        Err(_) => Err(ApiError::field("text", "invalid_value", "the query string is invalid")),
+    }
 }
 
 pub async fn to_audio(State(app): State<Arc<App>>, request: Request) -> Response {
     let client = client(&request);
     match object(request).await {
-        Ok(object) => say(&app, client, &object).await,
+        Ok(object) => speak(&app, client, &object).await,
         Err(error) => error.into_response(),
     }
 }
 
-async fn say(app: &Arc<App>, client: IpAddr, object: &Map<String, Json>) -> Response {
+async fn speak(app: &Arc<App>, client: IpAddr, object: &Map<String, Json>) -> Response {
     let model = match app.models.first() {
         Ok(model) => model,
         Err(error) => return error.into_response(),
@@ -150,27 +158,38 @@ async fn say(app: &Arc<App>, client: IpAddr, object: &Map<String, Json>) -> Resp
     }
 }
 
+/// A parsed request of `GET /tts_stream` or `POST /tts_to_audio`.
+pub struct XttsRequest {
+    text: String,
+    /// Language code; `None` guesses it from the text.
+    language: Option<String>,
+    /// A voice, or a file named after one: other XTTS servers keep voices as WAV files.
+    speaker_wav: String,
+}
+
+impl XttsRequest {
+    /// Reads the fields of a body or of a query.
+    pub fn read(object: &Map<String, Json>) -> Result<XttsRequest, ApiError> {
+        let language = required(object, "language")?;
+        Ok(XttsRequest {
+            text: checked_text(required(object, "text")?, "text")?,
+            language: Some(language.to_owned()).filter(|language| language != "auto" && !language.is_empty()),
+            speaker_wav: required(object, "speaker_wav")?.to_owned(),
+        })
+    }
+}
+
 async fn utterance(
     app: &Arc<App>,
     model: &Arc<Model>,
     object: &Map<String, Json>,
 ) -> Result<Utterance, ApiError> {
-    let text = text_of(required(object, "text")?, "text")?;
-    let language = required(object, "language")?;
-    let asked = required(object, "speaker_wav")?;
-    // Their servers keep voices as files and call them so.
+    let XttsRequest { text, language, speaker_wav } = XttsRequest::read(object)?;
     let names = voices::names(model).await?;
-    let voice = match asked.strip_suffix(".wav") {
-        Some(stem) if !names.iter().any(|name| name == asked) => stem,
-        _ => asked,
+    let voice = match speaker_wav.strip_suffix(".wav") {
+        Some(stem) if !names.contains(&speaker_wav) => stem.to_owned(),
+        _ => speaker_wav,
     };
     let settings = *app.xtts.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Utterance {
-        text,
-        voice: voice.to_owned(),
-        language: Some(language.to_owned()).filter(|language| language != "auto" && !language.is_empty()),
-        speed: settings.speed,
-        seed: 0,
-        sampling: settings.sampling,
-    })
+    Ok(Utterance { text, voice, language, speed: settings.speed, seed: 0, sampling: settings.sampling })
 }

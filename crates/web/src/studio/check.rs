@@ -1,33 +1,45 @@
-//! `myxtts check` of a corpus, as a child; its report is kept until the next.
+//! Runs `myxtts check` on a corpus as a child process; its report is kept until the next check.
 
-use super::process::{ChildSpec, ChildState, last_words, tail};
-use super::{Fields, Studio, answered, conflict, internal, read_if_there};
-use crate::answer::ApiError;
+use super::process::{ChildSpec, ChildState, failure_excerpt, tail};
+use super::roots::Roots;
+use super::{Fields, Studio, answered, conflict, internal, read_if_exists};
+use crate::response::ApiError;
 use crate::routes::{App, object};
 use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Problems that are shown at most; the counts are of all.
-const MOST_PROBLEMS: usize = 500;
+/// Maximum number of problems shown; the counts include all.
+const MAX_PROBLEMS: usize = 500;
 
-/// Where the report of a folder is kept, and what its child is called.
-struct Place {
+/// Child name and files of a check.
+struct CheckFiles {
     child: String,
     report: PathBuf,
     log: PathBuf,
 }
 
-fn place(studio: &Studio, folder: &Path) -> Place {
+fn check_files(studio: &Studio, folder: &Path) -> CheckFiles {
     let name = &blake3::hash(folder.as_os_str().as_encoded_bytes()).to_hex()[..24];
-    let at = studio.own("checks");
-    Place {
+    let at = studio.page_folder("checks");
+    CheckFiles {
         child: format!("check {name}"),
         report: at.join(format!("{name}.json")),
         log: at.join(format!("{name}.log")),
     }
+}
+
+/// Folder of a request, given by the index `root` and the relative `path`.
+pub fn folder(roots: &Roots, object: &Map<String, Json>) -> Result<PathBuf, ApiError> {
+    let field = |name: &str| {
+        object.get(name).map_or_else(String::new, |value| match value {
+            Json::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+    };
+    roots.find(&field("root"), &field("path"))
 }
 
 pub async fn start(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -36,28 +48,18 @@ pub async fn start(State(app): State<Arc<App>>, request: Request) -> Response {
         Err(error) => return error.into_response(),
     };
     answered(&app, move |studio| {
-        let field = |name: &str| {
-            object.get(name).map_or_else(String::new, |value| match value {
-                Json::String(text) => text.clone(),
-                other => other.to_string(),
-            })
-        };
-        let folder = studio.roots.find(&field("root"), &field("path"))?;
-        let Place { child, report, log } = place(studio, &folder);
+        let folder = folder(&studio.roots, &object)?;
+        let CheckFiles { child, report, log } = check_files(studio, &folder);
         if let Some(running) = studio.children.running("check ").filter(|running| *running != child) {
             return Err(conflict(format!(
-                "another corpus is being checked ({running}): wait until it is done"
+                "another corpus is being checked ({running}): wait until it has finished"
             )));
         }
         if !studio.children.is_running(&child) {
             let _ = std::fs::remove_file(&report);
             let path = |path: &Path| {
                 path.to_str().map(str::to_owned).ok_or_else(|| {
-                    ApiError::field(
-                        "path",
-                        "invalid_value",
-                        "the folder's name is not valid UTF-8: rename it",
-                    )
+                    ApiError::field("path", "invalid_value", "the folder name is not valid UTF-8: rename it")
                 })
             };
             let arguments = vec!["check".to_owned(), path(&folder)?, format!("--json={}", path(&report)?)];
@@ -73,26 +75,27 @@ pub async fn show(State(app): State<Arc<App>>, Query(fields): Fields) -> Respons
     answered(&app, move |studio| {
         let field = |name| fields.get(name).map_or("", String::as_str);
         let folder = studio.roots.find(field("root"), field("path"))?;
-        let Place { child, report, log } = place(studio, &folder);
+        let CheckFiles { child, report, log } = check_files(studio, &folder);
         if studio.children.is_running(&child) {
             return Ok(json!({ "state": "running", "log": tail(&log) }));
         }
-        let Some(bytes) = read_if_there(&report)? else {
+        let Some(bytes) = read_if_exists(&report)? else {
             return Ok(match studio.children.state(&child) {
-                Some(ChildState::Ended(_)) => json!({ "state": "failed", "log": last_words(&log) }),
+                Some(ChildState::Ended(_)) => json!({ "state": "failed", "log": failure_excerpt(&log) }),
                 _ => json!({ "state": "none" }),
             });
         };
-        let mut found: Json =
-            serde_json::from_slice(&bytes).map_err(|_| internal("the report is damaged: check again"))?;
-        let made = report.metadata().and_then(|facts| facts.modified()).ok();
-        let made =
-            made.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).map(|time| time.as_secs());
+        let mut found: Json = serde_json::from_slice(&bytes)
+            .map_err(|_| internal("the report is damaged: run the check again"))?;
+        let created = report.metadata().and_then(|facts| facts.modified()).ok();
+        let created = created
+            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
+            .map(|time| time.as_secs());
         let problems = found["problems"].as_array().map_or(0, Vec::len);
         if let Some(list) = found["problems"].as_array_mut() {
-            list.truncate(MOST_PROBLEMS);
+            list.truncate(MAX_PROBLEMS);
         }
-        Ok(json!({ "state": "done", "time": made, "report": found, "problems": problems }))
+        Ok(json!({ "state": "done", "time": created, "report": found, "problems": problems }))
     })
     .await
 }

@@ -1,7 +1,7 @@
-//! The clips of a corpus, as its metadata declares them.
+//! The clips of a corpus, as listed in its metadata.
 
 use super::{Fields, Studio, answered, file, lock, not_found, recording};
-use crate::answer::ApiError;
+use crate::response::ApiError;
 use crate::routes::App;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Corpora that are kept in memory.
-const KEPT: usize = 4;
-/// After so long a corpus is read again.
-const FRESH: Duration = Duration::from_secs(60);
-/// Clips of one answer.
-const MOST_ROWS: usize = 100;
+/// Number of corpora kept in memory.
+const MAX_CORPORA: usize = 4;
+/// Time after which a corpus is read again.
+const MAX_AGE: Duration = Duration::from_secs(60);
+/// Maximum clips per response.
+const MAX_ROWS: usize = 100;
 
-/// Corpora that were read lately.
+/// Recently read corpora.
 #[derive(Default)]
 pub struct Corpora(VecDeque<(PathBuf, Instant, Arc<Corpus>)>);
 
 impl Studio {
-    /// The corpus of a real folder.
+    /// Reads the corpus in a canonical folder, or returns the cached one.
     pub(super) fn corpus(&self, folder: &Path) -> Result<Arc<Corpus>, ApiError> {
-        let kept = lock(&self.corpora)
+        let cached = lock(&self.corpora)
             .0
             .iter()
-            .find(|(path, read, _)| path == folder && read.elapsed() < FRESH)
+            .find(|(path, read, _)| path == folder && read.elapsed() < MAX_AGE)
             .cloned();
-        if let Some((.., corpus)) = kept {
+        if let Some((.., corpus)) = cached {
             return Ok(corpus);
         }
         let read = dataset::read(folder, &ReadOptions::default());
@@ -41,40 +41,40 @@ impl Studio {
         let all = &mut lock(&self.corpora).0;
         all.retain(|(path, ..)| path != folder);
         all.push_front((folder.to_owned(), Instant::now(), corpus.clone()));
-        all.truncate(KEPT);
+        all.truncate(MAX_CORPORA);
         Ok(corpus)
     }
 
-    fn asked_corpus(&self, fields: &HashMap<String, String>) -> Result<Arc<Corpus>, ApiError> {
+    fn requested_corpus(&self, fields: &HashMap<String, String>) -> Result<Arc<Corpus>, ApiError> {
         let field = |name| fields.get(name).map_or("", String::as_str);
         self.corpus(&self.roots.find(field("root"), field("path"))?)
     }
 
-    /// The sound of a clip, which may lie anywhere under the allowed folders and nowhere else, whatever the metadata says.
-    fn asked_sound(&self, fields: &HashMap<String, String>) -> Result<PathBuf, ApiError> {
-        let corpus = self.asked_corpus(fields)?;
+    /// Audio file of a clip; must be under the allowed folders, whatever the metadata says.
+    fn requested_audio(&self, fields: &HashMap<String, String>) -> Result<PathBuf, ApiError> {
+        let corpus = self.requested_corpus(fields)?;
         let id = fields.get("id").map_or("", String::as_str);
         let missing =
-            || not_found("there is no such clip, or its recording is not under the folders of --data-root");
+            || not_found("there is no such clip, or its recording is not under a --data-root folder");
         let found = corpus.utterances.binary_search_by(|one| one.id.as_str().cmp(id)).ok();
         let found =
             found.or_else(|| corpus.utterances.iter().position(|one| one.id == id)).ok_or_else(missing)?;
         let real = corpus.utterances[found].audio.canonicalize().map_err(|_| missing())?;
-        if self.roots.hold(&real) { Ok(real) } else { Err(missing()) }
+        if self.roots.contain(&real) { Ok(real) } else { Err(missing()) }
     }
 }
 
 pub async fn list(State(app): State<Arc<App>>, Query(fields): Fields) -> Response {
     answered(&app, move |studio| {
-        let corpus = studio.asked_corpus(&fields)?;
-        let number = |name: &str, usual: usize| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
-        let (from, count) = (number("from", 0), number("count", 25).min(MOST_ROWS));
+        let corpus = studio.requested_corpus(&fields)?;
+        let number = |name: &str, default: usize| fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(default);
+        let (from, count) = (number("from", 0), number("count", 25).min(MAX_ROWS));
         let wanted = fields.get("search").map(|text| text.trim().to_lowercase()).unwrap_or_default();
-        let fits = |text: &str| text.to_lowercase().contains(&wanted);
+        let matches = |text: &str| text.to_lowercase().contains(&wanted);
         let all: Vec<_> = corpus
             .utterances
             .iter()
-            .filter(|one| wanted.is_empty() || fits(&one.text) || fits(&one.id) || fits(&one.speaker))
+            .filter(|one| wanted.is_empty() || matches(&one.text) || matches(&one.id) || matches(&one.speaker))
             .collect();
         let rows: Vec<_> = all
             .iter()
@@ -91,10 +91,10 @@ pub async fn list(State(app): State<Arc<App>>, Query(fields): Fields) -> Respons
     .await
 }
 
-pub async fn sound(State(app): State<Arc<App>>, Query(fields): Fields) -> Response {
-    file(&app, "audio/wav", move |studio| recording::sound(&studio.asked_sound(&fields)?)).await
+pub async fn audio(State(app): State<Arc<App>>, Query(fields): Fields) -> Response {
+    file(&app, "audio/wav", move |studio| recording::wav(&studio.requested_audio(&fields)?)).await
 }
 
 pub async fn mel(State(app): State<Arc<App>>, Query(fields): Fields) -> Response {
-    file(&app, "image/png", move |studio| recording::mel(&studio.asked_sound(&fields)?)).await
+    file(&app, "image/png", move |studio| recording::mel(&studio.requested_audio(&fields)?)).await
 }

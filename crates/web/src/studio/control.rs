@@ -1,31 +1,31 @@
-//! Runs are planned, started, stopped and resumed.
+//! Plans, starts, stops and resumes runs.
 
 use super::form::{RunForm, check_name};
-use super::process::{ChildSpec, ChildState, last_words};
+use super::process::{ChildSpec, ChildState, failure_excerpt};
 use super::{Studio, answered, conflict, internal, not_found};
-use crate::answer::ApiError;
+use crate::response::ApiError;
 use crate::routes::{App, object};
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use myxtts_monitor::Attached;
+use myxtts_monitor::AttachedRun;
 use myxtts_run::folder::RunFolder;
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the answer to a start waits for the first sign of it.
-const FIRST_SIGN: Duration = Duration::from_secs(10);
+/// Maximum wait for a started run to appear.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a child that trains is called.
+/// Name of the child process that trains a run.
 pub fn child_name(run: &str) -> String {
     format!("train {run}")
 }
 
-/// Where what a run says is kept.
-pub fn log_of(studio: &Studio, run: &str) -> PathBuf {
-    studio.own("logs").join(format!("{run}.log"))
+/// Log file of a run started here.
+pub fn log_path(studio: &Studio, run: &str) -> PathBuf {
+    studio.page_folder("logs").join(format!("{run}.log"))
 }
 
 async fn with_object(
@@ -39,7 +39,7 @@ async fn with_object(
     }
 }
 
-/// The resolved plan of a run, before there is one.
+/// The resolved plan of a run before it is created.
 pub async fn plan(State(app): State<Arc<App>>, request: Request) -> Response {
     with_object(&app, request, |studio, object| {
         let form = RunForm::read(studio, object)?;
@@ -49,7 +49,7 @@ pub async fn plan(State(app): State<Arc<App>>, request: Request) -> Response {
             .iter()
             .map(|resolved| {
                 json!({ "path": resolved.key.path, "value": resolved.value.to_string(), "origin": resolved.origin.to_string(),
-                        "is_written": resolved.origin.is_written(), "doc": resolved.key.doc,
+                        "is_written": resolved.origin.is_explicit(), "doc": resolved.key.doc,
                         "capped": resolved.capped.as_ref().map(|capped| &capped.reason) })
             })
             .collect();
@@ -59,7 +59,7 @@ pub async fn plan(State(app): State<Arc<App>>, request: Request) -> Response {
     .await
 }
 
-/// A word as a shell takes it: shown to people, never run.
+/// Quotes an argument for a shell; for display only, never executed.
 fn quoted(word: &str) -> String {
     match word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,".contains(&b)) {
         true => word.to_owned(),
@@ -76,7 +76,7 @@ pub async fn start(State(app): State<Arc<App>>, request: Request) -> Response {
             None => next_name(studio)?,
         };
         if RunFolder::is_run(&studio.runs.join(&name)) {
-            let message = format!("there is a run {name} already: resume it, or choose another name");
+            let message = format!("the run {name} already exists: resume it, or choose another name");
             return Err(ApiError { param: Some("name".to_owned()), ..conflict(message) });
         }
         form.name = Some(name.clone());
@@ -92,43 +92,43 @@ fn next_name(studio: &Studio) -> Result<String, ApiError> {
     Ok(format!("run-{:03}", numbers.max().unwrap_or(0).saturating_add(1)))
 }
 
-/// Starts a child that trains, and waits until there is a run or a reason why not.
+/// Starts a training process and waits until the run exists or has failed.
 fn launch(studio: &Studio, name: &str, arguments: Vec<String>) -> Result<Json, ApiError> {
     if let Some(running) = studio.children.running("train ") {
         let running = running.trim_start_matches("train ");
         return Err(conflict(format!(
-            "the run {running} is training: stop it first, or wait until it is done"
+            "the run {running} is training: stop it first, or wait until it has finished"
         )));
     }
-    let (child, log) = (child_name(name), log_of(studio, name));
+    let (child, log) = (child_name(name), log_path(studio, name));
     let spec = ChildSpec { program: &studio.program, arguments, log: log.clone(), output: None };
     studio.children.start(&child, spec)?;
     let folder = studio.runs.join(name);
-    let has_begun = || RunFolder::is_run(&folder) && lock_holder(studio, name).is_some();
-    match studio.children.wait(&child, FIRST_SIGN, has_begun) {
+    let has_started = || RunFolder::is_run(&folder) && lock_holder(studio, name).is_some();
+    match studio.children.wait(&child, START_TIMEOUT, has_started) {
         Some(ChildState::Ended(code)) if code != Some(0) && code != Some(143) => {
             let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit {code}"));
             Err(ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "training_refused",
-                format!("training did not start ({code}): {}", last_words(&log)),
+                format!("training did not start ({code}): {}", failure_excerpt(&log)),
             ))
         }
         _ => Ok(json!({ "name": name })),
     }
 }
 
-/// The process that has written its number into the lock of a run.
+/// Process id in the lock of a run.
 fn lock_holder(studio: &Studio, name: &str) -> Option<u32> {
-    Attached::open(&studio.runs, name).ok()?.read().pid
+    AttachedRun::open(&studio.runs, name).ok()?.read().pid
 }
 
-/// The process that trains a run; a child of ours is known under any name of the program.
+/// Process that trains a run; a child of this server counts even if the program was renamed.
 fn pid_of(studio: &Studio, name: &str) -> Option<u32> {
     lock_holder(studio, name).or_else(|| studio.children.pid(&child_name(name)))
 }
 
-fn known(studio: &Studio, name: &str) -> Result<(), ApiError> {
+fn check_exists(studio: &Studio, name: &str) -> Result<(), ApiError> {
     check_name(studio, name)?;
     match RunFolder::is_run(&studio.runs.join(name)) {
         true => Ok(()),
@@ -136,12 +136,12 @@ fn known(studio: &Studio, name: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Asks a run to stop: it writes a checkpoint first.
+/// Requests a run to stop; it saves a checkpoint first.
 pub async fn stop(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     answered(&app, move |studio| {
-        known(studio, &name)?;
-        let pid =
-            pid_of(studio, &name).ok_or_else(|| conflict(format!("nobody trains the run {name} here")))?;
+        check_exists(studio, &name)?;
+        let pid = pid_of(studio, &name)
+            .ok_or_else(|| conflict(format!("no process on this machine is training the run {name}")))?;
         terminate(pid)?;
         Ok(json!({ "name": name, "stopping": true }))
     })
@@ -150,27 +150,27 @@ pub async fn stop(State(app): State<Arc<App>>, Path(name): Path<String>) -> Resp
 
 #[cfg(unix)]
 fn terminate(pid: u32) -> Result<(), ApiError> {
-    let pid = i32::try_from(pid).map_err(|_| internal("that is no process"))?;
+    let pid = i32::try_from(pid).map_err(|_| internal("the process id is invalid"))?;
     // SAFETY: kill takes two numbers and touches no memory of ours.
     if unsafe { libc::kill(pid, libc::SIGTERM) } == 0 {
         return Ok(());
     }
-    Err(internal(format!("the run cannot be told to stop: {}", std::io::Error::last_os_error())))
+    Err(internal(format!("the run cannot be stopped: {}", std::io::Error::last_os_error())))
 }
 
 #[cfg(not(unix))]
 fn terminate(_: u32) -> Result<(), ApiError> {
-    Err(internal("runs are stopped from here on Unix only: press Ctrl-C where it was started"))
+    Err(internal("runs can be stopped from here on Unix only: press Ctrl-C where it was started"))
 }
 
 pub async fn resume(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     answered(&app, move |studio| {
-        known(studio, &name)?;
+        check_exists(studio, &name)?;
         if pid_of(studio, &name).is_some() {
-            return Err(conflict(format!("the run {name} is training already")));
+            return Err(conflict(format!("the run {name} is already training")));
         }
         let runs =
-            studio.runs.to_str().ok_or_else(|| internal("the folder of the runs is not valid UTF-8"))?;
+            studio.runs.to_str().ok_or_else(|| internal("the path of the runs folder is not valid UTF-8"))?;
         let arguments = vec!["train".to_owned(), format!("--resume={name}"), format!("--runs-dir={runs}")];
         launch(studio, &name, arguments)
     })

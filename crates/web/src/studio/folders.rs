@@ -1,4 +1,4 @@
-//! Folders under the allowed ones.
+//! Lists folders under the allowed roots.
 
 use super::{Fields, answered, internal};
 use crate::routes::App;
@@ -8,8 +8,8 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Folders that are listed at most.
-const MOST: usize = 1000;
+/// Maximum number of folders listed.
+const MAX_FOLDERS: usize = 1000;
 
 pub async fn list(State(app): State<Arc<App>>, Query(fields): Fields) -> Response {
     answered(&app, move |studio| {
@@ -25,27 +25,28 @@ pub async fn list(State(app): State<Arc<App>>, Query(fields): Fields) -> Respons
             }
             let path = entry.path();
             if path.is_dir() {
-                // A link that leads out is no folder of ours.
-                if path.canonicalize().is_ok_and(|real| studio.roots.hold(&real)) {
+                // Links that lead outside the roots are not listed.
+                if path.canonicalize().is_ok_and(|real| studio.roots.contain(&real)) {
                     folders.push(json!({ "name": name, "looks_like_corpus": looks_like_corpus(&path) }));
                 }
-            } else if is_sound(&path) {
+            } else if is_audio(&path) {
                 sounds += 1;
             }
         }
         folders.sort_by_key(|folder| folder["name"].as_str().unwrap_or_default().to_lowercase());
-        folders.truncate(MOST);
+        folders.truncate(MAX_FOLDERS);
         Ok(json!({ "path": path, "folders": folders, "sounds": sounds, "looks_like_corpus": looks_like_corpus(&at) }))
     })
     .await
 }
 
-fn is_sound(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
-    ["wav", "flac", "mp3", "ogg", "opus", "m4a"].contains(&ending.as_str())
+fn is_audio(path: &Path) -> bool {
+    let extension =
+        path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_ascii_lowercase();
+    ["wav", "flac", "mp3", "ogg", "opus", "m4a"].contains(&extension.as_str())
 }
 
-/// A quick look, not the detection that reading does: metadata or sounds right there.
+/// Quick heuristic, not the detection used for reading: metadata or audio files directly in the folder.
 fn looks_like_corpus(folder: &Path) -> bool {
     const METADATA: [&str; 6] =
         ["metadata.csv", "metadata_train.csv", "validated.tsv", "train.tsv", "wavs", "txt"];
@@ -53,7 +54,7 @@ fn looks_like_corpus(folder: &Path) -> bool {
         || std::fs::read_dir(folder).is_ok_and(|entries| {
             entries.filter_map(Result::ok).take(200).any(|entry| {
                 let path = entry.path();
-                is_sound(&path) || path.extension().is_some_and(|ending| ending == "jsonl")
+                is_audio(&path) || path.extension().is_some_and(|extension| extension == "jsonl")
             })
         })
 }

@@ -1,63 +1,63 @@
-//! What the page asks of a training run, checked field by field, and as the arguments of `myxtts train`.
+//! The form of a new training run: validated field by field and converted to arguments of `myxtts train`.
 
 use super::Studio;
-use crate::answer::{ApiError, ok};
+use crate::response::{ApiError, ok};
 use axum::response::Response;
-use myxtts_run::config::{Flag, KEYS, Key, Kind, Machine, Sources};
+use myxtts_run::config::{Flag, HostResources, KEYS, Key, Sources, ValueKind};
 use myxtts_run::folder::{FolderError, RunFolder};
 use myxtts_run::plan::Plan;
 use serde_json::{Map, Value as Json, json};
 use std::path::{Path, PathBuf};
 
-/// Settings of one request at most.
-const MOST_SETTINGS: usize = 200;
+/// Maximum number of settings per request.
+const MAX_SETTINGS: usize = 200;
 
-/// A run that is asked for.
+/// A requested run.
 #[derive(Debug, PartialEq)]
 pub struct RunForm {
-    /// None for the next number.
+    /// Name; `None` for the next free number.
     pub name: Option<String>,
-    /// None for the built-in demo corpus.
+    /// Corpus folder; `None` for the built-in demo corpus.
     pub corpus: Option<String>,
-    /// None for all that are missing.
+    /// Stage to train; `None` for all missing ones.
     pub stage: Option<String>,
-    /// A model folder.
+    /// Model folder to fine-tune.
     pub from: Option<String>,
-    /// Settings with their values, as `--set` takes them.
+    /// Settings and values, as for `--set`.
     pub settings: Vec<(&'static str, String)>,
 }
 
-fn wrong(param: &str, message: impl Into<String>) -> ApiError {
+fn invalid(param: &str, message: impl Into<String>) -> ApiError {
     ApiError::field(param, "invalid_value", message)
 }
 
-fn text_of(path: &Path, param: &str) -> Result<String, ApiError> {
+fn utf8(path: &Path, param: &str) -> Result<String, ApiError> {
     path.to_str()
         .map(str::to_owned)
-        .ok_or_else(|| wrong(param, "the folder's name is not valid UTF-8: rename it"))
+        .ok_or_else(|| invalid(param, "the folder name is not valid UTF-8: rename it"))
 }
 
-/// A name of a run, or why it is none.
+/// Validates a run name and returns its folder.
 pub fn check_name(studio: &Studio, name: &str) -> Result<PathBuf, ApiError> {
     match RunFolder::view(&studio.runs, name) {
-        Err(error @ FolderError::Name { .. }) => Err(wrong("name", error.to_string())),
+        Err(error @ FolderError::Name { .. }) => Err(invalid("name", error.to_string())),
         _ => Ok(studio.runs.join(name)),
     }
 }
 
-/// Settings that the page may change: numbers and choices. Those that name files or commands are for who owns the machine.
+/// Whether the page may change a setting: numbers and choices only. Files and commands are reserved to the owner of the machine.
 fn may_be_set(key: &Key) -> bool {
-    !matches!(key.kind, Kind::Text | Kind::Path | Kind::Paths)
+    !matches!(key.kind, ValueKind::Text | ValueKind::Path | ValueKind::Paths)
 }
 
 impl RunForm {
-    /// Reads what the page has sent.
+    /// Parses the request of the page.
     pub fn read(studio: &Studio, object: &Map<String, Json>) -> Result<RunForm, ApiError> {
         let text = |name: &str| match object.get(name) {
             None | Some(Json::Null) => Ok(None),
             Some(Json::String(text)) if text.trim().is_empty() => Ok(None),
             Some(Json::String(text)) => Ok(Some(text.trim().to_owned())),
-            Some(_) => Err(wrong(name, format!("{name} is to be a string"))),
+            Some(_) => Err(invalid(name, format!("{name} must be a string"))),
         };
         let name = text("name")?;
         if let Some(name) = &name {
@@ -68,48 +68,48 @@ impl RunForm {
             Some(Json::Object(corpus)) => {
                 let root = corpus.get("root").map(Json::to_string).unwrap_or_default();
                 let path = corpus.get("path").and_then(Json::as_str).unwrap_or_default();
-                Some(text_of(&studio.roots.find(root.trim_matches('"'), path)?, "corpus")?)
+                Some(utf8(&studio.roots.find(root.trim_matches('"'), path)?, "corpus")?)
             }
-            Some(_) => return Err(wrong("corpus", "corpus is to be an object with root and path, or null")),
+            Some(_) => return Err(invalid("corpus", "corpus must be an object with root and path, or null")),
         };
         let stage = text("stage")?;
         if let Some(stage) = &stage
             && !["dvae", "gpt", "decoder"].contains(&stage.as_str())
         {
-            return Err(wrong("stage", "the stages are dvae, gpt and decoder"));
+            return Err(invalid("stage", "the stages are dvae, gpt and decoder"));
         }
         let from = match text("from")? {
             None => None,
             Some(run) => {
                 let folder = RunFolder::view(&studio.runs, &run)
-                    .map_err(|_| wrong("from", format!("there is no run {run:?}")))?;
+                    .map_err(|_| invalid("from", format!("there is no run {run:?}")))?;
                 let model = folder.path().join("model");
                 if !model.join("manifest.json").is_file() {
-                    return Err(wrong("from", format!("the run {run} has no model yet")));
+                    return Err(invalid("from", format!("the run {run} has no model yet")));
                 }
-                Some(text_of(&model, "from")?)
+                Some(utf8(&model, "from")?)
             }
         };
         let settings = match object.get("settings") {
             None | Some(Json::Null) => Vec::new(),
-            Some(Json::Object(all)) if all.len() <= MOST_SETTINGS => {
+            Some(Json::Object(all)) if all.len() <= MAX_SETTINGS => {
                 all.iter().map(|(path, value)| setting(path, value)).collect::<Result<_, _>>()?
             }
             Some(_) => {
-                return Err(wrong("settings", "settings is to be an object of settings and their values"));
+                return Err(invalid("settings", "settings must be an object of settings and values"));
             }
         };
         Ok(RunForm { name, corpus, stage, from, settings })
     }
 
-    /// The arguments of `myxtts`, each as it is.
+    /// Arguments of `myxtts`.
     pub fn arguments(&self, runs: &Path) -> Result<Vec<String>, ApiError> {
         let mut all = vec!["train".to_owned()];
         all.extend(self.corpus.clone());
         for (flag, value) in [("name", &self.name), ("stage", &self.stage), ("from", &self.from)] {
             all.extend(value.as_ref().map(|value| format!("--{flag}={value}")));
         }
-        all.push(format!("--runs-dir={}", text_of(runs, "runs")?));
+        all.push(format!("--runs-dir={}", utf8(runs, "runs")?));
         all.extend(self.settings.iter().map(|(path, value)| format!("--set={path}={value}")));
         Ok(all)
     }
@@ -121,20 +121,20 @@ impl RunForm {
         };
         let mut command_line: Vec<Flag> = Vec::new();
         command_line.extend(self.corpus.clone().and_then(|corpus| own("data.train_data", "CORPUS", corpus)));
-        command_line.extend(own("training.runs_dir", "--runs-dir", text_of(runs, "runs")?));
+        command_line.extend(own("training.runs_dir", "--runs-dir", utf8(runs, "runs")?));
         command_line.extend(self.settings.iter().map(|(path, value)| Flag::Set(format!("{path}={value}"))));
         let environment = std::env::vars_os().collect();
-        let sources = Sources { environment, command_line, ..Sources::of(Machine::detect()) };
-        Plan::resolve(&sources).map_err(|error| wrong("settings", error.to_string()))
+        let sources = Sources { environment, command_line, ..Sources::for_host(HostResources::detect()) };
+        Plan::resolve(&sources).map_err(|error| invalid("settings", error.to_string()))
     }
 }
 
 fn setting(path: &str, value: &Json) -> Result<(&'static str, String), ApiError> {
-    let key = Key::find(path).ok_or_else(|| wrong(path, format!("there is no setting {path:?}")))?;
+    let key = Key::find(path).ok_or_else(|| invalid(path, format!("there is no setting {path:?}")))?;
     if !may_be_set(key) {
-        return Err(wrong(
+        return Err(invalid(
             path,
-            format!("{path} names a file or a command: it is set where the server is started"),
+            format!("{path} is a file or a command and can only be set where the server is started"),
         ));
     }
     let text = match value {
@@ -142,20 +142,20 @@ fn setting(path: &str, value: &Json) -> Result<(&'static str, String), ApiError>
         Json::Bool(yes) => yes.to_string(),
         Json::Number(number) => number.to_string(),
         Json::String(text) if text.len() <= 200 && !text.contains(char::is_control) => text.clone(),
-        _ => return Err(wrong(path, format!("{path} is to be {}", key.allowed()))),
+        _ => return Err(invalid(path, format!("{path} must be {}", key.allowed()))),
     };
     Ok((key.path, text))
 }
 
-/// The settings that there are.
+/// All settings that the page may change.
 pub async fn settings() -> Response {
     let keys = KEYS.iter().filter(|key| may_be_set(key)).map(|key| {
         let choices = match key.kind {
-            Kind::Choice(choices) => Some(choices),
+            ValueKind::Choice(choices) => Some(choices),
             _ => None,
         };
         json!({ "path": key.path, "default": key.default, "allowed": key.allowed(), "doc": key.doc, "choices": choices,
-                "is_switch": key.kind == Kind::Bool })
+                "is_switch": key.kind == ValueKind::Bool })
     });
     ok(&json!({ "settings": keys.collect::<Vec<_>>() }))
 }
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_become_arguments_one_each() {
+    fn every_field_becomes_one_argument() {
         let at = tempfile::tempdir().unwrap();
         let studio = studio(at.path());
-        let asked = json!({ "name": "a-1", "corpus": { "root": 0, "path": "mine" }, "stage": "gpt",
+        let request = json!({ "name": "a-1", "corpus": { "root": 0, "path": "mine" }, "stage": "gpt",
                             "settings": { "training.gpt_steps": 7, "model.preset": "tiny" } });
-        let form = read(&studio, asked).unwrap();
+        let form = read(&studio, request).unwrap();
         let runs = std::path::absolute(at.path().join("runs")).unwrap();
         let corpus = at.path().join("data/mine").canonicalize().unwrap();
         assert_eq!(
@@ -204,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_by_name() {
+    fn invalid_fields_are_refused_by_name() {
         let at = tempfile::tempdir().unwrap();
         let studio = studio(at.path());
-        for (asked, param) in [
+        for (request, param) in [
             (json!({ "name": "../x" }), "name"),
             (json!({ "name": "--help" }), "name"),
             (json!({ "name": 3 }), "name"),
@@ -223,8 +223,8 @@ mod tests {
             (json!({ "settings": { "training.gpt_steps": [1] } }), "training.gpt_steps"),
             (json!({ "settings": { "model.preset": "tiny\n" } }), "model.preset"),
         ] {
-            let error = read(&studio, asked.clone()).unwrap_err();
-            assert_eq!(error.param.as_deref(), Some(param), "{asked}");
+            let error = read(&studio, request.clone()).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(param), "{request}");
         }
         assert!(read(&studio, json!({ "corpus": { "root": 0, "path": "../.." } })).is_err());
         let form = read(&studio, json!({ "settings": { "training.gpt_steps": -3 } })).unwrap();

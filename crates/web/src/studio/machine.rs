@@ -1,10 +1,10 @@
-//! What the machine did in the last hour: GPUs, processor, memory.
+//! GPU, CPU and memory use of the last hour.
 
 use super::{answered, internal};
 use crate::routes::App;
 use axum::extract::State;
 use axum::response::Response;
-use myxtts_monitor::{Machine, Monitor, Sampler};
+use myxtts_monitor::{LocalMachine, Monitor, Sampler};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_secs(3);
 const WINDOW: Duration = Duration::from_secs(3600);
 
-/// Samples from the first time somebody asked on; who asks first sees little.
+/// Samples since the first request; the first response therefore has few.
 pub async fn show(State(app): State<Arc<App>>) -> Response {
     answered(&app, |studio| {
         let sampler = studio.machine.get_or_init(|| {
-            let mut monitor = Monitor::new(Machine::new(), None);
-            Sampler::keeping(WINDOW, EVERY, move || monitor.sample()).ok()
+            let mut monitor = Monitor::new(LocalMachine::new(), None);
+            Sampler::with_window(WINDOW, EVERY, move || monitor.sample()).ok()
         });
-        let sampler = sampler.as_ref().ok_or_else(|| internal("the machine cannot be watched"))?;
+        let sampler = sampler.as_ref().ok_or_else(|| internal("the machine cannot be monitored"))?;
         let now = Instant::now();
         let samples = sampler.between(now.checked_sub(WINDOW).unwrap_or(now), now);
         let names: Vec<_> = samples.last().map_or(Vec::new(), |(_, last)| {

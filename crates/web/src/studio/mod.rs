@@ -1,7 +1,7 @@
-//! What the page works with beside speech: voices as they were heard, what was said before, corpora, and training runs.
+//! The API of the web page besides speech: voices with reports, speech history, corpora and training runs.
 //!
-//! Everything lies in files: runs in the folder of all runs, and what is only the page's in `.page` inside it. Training, checks and
-//! diagnoses are children of this program, with arguments built from fields that were checked; never a line for a shell.
+//! All state is in files: runs in the runs folder, and the page's own data in `.page` inside it. Training, checks and diagnoses
+//! are child processes of this program, with arguments built from validated fields; no shell is involved.
 
 mod check;
 mod clips;
@@ -18,8 +18,8 @@ mod run_view;
 mod runs;
 mod voices;
 
-use crate::answer::{ApiError, ok};
 use crate::models::Model;
+use crate::response::{ApiError, ok};
 use crate::routes::App;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
@@ -40,14 +40,14 @@ use process::Children;
 use roots::Roots;
 use run_view::RunViews;
 
-/// What the page may work with.
+/// Options of the web page.
 #[derive(Clone, Debug)]
 pub struct StudioOptions {
-    /// Where runs are.
+    /// Folder of all runs.
     pub runs: PathBuf,
-    /// Folders whose corpora may be looked at and trained on.
+    /// Folders whose corpora may be browsed and trained on.
     pub roots: Vec<PathBuf>,
-    /// This program, which training runs are children of.
+    /// Path of this program, for child processes.
     pub program: PathBuf,
 }
 
@@ -58,13 +58,13 @@ impl Default for StudioOptions {
     }
 }
 
-/// Everything that requests of the page share.
+/// Shared state of the page's routes.
 pub(crate) struct Studio {
     runs: PathBuf,
     roots: Roots,
     program: PathBuf,
     children: Children,
-    /// Held while an entry gets its id.
+    /// Held while a history entry gets its id.
     history: Mutex<()>,
     views: Mutex<RunViews>,
     corpora: Mutex<Corpora>,
@@ -74,7 +74,7 @@ pub(crate) struct Studio {
 impl Studio {
     pub(crate) fn new(options: StudioOptions) -> Studio {
         let StudioOptions { runs, roots, program } = options;
-        // Children have the same working folder, but a plan is read by whoever looks at it later.
+        // Children have the same working directory, but the stored plan is read later from anywhere.
         let runs = std::path::absolute(&runs).unwrap_or(runs);
         Studio {
             roots: Roots::new(roots),
@@ -88,16 +88,16 @@ impl Studio {
         }
     }
 
-    /// A folder of the page's own, inside that of all runs.
-    fn own(&self, name: &str) -> PathBuf {
+    /// A data folder of the page, inside the runs folder.
+    fn page_folder(&self, name: &str) -> PathBuf {
         self.runs.join(".page").join(name)
     }
 }
 
-/// Bytes of a sound that is kept in the history: ten minutes.
-const SOUND_BYTES: usize = 32 << 20;
+/// Maximum bytes of audio in the history: ten minutes.
+const AUDIO_BYTES: usize = 32 << 20;
 
-/// Merged into the server's routes before the gate.
+/// Routes of the page; merged into the server's routes before access control.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/studio/state", get(state))
@@ -106,12 +106,12 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/studio/history/{id}", delete(history::remove))
         .route(
             "/studio/history/{id}/sound",
-            put(history::put_sound).layer(DefaultBodyLimit::max(SOUND_BYTES)).get(history::sound),
+            put(history::put_audio).layer(DefaultBodyLimit::max(AUDIO_BYTES)).get(history::audio),
         )
         .route("/studio/folders", get(folders::list))
         .route("/studio/check", get(check::show).post(check::start))
         .route("/studio/clips", get(clips::list))
-        .route("/studio/clips/sound", get(clips::sound))
+        .route("/studio/clips/sound", get(clips::audio))
         .route("/studio/clips/mel", get(clips::mel))
         .route("/studio/settings", get(form::settings))
         .route("/studio/plan", post(control::plan))
@@ -128,7 +128,7 @@ pub fn routes() -> Router<Arc<App>> {
         .layer(from_fn(guard))
 }
 
-/// What changes something comes from the page itself: of the same origin, and of a type that no form of another page can send.
+/// CSRF protection: requests that change something must have the same origin and a content type that no HTML form can send.
 async fn guard(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -138,8 +138,8 @@ async fn guard(request: Request, next: Next) -> Response {
         }
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
-        let is_sound = *request.method() == Method::PUT && kind == "audio/wav";
-        if !kind.eq_ignore_ascii_case("application/json") && !is_sound {
+        let is_audio = *request.method() == Method::PUT && kind == "audio/wav";
+        if !kind.eq_ignore_ascii_case("application/json") && !is_audio {
             let message = "send this with Content-Type: application/json";
             let error = ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message);
             return error.into_response();
@@ -148,7 +148,7 @@ async fn guard(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// Programs send no origin; a browser's has to be that of the address it asked.
+/// Whether a request has the server's own origin. Programs send no origin and are accepted.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     let fetched = text("sec-fetch-site".parse().unwrap_or(ORIGIN));
@@ -165,19 +165,34 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     }
 }
 
-/// Whether the form of a run would be taken, where nothing is allowed but the demo corpus.
-pub fn takes_run(object: &Map<String, Json>) -> bool {
+/// Whether the form of a run would be accepted, with only the demo corpus allowed.
+pub fn accepts_run(object: &Map<String, Json>) -> bool {
     let studio =
         Studio::new(StudioOptions { runs: PathBuf::from("/nonexistent/runs"), ..StudioOptions::default() });
     form::RunForm::read(&studio, object).and_then(|form| form.arguments(&studio.runs)).is_ok()
 }
 
-/// Whether an entry of the history would be taken.
-pub fn takes_entry(object: &Map<String, Json>) -> bool {
+/// Whether a history entry would be accepted.
+pub fn accepts_entry(object: &Map<String, Json>) -> bool {
     history::entry(object, Duration::ZERO).is_ok()
 }
 
-/// How the server is, for the frame of the page.
+/// Whether the audio of an entry would be accepted.
+pub fn accepts_audio(bytes: &[u8]) -> bool {
+    history::check_audio(bytes).is_ok()
+}
+
+/// Whether a check of a corpus would be started, where the folder for temporary files may be looked at.
+pub fn accepts_check(object: &Map<String, Json>) -> bool {
+    check::folder(&Roots::new(vec![std::env::temp_dir()]), object).is_ok()
+}
+
+/// Whether a diagnosis would be started.
+pub fn accepts_diagnosis(object: &Map<String, Json>) -> bool {
+    diagnosis::stage(object).is_ok()
+}
+
+/// State of the server, for the header of the page.
 async fn state(State(app): State<Arc<App>>) -> Response {
     let models = app.models.all();
     let is_ready = |model: &Arc<Model>| model.facts.get().is_some() && !app.models.is_stopping();
@@ -200,7 +215,7 @@ async fn state(State(app): State<Arc<App>>) -> Response {
     }))
 }
 
-/// Work that waits for the disk, on a thread that may.
+/// Runs disk work on a blocking thread.
 async fn blocking<T: Send + 'static>(
     app: &Arc<App>,
     work: impl FnOnce(&Studio) -> Result<T, ApiError> + Send + 'static,
@@ -208,11 +223,11 @@ async fn blocking<T: Send + 'static>(
     let app = app.clone();
     match tokio::task::spawn_blocking(move || work(&app.studio)).await {
         Ok(done) => done,
-        Err(_) => Err(internal("this failed; the server's own output says why")),
+        Err(_) => Err(internal("this failed; see the output of the server")),
     }
 }
 
-/// [`blocking`] work whose outcome is JSON.
+/// Runs [`blocking`] work and responds with JSON.
 async fn answered(
     app: &Arc<App>,
     work: impl FnOnce(&Studio) -> Result<Json, ApiError> + Send + 'static,
@@ -224,7 +239,7 @@ async fn answered(
     })
 }
 
-/// [`blocking`] work whose outcome is a file.
+/// Runs [`blocking`] work and responds with a file.
 async fn file(
     app: &Arc<App>,
     kind: &'static str,
@@ -256,8 +271,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that may be missing.
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, ApiError> {
+/// Reads a file; `None` if it does not exist.
+fn read_if_exists(path: &Path) -> Result<Option<Vec<u8>>, ApiError> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -270,21 +285,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_origin_changes_something() {
-        let may = |pairs: &[(&'static str, &str)]| {
+    fn only_the_same_origin_may_change_something() {
+        let is_allowed = |pairs: &[(&'static str, &str)]| {
             let headers: HeaderMap =
                 pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
             is_same_origin(&headers)
         };
         let host = ("host", "127.0.0.1:8020");
-        assert!(may(&[host]) && may(&[host, ("origin", "http://127.0.0.1:8020")]));
-        assert!(may(&[host, ("origin", "http://127.0.0.1:8020"), ("sec-fetch-site", "same-origin")]));
+        assert!(is_allowed(&[host]) && is_allowed(&[host, ("origin", "http://127.0.0.1:8020")]));
+        assert!(is_allowed(&[host, ("origin", "http://127.0.0.1:8020"), ("sec-fetch-site", "same-origin")]));
         for origin in ["http://127.0.0.1:3000", "http://localhost:8020", "null", "https://evil.example", ""] {
-            assert!(!may(&[host, ("origin", origin)]), "{origin:?}");
+            assert!(!is_allowed(&[host, ("origin", origin)]), "{origin:?}");
         }
         for site in ["cross-site", "same-site"] {
-            assert!(!may(&[host, ("sec-fetch-site", site)]), "{site}");
+            assert!(!is_allowed(&[host, ("sec-fetch-site", site)]), "{site}");
         }
-        assert!(!may(&[("origin", "http://127.0.0.1:8020")]));
+        assert!(!is_allowed(&[("origin", "http://127.0.0.1:8020")]));
     }
 }

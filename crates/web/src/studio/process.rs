@@ -1,7 +1,7 @@
-//! Children of this program: started with a list of arguments, heard in a file, and outliving the server.
+//! Child processes of the server: started with an argument list, logged to a file, and surviving the server.
 
 use super::{internal, lock};
-use crate::answer::ApiError;
+use crate::response::ApiError;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -10,41 +10,41 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What of a log is shown at most.
+/// Maximum bytes of a log that are shown.
 const TAIL_BYTES: u64 = 16 << 10;
 
-/// How a child is, or how it ended.
+/// State of a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildState {
-    /// It runs, under this number.
+    /// Running, with this process id.
     Running(u32),
-    /// It ended with an exit code; none where a signal ended it.
+    /// Ended with an exit code; `None` if killed by a signal.
     Ended(Option<i32>),
 }
 
-/// The children of this server, by what they are called.
+/// Child processes of this server, by name.
 #[derive(Default)]
 pub struct Children(Arc<Mutex<HashMap<String, ChildState>>>);
 
-/// What a child is to do.
+/// What to start.
 pub struct ChildSpec<'a> {
-    /// Where the program is.
+    /// Path of the program.
     pub program: &'a Path,
-    /// Its arguments, each as it is.
+    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Everything it says goes here; what was there is replaced.
+    /// File for its messages; replaced if it exists.
     pub log: PathBuf,
-    /// What it prints, apart from what it says.
+    /// File for its standard output; `None` to log it with the messages.
     pub output: Option<PathBuf>,
 }
 
 impl Children {
-    /// How a child of that name is; none where this server has not started one.
+    /// State of a child; `None` if this server has not started it.
     pub fn state(&self, name: &str) -> Option<ChildState> {
         lock(&self.0).get(name).copied()
     }
 
-    /// The number of a child that runs.
+    /// Process id of a running child.
     pub fn pid(&self, name: &str) -> Option<u32> {
         match self.state(name) {
             Some(ChildState::Running(pid)) => Some(pid),
@@ -52,30 +52,30 @@ impl Children {
         }
     }
 
-    /// Whether a child of that name runs.
+    /// Whether a child is running.
     pub fn is_running(&self, name: &str) -> bool {
         self.pid(name).is_some()
     }
 
-    /// The first running child whose name begins so.
+    /// Name of a running child with the given prefix.
     pub fn running(&self, prefix: &str) -> Option<String> {
         let all = lock(&self.0);
-        let is_so = |(name, state): &(&String, &ChildState)| {
+        let is_match = |(name, state): &(&String, &ChildState)| {
             name.starts_with(prefix) && matches!(state, ChildState::Running(_))
         };
-        all.iter().find(is_so).map(|(name, _)| name.clone())
+        all.iter().find(is_match).map(|(name, _)| name.clone())
     }
 
-    /// Starts a child. It is a process group of its own: a signal for the server's terminal is none for a training.
+    /// Starts a child in its own process group, so that signals of the server's terminal do not reach it.
     pub fn start(&self, name: &str, spec: ChildSpec<'_>) -> Result<(), ApiError> {
         let failed = |error: std::io::Error| internal(format!("the program cannot be started: {error}"));
-        let make = |path: &Path| {
+        let create = |path: &Path| {
             path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
             File::create(path)
         };
-        let log = make(&spec.log).map_err(failed)?;
+        let log = create(&spec.log).map_err(failed)?;
         let output = match &spec.output {
-            Some(path) => make(path).map_err(failed)?,
+            Some(path) => create(path).map_err(failed)?,
             None => log.try_clone().map_err(failed)?,
         };
         let mut command = Command::new(spec.program);
@@ -88,24 +88,24 @@ impl Children {
         all.insert(name.to_owned(), ChildState::Running(child.id()));
         drop(all);
         let (all, name) = (self.0.clone(), name.to_owned());
-        let waiting = std::thread::Builder::new().name("myxtts-child".to_owned()).spawn(move || {
+        let waiter = std::thread::Builder::new().name("myxtts-child".to_owned()).spawn(move || {
             let code = child.wait().ok().and_then(|status| status.code());
             lock(&all).insert(name, ChildState::Ended(code));
         });
-        waiting.map(|_| ()).map_err(failed)
+        waiter.map(|_| ()).map_err(failed)
     }
 
-    /// Waits until a child has ended or something has come true.
-    pub fn wait(&self, name: &str, most: Duration, is_so: impl Fn() -> bool) -> Option<ChildState> {
-        let begun = Instant::now();
-        while self.is_running(name) && !is_so() && begun.elapsed() < most {
+    /// Waits until a child has ended, a condition holds, or the timeout is reached.
+    pub fn wait(&self, name: &str, timeout: Duration, condition: impl Fn() -> bool) -> Option<ChildState> {
+        let start = Instant::now();
+        while self.is_running(name) && !condition() && start.elapsed() < timeout {
             std::thread::sleep(Duration::from_millis(20));
         }
         self.state(name)
     }
 }
 
-/// The end of a log; nothing where there is none.
+/// End of a log; empty if it does not exist.
 pub fn tail(path: &Path) -> String {
     let read = || {
         let mut file = File::open(path)?;
@@ -115,16 +115,16 @@ pub fn tail(path: &Path) -> String {
         file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
         Ok::<_, std::io::Error>((bytes, length > TAIL_BYTES))
     };
-    let Ok((bytes, is_cut)) = read() else { return String::new() };
+    let Ok((bytes, is_truncated)) = read() else { return String::new() };
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    match is_cut {
+    match is_truncated {
         true => text.split_once('\n').map_or(String::new(), |(_, rest)| rest.to_owned()),
         false => text,
     }
 }
 
-/// The last lines of a log that say something: why a child has failed.
-pub fn last_words(path: &Path) -> String {
+/// The last error message of a log, else its last three lines: why a child failed.
+pub fn failure_excerpt(path: &Path) -> String {
     let text = tail(path);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let from =

@@ -1,32 +1,31 @@
-//! A sound file as browsers play it, and as a picture.
+//! Audio files as WAV for browsers, and as mel images.
 
 use super::not_found;
-use crate::answer::ApiError;
-use myxtts_data::audio::{Clip, Resampler, decode, wav};
+use crate::response::ApiError;
+use myxtts_data::audio::{Clip, Resampler, decode, wav as wav_file};
 use myxtts_data::mel::{FrontEnd, MelExtractor, picture};
 use std::path::Path;
 
-/// Seconds that are shown at most.
-const MOST_SECONDS: usize = 60;
+/// Maximum length in seconds.
+const MAX_SECONDS: usize = 60;
 
-/// The first minute of a sound; a file that is no sound is not shown, whatever it is.
-fn listen(path: &Path) -> Result<Clip, ApiError> {
-    let decoded =
-        decode(path).map_err(|_| not_found("the recording is missing, or no sound that can be read"))?;
+/// Decodes the first minute of an audio file; other files are refused.
+fn decode_start(path: &Path) -> Result<Clip, ApiError> {
+    let decoded = decode(path).map_err(|_| not_found("the recording is missing or cannot be decoded"))?;
     let Clip { mut samples, sample_rate } = decoded.clip;
-    samples.truncate(MOST_SECONDS * sample_rate as usize);
+    samples.truncate(MAX_SECONDS * sample_rate as usize);
     Ok(Clip { samples, sample_rate })
 }
 
-/// As WAV.
-pub fn sound(path: &Path) -> Result<Vec<u8>, ApiError> {
-    let clip = listen(path)?;
-    Ok(wav::encode_pcm16(&clip.samples, clip.sample_rate))
+/// The recording as a WAV file.
+pub fn wav(path: &Path) -> Result<Vec<u8>, ApiError> {
+    let clip = decode_start(path)?;
+    Ok(wav_file::encode_pcm16(&clip.samples, clip.sample_rate))
 }
 
-/// A picture of the mel that the DVAE is given.
+/// PNG image of the DVAE's mel spectrogram.
 pub fn mel(path: &Path) -> Result<Vec<u8>, ApiError> {
-    let clip = listen(path)?;
+    let clip = decode_start(path)?;
     let front_end = FrontEnd::Dvae;
     let samples = Resampler::new(clip.sample_rate, front_end.sample_rate()).resample(&clip.samples);
     let mut values = Vec::new();

@@ -1,15 +1,15 @@
-//! Folders whose content the page may see, and paths that never leave them.
+//! Folders that the page may access, and path resolution that never leaves them.
 
 use super::not_found;
-use crate::answer::ApiError;
+use crate::response::ApiError;
 use serde_json::{Value as Json, json};
 use std::path::{Component, Path, PathBuf};
 
-/// The allowed folders, each as it really is on the disk.
+/// The allowed folders: name and canonical path.
 pub struct Roots(Vec<(String, PathBuf)>);
 
 impl Roots {
-    /// Those that are there; whoever starts the server is told of the others before.
+    /// Keeps existing folders; missing ones are reported when the server is started.
     pub fn new(folders: Vec<PathBuf>) -> Roots {
         let real = |folder: PathBuf| {
             let real = folder.canonicalize().ok()?;
@@ -20,14 +20,15 @@ impl Roots {
         Roots(folders.into_iter().filter_map(real).collect())
     }
 
-    /// Their names in their order.
+    /// Names of the folders, in order.
     pub fn names(&self) -> Json {
         self.0.iter().map(|(name, _)| json!(name)).collect()
     }
 
-    /// The real place of `path` inside root number `root`. What is outside does not exist, whether `..` or a link leads there.
+    /// Canonical path of `path` inside the root with index `root`. Paths outside are treated as missing, whether `..` or a link
+    /// leads there.
     pub fn find(&self, root: &str, path: &str) -> Result<PathBuf, ApiError> {
-        let missing = || not_found("there is no such folder under the folders of --data-root");
+        let missing = || not_found("there is no such folder under a --data-root folder");
         let number = root.parse::<usize>().map_err(|_| missing())?;
         let (_, root) = self.0.get(number).ok_or_else(missing)?;
         let path = Path::new(path);
@@ -38,8 +39,8 @@ impl Roots {
         if real.starts_with(root) { Ok(real) } else { Err(missing()) }
     }
 
-    /// Whether a real path is inside one of them.
-    pub fn hold(&self, real: &Path) -> bool {
+    /// Whether a canonical path is inside one of the folders.
+    pub fn contain(&self, real: &Path) -> bool {
         self.0.iter().any(|(_, root)| real.starts_with(root))
     }
 }
@@ -60,7 +61,11 @@ mod tests {
         let real = root.canonicalize().unwrap();
         assert_eq!(roots.find("0", "").unwrap(), real);
         assert_eq!(roots.find("0", "a/b").unwrap(), real.join("a/b"));
-        assert_eq!(roots.find("0", "inner/b").unwrap(), real.join("a/b"), "a link inside is no way out");
+        assert_eq!(
+            roots.find("0", "inner/b").unwrap(),
+            real.join("a/b"),
+            "a link inside the root is allowed"
+        );
         for (number, path) in [
             ("0", ".."),
             ("0", "a/../.."),
@@ -73,6 +78,6 @@ mod tests {
         ] {
             assert!(roots.find(number, path).is_err(), "{number} {path}");
         }
-        assert!(roots.hold(&real.join("a")) && !roots.hold(&outside.canonicalize().unwrap()));
+        assert!(roots.contain(&real.join("a")) && !roots.contain(&outside.canonicalize().unwrap()));
     }
 }

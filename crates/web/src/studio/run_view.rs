@@ -1,36 +1,36 @@
-//! A run as the page shows it, read from its folder: what is new since the last look, and all of it again after a restart.
+//! A run as the page shows it, read incrementally from its folder.
 
-use myxtts_monitor::{Attached, Run};
+use myxtts_monitor::{AttachedRun, RunSample};
 use myxtts_run::events::{Event, EventReader};
 use myxtts_run::folder::{FolderError, RunFolder};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Points of a curve that are kept; then every second one goes.
-const MOST_POINTS: usize = 4000;
-/// Points of a curve in one answer.
+/// Maximum points kept per curve; beyond that every second one is dropped.
+const MAX_POINTS: usize = 4000;
+/// Points per curve in a response.
 const SHOWN_POINTS: usize = 600;
-/// Samples, validations and messages of a run that are kept, the newest.
-const MOST_ENTRIES: usize = 600;
-/// Runs that are remembered between two requests.
-const MOST_VIEWS: usize = 64;
+/// Maximum samples, validations and messages kept per run; the oldest are dropped.
+const MAX_ENTRIES: usize = 600;
+/// Maximum runs cached between requests.
+const MAX_VIEWS: usize = 64;
 
-/// The runs that were looked at.
+/// Cached runs.
 #[derive(Default)]
 pub struct RunViews(HashMap<String, RunView>);
 
 impl RunViews {
-    /// A run, brought up to date.
+    /// Returns an updated run.
     pub fn get(&mut self, runs: &Path, name: &str) -> Result<&mut RunView, FolderError> {
         let folder = RunFolder::view(runs, name)?;
-        if self.0.len() >= MOST_VIEWS && !self.0.contains_key(name) {
+        if self.0.len() >= MAX_VIEWS && !self.0.contains_key(name) {
             self.0.clear();
         }
         let view = match self.0.remove(name) {
-            // Another run under the same name, by its plan's file, is read from its beginning.
-            Some(view) if view.began == began(folder.path()) => view,
-            _ => RunView::new(&folder, Attached::open(runs, name)?),
+            // A new run of the same name is read from its start.
+            Some(view) if view.created == created(folder.path()) => view,
+            _ => RunView::new(&folder, AttachedRun::open(runs, name)?),
         };
         let view = self.0.entry(name.to_owned()).or_insert(view);
         view.update();
@@ -38,20 +38,20 @@ impl RunViews {
     }
 }
 
-/// When the folder of a run was made, as far as the disk knows.
-fn began(path: &Path) -> Option<std::time::SystemTime> {
+/// Creation time of a run folder, as far as the disk knows.
+fn created(path: &Path) -> Option<std::time::SystemTime> {
     std::fs::metadata(path.join("request.json")).or_else(|_| std::fs::metadata(path)).ok()?.modified().ok()
 }
 
-/// A run.
+/// State of one run.
 pub struct RunView {
     path: PathBuf,
-    began: Option<std::time::SystemTime>,
+    created: Option<std::time::SystemTime>,
     events: EventReader,
-    attached: Attached,
-    /// What its process says, and whether there is one.
-    pub now: Run,
-    /// Grows with everything that is read.
+    attached: AttachedRun,
+    /// Latest values and process id.
+    pub now: RunSample,
+    /// Increases with every change.
     pub revision: u64,
     first: Option<f64>,
     stages: Vec<StageView>,
@@ -60,7 +60,7 @@ pub struct RunView {
     strategy: Option<Json>,
 }
 
-/// A stage of a run.
+/// State of one stage.
 struct StageView {
     name: String,
     steps: Option<u64>,
@@ -78,13 +78,13 @@ struct Point {
 }
 
 impl RunView {
-    fn new(folder: &RunFolder, attached: Attached) -> RunView {
+    fn new(folder: &RunFolder, attached: AttachedRun) -> RunView {
         RunView {
             path: folder.path().to_owned(),
-            began: began(folder.path()),
+            created: created(folder.path()),
             events: folder.events(),
             attached,
-            now: Run::default(),
+            now: RunSample::default(),
             revision: 0,
             first: None,
             stages: Vec::new(),
@@ -96,10 +96,10 @@ impl RunView {
 
     fn update(&mut self) {
         let mut new = Vec::new();
-        // What cannot be read now is read with the next look; `now` says why.
+        // A read error is retried on the next request; `now` contains the reason.
         let _ = self.events.read_with(|event| new.push(event));
         for event in &new {
-            self.take(event);
+            self.apply(event);
         }
         let now = self.attached.read();
         if now.pid != self.now.pid || now.ended != self.now.ended {
@@ -116,14 +116,14 @@ impl RunView {
         &mut self.stages[at]
     }
 
-    fn take(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         self.revision += 1;
         self.first.get_or_insert(event.time);
         let text = |name: &str| event.fields.get(name).and_then(Json::as_str);
         let count = |name: &str| event.fields.get(name).and_then(Json::as_u64);
         let stage = text("stage").unwrap_or_default().to_owned();
-        let mut whole = event.fields.clone();
-        whole.insert("time".to_owned(), event.time.into());
+        let mut fields = event.fields.clone();
+        fields.insert("time".to_owned(), event.time.into());
         match event.kind.as_str() {
             "stage" => {
                 let (steps, described) = (count("steps"), event.fields.get("described").cloned());
@@ -135,9 +135,9 @@ impl RunView {
             "validation" => {
                 let view = self.stage(&stage);
                 let step = count("step").unwrap_or(0);
-                // After a resume steps are told again: the last line holds.
+                // A resumed run logs steps again: the last line is valid.
                 view.validations.retain(|old| old["step"].as_u64().unwrap_or(0) < step);
-                push(&mut view.validations, whole);
+                push(&mut view.validations, fields);
             }
             "stage_end" => {
                 let (ended, chosen) = (text("ended").map(str::to_owned), count("chosen_step"));
@@ -145,24 +145,24 @@ impl RunView {
                 (view.ended, view.chosen) = (ended, chosen);
             }
             "sample" => {
-                self.samples.retain(|old| old["file"] != whole["file"]);
-                whole.insert(
+                self.samples.retain(|old| old["file"] != fields["file"]);
+                fields.insert(
                     "sentence".to_owned(),
                     sentence_of(text("file").unwrap_or_default(), &stage).into(),
                 );
-                push(&mut self.samples, whole);
+                push(&mut self.samples, fields);
             }
-            "strategy" => self.strategy = Some(Json::Object(whole)),
+            "strategy" => self.strategy = Some(Json::Object(fields)),
             "advice" | "note" | "fault" | "bad_step" | "exploded_gradient" | "spike" | "settings"
             | "recognized" => {
-                whole.insert("kind".to_owned(), event.kind.as_str().into());
-                push(&mut self.messages, whole);
+                fields.insert("kind".to_owned(), event.kind.as_str().into());
+                push(&mut self.messages, fields);
             }
             _ => {}
         }
     }
 
-    /// How it is: `running`, `finished`, or `stopped`, which may also mean killed.
+    /// State of the run: `running`, `finished`, or `stopped`, which includes killed.
     pub fn state(&self) -> &'static str {
         let has_model = self.path.join("model/manifest.json").is_file();
         let is_over = self.stages.last().is_some_and(|stage| stage.ended.is_some());
@@ -173,7 +173,7 @@ impl RunView {
         }
     }
 
-    /// For the list of runs.
+    /// JSON for the list of runs.
     pub fn summary(&self, name: &str) -> Json {
         let last = self.stages.last();
         let loss = last.and_then(|stage| stage.points.last()).and_then(|point| point.value("loss"));
@@ -187,10 +187,10 @@ impl RunView {
             .collect();
         json!({ "name": name, "state": self.state(), "stage": last.map(|stage| &stage.name),
                 "step": last.map(StageView::done), "steps": last.and_then(|stage| stage.steps),
-                "loss": loss, "began": self.first, "told": self.now.told, "stages": stages })
+                "loss": loss, "began": self.first, "told": self.now.last_event, "stages": stages })
     }
 
-    /// For the page of one run.
+    /// JSON for the page of one run.
     pub fn details(&self, name: &str) -> Json {
         let mut json = self.summary(name);
         json["revision"] = self.revision.into();
@@ -213,13 +213,14 @@ impl RunView {
 }
 
 fn push(list: &mut Vec<Json>, entry: Map<String, Json>) {
-    if list.len() >= MOST_ENTRIES {
+    if list.len() >= MAX_ENTRIES {
         list.remove(0);
     }
     list.push(Json::Object(entry));
 }
 
-/// `gpt-000060-en_mina_00055.wav` is of the sentence `en_mina_00055`; what a finished model says has the sentence alone.
+/// Sentence id of a sample: `en_mina_00055` for `gpt-000060-en_mina_00055.wav`; samples of a finished model are named by the
+/// sentence alone.
 fn sentence_of(file: &str, stage: &str) -> String {
     let name = file.strip_suffix(".wav").unwrap_or(file);
     let rest = name
@@ -270,11 +271,11 @@ impl StageView {
                 numbers.iter().filter_map(|(name, value)| Some((format!("numbers.{name}"), value.as_f64()?))),
             );
         }
-        if self.points.len() >= MOST_POINTS {
-            let mut place = 0;
+        if self.points.len() >= MAX_POINTS {
+            let mut index = 0;
             self.points.retain(|_| {
-                place += 1;
-                place % 2 == 1
+                index += 1;
+                index % 2 == 1
             });
         }
         self.points.push(Point { step, time: event.time, values });
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_told_again_replace_the_first_telling() {
+    fn steps_logged_again_replace_the_earlier_ones() {
         let mut stage = StageView::new("gpt");
         for (at, loss) in [(1, 9.0), (10, 8.0), (20, 7.0), (10, 6.0), (20, 5.0)] {
             stage.step(&step(at, loss));
@@ -334,15 +335,15 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_stays_small() {
+    fn a_long_run_uses_bounded_memory() {
         let mut stage = StageView::new("gpt");
         for at in 0..50_000 {
             stage.step(&step(at * 10, 1.0));
         }
-        assert!(stage.points.len() <= MOST_POINTS);
+        assert!(stage.points.len() <= MAX_POINTS);
         let shown = stage.json()["step"].as_array().unwrap().clone();
         assert!(shown.len() <= SHOWN_POINTS + 1, "{}", shown.len());
-        assert_eq!(shown.last().unwrap(), 499_990, "the newest is always there");
+        assert_eq!(shown.last().unwrap(), 499_990, "the newest point is always shown");
     }
 
     #[test]

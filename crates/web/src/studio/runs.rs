@@ -1,10 +1,10 @@
-//! Runs, looked at: their list, one of them, its samples and the recordings beside them.
+//! Read access to runs: the list, one run, its samples and the original recordings.
 
-use super::control::{child_name, log_of};
+use super::control::{child_name, log_path};
 use super::form::check_name;
-use super::process::{ChildState, last_words, tail};
+use super::process::{ChildState, failure_excerpt, tail};
 use super::{Fields, Studio, answered, file, internal, lock, not_found, recording};
-use crate::answer::ApiError;
+use crate::response::ApiError;
 use crate::routes::App;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Letters of an id that are part of a sample's name.
+/// Characters of an id that are part of a sample's file name.
 const NAME_LETTERS: usize = 80;
 
 fn missing(error: FolderError) -> ApiError {
@@ -23,13 +23,13 @@ fn missing(error: FolderError) -> ApiError {
     }
 }
 
-/// Adds what only this server knows: that its child has failed, and why.
+/// Adds the state of the child process: that it failed, and why.
 fn with_child(studio: &Studio, name: &str, mut json: Json) -> Json {
     match studio.children.state(&child_name(name)) {
         Some(ChildState::Running(_)) if json["state"] == "stopped" => json["state"] = "running".into(),
         Some(ChildState::Ended(code)) if json["state"] != "running" && !matches!(code, Some(0 | 143)) => {
             json["state"] = "failed".into();
-            json["why"] = last_words(&log_of(studio, name)).into();
+            json["why"] = failure_excerpt(&log_path(studio, name)).into();
         }
         _ => {}
     }
@@ -42,7 +42,7 @@ pub async fn list(State(app): State<Arc<App>>) -> Response {
         let mut views = lock(&studio.views);
         let mut runs: Vec<Json> = Vec::new();
         for name in &names {
-            // One that cannot be read, or was removed just now, does not hide the others.
+            // A run that cannot be read, or was just removed, does not hide the others.
             if let Ok(view) = views.get(&studio.runs, name) {
                 runs.push(with_child(studio, name, view.summary(name)));
             }
@@ -59,7 +59,7 @@ pub async fn show(State(app): State<Arc<App>>, Path(name): Path<String>, Query(f
         let mut views = lock(&studio.views);
         let view = views.get(&studio.runs, &name).map_err(missing)?;
         let json = with_child(studio, &name, view.summary(&name));
-        // The caller has all of it.
+        // The client already has this revision.
         let tag = format!("{}{}", view.revision, json["state"].as_str().unwrap_or_default());
         if fields.get("seen") == Some(&tag) {
             return Ok(json!({ "seen": tag, "same": true }));
@@ -77,28 +77,28 @@ pub async fn show(State(app): State<Arc<App>>, Path(name): Path<String>, Query(f
     .await
 }
 
-/// What a run that was started here has said.
+/// Log of a run started here.
 pub async fn log(State(app): State<Arc<App>>, Path(name): Path<String>) -> Response {
     answered(&app, move |studio| {
         check_name(studio, &name)?;
-        Ok(json!({ "log": tail(&log_of(studio, &name)) }))
+        Ok(json!({ "log": tail(&log_path(studio, &name)) }))
     })
     .await
 }
 
-/// A sample or its picture.
+/// A sample or its image.
 pub async fn sample(State(app): State<Arc<App>>, Path((name, wanted)): Path<(String, String)>) -> Response {
     let kind = if wanted.ends_with(".png") { "image/png" } else { "audio/wav" };
     file(&app, kind, move |studio| {
         let none = || not_found("the run has no such sample");
         let folder = RunFolder::view(&studio.runs, &name).map_err(missing)?.samples();
-        // A name that the folder has, not one that is put together with it.
+        // The name must be an entry of the folder, not just a path that resolves.
         let is_there = |entry: std::fs::DirEntry| entry.file_name().to_str() == Some(&wanted);
         let found = std::fs::read_dir(&folder).map_err(|_| none())?.filter_map(Result::ok).any(is_there);
-        let fits = wanted.ends_with(".wav") || wanted.ends_with(".png");
+        let is_supported = wanted.ends_with(".wav") || wanted.ends_with(".png");
         let real = folder.join(&wanted).canonicalize().map_err(|_| none())?;
         let is_inside = folder.canonicalize().is_ok_and(|folder| real.starts_with(folder));
-        if !found || !fits || !is_inside {
+        if !found || !is_supported || !is_inside {
             return Err(none());
         }
         std::fs::read(real).map_err(|_| none())
@@ -107,7 +107,7 @@ pub async fn sample(State(app): State<Arc<App>>, Path((name, wanted)): Path<(Str
 }
 
 impl Studio {
-    /// The recording of a held-out sentence, found in the corpora that the run was begun with.
+    /// Recording of a validation sentence, found in the corpora of the run.
     fn recording_of(&self, run: &str, sentence: &str) -> Result<PathBuf, ApiError> {
         let plan = RunFolder::view(&self.runs, run).map_err(missing)?.plan().map_err(missing)?;
         let file_name = |id: &str| -> String {
@@ -124,13 +124,13 @@ impl Studio {
             let Ok(corpus) = self.corpus(&folder) else { continue };
             let found = corpus.utterances.iter().find(|one| file_name(&one.id) == sentence);
             let Some(real) = found.and_then(|one| one.audio.canonicalize().ok()) else { continue };
-            // Metadata may name any file: those of the corpus are shown, and those under the allowed folders.
+            // Metadata may name any file: only files of the corpus or under the allowed folders are served.
             let home = if folder.is_dir() { folder.as_path() } else { folder.parent().unwrap_or(&folder) };
-            if real.starts_with(home) || self.roots.hold(&real) {
+            if real.starts_with(home) || self.roots.contain(&real) {
                 return Ok(real);
             }
         }
-        Err(not_found("the recording of this sentence is not where the run has found it"))
+        Err(not_found("the recording of this sentence is no longer where the run found it"))
     }
 }
 
@@ -138,7 +138,7 @@ pub async fn recording(
     State(app): State<Arc<App>>,
     Path((run, sentence)): Path<(String, String)>,
 ) -> Response {
-    file(&app, "audio/wav", move |studio| recording::sound(&studio.recording_of(&run, &sentence)?)).await
+    file(&app, "audio/wav", move |studio| recording::wav(&studio.recording_of(&run, &sentence)?)).await
 }
 
 pub async fn recording_mel(

@@ -1,7 +1,7 @@
-//! Voices with what is known of them: whether they can be removed, and how good their recordings were.
+//! Lists voices with details: whether they can be removed, and the quality of their recordings.
 
 use super::internal;
-use crate::answer::{ApiError, ok};
+use crate::response::{ApiError, ok};
 use crate::routes::{App, query};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -23,7 +23,7 @@ pub async fn list(State(app): State<Arc<App>>, request: Request) -> Response {
         let failed = |_| internal("the voices cannot be read");
         let mut all = Vec::new();
         for name in voices.names().map_err(failed)? {
-            // One that is damaged is listed all the same, so that it can be removed.
+            // A damaged voice is listed too, so that it can be removed.
             all.push(match voices.details(&name) {
                 Ok(None) => json!({ "name": name, "is_own": false }),
                 Ok(Some(kept)) => {

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access control.
 
 use crate::client::{get, send};
 use crate::fake;
@@ -50,11 +50,11 @@ fn every_route_needs_the_token() {
     }
     let with = [("Authorization", "Bearer a-long-secret")];
     assert_eq!(send(server.address(), "GET", "/speakers", &with, b"").answer().status, 200);
-    assert_eq!(shared.voices.lock().unwrap().len(), 1, "nobody removed anything");
+    assert_eq!(shared.voices.lock().unwrap().len(), 1, "no voice was removed");
 }
 
 #[test]
-fn other_machines_need_a_token() {
+fn addresses_reachable_from_other_machines_need_a_token() {
     let start = |address: [u8; 4], token: Option<&str>| {
         let mut options = fake::options(token, 1);
         options.address = (address, 0).into();
@@ -63,7 +63,9 @@ fn other_machines_need_a_token() {
         let open = move || Ok(fake::Hummer(hummer.clone()));
         Server::start(options, vec![fake::served("hummer", shared, open)], None)
     };
-    let Err(error @ ServeError::NoToken { .. }) = start([0, 0, 0, 0], None) else { panic!("it was started") };
+    let Err(error @ ServeError::NoToken { .. }) = start([0, 0, 0, 0], None) else {
+        panic!("the server started")
+    };
     assert!(error.to_string().contains("--token"), "{error}");
     for weak in ["", "short", "with a space in it", "کلمه‌ی طولانی"] {
         assert!(matches!(start([127, 0, 0, 1], Some(weak)), Err(ServeError::Token)), "{weak:?}");
@@ -72,14 +74,14 @@ fn other_machines_need_a_token() {
 }
 
 #[test]
-fn pages_of_this_machine_may_ask_and_others_may_not() {
+fn only_pages_of_this_machine_are_allowed() {
     let (server, shared) = fake::start(None, 4);
     let address = server.address();
     let page = [("Origin", "http://127.0.0.1:8000")];
     let answer = send(address, "GET", "/speakers", &page, b"").answer();
     assert_eq!(answer.header("access-control-allow-origin"), Some("http://127.0.0.1:8000"));
-    let asked = [page[0], ("Access-Control-Request-Method", "POST")];
-    let preflight = send(address, "OPTIONS", "/tts_to_audio/", &asked, b"").answer();
+    let headers = [page[0], ("Access-Control-Request-Method", "POST")];
+    let preflight = send(address, "OPTIONS", "/tts_to_audio/", &headers, b"").answer();
     assert_eq!(preflight.status, 204);
     assert!(preflight.header("access-control-allow-headers").unwrap().contains("Content-Type"));
     let foreign = [("Origin", "https://evil.example")];

@@ -1,4 +1,4 @@
-//! A client of the simplest kind: one connection per request, everything seen as it comes.
+//! A minimal HTTP client: one connection per request, with access to the pieces of the body.
 
 use serde_json::Value as Json;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ impl Answer {
             .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&self.body)))
     }
 
-    /// An error in OpenAI's shape.
+    /// Asserts an error in OpenAI's format and returns it.
     #[track_caller]
     pub fn error(&self, status: u16) -> Json {
         let json = self.json();
@@ -47,7 +47,7 @@ pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}")
 }
 
-/// A request that was sent.
+/// A sent request whose response head was read.
 pub struct Sent {
     pub reader: BufReader<TcpStream>,
     pub status: u16,
@@ -56,13 +56,13 @@ pub struct Sent {
     length: usize,
 }
 
-/// Sends a request and reads the head of its answer.
+/// Sends a request and reads the head of the response.
 pub fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Sent {
     let mut stream = connect(address);
     let head = head(method, path, headers);
     let mut bytes = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     bytes.extend(body);
-    // A server that has seen enough does not read the rest.
+    // A server may close the connection without reading everything.
     let _ = stream.write_all(&bytes);
     read_head(stream)
 }
@@ -86,7 +86,7 @@ pub fn read_head(stream: TcpStream) -> Sent {
 }
 
 impl Sent {
-    /// The next piece of the body; none at its end. A body that is cut off is an error.
+    /// The next piece of the body; `None` at its end. A truncated body is an error.
     pub fn piece(&mut self) -> std::io::Result<Option<Vec<u8>>> {
         if !self.is_chunked {
             let mut all = vec![0; std::mem::take(&mut self.length)];
@@ -105,7 +105,7 @@ impl Sent {
 
     pub fn answer(mut self) -> Answer {
         let mut body = Vec::new();
-        while let Some(piece) = self.piece().expect("the body is whole") {
+        while let Some(piece) = self.piece().expect("the body is complete") {
             body.extend(piece);
         }
         Answer { status: self.status, headers: self.headers, body }

@@ -1,33 +1,33 @@
-//! A speaker that hums: as long as a text has words, and as it is told by the text.
+//! A fake speaker that hums one tone per word, controlled by the text.
 //!
-//! | text | what it does |
+//! | text | behaviour |
 //! |---|---|
-//! | contains `hold` | hums once, then until it is released or nobody listens |
-//! | contains `fail` | fails before any sound |
-//! | contains `break` | fails after the first |
+//! | contains `hold` | hums once, then waits until it is released or the client disconnects |
+//! | contains `fail` | fails before any audio |
+//! | contains `break` | fails after the first word |
 
 use myxtts_speak::SpeakError;
 use myxtts_speak::voices::VoiceError;
 use myxtts_web::metrics::Metrics;
-use myxtts_web::speaker::HeardVoice;
+use myxtts_web::speaker::EncodedVoice;
 use myxtts_web::{
-    Job, Jobs, Keeping, ServedModel, Server, ServerOptions, SoundSink, Speaker, SpeakerError, SpeakerFacts,
-    StudioOptions, Usage, Utterance, VoiceDetails, VoiceStore,
+    AudioSink, Job, Jobs, ModelLimits, ServedModel, Server, ServerOptions, Speaker, SpeakerError,
+    SpeakerFacts, StudioOptions, Usage, Utterance, VoiceDetails, VoiceStore,
 };
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Samples of a word.
+/// Samples per word.
 pub const WORD: usize = 4800;
 
 #[derive(Default)]
 pub struct Shared {
     pub released: AtomicBool,
-    /// Utterances that are being spoken.
+    /// Number of utterances being spoken.
     pub speaking: AtomicUsize,
-    /// What was asked for, in its order.
-    pub heard: Mutex<Vec<Utterance>>,
+    /// Received utterances, in order.
+    pub received: Mutex<Vec<Utterance>>,
     pub voices: Mutex<Vec<String>>,
 }
 
@@ -38,10 +38,10 @@ impl VoiceStore for Shared {
 
     fn remove(&self, name: &str) -> Result<(), VoiceError> {
         let mut voices = self.voices.lock().unwrap();
-        let Some(place) = voices.iter().position(|one| one == name) else {
+        let Some(index) = voices.iter().position(|one| one == name) else {
             return Err(VoiceError::Unknown { name: name.to_owned(), names: voices.clone() });
         };
-        voices.remove(place);
+        voices.remove(index);
         Ok(())
     }
 
@@ -58,15 +58,15 @@ pub fn hum() -> Vec<f32> {
 }
 
 impl Hummer {
-    fn say(&self, utterance: &Utterance, sink: &mut SoundSink) -> Result<Usage, SpeakerError> {
-        self.0.heard.lock().unwrap().push(utterance.clone());
+    fn speak(&self, utterance: &Utterance, sink: &mut AudioSink) -> Result<Usage, SpeakerError> {
+        self.0.received.lock().unwrap().push(utterance.clone());
         if !self.0.voices.lock().unwrap().contains(&utterance.voice) {
             let message = format!("there is no voice {:?}", utterance.voice);
             return Err(SpeakerError::Refused { param: "voice", code: "voice_not_found", message });
         }
         let text = &utterance.text;
         if text.contains("fail") {
-            return Err(SpeakerError::Failed("it failed as it was told".to_owned()));
+            return Err(SpeakerError::Failed("it failed as requested".to_owned()));
         }
         let words = text.split_whitespace().count();
         let mut usage = Usage { text_tokens: words, audio_tokens: 0 };
@@ -76,9 +76,9 @@ impl Hummer {
             }
             usage.audio_tokens += 1;
             if text.contains("break") {
-                // The first sound is on its way.
+                // The first audio is being sent.
                 std::thread::sleep(Duration::from_millis(100));
-                return Err(SpeakerError::Failed("it broke as it was told".to_owned()));
+                return Err(SpeakerError::Failed("it broke as requested".to_owned()));
             }
             while text.contains("hold") && !self.0.released.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(2));
@@ -105,13 +105,13 @@ impl Speaker for Hummer {
             match job {
                 Job::Speak(mut job) => {
                     self.0.speaking.fetch_add(1, Ordering::SeqCst);
-                    let said = self.say(&job.utterance, &mut job.sink);
+                    let result = self.speak(&job.utterance, &mut job.sink);
                     self.0.speaking.fetch_sub(1, Ordering::SeqCst);
-                    job.sink.finish(said);
+                    job.sink.finish(result);
                 }
-                Job::Hear(job) => {
+                Job::EncodeVoice(job) => {
                     self.0.voices.lock().unwrap().push(job.name);
-                    let _ = job.reply.send(Ok(HeardVoice { seconds: 1.0, advice: Vec::new() }));
+                    let _ = job.reply.send(Ok(EncodedVoice { seconds: 1.0, advice: Vec::new() }));
                 }
             }
         }
@@ -124,14 +124,14 @@ pub fn options(token: Option<&str>, queue: usize) -> ServerOptions {
         address: ([127, 0, 0, 1], 0).into(),
         token: token.map(str::to_owned),
         queue,
-        keeping: Keeping::default(),
+        model_limits: ModelLimits::default(),
         wyoming: Some(0),
         origins: Vec::new(),
         studio: StudioOptions::default(),
     }
 }
 
-/// A model as a server is given it.
+/// A model for a server.
 pub fn served<S: Speaker + 'static>(
     name: &str,
     voices: Arc<dyn VoiceStore>,
@@ -141,7 +141,7 @@ pub fn served<S: Speaker + 'static>(
     ServedModel { name: name.to_owned(), voices, bytes: 1, open: Arc::new(open) }
 }
 
-/// A server with a hummer that is ready.
+/// A ready server with a hummer.
 pub fn start(token: Option<&str>, queue: usize) -> (Server, Arc<Shared>) {
     let shared = Arc::new(Shared { voices: Mutex::new(vec!["anna".to_owned()]), ..Shared::default() });
     let hummer = shared.clone();
@@ -151,12 +151,12 @@ pub fn start(token: Option<&str>, queue: usize) -> (Server, Arc<Shared>) {
     (server, shared)
 }
 
-/// Waits for something that must come soon.
+/// Waits until a condition holds, at most a minute.
 #[track_caller]
-pub fn wait_for(mut is_so: impl FnMut() -> bool) {
+pub fn wait_for(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "it did not come");
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "the condition did not become true");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -1,4 +1,4 @@
-//! Damaged requests, for a second each.
+//! Fuzzes the parsers of requests, one second each.
 
 use crate::mutator::fuzz;
 use crate::parsers;
@@ -88,4 +88,56 @@ fn history() {
     let said = json!({ "text": "hello", "voice": "anna", "language": "en", "speed": 1, "seed": 0 });
     let seed = json!({ "said": said, "seconds": 1.5, "first_ms": 120, "rtf": 0.2 }).to_string();
     fuzz(concat!(module_path!(), "::history"), &[seed.into_bytes()], parsers::history);
+}
+
+#[test]
+fn to_audio() {
+    let seeds = [
+        json!({ "text": "hello \u{1F600} سلام", "speaker_wav": "anna.wav", "language": "en" }),
+        json!({ "text": "a", "speaker_wav": "b", "language": "auto", "more": [1, null] }),
+    ];
+    fuzz(
+        concat!(module_path!(), "::to_audio"),
+        &seeds.map(|seed| seed.to_string().into_bytes()),
+        parsers::to_audio,
+    );
+}
+
+#[test]
+fn stream_query() {
+    let seeds = [
+        "/tts_stream/?text=hello%20w%C3%B6rld&speaker_wav=anna&language=en",
+        "/tts_stream?text=a+b&speaker_wav=b.wav&language=auto&text_2=%00",
+    ];
+    fuzz(
+        concat!(module_path!(), "::stream_query"),
+        &seeds.map(|seed| seed.as_bytes().to_vec()),
+        parsers::stream_query,
+    );
+}
+
+#[test]
+fn history_sound() {
+    let seed = myxtts_data::audio::wav::encode_pcm16(&[0.5; 200], 24_000);
+    fuzz(concat!(module_path!(), "::history_sound"), &[seed], parsers::history_sound);
+}
+
+#[test]
+fn check() {
+    let seeds = [json!({ "root": "0", "path": "" }), json!({ "root": 0, "path": "." })];
+    fuzz(
+        concat!(module_path!(), "::check"),
+        &seeds.map(|seed| seed.to_string().into_bytes()),
+        parsers::check,
+    );
+}
+
+#[test]
+fn diagnosis() {
+    let seeds = [json!({ "stage": "decoder" }), json!({ "stage": null }), json!({})];
+    fuzz(
+        concat!(module_path!(), "::diagnosis"),
+        &seeds.map(|seed| seed.to_string().into_bytes()),
+        parsers::diagnosis,
+    );
 }

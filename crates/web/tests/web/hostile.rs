@@ -1,4 +1,4 @@
-//! Clients that mean harm, or send anything at all.
+//! Malicious clients and random input.
 
 use crate::client::{connect, get, head, post, read_head, send};
 use crate::fake;
@@ -9,10 +9,10 @@ use myxtts_run::seed::Seed;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// Numbers below `below`, one after the other.
-struct Draw(u64);
+/// Random numbers below `below`.
+struct Random(u64);
 
-impl Draw {
+impl Random {
     fn next(&mut self, below: usize) -> usize {
         self.0 += 1;
         (Seed::new(self.0).derive("hostile").value() % below as u64) as usize
@@ -23,35 +23,35 @@ impl Draw {
     }
 }
 
-fn any_json(draw: &mut Draw, depth: usize) -> Json {
-    match draw.next(if depth == 0 { 6 } else { 8 }) {
+fn any_json(random: &mut Random, depth: usize) -> Json {
+    match random.next(if depth == 0 { 6 } else { 8 }) {
         0 => Json::Null,
-        1 => json!(draw.next(2) == 0),
-        2 => json!(draw.next(1 << 40)),
-        3 => json!(draw.next(1000) as f64 / 250.0 - 1.0),
-        4 => json!("x".repeat(draw.next(5000))),
+        1 => json!(random.next(2) == 0),
+        2 => json!(random.next(1 << 40)),
+        3 => json!(random.next(1000) as f64 / 250.0 - 1.0),
+        4 => json!("x".repeat(random.next(5000))),
         5 => json!(
-            ["anna", "wav", "pcm", "sse", "tts-1", "hello you", "", "\u{0}", "\u{202e}../.."][draw.next(9)]
+            ["anna", "wav", "pcm", "sse", "tts-1", "hello you", "", "\u{0}", "\u{202e}../.."][random.next(9)]
         ),
-        6 => (0..draw.next(4)).map(|_| any_json(draw, depth - 1)).collect(),
-        _ => json!({ "id": any_json(draw, depth - 1) }),
+        6 => (0..random.next(4)).map(|_| any_json(random, depth - 1)).collect(),
+        _ => json!({ "id": any_json(random, depth - 1) }),
     }
 }
 
 #[test]
-fn random_bodies_are_answered_and_never_an_error_of_the_server() {
+fn random_bodies_never_cause_a_server_error() {
     let (server, _) = fake::start(None, 8);
-    let mut draw = Draw(0);
+    let mut random = Random(0);
     let kinds =
         ["application/json", "text/plain", "multipart/form-data; boundary=x", "multipart/form-data", ""];
     let paths = ["/v1/audio/speech", "/tts_to_audio/", "/set_tts_settings", "/v1/audio/voices"];
     let mut spoken = 0;
     for number in 0..400 {
         let mut bytes = match number % 4 {
-            0 => (0..draw.next(2000)).map(|_| draw.next(256) as u8).collect(),
+            0 => (0..random.next(2000)).map(|_| random.next(256) as u8).collect(),
             1 => b"--x\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nben\r\n--x--\r\n".to_vec(),
             _ => {
-                let mut asked =
+                let mut request =
                     body("hello", &json!({ "text": "hello", "speaker_wav": "anna", "language": "en" }));
                 let names = [
                     "model",
@@ -65,24 +65,24 @@ fn random_bodies_are_answered_and_never_an_error_of_the_server() {
                     "temperature",
                     "text",
                 ];
-                for _ in 0..draw.next(3) {
-                    asked[*draw.choose(&names)] = any_json(&mut draw, 2);
+                for _ in 0..random.next(3) {
+                    request[*random.choose(&names)] = any_json(&mut random, 2);
                 }
-                asked.to_string().into_bytes()
+                request.to_string().into_bytes()
             }
         };
-        if draw.next(3) == 0 && !bytes.is_empty() {
-            let at = draw.next(bytes.len());
-            bytes[at] = draw.next(256) as u8;
+        if random.next(3) == 0 && !bytes.is_empty() {
+            let at = random.next(bytes.len());
+            bytes[at] = random.next(256) as u8;
         }
         let kind = if number % 4 == 1 {
             kinds[2]
-        } else if draw.next(4) > 0 {
+        } else if random.next(4) > 0 {
             kinds[0]
         } else {
-            *draw.choose(&kinds)
+            *random.choose(&kinds)
         };
-        let path = *draw.choose(&paths);
+        let path = *random.choose(&paths);
         let answer = send(server.address(), "POST", path, &[("Content-Type", kind)], &bytes).answer();
         assert!(
             answer.status < 500,
@@ -100,25 +100,25 @@ fn random_bodies_are_answered_and_never_an_error_of_the_server() {
 }
 
 #[test]
-fn broken_requests_do_not_disturb_others() {
+fn broken_requests_do_not_affect_others() {
     let (server, _) = fake::start(None, 8);
-    let mut draw = Draw(7);
+    let mut random = Random(7);
     let good = format!("{}Content-Length: 2\r\n\r\n{{}}", head("POST", "/v1/audio/speech", &[]));
     for _ in 0..100 {
         let mut bytes = good.clone().into_bytes();
-        for _ in 0..draw.next(6) {
-            let at = draw.next(bytes.len());
-            bytes[at] = draw.next(256) as u8;
+        for _ in 0..random.next(6) {
+            let at = random.next(bytes.len());
+            bytes[at] = random.next(256) as u8;
         }
-        bytes.truncate(draw.next(bytes.len()) + 1);
+        bytes.truncate(random.next(bytes.len()) + 1);
         let mut stream = connect(server.address());
         stream.write_all(&bytes).unwrap();
     }
     assert_eq!(post(server.address(), "/v1/audio/speech", &body("hello", &json!({}))).status, 200);
 }
 
-/// A name that leads out of the folder of voices, or tries to.
-fn hostile(draw: &mut Draw) -> String {
+/// A name that tries to escape the folder of voices.
+fn hostile(random: &mut Random) -> String {
     let ups =
         ["../", "..\\", "..%2f", "..%252f", "....//", "./", "/", "//", "..;/", "\u{2025}/", ".\u{200c}./"];
     let ends = [
@@ -142,8 +142,8 @@ fn hostile(draw: &mut Draw) -> String {
         "secret.wav(1)",
         "",
     ];
-    let mut name: String = (0..1 + draw.next(4)).map(|_| *draw.choose(&ups)).collect();
-    name += ends[draw.next(ends.len())];
+    let mut name: String = (0..1 + random.next(4)).map(|_| *random.choose(&ups)).collect();
+    name += ends[random.next(ends.len())];
     name
 }
 
@@ -152,12 +152,12 @@ fn escaped(name: &str) -> String {
 }
 
 #[test]
-fn ten_thousand_hostile_paths_stay_inside() {
+fn ten_thousand_hostile_names_stay_inside_the_folder() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), &[Part::Decoder, Part::Speaker]);
     assert_eq!(add_voice(&server, "anna", &recording()).status, 200);
     let voice = std::fs::read(at.path().join("model/voices/anna.safetensors")).unwrap();
-    // What they are after: a voice and recordings beside the folder of voices, and above.
+    // The targets: a voice and recordings next to the folder of voices and above it.
     for place in ["model/secret.safetensors", "secret.safetensors", "model/secret", "secret"] {
         std::fs::write(at.path().join(place), &voice).unwrap();
     }
@@ -174,12 +174,12 @@ fn ten_thousand_hostile_paths_stay_inside() {
         all
     };
     let before = files(at.path());
-    let mut draw = Draw(11);
+    let mut random = Random(11);
     let mut stream = BufReader::new(connect(server.address()));
     for number in 0..10_000 {
-        let mut name = hostile(&mut draw);
+        let mut name = hostile(&mut random);
         if number % 5 == 0 {
-            let place = at.path().join(draw.choose(&["secret", "secret.wav", "model/secret.safetensors"]));
+            let place = at.path().join(random.choose(&["secret", "secret.wav", "model/secret.safetensors"]));
             name = place.display().to_string();
         }
         let (method, path, body) = match number % 4 {
@@ -193,7 +193,7 @@ fn ten_thousand_hostile_paths_stay_inside() {
                 String::new(),
             ),
             _ => {
-                // As a client would not write it: not escaped, but what ends a request line.
+                // Unescaped, except for characters that end a request line.
                 let raw: String = name.chars().filter(|c| c.is_ascii_graphic()).collect();
                 ("GET", format!("/v1/audio/voices/{raw}"), String::new())
             }
@@ -225,7 +225,7 @@ fn ten_thousand_hostile_paths_stay_inside() {
 }
 
 #[test]
-fn a_body_without_end_is_not_read_to_its_end() {
+fn an_endless_body_is_not_read_to_its_end() {
     let (server, _) = fake::start(None, 8);
     let mut stream = connect(server.address());
     let head = head(
@@ -236,7 +236,7 @@ fn a_body_without_end_is_not_read_to_its_end() {
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     let chunk = [b"10000\r\n".to_vec(), vec![b' '; 0x10000], b"\r\n".to_vec()].concat();
     let mut sent = 0usize;
-    // Until the server has had enough; a GiB would be.
+    // Until the server closes the connection, long before a GiB.
     while sent < 1 << 30 {
         match stream.write_all(&chunk) {
             Ok(()) => sent += 0x10000,

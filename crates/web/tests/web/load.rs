@@ -1,4 +1,4 @@
-//! Many clients, clients that leave, and a server that stops.
+//! Many clients, disconnecting clients, and a stopping server.
 
 use crate::client::{get, post, send};
 use crate::fake::{self, WORD, wait_for};
@@ -15,7 +15,7 @@ fn held() -> Vec<u8> {
 }
 
 #[test]
-fn a_client_that_leaves_frees_the_speaker() {
+fn a_disconnected_client_frees_the_speaker() {
     let (server, shared) = fake::start(None, 4);
     let mut sent = send(server.address(), "POST", SPEECH, &JSON, &held());
     sent.piece().unwrap();
@@ -28,7 +28,7 @@ fn a_client_that_leaves_frees_the_speaker() {
 }
 
 #[test]
-fn a_full_queue_says_when_to_come_again() {
+fn a_full_queue_sends_retry_after() {
     let (server, shared) = fake::start(None, 2);
     let address = server.address();
     let mut first = send(address, "POST", SPEECH, &JSON, &held());
@@ -52,28 +52,28 @@ fn a_full_queue_says_when_to_come_again() {
 }
 
 #[test]
-fn clients_that_leave_while_they_wait_are_not_spoken_for() {
+fn waiting_requests_of_disconnected_clients_are_not_spoken() {
     let (server, shared) = fake::start(None, 4);
     let address = server.address();
     let mut first = send(address, "POST", SPEECH, &JSON, &held());
     first.piece().unwrap();
-    let asked = body("ghost", &json!({})).to_string();
+    let request = body("ghost", &json!({})).to_string();
     let head = crate::client::head("POST", SPEECH, &JSON);
     for _ in 0..12 {
-        // More than the queue holds: those before have left.
+        // More than the queue can hold: earlier clients have disconnected.
         let mut stream = crate::client::connect(address);
-        let request = format!("{head}Content-Length: {}\r\n\r\n{asked}", asked.len());
+        let request = format!("{head}Content-Length: {}\r\n\r\n{request}", request.len());
         std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
     shared.released.store(true, Ordering::SeqCst);
     assert_eq!(post(address, SPEECH, &body("real", &json!({}))).status, 200);
-    let heard: Vec<String> = shared.heard.lock().unwrap().iter().map(|one| one.text.clone()).collect();
-    assert_eq!(heard, ["hold on", "real"]);
+    let received: Vec<String> = shared.received.lock().unwrap().iter().map(|one| one.text.clone()).collect();
+    assert_eq!(received, ["hold on", "real"]);
 }
 
 #[test]
-fn a_server_that_stops_finishes_what_is_spoken() {
+fn a_stopping_server_finishes_active_requests() {
     let (server, shared) = fake::start(None, 4);
     let address = server.address();
     let mut first = send(address, "POST", SPEECH, &JSON, &held());
@@ -93,12 +93,12 @@ fn a_server_that_stops_finishes_what_is_spoken() {
     let rest = std::thread::spawn(move || first.answer().body.len());
     server.wait().unwrap();
     releases.join().unwrap();
-    assert_eq!(rest.join().unwrap(), 2 * WORD, "the second of two words came after the stop");
-    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert_eq!(rest.join().unwrap(), 2 * WORD, "the second word arrives after the stop");
+    assert!(std::net::TcpStream::connect(address).is_err(), "the server no longer listens");
 }
 
 #[test]
-fn a_speaker_that_panics_ends_the_server() {
+fn a_panicking_speaker_ends_the_server() {
     struct Panics;
     impl myxtts_web::Speaker for Panics {
         fn facts(&self) -> myxtts_web::SpeakerFacts {
@@ -113,7 +113,7 @@ fn a_speaker_that_panics_ends_the_server() {
             _: &myxtts_web::metrics::Metrics,
         ) -> Result<(), myxtts_speak::SpeakError> {
             let _job = jobs.next();
-            panic!("as it was told");
+            panic!("as requested");
         }
     }
     let shared = std::sync::Arc::new(fake::Shared::default());
@@ -128,7 +128,7 @@ fn a_speaker_that_panics_ends_the_server() {
 }
 
 #[test]
-fn eight_clients_at_once_are_all_served() {
+fn eight_simultaneous_clients_are_served() {
     let (server, _) = fake::start(None, 32);
     let address = server.address();
     let clients: Vec<_> = (0..8)

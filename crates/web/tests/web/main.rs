@@ -1,4 +1,4 @@
-//! The server over real sockets: with a speaker that is made up, and with a small model.
+//! The server over real sockets, with a fake speaker and with a small model.
 
 // Helpers of tests are tests too; clippy only exempts the functions marked so.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The real speaker, with a model that is small and has learnt nothing.
+//! The real speaker with a small untrained model.
 
 use crate::client::{form, get, post, send};
 use crate::fake::{options, served, wait_for};
@@ -8,21 +8,21 @@ use myxtts_data::audio::{decode_bytes, wav};
 use myxtts_demo as demo;
 use myxtts_model::weights::{ModelFolder, Part};
 use myxtts_tensor::Device;
-use myxtts_web::{ModelSpeaker, ModelVoices, Server};
+use myxtts_web::{ModelSpeaker, ModelVoices, Server, Speaker};
 use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
 const SPEECH: &str = "/v1/audio/speech";
 
-/// A server of a model in a folder, without a voice.
+/// A server with a model in a folder, without a voice.
 pub fn start(at: &Path, parts: &[Part]) -> Server {
-    // A model of the DVAE that ends sooner says nothing at all of a short text.
+    // A model with an earlier end would produce no audio for a short text.
     let stop = if parts.contains(&Part::Dvae) { -50.0 } else { 1.0 };
     start_with(at, parts, stop, None)
 }
 
-/// The same of a model that ends sooner the larger `stop` is, with so many slots.
+/// [`start`] for a model that ends earlier with a larger `stop`, and with the given number of slots.
 pub fn start_with(at: &Path, parts: &[Part], stop: f32, slots: Option<usize>) -> Server {
     tiny::write_ending(&at.join("model"), parts, stop);
     let folder = Arc::new(ModelFolder::open(&at.join("model")).unwrap());
@@ -44,9 +44,9 @@ pub fn add_voice(server: &Server, name: &str, recording: &[u8]) -> crate::client
 }
 
 fn samples(server: &Server, text: &str, more: serde_json::Value) -> Vec<f32> {
-    let mut asked = body(text, &json!({ "response_format": "wav" }));
-    asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let answer = post(server.address(), SPEECH, &asked);
+    let mut request = body(text, &json!({ "response_format": "wav" }));
+    request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let answer = post(server.address(), SPEECH, &request);
     assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
     let found = decode_bytes(&answer.body, Path::new("speech.wav")).unwrap();
     assert_eq!(found.clip.sample_rate, 24_000);
@@ -54,7 +54,7 @@ fn samples(server: &Server, text: &str, more: serde_json::Value) -> Vec<f32> {
 }
 
 #[test]
-fn a_model_speaks_in_a_voice_that_was_uploaded() {
+fn a_model_speaks_with_an_uploaded_voice() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), &[Part::Decoder, Part::Speaker]);
     let address = server.address();
@@ -70,7 +70,7 @@ fn a_model_speaks_in_a_voice_that_was_uploaded() {
     assert!(!silent["message"].as_str().unwrap().contains("myxtts-upload"), "{silent}");
 
     let usual = samples(&server, "hello world", json!({}));
-    assert!(usual.iter().any(|sample| sample.abs() > 0.01), "it is heard");
+    assert!(usual.iter().any(|sample| sample.abs() > 0.01), "it is received");
     assert_eq!(
         usual,
         samples(&server, "hello world", json!({ "voice": "default" })),
@@ -83,7 +83,7 @@ fn a_model_speaks_in_a_voice_that_was_uploaded() {
         let ratio = length * speed / usual.len() as f64;
         assert!((0.9..1.1).contains(&ratio), "{speed}: {ratio}");
     }
-    // Longer than the model says at once, with a pause.
+    // Longer than one piece, with a pause.
     let long =
         samples(&server, &format!("hello. [pause:500ms] {}", "this is a voice. ".repeat(8)), json!({}));
     assert!(long.len() > 12_000 + usual.len(), "{}", long.len());
@@ -116,6 +116,17 @@ fn a_model_without_a_decoder_speaks_at_the_rate_of_the_api() {
         let answer = post(server.address(), SPEECH, &body("hello", &json!({ "response_format": format })));
         assert_eq!(answer.status, 200, "{format}");
     }
+}
+
+#[test]
+fn a_model_without_a_language_that_can_be_greeted_speaks_before_it_is_ready() {
+    let at = tempfile::tempdir().unwrap();
+    tiny::write_reading(&at.path().join("model"), &[Part::Decoder, Part::Speaker], &[("cs", "dobrý den")]);
+    let folder = Arc::new(ModelFolder::open(&at.path().join("model")).unwrap());
+    let mut speaker = ModelSpeaker::open(folder.clone(), Device::Cpu, &[], Some(2)).unwrap();
+    assert_eq!(speaker.facts().languages, ["cs"]);
+    let spoken = speaker.greet().unwrap();
+    assert!(spoken.chars().all(char::is_alphanumeric) && !spoken.is_empty(), "{spoken}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Several models, no model, and models that come and go.
+//! Several models, no model, and opening and closing of models.
 
 use crate::client::{Answer, get, post, send};
 use crate::fake::{self, Hummer, Shared, WORD, served, wait_for};
 use crate::speech::body;
 use myxtts_speak::SpeakError;
-use myxtts_web::{Keeping, ServedModel, Server};
+use myxtts_web::{ModelLimits, ServedModel, Server};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SPEECH: &str = "/v1/audio/speech";
 
-/// A hummer under a name, what it heard, and how often it was opened.
+/// A named hummer, what it received, and how often it was opened.
 fn hummer(name: &str, bytes: u64) -> (ServedModel, Arc<Shared>, Arc<AtomicUsize>) {
     let shared = Arc::new(Shared { voices: Mutex::new(vec!["anna".to_owned()]), ..Shared::default() });
     let opened = Arc::new(AtomicUsize::new(0));
@@ -25,8 +25,8 @@ fn hummer(name: &str, bytes: u64) -> (ServedModel, Arc<Shared>, Arc<AtomicUsize>
     (ServedModel { bytes, ..model }, shared, opened)
 }
 
-fn start(models: Vec<ServedModel>, keeping: Keeping) -> Server {
-    let options = myxtts_web::ServerOptions { keeping, ..fake::options(None, 4) };
+fn start(models: Vec<ServedModel>, model_limits: ModelLimits) -> Server {
+    let options = myxtts_web::ServerOptions { model_limits, ..fake::options(None, 4) };
     let server = Server::start(options, models, None).unwrap();
     wait_for(|| server.facts().is_some());
     server
@@ -41,10 +41,10 @@ fn is_open(server: &Server, name: &str) -> bool {
 }
 
 #[test]
-fn a_model_is_chosen_by_its_name_and_opened_when_it_is_asked_for() {
+fn models_are_chosen_by_name_and_opened_on_demand() {
     let (first, of_first, _) = hummer("first", 1);
     let (second, of_second, opened) = hummer("second", 1);
-    let server = start(vec![first, second], Keeping::default());
+    let server = start(vec![first, second], ModelLimits::default());
     let address = server.address();
     let listed = get(address, "/v1/models").json();
     assert_eq!(listed["data"][0]["id"], "first");
@@ -53,9 +53,13 @@ fn a_model_is_chosen_by_its_name_and_opened_when_it_is_asked_for() {
     assert_eq!(say(address, "tts-1", "one").status, 200);
     assert_eq!(say(address, "second", "two words").body.len(), 4 * WORD);
     assert_eq!(say(address, "third", "three").error(404)["code"], "model_not_found");
-    let heard =
-        |shared: &Shared| shared.heard.lock().unwrap().iter().map(|one| one.text.clone()).collect::<Vec<_>>();
-    assert_eq!((heard(&of_first), heard(&of_second)), (vec!["one".to_owned()], vec!["two words".to_owned()]));
+    let received = |shared: &Shared| {
+        shared.received.lock().unwrap().iter().map(|one| one.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (received(&of_first), received(&of_second)),
+        (vec!["one".to_owned()], vec!["two words".to_owned()])
+    );
     assert_eq!(opened.load(Ordering::SeqCst), 1);
     // Voices belong to a model.
     of_second.voices.lock().unwrap().push("ben".to_owned());
@@ -67,28 +71,28 @@ fn a_model_is_chosen_by_its_name_and_opened_when_it_is_asked_for() {
 }
 
 #[test]
-fn the_model_unused_for_longest_makes_room_but_never_one_that_speaks() {
+fn the_least_recently_used_model_is_closed_but_never_one_that_speaks() {
     let (first, of_first, opened) = hummer("first", 10);
     let (second, ..) = hummer("second", 10);
     let (third, ..) = hummer("third", 10);
-    let keeping = Keeping { memory: Some(25), idle: None };
-    let server = start(vec![first, second, third], keeping);
+    let model_limits = ModelLimits { memory: Some(25), idle: None };
+    let server = start(vec![first, second, third], model_limits);
     let address = server.address();
     assert_eq!(say(address, "second", "one").status, 200);
-    assert!(is_open(&server, "first") && is_open(&server, "second"), "two have room");
+    assert!(is_open(&server, "first") && is_open(&server, "second"), "there is memory for two");
     assert_eq!(say(address, "first", "one").status, 200);
     assert_eq!(say(address, "third", "one").status, 200);
     assert!(is_open(&server, "first") && !is_open(&server, "second"), "the second was unused for longer");
     assert_eq!(opened.load(Ordering::SeqCst), 1, "the first stayed");
-    // Two that speak stay, and whoever wants a third is told when to come again.
+    // Two speaking models stay open, and a request for a third gets Retry-After.
     let json = [("Content-Type", "application/json")];
-    let asked = |model: &str| {
+    let request = |model: &str| {
         let more = json!({ "model": model, "response_format": "pcm" });
         body("hold on", &more).to_string().into_bytes()
     };
-    let mut held = send(address, "POST", SPEECH, &json, &asked("first"));
+    let mut held = send(address, "POST", SPEECH, &json, &request("first"));
     held.piece().unwrap();
-    let mut other = send(address, "POST", SPEECH, &json, &asked("third"));
+    let mut other = send(address, "POST", SPEECH, &json, &request("third"));
     other.piece().unwrap();
     let refused = say(address, "second", "one");
     assert!(refused.header("retry-after").is_some());
@@ -104,18 +108,18 @@ fn the_model_unused_for_longest_makes_room_but_never_one_that_speaks() {
 }
 
 #[test]
-fn a_model_that_nobody_uses_is_closed_and_opened_again() {
+fn an_idle_model_is_closed_and_reopened() {
     let (first, shared, opened) = hummer("first", 10);
-    let keeping = Keeping { memory: None, idle: Some(Duration::from_millis(100)) };
-    let server = start(vec![first], keeping);
+    let model_limits = ModelLimits { memory: None, idle: Some(Duration::from_millis(100)) };
+    let server = start(vec![first], model_limits);
     wait_for(|| !is_open(&server, "first"));
-    assert_eq!(get(server.address(), "/ready").status, 200, "it speaks when it is asked");
+    assert_eq!(get(server.address(), "/ready").status, 200, "it speaks when it is request");
     assert_eq!(say(server.address(), "tts-1", "one").status, 200);
     assert_eq!(opened.load(Ordering::SeqCst), 2);
-    // One that speaks is used, however long.
-    let asked = body("hold on", &json!({ "response_format": "pcm" })).to_string();
+    // A speaking model counts as used, however long it takes.
+    let request = body("hold on", &json!({ "response_format": "pcm" })).to_string();
     let json = [("Content-Type", "application/json")];
-    let mut held = send(server.address(), "POST", SPEECH, &json, asked.as_bytes());
+    let mut held = send(server.address(), "POST", SPEECH, &json, request.as_bytes());
     held.piece().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(is_open(&server, "first"));
@@ -126,7 +130,7 @@ fn a_model_that_nobody_uses_is_closed_and_opened_again() {
 }
 
 #[test]
-fn a_server_without_a_model_has_a_page_and_speaks_when_one_is_there() {
+fn a_server_without_a_model_serves_the_page_and_speaks_once_there_is_one() {
     let (model, ..) = hummer("late", 1);
     let is_there = Arc::new(AtomicBool::new(false));
     let find = {
@@ -167,13 +171,13 @@ fn a_server_without_a_model_has_a_page_and_speaks_when_one_is_there() {
 }
 
 #[test]
-fn a_further_model_that_cannot_be_opened_leaves_the_others_speaking() {
+fn a_broken_second_model_does_not_affect_the_first() {
     let (first, ..) = hummer("first", 1);
     let shared = Arc::new(Shared::default());
     let broken = served("broken", shared, || -> Result<Hummer, SpeakError> {
         Err(SpeakError::NothingToSay { text: "as it was told".to_owned() })
     });
-    let server = start(vec![first, broken], Keeping::default());
+    let server = start(vec![first, broken], ModelLimits::default());
     for _ in 0..2 {
         let error = say(server.address(), "broken", "one").error(500);
         assert!(error["message"].as_str().unwrap().contains("cannot be opened"), "{error}");

@@ -1,4 +1,4 @@
-//! The page and what it works with: files of its own, history, corpora, runs.
+//! The web page: its files, history, corpora and runs.
 
 use crate::client::{Answer, get, post, send};
 use crate::fake::{self, Hummer, Shared, served, wait_for};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// A server whose runs and corpora lie in a folder, and whose program is what a test has put there.
+/// A server whose runs and corpora are in a folder, and whose program is a script of the test.
 fn start(at: &Path) -> Server {
     std::fs::create_dir_all(at.join("data")).unwrap();
     let mut options = fake::options(None, 4);
@@ -34,7 +34,7 @@ fn send_json(server: &Server, method: &str, path: &str, json: &Json) -> Answer {
 }
 
 #[test]
-fn the_page_is_loaded_without_a_token_and_nothing_else_is() {
+fn only_the_page_itself_needs_no_token() {
     let (server, _) = fake::start(Some("a-long-secret"), 4);
     let address = server.address();
     let page = get(address, "/");
@@ -93,7 +93,7 @@ fn every_route_of_the_page_needs_the_token() {
 }
 
 #[test]
-fn another_page_changes_nothing() {
+fn pages_of_other_origins_cannot_change_anything() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path());
     let entry = json!({ "said": { "text": "a", "voice": "b" }, "seconds": 1.0, "first_ms": 1.0, "rtf": 1.0 })
@@ -103,7 +103,7 @@ fn another_page_changes_nothing() {
     };
     add(&[("Content-Type", "text/plain")]).error(415);
     add(&[]).error(415);
-    // Another program's page on the same machine may use the API, but not train or remove.
+    // A page of another program on the same machine may use the API, but not train or remove.
     add(&[JSON, ("Origin", "http://localhost:3000")]).error(403);
     add(&[JSON, ("Sec-Fetch-Site", "cross-site")]).error(403);
     assert_eq!(get(server.address(), "/studio/history").json(), json!({ "items": [] }));
@@ -111,7 +111,7 @@ fn another_page_changes_nothing() {
 }
 
 #[test]
-fn what_was_said_is_kept() {
+fn the_history_is_kept() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path());
     let entry = |text: &str| {
@@ -147,7 +147,7 @@ fn what_was_said_is_kept() {
             .collect::<Vec<_>>()
     };
     assert_eq!(listed(&server), ["two", "one"]);
-    // Another server finds the same.
+    // Another server reads the same history.
     let other = start(at.path());
     assert_eq!(listed(&other), ["two", "one"]);
     assert_eq!(get(other.address(), &format!("/studio/history/{first}/sound")).body, wav);
@@ -158,7 +158,7 @@ fn what_was_said_is_kept() {
 }
 
 #[test]
-fn corpora_are_seen_inside_their_roots_only() {
+fn corpora_are_visible_inside_their_roots_only() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path());
     let options = DemoOptions { utterances: 6, ..DemoOptions::default() };
@@ -190,7 +190,7 @@ fn corpora_are_seen_inside_their_roots_only() {
             .error(404);
     }
     get(address, "/studio/folders?root=7&path=").error(404);
-    // Metadata may name any file; what lies outside is not shown.
+    // Metadata may name any file; files outside are not served.
     let outside = at.path().join("secret/wavs");
     let stolen = std::fs::read_dir(outside).unwrap().next().unwrap().unwrap().path();
     let listed = json!({ "audio_filepath": stolen, "text": "stolen", "speaker": "a", "lang": "en" });
@@ -201,10 +201,10 @@ fn corpora_are_seen_inside_their_roots_only() {
     get(address, &format!("/studio/clips/sound?root=0&path=sly&id={id}")).error(404);
 }
 
-/// A run as training leaves it.
+/// A run folder as left by training.
 fn write_run(at: &Path, name: &str) {
-    let machine = Machine { cores: 2, memory_bytes: None, gpus: None };
-    let plan = Plan::resolve(&Sources::of(machine)).unwrap();
+    let machine = HostResources { cores: 2, memory_bytes: None };
+    let plan = Plan::resolve(&Sources::for_host(machine)).unwrap();
     let folder = RunFolder::create(&at.join("runs"), Some(name), &plan).unwrap();
     let mut events = folder.event_log().unwrap();
     events
@@ -239,7 +239,7 @@ fn runs_are_read_from_their_folders() {
     assert_eq!(run["samples"][0]["sentence"], "en_1");
     let seen = run["seen"].as_str().unwrap();
     assert_eq!(get(address, &format!("/studio/runs/one?seen={seen}")).json()["same"], true);
-    // What is written later is there at the next look.
+    // Later events are visible at the next request.
     let (folder, _) = RunFolder::resume(&at.path().join("runs"), "one").unwrap();
     folder.event_log().unwrap().append("step", json!({ "stage": "gpt", "step": 30, "loss": 2.0 })).unwrap();
     drop(folder);
@@ -257,8 +257,8 @@ fn runs_are_read_from_their_folders() {
     ] {
         get(address, &format!("/studio/runs/{path}")).error(404);
     }
-    let asked = json!({ "settings": { "model.preset": "tiny", "training.gpt_steps": 5 }, "name": "two" });
-    let plan = post(address, "/studio/plan", &asked).json();
+    let request = json!({ "settings": { "model.preset": "tiny", "training.gpt_steps": 5 }, "name": "two" });
+    let plan = post(address, "/studio/plan", &request).json();
     let value = |path: &str| {
         let all = plan["values"].as_array().unwrap();
         all.iter().find(|one| one["path"] == path).unwrap()["value"].clone()
@@ -267,7 +267,7 @@ fn runs_are_read_from_their_folders() {
     assert!(plan["command"].as_str().unwrap().starts_with("myxtts train --name=two"), "{}", plan["command"]);
 }
 
-/// A program that does as `myxtts train` does, as far as the server can tell: it makes a run, holds its lock, and stops when asked.
+/// A script that acts like `myxtts train`: it creates a run, holds its lock, and stops on request.
 const TRAINER: &str = r#"#!/bin/sh
 for word in "$@"; do
   case "$word" in

@@ -1,4 +1,4 @@
-//! Many requests spoken together by a real model.
+//! Continuous batching of requests with a real model.
 
 use crate::client::{Sent, get, post, send};
 use crate::fake::wait_for;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const SPEECH: &str = "/v1/audio/speech";
 
-/// Speech that ends at the model's limit, with so many slots and a voice.
+/// A server with a voice and the given number of slots, whose speech ends at the model's limit.
 fn start(at: &Path, slots: usize) -> Server {
     let server = start_with(at, &[Part::Decoder, Part::Speaker], -50.0, Some(slots));
     assert_eq!(add_voice(&server, "anna", &recording()).status, 200);
@@ -20,16 +20,16 @@ fn start(at: &Path, slots: usize) -> Server {
 }
 
 fn say(server: &Server, text: &str, seed: u64) -> Vec<u8> {
-    let asked = body(text, &json!({ "response_format": "pcm", "seed": seed }));
-    let answer = post(server.address(), SPEECH, &asked);
+    let request = body(text, &json!({ "response_format": "pcm", "seed": seed }));
+    let answer = post(server.address(), SPEECH, &request);
     assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
     answer.body
 }
 
 fn begin(server: &Server, text: &str) -> Sent {
-    let asked = body(text, &json!({ "response_format": "pcm" })).to_string();
+    let request = body(text, &json!({ "response_format": "pcm" })).to_string();
     let json = [("Content-Type", "application/json")];
-    let sent = send(server.address(), "POST", SPEECH, &json, asked.as_bytes());
+    let sent = send(server.address(), "POST", SPEECH, &json, request.as_bytes());
     assert_eq!(sent.status, 200);
     sent
 }
@@ -39,7 +39,7 @@ fn long_text(times: usize) -> String {
 }
 
 #[test]
-fn requests_at_once_sound_as_they_do_alone() {
+fn simultaneous_requests_give_the_same_audio_as_single_ones() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), 3);
     let texts = [
@@ -80,7 +80,7 @@ fn a_short_request_does_not_wait_for_the_end_of_a_long_one() {
 }
 
 #[test]
-fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
+fn disconnected_clients_free_their_slot_and_slow_ones_do_not_delay_others() {
     let at = tempfile::tempdir().unwrap();
     let server = start(at.path(), 1);
     let mut gone = begin(&server, &long_text(100));
@@ -92,8 +92,8 @@ fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
     assert_eq!(server.metrics().cancelled(), 1);
 
     let slow = begin(&server, &long_text(100));
-    // Nothing is read of it: what waits for it ends up at the limit, and it is not said to its end.
-    let sounded = || {
+    // The client reads nothing: the pending audio reaches the limit, and speech pauses.
+    let audio_seconds = || {
         let text = String::from_utf8(get(server.address(), "/metrics").body).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("myxtts_sound_seconds_total ")).unwrap();
         line.parse::<f64>().unwrap()
@@ -101,11 +101,11 @@ fn whoever_leaves_frees_the_slot_at_once_and_whoever_is_slow_holds_up_nobody() {
     let mut before = -1.0;
     wait_for(|| {
         std::thread::sleep(Duration::from_millis(300));
-        let now = sounded();
+        let now = audio_seconds();
         std::mem::replace(&mut before, now) == now
     });
     assert_eq!(server.metrics().in_flight(), 1, "it is not finished");
     assert!(!say(&server, "hello world", 0).is_empty());
     let length = slow.answer().body.len();
-    assert!(length > 4 << 20, "all of it came in the end: {length} bytes");
+    assert!(length > 4 << 20, "all of it arrives in the end: {length} bytes");
 }

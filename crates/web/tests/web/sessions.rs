@@ -1,4 +1,4 @@
-//! Text that comes in pieces, over a WebSocket and over Wyoming; many texts in one request.
+//! Streaming text over a WebSocket and Wyoming, and batches of texts.
 
 use crate::client::{connect, head, post, read_head, send};
 use crate::fake::{self, WORD, hum, wait_for};
@@ -7,11 +7,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 
-/// The other end of a WebSocket.
+/// A WebSocket client.
 struct Socket(BufReader<TcpStream>);
 
 enum Frame {
-    Sound(Vec<u8>),
+    Audio(Vec<u8>),
     Event(Json),
     Close,
 }
@@ -39,7 +39,7 @@ impl Socket {
     fn send(&mut self, json: &Json) {
         let text = json.to_string();
         assert!(text.len() < 126);
-        // A mask of zeros changes nothing.
+        // A zero mask leaves the payload unchanged.
         let mut frame = vec![0x81, 0x80 | text.len() as u8, 0, 0, 0, 0];
         frame.extend(text.bytes());
         self.0.get_mut().write_all(&frame).unwrap();
@@ -65,18 +65,18 @@ impl Socket {
         self.0.read_exact(&mut bytes).unwrap();
         match head[0] & 15 {
             1 => Frame::Event(serde_json::from_slice(&bytes).unwrap()),
-            2 => Frame::Sound(bytes),
+            2 => Frame::Audio(bytes),
             8 => Frame::Close,
             other => panic!("a frame of kind {other}"),
         }
     }
 
-    /// All sound up to an event, and the event.
+    /// All audio up to an event, and the event.
     fn until_event(&mut self) -> (Vec<u8>, Json) {
         let mut all = Vec::new();
         loop {
             match self.next() {
-                Frame::Sound(bytes) => all.extend(bytes),
+                Frame::Audio(bytes) => all.extend(bytes),
                 Frame::Event(event) => return (all, event),
                 Frame::Close => panic!("closed"),
             }
@@ -89,47 +89,47 @@ fn word_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn sound_comes_while_text_still_comes() {
+fn audio_is_sent_while_text_still_arrives() {
     let (server, shared) = fake::start(None, 4);
     let mut socket = Socket::open(server.address());
     socket.send(&json!({ "voice": "anna", "language": "en" }));
     for text in ["Hello", " there. How", " are"] {
         socket.send(&json!({ "text": text }));
     }
-    // The first sentence is heard before the second is whole.
+    // The first sentence is spoken before the second is complete.
     let mut first = Vec::new();
     while first.len() < 2 * 2 * WORD {
-        let Frame::Sound(bytes) = socket.next() else { panic!("no sound") };
+        let Frame::Audio(bytes) = socket.next() else { panic!("no audio") };
         first.extend(bytes);
     }
     assert_eq!(first, word_bytes().repeat(2));
-    assert_eq!(shared.heard.lock().unwrap().len(), 1);
+    assert_eq!(shared.received.lock().unwrap().len(), 1);
     socket.send(&json!({ "text": " you?" }));
     socket.send(&json!({ "type": "end" }));
     let (rest, event) = socket.until_event();
     assert_eq!(event["type"], "done");
     assert_eq!(event["usage"]["output_tokens"], 5);
     assert!(rest.ends_with(&word_bytes().repeat(3)), "{} bytes", rest.len());
-    let heard: Vec<String> =
-        shared.heard.lock().unwrap().iter().map(|one| one.text.trim().to_owned()).collect();
-    assert_eq!(heard, ["Hello there.", "How are you?"]);
+    let received: Vec<String> =
+        shared.received.lock().unwrap().iter().map(|one| one.text.trim().to_owned()).collect();
+    assert_eq!(received, ["Hello there.", "How are you?"]);
     assert!(matches!(socket.next(), Frame::Close));
 }
 
 #[test]
-fn a_session_is_cancelled_flushed_and_told_what_is_wrong() {
+fn sessions_can_be_cancelled_and_flushed_and_report_errors() {
     let (server, shared) = fake::start(None, 4);
     let mut socket = Socket::open(server.address());
     socket.send(&json!({ "voice": "anna" }));
     socket.send(&json!({ "text": "hold on", "flush": true }));
-    let Frame::Sound(_) = socket.next() else { panic!("no sound") };
+    let Frame::Audio(_) = socket.next() else { panic!("no audio") };
     assert_eq!(shared.speaking.load(Ordering::SeqCst), 1);
     socket.send(&json!({ "type": "cancel" }));
     let (_, event) = socket.until_event();
     assert_eq!(event["type"], "cancelled");
     wait_for(|| shared.speaking.load(Ordering::SeqCst) == 0);
     socket.send(&json!({ "text": "again", "flush": true }));
-    let Frame::Sound(sound) = socket.next() else { panic!("no sound") };
+    let Frame::Audio(sound) = socket.next() else { panic!("no audio") };
     assert_eq!(sound, word_bytes());
     socket.send(&json!({ "text": 7 }));
     let (_, event) = socket.until_event();
@@ -142,18 +142,18 @@ fn a_session_is_cancelled_flushed_and_told_what_is_wrong() {
         socket.send(&first);
         assert_eq!(socket.until_event().1["error"]["param"], param);
     }
-    // One that leaves while it is spoken to stops its speech.
+    // A client that disconnects stops its speech.
     let mut socket = Socket::open(server.address());
     socket.send(&json!({ "voice": "anna" }));
     socket.send(&json!({ "text": "hold on", "flush": true }));
-    let Frame::Sound(_) = socket.next() else { panic!("no sound") };
+    let Frame::Audio(_) = socket.next() else { panic!("no audio") };
     drop(socket);
     wait_for(|| shared.speaking.load(Ordering::SeqCst) == 0);
-    // One that waits for text does not keep a server from stopping.
+    // A session that waits for text does not block the server from stopping.
     let mut socket = Socket::open(server.address());
     socket.send(&json!({ "voice": "anna" }));
     socket.send(&json!({ "text": "a", "flush": true }));
-    let Frame::Sound(_) = socket.next() else { panic!("no sound") };
+    let Frame::Audio(_) = socket.next() else { panic!("no audio") };
     server.stop();
     let (_, event) = socket.until_event();
     assert_eq!(event["error"]["code"], "stopping");
@@ -166,7 +166,7 @@ struct Wyoming(BufReader<TcpStream>);
 
 impl Wyoming {
     fn send(&mut self, kind: &str, data: &Json) {
-        // As the Python package does: data behind the line.
+        // Like the Python package: data after the line.
         let data = data.to_string();
         let head =
             json!({ "type": kind, "version": "1.7.0", "data_length": data.len(), "payload_length": 0 });
@@ -182,7 +182,7 @@ impl Wyoming {
         (head["type"].as_str().unwrap().to_owned(), head["data"].clone(), payload)
     }
 
-    /// The sound of one answer, and the kinds of the other events.
+    /// The audio of one response, and the types of the other events.
     fn sound(&mut self, last: &str) -> (Vec<u8>, Vec<String>) {
         let (mut all, mut kinds) = (Vec::new(), Vec::new());
         loop {
@@ -220,7 +220,7 @@ fn home_assistant_speaks_wyoming() {
         (sound, kinds),
         (word_bytes().repeat(2), vec!["audio-start".to_owned(), "audio-stop".to_owned()])
     );
-    assert_eq!(shared.heard.lock().unwrap()[0].language.as_deref(), Some("en"));
+    assert_eq!(shared.received.lock().unwrap()[0].language.as_deref(), Some("en"));
 
     client.send("synthesize-start", &json!({ "voice": { "name": "anna" } }));
     client.send("synthesize-chunk", &json!({ "text": "Hello there. How" }));
@@ -235,7 +235,7 @@ fn home_assistant_speaks_wyoming() {
     assert_eq!(client.sound("audio-stop").1, ["audio-start", "error", "audio-stop"]);
     client.send("ping", &json!({ "text": "x" }));
     assert_eq!(client.next().0, "pong");
-    // One that leaves while it is spoken to.
+    // A client that disconnects during speech.
     client.send("synthesize", &json!({ "text": "hold on", "voice": { "name": "anna" } }));
     wait_for(|| shared.speaking.load(Ordering::SeqCst) == 1);
     drop(client);
@@ -258,10 +258,10 @@ fn a_batch_is_answered_line_by_line() {
             json!({ "input": "word ".repeat(1 + number % 4), "id": format!("n{number}"), "seed": number })
         }
     };
-    // More than the queue holds.
+    // More than the queue can hold.
     let items: Vec<Json> = (0..20).map(item).collect();
-    let asked = json!({ "model": "tts-1", "voice": "anna", "response_format": "pcm", "items": items });
-    let answer = post(server.address(), "/v1/audio/speech/batch", &asked);
+    let request = json!({ "model": "tts-1", "voice": "anna", "response_format": "pcm", "items": items });
+    let answer = post(server.address(), "/v1/audio/speech/batch", &request);
     assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
     let mut lines: Vec<Json> = String::from_utf8(answer.body)
         .unwrap()
@@ -291,8 +291,8 @@ fn a_batch_is_answered_line_by_line() {
         (json!({ "items": [{ "input": "a", "speed": 9 }] }), "items[0].speed"),
         (json!({ "response_format": "aac" }), "response_format"),
     ] {
-        let mut asked = asked.clone();
-        asked.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        assert_eq!(post(server.address(), "/v1/audio/speech/batch", &asked).error(400)["param"], param);
+        let mut request = request.clone();
+        request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        assert_eq!(post(server.address(), "/v1/audio/speech/batch", &request).error(400)["param"], param);
     }
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/audio/speech`, as OpenAI's clients use it.
+//! `POST /v1/audio/speech`, as used by OpenAI clients.
 
 use crate::client::{Answer, get, post, send};
 use crate::fake::{self, WORD, hum, wait_for};
@@ -20,7 +20,7 @@ fn speech(address: SocketAddr, text: &str, more: Json) -> Answer {
     post(address, SPEECH, &body(text, &more))
 }
 
-/// The samples of an answer, by a decoder that is not ours.
+/// Samples of a response, decoded by an independent decoder.
 fn decoded(format: &str, bytes: &[u8]) -> Vec<f32> {
     match format {
         "pcm" => bytes
@@ -51,7 +51,7 @@ fn opus(bytes: &[u8]) -> Vec<f32> {
 }
 
 #[test]
-fn every_format_is_decoded_again() {
+fn every_format_can_be_decoded() {
     let (server, _) = fake::start(None, 4);
     let original: Vec<f32> = (0..5).flat_map(|_| hum()).collect();
     for (format, kind) in [
@@ -92,7 +92,7 @@ fn every_format_is_decoded_again() {
             }
         }
     }
-    // The default is mp3; a WAV of unknown length says so.
+    // The default is mp3; a streamed WAV file declares an unknown length.
     let mp3 = speech(server.address(), "one", json!({}));
     assert_eq!(mp3.header("content-type"), Some("audio/mpeg"));
     let wav = speech(server.address(), "one", json!({ "response_format": "wav" }));
@@ -100,7 +100,7 @@ fn every_format_is_decoded_again() {
     assert_eq!(&wav.body[4..8], &[0xff; 4]);
 }
 
-/// The sound of server-sent events, which end with their usage.
+/// Audio of server-sent events, which end with the usage.
 fn events(body: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(body).unwrap();
     let all: Vec<Json> = text
@@ -138,14 +138,19 @@ fn base64(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn sound_comes_while_it_is_spoken() {
+fn audio_is_streamed_while_it_is_spoken() {
     let (server, shared) = fake::start(None, 4);
     for framing in ["audio", "sse"] {
         shared.released.store(false, Ordering::SeqCst);
-        let asked =
+        let request =
             body("hold on", &json!({ "response_format": "pcm", "stream_format": framing })).to_string();
-        let mut sent =
-            send(server.address(), "POST", SPEECH, &[("Content-Type", "application/json")], asked.as_bytes());
+        let mut sent = send(
+            server.address(),
+            "POST",
+            SPEECH,
+            &[("Content-Type", "application/json")],
+            request.as_bytes(),
+        );
         assert_eq!(sent.status, 200);
         let first = sent.piece().unwrap().unwrap();
         assert!(first.len() >= 2 * WORD, "{}", first.len());
@@ -166,17 +171,17 @@ fn fields_reach_the_speaker() {
     let more = json!({ "speed": 0.25, "seed": 7, "language": "fa", "voice": { "id": "anna" }, "response_format": "pcm",
                        "temperature": 0.5, "top_p": 0.8 });
     assert_eq!(speech(server.address(), "hello", more).status, 200);
-    let heard = shared.heard.lock().unwrap().pop().unwrap();
-    assert_eq!((heard.speed, heard.seed, heard.voice.as_str()), (0.25, 7, "anna"));
-    assert_eq!(heard.language.as_deref(), Some("fa"));
+    let received = shared.received.lock().unwrap().pop().unwrap();
+    assert_eq!((received.speed, received.seed, received.voice.as_str()), (0.25, 7, "anna"));
+    assert_eq!(received.language.as_deref(), Some("fa"));
     assert_eq!(
-        (heard.sampling.temperature, heard.sampling.top_p, heard.sampling.top_k),
+        (received.sampling.temperature, received.sampling.top_p, received.sampling.top_k),
         (Some(0.5), Some(0.8), None)
     );
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     let (server, shared) = fake::start(None, 4);
     let address = server.address();
     for (more, param) in [
@@ -215,7 +220,7 @@ fn what_is_wrong_is_named() {
             .unwrap()
             .contains("AAC")
     );
-    // As many characters as may be, however many bytes they have.
+    // The maximum number of characters, whatever their size in bytes.
     assert_eq!(speech(address, &"گ".repeat(4096), json!({})).status, 200);
     for wrong in ["", "{", "[]", "3", "\"text\"", "{\"model\":}", "\u{0}"] {
         let sent = send(address, "POST", SPEECH, &[("Content-Type", "application/json")], wrong.as_bytes());
@@ -229,16 +234,16 @@ fn what_is_wrong_is_named() {
     get(address, "/v1/nothing").error(404);
     get(address, SPEECH).error(405);
     assert_eq!(speech(address, "fail", json!({})).error(500)["type"], "server_error");
-    // Every error was an answer, and the speaker is as it was.
+    // Every error was a response, and the speaker still works.
     assert_eq!(shared.speaking.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn speech_that_breaks_off_is_not_taken_for_whole() {
+fn truncated_speech_is_detectable() {
     let (server, _) = fake::start(None, 4);
-    let asked = body("break now", &json!({ "response_format": "pcm" })).to_string();
+    let request = body("break now", &json!({ "response_format": "pcm" })).to_string();
     let kind = [("Content-Type", "application/json")];
-    let mut sent = send(server.address(), "POST", SPEECH, &kind, asked.as_bytes());
+    let mut sent = send(server.address(), "POST", SPEECH, &kind, request.as_bytes());
     assert_eq!(sent.piece().unwrap().unwrap().len(), 2 * WORD);
     assert!(sent.piece().is_err(), "the connection is cut before the end of the body");
     let sse =

@@ -1,11 +1,11 @@
-//! What SillyTavern and Open WebUI send.
+//! Requests of SillyTavern and Open WebUI.
 
 use crate::client::{form, get, post, send};
 use crate::fake;
 use serde_json::json;
 
 #[test]
-fn sillytaverns_requests() {
+fn requests_of_sillytavern() {
     let (server, shared) = fake::start(None, 4);
     let address = server.address();
     assert_eq!(
@@ -23,16 +23,16 @@ fn sillytaverns_requests() {
     assert_eq!(post(address, "/set_tts_settings", &settings).status, 200);
     let streamed = get(address, "/tts_stream/?text=hello%20you&speaker_wav=anna&language=en");
     assert_eq!((streamed.status, streamed.header("content-type")), (200, Some("audio/wav")));
-    let asked = json!({ "text": "hello you", "speaker_wav": "anna.wav", "language": "fa" });
-    let whole = post(address, "/tts_to_audio/", &asked);
+    let request = json!({ "text": "hello you", "speaker_wav": "anna.wav", "language": "fa" });
+    let whole = post(address, "/tts_to_audio/", &request);
     assert_eq!(whole.body, streamed.body);
-    let heard = shared.heard.lock().unwrap().clone();
-    assert_eq!((heard[0].text.as_str(), heard[0].language.as_deref()), ("hello you", Some("en")));
+    let received = shared.received.lock().unwrap().clone();
+    assert_eq!((received[0].text.as_str(), received[0].language.as_deref()), ("hello you", Some("en")));
     assert_eq!(
-        (heard[1].voice.as_str(), heard[1].language.as_deref(), heard[1].speed),
+        (received[1].voice.as_str(), received[1].language.as_deref(), received[1].speed),
         ("anna", Some("fa"), 1.5)
     );
-    assert_eq!((heard[1].sampling.temperature, heard[1].sampling.top_k), (Some(0.6), Some(40)));
+    assert_eq!((received[1].sampling.temperature, received[1].sampling.top_k), (Some(0.6), Some(40)));
     for wrong in [json!({ "temperature": 0 }), json!({ "top_p": 2 }), json!({ "speed": "x" })] {
         post(address, "/set_tts_settings", &wrong).error(400);
     }

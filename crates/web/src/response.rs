@@ -1,7 +1,7 @@
-//! Answers with JSON; errors in the shape of OpenAI's, with all four keys.
+//! JSON responses; errors have the format of OpenAI's API, with all four keys.
 
 use crate::limits::RETRY_AFTER;
-use crate::queue::Refused;
+use crate::queue::QueueError;
 use crate::speaker::SpeakerError;
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER as RETRY_AFTER_HEADER};
@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value as Json, json};
 
-/// Why a request was not done.
+/// An error response.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     pub status: StatusCode,
@@ -23,14 +23,14 @@ impl ApiError {
         ApiError { status, message: message.into(), param: None, code: Some(code) }
     }
 
-    /// A field that is missing or wrong.
+    /// A missing or invalid field.
     pub fn field(param: &str, code: &'static str, message: impl Into<String>) -> ApiError {
         let error = ApiError::new(StatusCode::BAD_REQUEST, code, message);
         ApiError { param: Some(param.to_owned()), ..error }
     }
 
     pub fn not_ready() -> ApiError {
-        let message = "the model is still being loaded: ask /ready";
+        let message = "the model is still being loaded: poll /ready";
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", message)
     }
 
@@ -48,7 +48,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = answer(self.status, &self.body());
+        let mut response = json_response(self.status, &self.body());
         let headers = response.headers_mut();
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(RETRY_AFTER_HEADER, HeaderValue::from(RETRY_AFTER));
@@ -60,14 +60,14 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> ApiError {
+impl From<QueueError> for ApiError {
+    fn from(refused: QueueError) -> ApiError {
         match refused {
-            Refused::Full => {
-                let message = "too many requests wait already: try again later";
+            QueueError::Full => {
+                let message = "the queue is full: try again later";
                 ApiError::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)
             }
-            Refused::Closed => SpeakerError::Stopping.into(),
+            QueueError::Closed => SpeakerError::Stopping.into(),
         }
     }
 }
@@ -86,15 +86,15 @@ impl From<SpeakerError> for ApiError {
     }
 }
 
-/// JSON with a status.
-pub fn answer(status: StatusCode, json: &Json) -> Response {
+/// A JSON response with a status.
+pub fn json_response(status: StatusCode, json: &Json) -> Response {
     let mut response = Response::new(Body::from(json.to_string()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// JSON.
+/// A JSON response with status 200.
 pub fn ok(json: &Json) -> Response {
-    answer(StatusCode::OK, json)
+    json_response(StatusCode::OK, json)
 }
