@@ -9,10 +9,10 @@
 //! 5. [`vocoder`], [`stream`], [`waveform`]: latents decoded to samples, whole or while codes are still generated
 //! 6. [`narration`], [`audio_file`]: pieces joined to one recording, encoded and written
 
+pub mod compute_device;
 pub mod error;
 pub mod language;
 pub mod long_text;
-pub mod compute_device;
 pub mod narration;
 pub mod weight_source;
 
@@ -31,9 +31,9 @@ mod voice_encoding;
 pub mod voices;
 pub mod waveform;
 
+pub use compute_device::ComputeDevice;
 pub use error::SpeakError;
 pub use guard::{Attempt, Flaw};
-pub use compute_device::ComputeDevice;
 pub use speaking::{SpeakOptions, Speech};
 pub use stream::AudibleStart;
 pub use synthesizer::{Decoding, Synthesizer, prepare_reference};
