@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use myxtts_data::dataset::list::{is_sound, read_list, transcript_beside};
+use myxtts_data::dataset::list::{adjacent_transcript, is_audio_file, read_list};
 use myxtts_model::weights::ModelFolder;
 use myxtts_run::durable;
 use myxtts_run::exit::Exit;
@@ -164,7 +164,7 @@ fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Resu
                 sound: one.audio,
                 reference: None,
             }));
-        } else if is_sound(path) {
+        } else if is_audio_file(path) {
             all.push(from_audio_file(path, args.text.as_deref())?);
         } else {
             for one in read_list(path, None)? {
@@ -194,7 +194,7 @@ fn recordings(args: &Args, settings: &Plan, progress: &Terminal) -> anyhow::Resu
 
 fn from_audio_file(path: &Path, text: Option<&str>) -> anyhow::Result<Recording> {
     let id = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let text = text.map(str::to_owned).or_else(|| transcript_beside(path)).ok_or_else(|| {
+    let text = text.map(str::to_owned).or_else(|| adjacent_transcript(path)).ok_or_else(|| {
         UsageError(format!(
             "{} has no transcript: write it to {}, or give it with --text",
             path.display(),

@@ -148,7 +148,7 @@ fn mistakes_have_their_messages_and_exit_codes() {
     list("../up|Hello.\n");
     fails(&texts, 65, "line 1: the id ../up cannot name a file");
     list("a|Hello.\n\na|Again.\n");
-    fails(&texts, 65, "line 3: the id a stands in line 1 too");
+    fails(&texts, 65, "line 3: the id a is already used in line 1");
     list("a|Hello.|wavs/none.wav\n");
     fails(&texts, 65, "there is no recording data/wavs/none.wav");
     fs::write(at.path().join("data/bad.csv"), b"a|\xff\xfe").unwrap();

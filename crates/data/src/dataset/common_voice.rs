@@ -1,17 +1,17 @@
-//! Common Voice: a tab-separated table with a header (`client_id`, `path`, `sentence`, `locale`, ...),
-//! sounds in `clips/`. `validated.tsv` holds the most; `train.tsv` is read where it is missing.
+//! Common Voice: a tab-separated table with a header (`client_id`, `path`, `sentence`, `locale`, ...), audio in `clips/`.
+//! `validated.tsv` has the most clips; `train.tsv` is the fallback.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::detect::Place;
+use super::audio_files::{self, AudioIndex};
+use super::detect::Location;
 use super::metadata::{self, Parsed};
-use super::sounds::{self, Shelf};
 use super::table::Table;
-use super::{DatasetError, Reading};
+use super::{DatasetError, RawCorpus};
 
 pub(super) const FILES: [&str; 2] = ["validated.tsv", "train.tsv"];
-pub(super) const LOOKED_FOR: &str =
+pub(super) const EXPECTED: &str =
     "validated.tsv or train.tsv with a header naming the columns path and sentence";
 
 const TABLE: Table = Table {
@@ -33,8 +33,8 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
     TABLE.parse(bytes, file)
 }
 
-/// Some releases quote sentences as CSV does, others write quotes as they are. A sentence that is
-/// quoted as a whole is unwrapped only where every quote inside is doubled.
+/// Some releases quote sentences as CSV does, others write quotes literally. A fully quoted sentence is unwrapped only if
+/// every quote inside is doubled.
 fn unquoted(sentence: &str) -> String {
     let inside = sentence.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match inside.map(|inside| inside.replace("\"\"", "\0")) {
@@ -43,24 +43,24 @@ fn unquoted(sentence: &str) -> String {
     }
 }
 
-pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
-    let root = &place.root;
+pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
+    let root = &location.root;
     let clips = root.join("clips");
-    let shelf = Shelf::of(std::slice::from_ref(&clips));
+    let audio_index = AudioIndex::scan(std::slice::from_ref(&clips));
     let bases = [clips, root.clone()];
     let metadata::Drafts { drafts, problems, found, .. } =
-        metadata::read_files(&place.files, parse, Some("path and sentence"), |entry| {
-            match shelf.get(&entry.id) {
+        metadata::read_files(&location.files, parse, Some("path and sentence"), |entry| {
+            match audio_index.get(&entry.id) {
                 Some(path) => (path.clone(), true),
-                None => sounds::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id)),
+                None => audio_files::resolve(&bases, entry.audio.as_deref().unwrap_or(&entry.id)),
             }
         })?;
     let why = format!(
-        "{} with the columns path and sentence, {found} of {} sounds found under clips/",
-        metadata::names(&place.files),
+        "{} with the columns path and sentence, {found} of {} audio files found under clips/",
+        metadata::names(&location.files),
         drafts.len()
     );
-    Ok(Reading { why, notes: Vec::new(), drafts, problems })
+    Ok(RawCorpus { why, notes: Vec::new(), drafts, problems })
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_quoting_are_understood() {
+    fn both_quoting_styles_are_supported() {
         assert_eq!(unquoted(r#""He said ""no"".""#), r#"He said "no"."#);
         assert_eq!(unquoted(r#""Yes" and "no""#), r#""Yes" and "no""#);
         assert_eq!(unquoted(r#"a "b""#), r#"a "b""#);

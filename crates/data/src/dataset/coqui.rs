@@ -1,17 +1,17 @@
-//! Coqui's CSV: a header `audio_file|text|speaker_name`, paths relative to the folder, as the XTTS
-//! fine-tuning demo writes it (`metadata_train.csv` and `metadata_eval.csv`). Its writer quotes fields
-//! that hold a bar or a quote, so quotes are understood here.
+//! Coqui's CSV: a header `audio_file|text|speaker_name`, paths relative to the folder, as written by the XTTS fine-tuning
+//! demo (`metadata_train.csv` and `metadata_eval.csv`). That writer quotes fields that contain a bar or a quote, so quoting
+//! is supported here.
 
 use std::path::Path;
 
-use super::detect::Place;
+use super::audio_files;
+use super::detect::Location;
 use super::metadata::{self, Parsed, quoted_fields};
-use super::sounds;
 use super::table::Table;
-use super::{DatasetError, Reading};
+use super::{DatasetError, RawCorpus};
 
 pub(super) const FILES: [&str; 3] = ["metadata_train.csv", "metadata_eval.csv", "metadata.csv"];
-pub(super) const LOOKED_FOR: &str =
+pub(super) const EXPECTED: &str =
     "metadata_train.csv, metadata_eval.csv or metadata.csv with the header audio_file|text|speaker_name";
 
 const TABLE: Table = Table {
@@ -33,20 +33,20 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
     TABLE.parse(bytes, file)
 }
 
-pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
-    let bases = [place.root.clone(), place.root.join("wavs")];
+pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
+    let bases = [location.root.clone(), location.root.join("wavs")];
     let header = Some("audio_file and text, separated by bars");
     let metadata::Drafts { drafts, problems, found, .. } =
-        metadata::read_files(&place.files, parse, header, |entry| {
-            sounds::resolve_entry(&bases, &place.root, entry)
+        metadata::read_files(&location.files, parse, header, |entry| {
+            audio_files::resolve_entry(&bases, &location.root, entry)
         })?;
     let why = format!(
-        "{} with the header audio_file|text, {found} of {} sounds found",
-        metadata::names(&place.files),
+        "{} with the header audio_file|text, {found} of {} audio files found",
+        metadata::names(&location.files),
         drafts.len()
     );
-    let notes = metadata::one_corpus_note(&place.files);
-    Ok(Reading { why, notes, drafts, problems })
+    let notes = metadata::one_corpus_note(&location.files);
+    Ok(RawCorpus { why, notes, drafts, problems })
 }
 
 #[cfg(test)]

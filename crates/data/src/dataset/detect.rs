@@ -1,134 +1,133 @@
-//! Which layout a folder or a metadata file has: decided by content, and said aloud.
+//! Detects the layout of a folder or a metadata file by its content, and reports the decision.
 
 use std::path::{Path, PathBuf};
 
 use super::{
-    DatasetError, Format, common_voice, coqui, folder, jsonl, libritts, ljspeech, metadata, sounds, vctk,
+    DatasetError, Format, audio_files, common_voice, coqui, folder, jsonl, libritts, ljspeech, metadata, vctk,
 };
 
-/// Where a corpus lies.
-pub(super) struct Place {
-    /// The folder paths are relative to.
+/// Location of a corpus on disk.
+pub(super) struct Location {
+    /// Folder that relative paths refer to.
     pub(super) root: PathBuf,
-    /// The metadata files to read; none for layouts that have none.
+    /// Metadata files to read; empty for layouts that have none.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// What detection found.
+/// Result of detection.
 pub(super) struct Found {
     pub(super) format: Format,
-    pub(super) place: Place,
-    /// What else would have fitted, for the user to read.
+    pub(super) location: Location,
+    /// Other layouts that also match, as a note for the user.
     pub(super) others: Option<String>,
 }
 
-/// Finds the layout of `path`, or the files of the layout that was asked for.
-pub(super) fn detect(path: &Path, asked: Option<Format>) -> Result<Found, DatasetError> {
+/// Detects the layout of `path`, or finds the files of the requested layout.
+pub(super) fn detect(path: &Path, requested: Option<Format>) -> Result<Found, DatasetError> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(DatasetError::NotFound { path: path.to_owned() })
         }
         Err(source) => Err(DatasetError::Io { path: path.to_owned(), source }),
-        Ok(about) if about.is_dir() => {
-            // A folder that cannot be listed would look like a folder in which nothing fits.
+        Ok(attributes) if attributes.is_dir() => {
+            // Without this, a folder that cannot be listed would be reported as one that matches no layout.
             std::fs::read_dir(path).map_err(|source| DatasetError::Io { path: path.to_owned(), source })?;
-            in_folder(path, asked)
+            detect_folder(path, requested)
         }
-        Ok(_) => of_file(path, asked),
+        Ok(_) => detect_file(path, requested),
     }
 }
 
-fn of_file(file: &Path, asked: Option<Format>) -> Result<Found, DatasetError> {
+fn detect_file(file: &Path, requested: Option<Format>) -> Result<Found, DatasetError> {
     let parent = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let format = match asked {
+    let format = match requested {
         Some(format) if has_files(format) => format,
         Some(format) => {
-            return Err(DatasetError::NotThisFormat {
+            return Err(DatasetError::FormatMismatch {
                 root: file.to_owned(),
                 title: format.title(),
-                looked_for: looked_for(format),
+                expected: expected(format),
             });
         }
         None => {
             let head = metadata::head(file);
             Format::ALL.into_iter().find(|&format| fits(format, &head)).ok_or_else(|| {
-                DatasetError::NothingFits { root: file.to_owned(), looked_for: everything_looked_for() }
+                DatasetError::UnknownLayout { root: file.to_owned(), expected: all_expected() }
             })?
         }
     };
-    // Of a table in `root/metadata/` or the like nothing is known: sounds are relative to its folder.
-    let place = Place { root: parent.to_owned(), files: vec![file.to_owned()] };
-    Ok(Found { format, place, others: None })
+    // Nothing is known about the surroundings of a single table (it may be in `root/metadata/`), so audio paths are relative
+    // to its own folder.
+    let location = Location { root: parent.to_owned(), files: vec![file.to_owned()] };
+    Ok(Found { format, location, others: None })
 }
 
-fn in_folder(root: &Path, asked: Option<Format>) -> Result<Found, DatasetError> {
-    if let Some(format) = asked {
-        let files = probe(format, root, true).ok_or_else(|| DatasetError::NotThisFormat {
+fn detect_folder(root: &Path, requested: Option<Format>) -> Result<Found, DatasetError> {
+    if let Some(format) = requested {
+        let files = probe(format, root, true).ok_or_else(|| DatasetError::FormatMismatch {
             root: root.to_owned(),
             title: format.title(),
-            looked_for: looked_for(format),
+            expected: expected(format),
         })?;
-        return Ok(Found { format, place: Place { root: root.to_owned(), files }, others: None });
+        return Ok(Found { format, location: Location { root: root.to_owned(), files }, others: None });
     }
     let mut found: Option<Found> = None;
     let mut others = Vec::new();
     for format in Format::ALL {
-        // The layouts without metadata are a last resort: sounds beside texts are in most corpora.
+        // Layouts without metadata are a last resort: most corpora contain audio next to text files.
         if found.is_some() && !has_files(format) {
             continue;
         }
         let Some(files) = probe(format, root, false) else { continue };
         match &found {
             None => {
-                let place = Place { root: root.to_owned(), files };
-                found = Some(Found { format, place, others: None });
+                let location = Location { root: root.to_owned(), files };
+                found = Some(Found { format, location, others: None });
             }
-            // One table can be read in two ways; that is no second corpus.
-            Some(found) if files.iter().all(|file| found.place.files.contains(file)) => {}
+            // One table may parse as two layouts; that is not a second corpus.
+            Some(found) if files.iter().all(|file| found.location.files.contains(file)) => {}
             Some(_) => others.push(format!("{} (--format {format})", metadata::names(&files))),
         }
     }
-    let mut found = found.ok_or_else(|| DatasetError::NothingFits {
-        root: root.to_owned(),
-        looked_for: everything_looked_for(),
-    })?;
+    let mut found = found
+        .ok_or_else(|| DatasetError::UnknownLayout { root: root.to_owned(), expected: all_expected() })?;
     if !others.is_empty() {
-        found.others = Some(format!("also there, not read: {}", others.join(", ")));
+        found.others = Some(format!("also found but not read: {}", others.join(", ")));
     }
     Ok(found)
 }
 
-/// Whether the layout is declared by metadata files rather than by folders.
+/// Whether the layout is declared by metadata files rather than by its folder structure.
 fn has_files(format: Format) -> bool {
     !matches!(format, Format::Vctk | Format::LibriTts | Format::Folder)
 }
 
-/// The metadata files of this layout in `root`; `None` where it is not that layout. With `asked` the
-/// user knows better: names are enough, content is not looked at.
-fn probe(format: Format, root: &Path, asked: bool) -> Option<Vec<PathBuf>> {
+/// Returns the metadata files of `format` in `root`, or `None` if the folder does not match. When the user requested the
+/// format, matching file names are enough and their content is not inspected.
+fn probe(format: Format, root: &Path, requested: bool) -> Option<Vec<PathBuf>> {
     match format {
-        Format::LjSpeech => first_fitting(root, &ljspeech::FILES, asked, ljspeech::fits),
-        Format::CommonVoice => first_fitting(root, &common_voice::FILES, asked, common_voice::fits),
+        Format::LjSpeech => first_fitting(root, &ljspeech::FILES, requested, ljspeech::fits),
+        Format::CommonVoice => first_fitting(root, &common_voice::FILES, requested, common_voice::fits),
         Format::Coqui => {
             let files: Vec<_> = present(root, &coqui::FILES)
-                .filter(|file| asked || coqui::fits(&metadata::head(file)))
+                .filter(|file| requested || coqui::fits(&metadata::head(file)))
                 .collect();
             (!files.is_empty()).then_some(files)
         }
         Format::Jsonl => {
-            let files: Vec<_> = sounds::files_in(root)
+            let files: Vec<_> = audio_files::files_in(root)
                 .into_iter()
                 .filter(|file| jsonl::could_be(file))
-                .filter(|file| asked || jsonl::fits(&metadata::head(file)))
+                .filter(|file| requested || jsonl::fits(&metadata::head(file)))
                 .collect();
             (!files.is_empty()).then_some(files)
         }
-        Format::Vctk => (asked || vctk::fits(root)).then(Vec::new),
-        Format::LibriTts => (asked || libritts::fits(root)).then(Vec::new),
-        Format::Folder => (asked || folder::fits(root)).then(Vec::new),
+        Format::Vctk => (requested || vctk::fits(root)).then(Vec::new),
+        Format::LibriTts => (requested || libritts::fits(root)).then(Vec::new),
+        Format::Folder => (requested || folder::fits(root)).then(Vec::new),
     }
 }
 
@@ -139,10 +138,10 @@ fn present<'a>(root: &'a Path, names: &'a [&str]) -> impl Iterator<Item = PathBu
 fn first_fitting(
     root: &Path,
     names: &[&str],
-    asked: bool,
+    requested: bool,
     fits: fn(&[String]) -> bool,
 ) -> Option<Vec<PathBuf>> {
-    present(root, names).find(|file| asked || fits(&metadata::head(file))).map(|file| vec![file])
+    present(root, names).find(|file| requested || fits(&metadata::head(file))).map(|file| vec![file])
 }
 
 fn fits(format: Format, head: &[String]) -> bool {
@@ -155,18 +154,18 @@ fn fits(format: Format, head: &[String]) -> bool {
     }
 }
 
-fn looked_for(format: Format) -> &'static str {
+fn expected(format: Format) -> &'static str {
     match format {
-        Format::LjSpeech => ljspeech::LOOKED_FOR,
-        Format::Vctk => vctk::LOOKED_FOR,
-        Format::LibriTts => libritts::LOOKED_FOR,
-        Format::CommonVoice => common_voice::LOOKED_FOR,
-        Format::Coqui => coqui::LOOKED_FOR,
-        Format::Folder => folder::LOOKED_FOR,
-        Format::Jsonl => jsonl::LOOKED_FOR,
+        Format::LjSpeech => ljspeech::EXPECTED,
+        Format::Vctk => vctk::EXPECTED,
+        Format::LibriTts => libritts::EXPECTED,
+        Format::CommonVoice => common_voice::EXPECTED,
+        Format::Coqui => coqui::EXPECTED,
+        Format::Folder => folder::EXPECTED,
+        Format::Jsonl => jsonl::EXPECTED,
     }
 }
 
-fn everything_looked_for() -> String {
-    Format::ALL.iter().map(|&format| format!("  {format}: {}\n", looked_for(format))).collect()
+fn all_expected() -> String {
+    Format::ALL.iter().map(|&format| format!("  {format}: {}\n", expected(format))).collect()
 }

@@ -1,17 +1,17 @@
-//! A JSONL manifest: one object per line, with the keys that NeMo and its relatives use. A duration is
-//! compared with the sound when the corpus is checked.
+//! A JSONL manifest: one object per line, with the keys used by NeMo and similar tools. A declared duration is compared with
+//! the audio when the corpus is checked.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::detect::Place;
+use super::audio_files;
+use super::detect::Location;
 use super::metadata::{self, Entry, Line, Parsed, each_line, name, optional_name};
-use super::sounds;
-use super::{DatasetError, Reading};
+use super::{DatasetError, RawCorpus};
 
-pub(super) const LOOKED_FOR: &str =
-    "a .jsonl, .ndjson or .json file with one object a line, with keys such as audio_filepath and text";
+pub(super) const EXPECTED: &str =
+    "a .jsonl, .ndjson or .json file with one object per line, with keys such as audio_filepath and text";
 
 const AUDIO: [&str; 10] = [
     "audio_filepath",
@@ -32,13 +32,13 @@ const LANGUAGE: [&str; 5] = ["lang", "language", "lang_id", "language_id", "loca
 const ID: [&str; 6] = ["id", "utt_id", "utterance_id", "utt", "uid", "key"];
 const SECONDS: [&str; 3] = ["duration", "duration_seconds", "audio_duration"];
 
-/// Whether a file's name is that of a manifest.
+/// Whether the file name has a manifest's extension.
 pub(super) fn could_be(file: &Path) -> bool {
     let extension = file.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     ["jsonl", "ndjson", "json"].contains(&extension.as_str())
 }
 
-/// Most lines are objects that name a sound and a text.
+/// True when most lines are objects with an audio path and a text.
 pub(super) fn fits(head: &[String]) -> bool {
     let fitting = head
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn fits(head: &[String]) -> bool {
     !head.is_empty() && fitting * 2 > head.len()
 }
 
-/// The first of these keys that has a value.
+/// The first of these keys with a value.
 fn value<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a Value> {
     keys.iter().filter_map(|&key| object.get(key)).find(|value| match value {
         Value::Null => false,
@@ -57,17 +57,17 @@ fn value<'a>(object: &'a Map<String, Value>, keys: &[&str]) -> Option<&'a Value>
     })
 }
 
-/// A value that is text or a number, as text: speakers and ids are often numbers.
+/// Returns a string or number as text: speakers and ids are often numbers.
 fn string(object: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, String> {
     match value(object, keys) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.trim().to_owned())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
-        // The datasets library stores the sound as an object with a path.
+        // The Hugging Face datasets library stores audio as an object with a path.
         Some(Value::Object(inner)) if inner.get("path").is_some_and(Value::is_string) => {
             string(inner, &["path"])
         }
-        Some(_) => Err(format!("{} is neither text nor a number", keys.join("/"))),
+        Some(_) => Err(format!("{} is neither a string nor a number", keys.join("/"))),
     }
 }
 
@@ -80,7 +80,7 @@ fn number(object: &Map<String, Value>, keys: &[&str]) -> Result<Option<f64>, Str
     };
     match number {
         Some(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
-        _ => Err(format!("{} is not a number of seconds", keys[0])),
+        _ => Err(format!("{} is not a duration in seconds", keys[0])),
     }
 }
 
@@ -89,22 +89,22 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
         let object: Map<String, Value> =
             serde_json::from_str(line).map_err(|error| format!("not a JSON object: {error}"))?;
         let written = string(&object, &AUDIO)?
-            .ok_or_else(|| format!("names no sound: none of the keys {} has a value", AUDIO.join(", ")))?;
-        let written = name("sound's path", &written)?;
+            .ok_or_else(|| format!("no audio path: none of the keys {} has a value", AUDIO.join(", ")))?;
+        let written = name("audio path", &written)?;
         let has_text = TEXT.iter().any(|&key| object.contains_key(key));
         if !has_text {
-            return Err(format!("has no text: none of the keys {} is there", TEXT.join(", ")));
+            return Err(format!("no text: none of the keys {} is present", TEXT.join(", ")));
         }
         if let Some(offset) = number(&object, &["offset"])?.filter(|&offset| offset > 0.0) {
             return Err(format!(
-                "the utterance starts {offset} s into a longer file; cut it out into a file of its own"
+                "the utterance starts {offset} s into a longer file; extract it to a separate file"
             ));
         }
         let id = string(&object, &ID)?;
         let entry = Entry {
             id: match &id {
                 Some(id) => name("id", id)?.to_owned(),
-                None => sounds::without_extension(written).replace('\\', "/"),
+                None => audio_files::without_extension(written).replace('\\', "/"),
             },
             audio: Some(written.to_owned()),
             text: string(&object, &TEXT)?.unwrap_or_default(),
@@ -117,19 +117,19 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
     })
 }
 
-pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
-    let bases = ["", "wavs", "audio", "clips"].map(|name| place.root.join(name));
+pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
+    let bases = ["", "wavs", "audio", "clips"].map(|name| location.root.join(name));
     let metadata::Drafts { drafts, problems, found, .. } =
-        metadata::read_files(&place.files, parse, None, |entry| {
-            sounds::resolve_entry(&bases, &place.root, entry)
+        metadata::read_files(&location.files, parse, None, |entry| {
+            audio_files::resolve_entry(&bases, &location.root, entry)
         })?;
     let why = format!(
-        "{} with one object a line, {found} of {} sounds found",
-        metadata::names(&place.files),
+        "{} with one object per line, {found} of {} audio files found",
+        metadata::names(&location.files),
         drafts.len()
     );
-    let notes = metadata::one_corpus_note(&place.files);
-    Ok(Reading { why, notes, drafts, problems })
+    let notes = metadata::one_corpus_note(&location.files);
+    Ok(RawCorpus { why, notes, drafts, problems })
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_several_tools_are_understood() {
+    fn keys_of_several_tools_are_supported() {
         let nemo = one(r#"{"audio_filepath":"a/b.wav","text":"x","duration":1.5,"speaker":7,"lang":"fa"}"#);
         let nemo = nemo.unwrap();
         assert_eq!((nemo.id.as_str(), nemo.audio.as_deref()), ("a/b", Some("a/b.wav")));
@@ -156,19 +156,23 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_named() {
+    fn each_problem_states_its_reason() {
         for (line, reason) in [
             ("[1]", "not a JSON object"),
-            (r#"{"text":"x"}"#, "names no sound"),
-            (r#"{"audio":"a.wav"}"#, "has no text"),
-            (r#"{"audio":"a.wav","text":["x"]}"#, "neither text nor a number"),
-            (r#"{"audio":"a.wav","text":"x","duration":-1}"#, "not a number of seconds"),
+            (r#"{"text":"x"}"#, "no audio path"),
+            (r#"{"audio":"a.wav"}"#, "no text"),
+            (r#"{"audio":"a.wav","text":["x"]}"#, "neither a string nor a number"),
+            (r#"{"audio":"a.wav","text":"x","duration":-1}"#, "not a duration in seconds"),
             (r#"{"audio":"a.wav","text":"x","offset":3.5}"#, "starts 3.5 s into"),
             (r#"{"audio":"a\u0000.wav","text":"x"}"#, "U+0000"),
         ] {
-            let said = one(line).unwrap_err();
-            assert!(said.contains(reason), "{line}: {said}");
+            let message = one(line).unwrap_err();
+            assert!(message.contains(reason), "{line}: {message}");
         }
-        assert_eq!(one(r#"{"audio":"a.wav","text":""}"#).unwrap().text, "", "empty is for the check to say");
+        assert_eq!(
+            one(r#"{"audio":"a.wav","text":""}"#).unwrap().text,
+            "",
+            "the corpus check reports empty texts"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Languages nobody named: codes made uniform, and a guess by script that is said aloud.
+//! Normalises language codes and guesses missing languages from the script; guesses are reported.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use super::Draft;
 use super::script::Script;
 
-/// A language held by fewer guessed utterances than this share is a foreign word on a line of its own.
-const STRAY: f64 = 0.02;
+/// A guessed language with less than this share of the utterances is taken for foreign words within the main language.
+const MIN_SHARE: f64 = 0.02;
 
-/// `EN_us` -> `en`, `zh` -> `zh-cn`, `Persian` -> `fa`: codes as the text cleaners know them.
+/// Normalises a language code to the one the text cleaners use: `EN_us` -> `en`, `zh` -> `zh-cn`, `Persian` -> `fa`.
 pub(super) fn code(written: &str) -> String {
     let code = text::canonical(written);
     match code.as_str() {
@@ -21,8 +21,7 @@ pub(super) fn code(written: &str) -> String {
     }
 }
 
-/// Gives every draft a language: its own, else `default`, else one guessed from its script. Returns
-/// what was guessed, in words.
+/// Gives every draft a language: its own, else `default`, else one guessed from its script. Returns a note on the guesses.
 pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<String> {
     let default = default.map(code).filter(|code| !code.is_empty());
     for draft in drafts.iter_mut() {
@@ -31,13 +30,15 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
             draft.language.clone_from(&default);
         }
     }
-    let open: Vec<usize> = (0..drafts.len()).filter(|&i| drafts[i].language.is_none()).collect();
-    if open.is_empty() {
+    let unlabelled: Vec<usize> = (0..drafts.len()).filter(|&i| drafts[i].language.is_none()).collect();
+    if unlabelled.is_empty() {
         return None;
     }
-    let scripts: Vec<Option<Script>> = open.par_iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
+    let scripts: Vec<Option<Script>> =
+        unlabelled.par_iter().map(|&i| Script::of_text(&drafts[i].text)).collect();
     let arabic = arabic_or_persian(
-        open.iter()
+        unlabelled
+            .iter()
             .zip(&scripts)
             .filter(|(_, script)| **script == Some(Script::Arabic))
             .map(|(&i, _)| drafts[i].text.as_str()),
@@ -51,7 +52,7 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
         Script::Devanagari => "hi",
         Script::Hangul => "ko",
         Script::Kana => "ja",
-        // Japanese sentences without kana occur in Japanese corpora.
+        // Japanese corpora contain sentences without kana.
         Script::Han if kana > han => "ja",
         Script::Han => "zh-cn",
     };
@@ -61,19 +62,23 @@ pub(super) fn fill_in(drafts: &mut [Draft], default: Option<&str>) -> Option<Str
     }
     let most = counts.iter().max_by_key(|&(code, &n)| (n, std::cmp::Reverse(*code)));
     let usual = most.map_or("en", |(&code, _)| code);
-    let stray = |code: &str| (counts.get(code).copied().unwrap_or(0) as f64) < STRAY * open.len() as f64;
-    let mut given: BTreeMap<&str, usize> = BTreeMap::new();
-    for (&i, script) in open.iter().zip(&scripts) {
+    let stray =
+        |code: &str| (counts.get(code).copied().unwrap_or(0) as f64) < MIN_SHARE * unlabelled.len() as f64;
+    let mut assigned: BTreeMap<&str, usize> = BTreeMap::new();
+    for (&i, script) in unlabelled.iter().zip(&scripts) {
         let guess = script.map(language).filter(|code| !stray(code)).unwrap_or(usual);
-        *given.entry(guess).or_default() += 1;
+        *assigned.entry(guess).or_default() += 1;
         drafts[i].language = Some(guess.to_owned());
     }
-    let said: Vec<String> = given.iter().map(|(code, n)| format!("{code} for {n} utterances")).collect();
-    Some(format!("language: guessed from the script of the texts: {}; --language sets it", said.join(", ")))
+    let parts: Vec<String> = assigned.iter().map(|(code, n)| format!("{code} for {n} utterances")).collect();
+    Some(format!(
+        "language: guessed from the script of the texts: {}; override with --language",
+        parts.join(", ")
+    ))
 }
 
-/// Persian has four letters that Arabic lacks (about 4 % of a text), and its own kaf and yeh, unless it
-/// was typed on an Arabic keyboard.
+/// Persian has four letters that Arabic lacks (about 4 % of a text), and its own kaf and yeh unless the text was typed on an
+/// Arabic keyboard.
 fn arabic_or_persian<'a>(texts: impl Iterator<Item = &'a str>) -> &'static str {
     let (mut letters, mut persian_only, mut persian_forms, mut arabic_forms) = (0_usize, 0, 0, 0);
     for c in texts.flat_map(str::chars) {
@@ -112,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_made_uniform() {
+    fn codes_are_normalised() {
         for (written, wanted) in [
             ("EN_us", "en"),
             ("fa-IR", "fa"),
@@ -126,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn persian_is_told_from_arabic() {
+    fn persian_and_arabic_are_distinguished() {
         assert_eq!(guessed(&["سلام دنیا", "پدرم آمد"]), ["fa", "fa"]);
         assert_eq!(guessed(&["ذهب الولد إلى المدرسة", "قرأت كتابا في البيت"]), ["ar", "ar"]);
         // Typed with the Arabic yeh and kaf, as much of the Persian web is.
@@ -143,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stray_foreign_line_belongs_to_the_corpus_it_stands_in() {
+    fn a_stray_foreign_line_gets_the_main_language() {
         let mut texts = vec!["سلام دنیا"; 99];
         texts.push("Windows");
         assert!(guessed(&texts).iter().all(|code| code == "fa"));
     }
 
     #[test]
-    fn what_is_named_is_not_guessed() {
+    fn declared_languages_are_not_guessed() {
         let mut drafts = [draft("سلام", Some("AR")), draft("hello", None)];
         assert_eq!(fill_in(&mut drafts, Some("de-DE")), None);
         assert_eq!(drafts[0].language.as_deref(), Some("ar"));

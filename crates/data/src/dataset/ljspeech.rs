@@ -1,24 +1,24 @@
-//! LJSpeech: `metadata.csv` with lines `id|text` or `id|text|normalised text`, sounds in `wavs/`.
+//! LJSpeech: `metadata.csv` with lines `id|text` or `id|text|normalised text`, audio in `wavs/`.
 //!
-//! There is no quoting: a quote is text, and so is `#`. The normalised column is taken where it is not
-//! empty. An optional `speakers.csv` beside it, with lines `id|speaker|language`, gives a corpus of
-//! several voices or languages (our demo corpus is one); columns left empty say nothing.
+//! There is no quoting: quotes and `#` are text. The normalised column is used unless it is empty. An optional
+//! `speakers.csv` next to it, with lines `id|speaker|language`, describes a corpus of several voices or languages (such as
+//! our demo corpus); empty columns are ignored.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::detect::Place;
+use super::audio_files::{self, AudioIndex};
+use super::detect::Location;
 use super::metadata::{self, Entry, Line, Parsed, each_line, malformed, name, optional_name};
-use super::sounds::{self, Shelf};
-use super::{DatasetError, Draft, Reading};
+use super::{DatasetError, Draft, RawCorpus};
 use crate::problem::{Problem, Severity};
 
 pub(super) const FILES: [&str; 2] = ["metadata.csv", "metadata.txt"];
-pub(super) const LOOKED_FOR: &str = "metadata.csv with lines `id|text` or `id|text|normalised text`";
+pub(super) const EXPECTED: &str = "metadata.csv with lines `id|text` or `id|text|normalised text`";
 pub(super) const SPEAKERS: &str = "speakers.csv";
-const SOUND_FOLDERS: [&str; 5] = ["wavs", "wav", "audio", "clips", "."];
+const AUDIO_FOLDERS: [&str; 5] = ["wavs", "wav", "audio", "clips", "."];
 
-/// Most lines have one or two bars.
+/// True when most lines have one or two bars.
 pub(super) fn fits(head: &[String]) -> bool {
     let fitting = head.iter().filter(|line| (1..=2).contains(&line.matches('|').count())).count();
     !head.is_empty() && fitting * 2 > head.len()
@@ -32,7 +32,7 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
             [id, text, normalised] => (id, text, normalised),
             _ => {
                 return Err(format!(
-                    "{} column(s) where `id|text` or `id|text|normalised text` is wanted",
+                    "expected `id|text` or `id|text|normalised text`, found {} column(s)",
                     columns.len()
                 ));
             }
@@ -41,7 +41,7 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
             return Ok(Line::Header);
         }
         let written = name("id", id)?;
-        let id = sounds::without_extension(written);
+        let id = audio_files::without_extension(written);
         let text = if normalised.trim().is_empty() { text } else { normalised };
         let entry = Entry {
             id: id.to_owned(),
@@ -56,54 +56,54 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
     })
 }
 
-/// The layout has no header, but people give it one.
+/// The layout has no header, but some corpora add one.
 fn is_header(id: &str, text: &str) -> bool {
     let is = |value: &str, names: &[&str]| names.contains(&value.trim().to_ascii_lowercase().as_str());
     is(id, &["id", "file", "filename", "file_name", "audio", "audio_file", "wav", "path"])
         && is(text, &["text", "transcript", "transcription", "sentence"])
 }
 
-pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
-    let root = &place.root;
-    let folders: Vec<PathBuf> = SOUND_FOLDERS.iter().map(|name| root.join(name)).collect();
-    let folder_name = SOUND_FOLDERS.iter().find(|name| root.join(name).is_dir()).unwrap_or(&"wavs");
-    let shelf = Shelf::of(&folders);
+pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
+    let root = &location.root;
+    let folders: Vec<PathBuf> = AUDIO_FOLDERS.iter().map(|name| root.join(name)).collect();
+    let folder_name = AUDIO_FOLDERS.iter().find(|name| root.join(name).is_dir()).unwrap_or(&"wavs");
+    let audio_index = AudioIndex::scan(&folders);
     let bases = [root.clone(), root.join(folder_name)];
     let metadata::Drafts { mut drafts, mut problems, columns, found } =
-        metadata::read_files(&place.files, parse, None, |entry| {
-            match (&entry.audio, shelf.get(&entry.id)) {
-                (Some(written), _) => sounds::resolve(&bases, written),
+        metadata::read_files(&location.files, parse, None, |entry| {
+            match (&entry.audio, audio_index.get(&entry.id)) {
+                (Some(written), _) => audio_files::resolve(&bases, written),
                 (None, Some(path)) => (path.clone(), true),
-                // Ids with a slash name a sound in a folder of its own.
+                // An id with a slash names a file in a subfolder.
                 (None, None) if entry.id.contains(['/', '\\']) => {
-                    sounds::resolve(&[root.join(folder_name), root.clone()], &entry.id)
+                    audio_files::resolve(&[root.join(folder_name), root.clone()], &entry.id)
                 }
                 (None, None) => (root.join(folder_name).join(format!("{}.wav", entry.id)), false),
             }
         })?;
     let mut why = format!(
         "{} with {columns} columns, {found} of {} ids found under {folder_name}/",
-        metadata::names(&place.files),
+        metadata::names(&location.files),
         drafts.len(),
     );
     let speakers = root.join(SPEAKERS);
     if speakers.is_file() {
         let parsed = parse_speakers(&metadata::load(&speakers)?, &speakers);
         problems.extend(parsed.problems);
-        problems.extend(apply(parsed.entries, &speakers, &mut drafts));
+        problems.extend(apply_speakers(parsed.entries, &speakers, &mut drafts));
         why.push_str(", speakers and languages from speakers.csv");
     }
-    Ok(Reading { why, notes: Vec::new(), drafts, problems })
+    Ok(RawCorpus { why, notes: Vec::new(), drafts, problems })
 }
 
-/// The side file: `id|speaker` or `id|speaker|language`.
+/// Parses `speakers.csv`: `id|speaker` or `id|speaker|language`.
 fn parse_speakers(bytes: &[u8], file: &Path) -> Parsed {
     each_line(bytes, file, |line, number| {
         let columns: Vec<&str> = line.split('|').collect();
         let (id, speaker, language) = match columns[..] {
             [id, speaker] => (id, speaker, ""),
             [id, speaker, language] => (id, speaker, language),
-            _ => return Err(format!("{} column(s) where `id|speaker|language` is wanted", columns.len())),
+            _ => return Err(format!("expected `id|speaker|language`, found {} column(s)", columns.len())),
         };
         if number == 1 && id.trim() == "id" && speaker.trim() == "speaker" {
             return Ok(Line::Header);
@@ -121,25 +121,25 @@ fn parse_speakers(bytes: &[u8], file: &Path) -> Parsed {
     })
 }
 
-/// Gives drafts what the side file says of them; what it says of nobody is a problem.
-fn apply(said: Vec<Entry>, file: &Path, drafts: &mut [Draft]) -> Vec<Problem> {
+/// Applies the speakers and languages of `speakers.csv` to the drafts; unknown ids become warnings.
+fn apply_speakers(entries: Vec<Entry>, file: &Path, drafts: &mut [Draft]) -> Vec<Problem> {
     let mut by_id: HashMap<String, Vec<usize>> = HashMap::with_capacity(drafts.len());
     for (index, draft) in drafts.iter().enumerate() {
         by_id.entry(draft.id.clone()).or_default().push(index);
     }
     let mut problems = Vec::new();
-    let mut first: HashMap<String, u64> = HashMap::with_capacity(said.len());
-    for entry in said {
+    let mut first: HashMap<String, u64> = HashMap::with_capacity(entries.len());
+    for entry in entries {
         let warn = |detail| {
             let problem = malformed(file, Some(entry.line), detail);
             Problem { severity: Severity::Warning, id: Some(entry.id.clone()), ..problem }
         };
         let Some(indices) = by_id.get(&entry.id) else {
-            problems.push(warn("the id does not occur in the metadata; the line is not used".to_owned()));
+            problems.push(warn("the id is not in the metadata; the line is ignored".to_owned()));
             continue;
         };
         if let Some(line) = first.get(&entry.id) {
-            problems.push(warn(format!("the id stands already in line {line}; that line counts")));
+            problems.push(warn(format!("the id is already in line {line}; that line is used")));
             continue;
         }
         first.insert(entry.id.clone(), entry.line);

@@ -1,4 +1,4 @@
-//! What the line-based layouts share: bytes to numbered lines, lines to entries or problems.
+//! Code shared by the line-based layouts: splits bytes into numbered lines and lines into entries or problems.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -10,75 +10,74 @@ use super::{DatasetError, Draft};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
-/// The longest line that is read, in bytes. A transcript has hundreds; a longer line is a lost line
-/// break or no metadata at all.
-pub const LONGEST_LINE: usize = 64 * 1024;
+/// Maximum line length in bytes. A transcript has hundreds; a longer line has lost a line break or is not metadata.
+pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// The largest metadata file that is read: Common Voice's largest table is a third of it.
-const LARGEST_FILE: u64 = 2 << 30;
+/// Maximum metadata file size in bytes: Common Voice's largest table is a third of it.
+const MAX_FILE_BYTES: u64 = 2 << 30;
 
-/// What one line declares, before anything is looked up on disk.
+/// The declaration in one line, before any lookup on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its id; unique only once the whole corpus is known.
+    /// Utterance id; not yet checked for duplicates.
     pub id: String,
-    /// The sound file as written; `None` where the layout finds it by id.
+    /// Audio file as written; `None` if the layout finds it by id.
     pub audio: Option<String>,
-    /// The transcript, trimmed; may be empty.
+    /// Transcript, trimmed; may be empty.
     pub text: String,
-    /// The speaker, where one is named.
+    /// Speaker, if named.
     pub speaker: Option<String>,
-    /// The language as written, where one is named.
+    /// Language as written, if named.
     pub language: Option<String>,
-    /// The duration in seconds, where one is declared.
+    /// Duration in seconds, if declared.
     pub seconds: Option<f64>,
-    /// The line, counted from 1.
+    /// Line number, counted from 1.
     pub line: u64,
 }
 
-/// What became of a file: `lines == entries.len() + problems.len() + blank + header`.
+/// A parsed file. Invariant: `lines == entries.len() + problems.len() + blank + header`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
-    /// Lines in the file.
+    /// Number of lines in the file.
     pub lines: u64,
-    /// Lines with nothing on them.
+    /// Number of blank lines.
     pub blank: u64,
-    /// Lines that name the columns: 0 or 1.
+    /// Number of header lines: 0 or 1.
     pub header: u64,
-    /// Columns of the widest entry.
+    /// Number of columns of the widest entry.
     pub columns: usize,
     /// Lines that declare an utterance.
     pub entries: Vec<Entry>,
-    /// Lines that do not, and why.
+    /// Lines that are malformed, with the reason.
     pub problems: Vec<Problem>,
 }
 
-/// What a layout's parser makes of one line.
+/// A line as classified by a layout's parser.
 pub(super) enum Line {
-    /// The names of the columns.
+    /// Column names.
     Header,
-    /// An utterance, from a line of so many columns.
+    /// An utterance and the number of columns of its line.
     Entry(Entry, usize),
 }
 
-/// Runs `take` over every line that is readable text; its error becomes that line's problem.
+/// Calls `parse_line` for every line that is valid text; an error becomes that line's problem.
 pub(super) fn each_line(
     bytes: &[u8],
     file: &Path,
-    mut take: impl FnMut(&str, u64) -> Result<Line, String>,
+    mut parse_line: impl FnMut(&str, u64) -> Result<Line, String>,
 ) -> Parsed {
     let mut parsed = Parsed::default();
     for (number, offset, line) in lines(bytes) {
         parsed.lines += 1;
-        let taken = match text_of(line, offset) {
+        let outcome = match decode_line(line, offset) {
             Ok(text) if text.trim().is_empty() => {
                 parsed.blank += 1;
                 continue;
             }
-            Ok(text) => take(text, number),
+            Ok(text) => parse_line(text, number),
             Err(detail) => Err(detail),
         };
-        match taken {
+        match outcome {
             Ok(Line::Header) => parsed.header += 1,
             Ok(Line::Entry(entry, columns)) => {
                 parsed.columns = parsed.columns.max(columns);
@@ -90,7 +89,7 @@ pub(super) fn each_line(
     parsed
 }
 
-/// Lines with their number from 1 and the offset of their first byte; no BOM, no line ends.
+/// Yields line number from 1, offset of the first byte and content, without BOM and line endings.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, usize, &[u8])> {
     let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut offset = start;
@@ -106,11 +105,11 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (u64, usize, &[u8])> {
     })
 }
 
-/// A line as text, or what keeps it from being read.
-fn text_of(line: &[u8], offset: usize) -> Result<&str, String> {
-    if line.len() > LONGEST_LINE {
+/// Decodes a line as text, or returns why it cannot be read.
+fn decode_line(line: &[u8], offset: usize) -> Result<&str, String> {
+    if line.len() > MAX_LINE_BYTES {
         return Err(format!(
-            "the line has {} bytes, more than the {LONGEST_LINE} that are read; is a line break missing?",
+            "the line has {} bytes, over the limit of {MAX_LINE_BYTES}; is a line break missing?",
             line.len()
         ));
     }
@@ -125,7 +124,7 @@ fn text_of(line: &[u8], offset: usize) -> Result<&str, String> {
     })
 }
 
-/// A line that is no entry.
+/// Returns the problem for a malformed line.
 pub(super) fn malformed(file: &Path, line: Option<u64>, detail: String) -> Problem {
     Problem {
         kind: ProblemKind::MalformedLine,
@@ -136,19 +135,19 @@ pub(super) fn malformed(file: &Path, line: Option<u64>, detail: String) -> Probl
     }
 }
 
-/// Ids, paths and names reach terminals, file names and logs: they are one line of printable text.
+/// Validates an id, path or name: one line of printable text, because it reaches terminals, file names and logs.
 pub(super) fn name<'a>(what: &str, value: &'a str) -> Result<&'a str, String> {
     let value = value.trim();
     if value.is_empty() {
         return Err(format!("the {what} is empty"));
     }
     match value.chars().find(|c| c.is_control()) {
-        Some(c) => Err(format!("the {what} holds the control character U+{:04X}; remove it", c as u32)),
+        Some(c) => Err(format!("the {what} contains the control character U+{:04X}; remove it", c as u32)),
         None => Ok(value),
     }
 }
 
-/// The same for a column that may be left out.
+/// Like [`name`], for an optional column.
 pub(super) fn optional_name(what: &str, value: Option<&str>) -> Result<Option<String>, String> {
     match value.map(str::trim) {
         None | Some("") => Ok(None),
@@ -156,10 +155,10 @@ pub(super) fn optional_name(what: &str, value: Option<&str>) -> Result<Option<St
     }
 }
 
-/// Fields of a line in which a quoted field may hold the separator and `""` means one quote.
+/// Splits a line in which a quoted field may contain the separator and `""` means one quote.
 ///
-/// A quote that is still open at the end of the line is an error of that line alone: a stray quote
-/// must not swallow the rest of the file, as it does with readers that allow line breaks in fields.
+/// A quote still open at the end of the line is an error of that line alone: a stray quote must not swallow the rest of the
+/// file, as it does with readers that allow line breaks in fields.
 pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, str>>, String> {
     let mut fields = Vec::new();
     let mut rest = line;
@@ -182,7 +181,7 @@ pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, s
         loop {
             let Some((part, tail)) = after.split_once('"') else {
                 return Err(format!(
-                    "column {} opens a quote that this line does not close; double every quote inside it",
+                    "column {} opens a quote that this line does not close; double every quote inside the field",
                     fields.len() + 1
                 ));
             };
@@ -198,7 +197,7 @@ pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, s
                 }
             }
         }
-        // What stands between the closing quote and the separator belongs to the field, as elsewhere.
+        // Text between the closing quote and the separator belongs to the field, as in other CSV readers.
         match after.split_once(separator) {
             Some((tail, next)) => {
                 field.push_str(tail);
@@ -214,17 +213,17 @@ pub(super) fn quoted_fields(line: &str, separator: char) -> Result<Vec<Cow<'_, s
     }
 }
 
-/// A whole metadata file.
+/// Reads a whole metadata file.
 pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
     let failed = |source| DatasetError::Io { path: file.to_owned(), source };
     let mut open = regular_file::open(file).map_err(failed)?;
     let bytes = open.metadata().map_err(failed)?.len();
-    if bytes > LARGEST_FILE {
-        return Err(DatasetError::TooLarge { file: file.to_owned(), bytes, limit: LARGEST_FILE });
+    if bytes > MAX_FILE_BYTES {
+        return Err(DatasetError::TooLarge { file: file.to_owned(), bytes, limit: MAX_FILE_BYTES });
     }
     let mut content = Vec::with_capacity(bytes as usize);
-    // A growing file has no honest size.
-    open.by_ref().take(LARGEST_FILE).read_to_end(&mut content).map_err(failed)?;
+    // The file may grow after its size was read.
+    open.by_ref().take(MAX_FILE_BYTES).read_to_end(&mut content).map_err(failed)?;
     let encoding = match content.get(..2) {
         Some(b"\xff\xfe") => "UTF-16LE",
         Some(b"\xfe\xff") => "UTF-16BE",
@@ -233,19 +232,19 @@ pub(super) fn load(file: &Path) -> Result<Vec<u8>, DatasetError> {
     Err(DatasetError::Encoding { file: file.to_owned(), encoding })
 }
 
-/// The utterances that metadata files declare, with their sounds looked up.
+/// Utterances declared by metadata files, with their audio paths resolved.
 #[derive(Default)]
 pub(super) struct Drafts {
     pub drafts: Vec<Draft>,
     pub problems: Vec<Problem>,
-    /// Columns of the widest entry.
+    /// Number of columns of the widest entry.
     pub columns: usize,
-    /// Drafts whose audio file was found.
+    /// Number of drafts whose audio file exists.
     pub found: u64,
 }
 
-/// Reads metadata files. `header` names the columns of a layout that cannot be read without a header; `locate` gives the
-/// audio file of an entry and whether it is there, and may change the entry's id.
+/// Reads metadata files. `header` names the required columns of a layout that needs a header; `locate` returns the audio
+/// file of an entry and whether it exists, and may change the entry's id.
 pub(super) fn read_files(
     files: &[PathBuf],
     parse: fn(&[u8], &Path) -> Parsed,
@@ -278,22 +277,22 @@ pub(super) fn read_files(
     Ok(all)
 }
 
-/// What to say of a corpus with several metadata files.
+/// Note for a corpus with several metadata files.
 pub(super) fn one_corpus_note(files: &[PathBuf]) -> Vec<String> {
     match files.len() {
         0 | 1 => Vec::new(),
-        _ => vec!["all these files are read as one corpus; name one of them to read it alone".to_owned()],
+        _ => vec!["these files are read as one corpus; pass a single file to read only that one".to_owned()],
     }
 }
 
-/// The first lines of a file, for telling layouts apart. Unreadable files have none.
+/// The first lines of a file, for layout detection. Empty for unreadable files.
 pub(super) fn head(file: &Path) -> Vec<String> {
     let mut bytes = Vec::new();
     let Ok(open) = regular_file::open(file) else { return Vec::new() };
-    if open.take(LONGEST_LINE as u64).read_to_end(&mut bytes).is_err() {
+    if open.take(MAX_LINE_BYTES as u64).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
-    // The last line may be cut off: it only counts where it is the only one.
+    // The last line may be cut off, so it is used only if it is the only one.
     let whole = bytes.iter().rposition(|&b| b == b'\n').map_or(bytes.len(), |end| end + 1);
     lines(&bytes[..whole])
         .map(|(_, _, line)| String::from_utf8_lossy(line).into_owned())
@@ -302,7 +301,7 @@ pub(super) fn head(file: &Path) -> Vec<String> {
         .collect()
 }
 
-/// `a`, `a and b`, `a, b and c`: file names for a sentence.
+/// Joins file names for a sentence: `a`, `a and b`, `a, b and c`.
 pub(super) fn names(files: &[PathBuf]) -> String {
     let names: Vec<_> = files
         .iter()
@@ -320,11 +319,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_know_their_number_and_offset() {
+    fn lines_have_their_number_and_offset() {
         let found: Vec<_> = lines(b"\xef\xbb\xbfa\r\n\nbc").collect();
         assert_eq!(found, [(1, 3, &b"a"[..]), (2, 6, b""), (3, 7, b"bc")]);
         assert_eq!(lines(b"").count(), 0);
-        assert_eq!(lines(b"a\n").count(), 1, "a line end at the end of the file starts no line");
+        assert_eq!(lines(b"a\n").count(), 1, "a trailing line break does not start another line");
     }
 
     #[test]

@@ -1,18 +1,19 @@
-//! Corpora: one file per layout, detected by their content, all turned into [`Utterance`]s.
+//! Corpora: one file per layout, detected by content, all converted into [`Utterance`]s.
 //!
-//! Nothing is dropped in silence: what a layout declares becomes an utterance or a [`Problem`]. Whether
-//! the sound file is there and what it holds is the business of [`crate::check`] and of preparing.
+//! Nothing is dropped silently: each declared item becomes an utterance or a [`Problem`]. Whether the audio file exists and
+//! decodes is tested later, by [`crate::check`] and by cache preparation.
 //!
-//! | layout | declared by | sound |
+//! | layout | declared by | audio |
 //! |---|---|---|
 //! | [`Format::LjSpeech`] | `metadata.csv`: `id\|text` or `id\|text\|normalised`; optional `speakers.csv`: `id\|speaker\|language` | `wavs/ID.*` |
 //! | [`Format::Vctk`] | `txt/p225/p225_001.txt` | `wav48_silence_trimmed/p225/p225_001_mic1.flac`, `wav48/...` |
-//! | [`Format::LibriTts`] | `SPEAKER/CHAPTER/ID.normalized.txt` | beside it |
+//! | [`Format::LibriTts`] | `SPEAKER/CHAPTER/ID.normalized.txt` | next to the transcript |
 //! | [`Format::CommonVoice`] | `validated.tsv` or `train.tsv` with a header | `clips/` |
-//! | [`Format::Coqui`] | `metadata_train.csv`, `metadata_eval.csv`: `audio_file\|text\|speaker_name` | as written |
-//! | [`Format::Folder`] | a `.txt` or `.lab` beside each sound | anywhere below |
-//! | [`Format::Jsonl`] | one object a line: `audio_filepath`, `text`, `duration`, `speaker`, `lang` | as written |
+//! | [`Format::Coqui`] | `metadata_train.csv`, `metadata_eval.csv`: `audio_file\|text\|speaker_name` | path as written |
+//! | [`Format::Folder`] | a `.txt` or `.lab` next to each audio file | anywhere below the root |
+//! | [`Format::Jsonl`] | one object per line: `audio_filepath`, `text`, `duration`, `speaker`, `lang` | path as written |
 
+mod audio_files;
 mod common_voice;
 mod coqui;
 mod detect;
@@ -24,7 +25,6 @@ pub mod list;
 mod ljspeech;
 mod metadata;
 pub(crate) mod script;
-mod sounds;
 pub mod split;
 mod table;
 mod transcript;
@@ -38,12 +38,12 @@ use myxtts_run::exit::Exit;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::{Origin, Utterance};
 
-pub use metadata::{Entry, LONGEST_LINE, Parsed};
+pub use metadata::{Entry, MAX_LINE_BYTES, Parsed};
 
-/// The layouts that are read.
+/// Supported corpus layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
-    /// `metadata.csv` with bars and a folder of sounds named by id.
+    /// `metadata.csv` separated by bars, and a folder of audio files named by id.
     LjSpeech,
     /// One folder per speaker under `txt/` and under `wav48*/`.
     Vctk,
@@ -51,16 +51,16 @@ pub enum Format {
     LibriTts,
     /// Mozilla's tab-separated tables and `clips/`.
     CommonVoice,
-    /// What the XTTS fine-tuning demo writes.
+    /// CSV files written by the XTTS fine-tuning demo.
     Coqui,
-    /// Sounds with a text file beside each.
+    /// Audio files, each with a text file of the same name next to it.
     Folder,
     /// One JSON object per line.
     Jsonl,
 }
 
 impl Format {
-    /// All of them, in the order in which detection tries them: the most telling first.
+    /// All layouts in the order in which detection tries them, the most specific first.
     pub const ALL: [Format; 7] = [
         Format::Coqui,
         Format::LjSpeech,
@@ -71,7 +71,7 @@ impl Format {
         Format::Folder,
     ];
 
-    /// The name used in configurations and on the command line.
+    /// The name used in configuration files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Format::LjSpeech => "ljspeech",
@@ -84,7 +84,7 @@ impl Format {
         }
     }
 
-    /// The name people know it by.
+    /// The display name.
     pub fn title(self) -> &'static str {
         match self {
             Format::LjSpeech => "LJSpeech",
@@ -104,9 +104,11 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// A name that is no layout's.
+/// Error for a name that is not a corpus format.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no corpus format; known are: ljspeech, vctk, libritts, common_voice, coqui, folder, jsonl")]
+#[error(
+    "`{0}` is not a corpus format; expected one of ljspeech, vctk, libritts, common_voice, coqui, folder, jsonl"
+)]
 pub struct UnknownFormat(String);
 
 impl std::str::FromStr for Format {
@@ -120,123 +122,125 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// What the user said about a corpus; everything else is found out.
+/// User-supplied settings for reading a corpus; unset values are detected.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The layout, instead of detecting it.
+    /// Layout; `None` detects it.
     pub format: Option<Format>,
-    /// Language of utterances whose metadata names none; guessed from the script where this is empty.
+    /// Default language for utterances whose metadata has none; `None` guesses it from the script.
     pub language: Option<String>,
-    /// Speaker of utterances whose metadata names none; the folder's name where this is empty.
+    /// Default speaker for utterances whose metadata has none; `None` uses the folder's name.
     pub speaker: Option<String>,
 }
 
-/// A corpus as declared: utterances sorted by id, and what could not become one.
+/// A corpus as declared: utterances sorted by id, and the declarations that could not become utterances.
 #[derive(Clone, Debug)]
 pub struct Corpus {
-    /// The folder paths are relative to.
+    /// Folder that relative paths refer to.
     pub root: PathBuf,
-    /// Its layout.
+    /// Detected or requested layout.
     pub format: Format,
-    /// Why this layout was chosen, to be said aloud.
+    /// Why this layout was chosen, for display.
     pub why: String,
-    /// What else was decided without being asked, to be said aloud.
+    /// Other decisions made by default, for display.
     pub notes: Vec<String>,
-    /// In byte order of their ids, whatever order files and folders came in.
+    /// Utterances in byte order of their ids, independent of the order of files and folders.
     pub utterances: Vec<Utterance>,
-    /// What was declared but is no utterance, by file and line.
+    /// Declarations that did not become utterances, sorted by file and line.
     pub problems: Vec<Problem>,
-    /// Durations that the metadata declares, in seconds by id.
+    /// Durations declared by the metadata, in seconds by id.
     pub declared_seconds: BTreeMap<String, f64>,
-    /// Files beside the metadata that say something of its utterances: `speakers.csv`.
-    pub beside: Vec<PathBuf>,
+    /// Files next to the metadata that add to it: `speakers.csv`.
+    pub side_files: Vec<PathBuf>,
 }
 
 impl Corpus {
-    /// What was declared and is no utterance: lines that cannot be read, ids that were taken. They count against the
-    /// failure budget as utterances that cannot be used do.
+    /// Number of declarations that did not become utterances: malformed lines and duplicate ids. They count against the
+    /// failure budget like unusable utterances.
     pub fn lost(&self) -> u64 {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count() as u64
     }
 
-    /// Every file it was read from: metadata, transcripts and sounds, some of them more than once.
+    /// Every file the corpus was read from: metadata, transcripts and audio. May repeat paths.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let declared =
-            self.utterances.iter().flat_map(|one| [one.origin.file.as_path(), one.audio.as_path()]);
-        let wrong = self.problems.iter().map(|problem| problem.origin.file.as_path());
-        declared.chain(wrong).chain(self.beside.iter().map(PathBuf::as_path))
+        let declared = self
+            .utterances
+            .iter()
+            .flat_map(|utterance| [utterance.origin.file.as_path(), utterance.audio.as_path()]);
+        let faulty = self.problems.iter().map(|problem| problem.origin.file.as_path());
+        declared.chain(faulty).chain(self.side_files.iter().map(PathBuf::as_path))
     }
 }
 
-/// Why a corpus could not be read at all.
+/// Errors that prevent a corpus from being read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// The path names nothing.
+    /// The path does not exist.
     #[error("{path} does not exist; give the corpus folder or its metadata file")]
     NotFound {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
-    /// The path cannot be written down as text, and everything we store is text.
+    /// The path is not UTF-8; paths are stored as text in JSON files.
     #[error("{path} is not valid UTF-8; rename the folder")]
     PathNotUtf8 {
-        /// As given.
+        /// Path as given.
         path: PathBuf,
     },
     /// No layout was recognised.
     #[error(
-        "no corpus layout fits {root}; looked for:\n{looked_for}give --format to say what it is, or the metadata file itself"
+        "{root} matches no corpus layout; looked for:\n{expected}set --format, or pass the metadata file itself"
     )]
-    NothingFits {
-        /// Where.
+    UnknownLayout {
+        /// Folder or file that was inspected.
         root: PathBuf,
         /// One indented line per layout.
-        looked_for: String,
+        expected: String,
     },
-    /// The layout that was asked for is not there.
-    #[error("{root} is not a {title} corpus: looked for {looked_for}")]
-    NotThisFormat {
-        /// Where.
+    /// The folder does not have the requested layout.
+    #[error("{root} is not a {title} corpus: looked for {expected}")]
+    FormatMismatch {
+        /// Folder or file that was inspected.
         root: PathBuf,
-        /// The layout's name.
+        /// Display name of the layout.
         title: &'static str,
-        /// What it needs.
-        looked_for: &'static str,
+        /// Files the layout requires.
+        expected: &'static str,
     },
     /// A table without the header its layout needs.
-    #[error("{file}: the first line is no header with the columns {wanted}: {found:?}")]
+    #[error("{file}: expected a header with the columns {wanted} in the first line, found {found:?}")]
     NoHeader {
         /// The table.
         file: PathBuf,
-        /// Columns that must be there.
+        /// Required columns.
         wanted: &'static str,
-        /// What stands in the first line.
+        /// The first line of the file.
         found: String,
     },
-    /// The metadata is in an encoding we do not read.
+    /// The metadata is in an unsupported encoding.
     #[error("{file} is {encoding}; save it as UTF-8 (iconv -f {encoding} -t UTF-8)")]
     Encoding {
-        /// The file.
+        /// The metadata file.
         file: PathBuf,
-        /// What it is.
+        /// Name of the detected encoding, as `iconv` spells it.
         encoding: &'static str,
     },
-    /// A metadata file too large to be one.
+    /// A metadata file over the size limit.
     #[error("{file} has {bytes} bytes, more than the {limit} that metadata may have; split it")]
     TooLarge {
-        /// The file.
+        /// The metadata file.
         file: PathBuf,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// The largest we read.
+        /// Largest accepted size in bytes.
         limit: u64,
     },
-    /// The system would not let us read.
+    /// An operating system error.
     #[error("reading {path}: {source}")]
     Io {
-        /// What was being read.
+        /// File or folder being read.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying error.
         source: std::io::Error,
     },
 }
@@ -247,8 +251,8 @@ impl DatasetError {
         match self {
             DatasetError::NotFound { .. } | DatasetError::PathNotUtf8 { .. } => Exit::Usage,
             DatasetError::Io { .. } => Exit::Io,
-            DatasetError::NothingFits { .. }
-            | DatasetError::NotThisFormat { .. }
+            DatasetError::UnknownLayout { .. }
+            | DatasetError::FormatMismatch { .. }
             | DatasetError::NoHeader { .. }
             | DatasetError::Encoding { .. }
             | DatasetError::TooLarge { .. } => Exit::BadData,
@@ -256,7 +260,7 @@ impl DatasetError {
     }
 }
 
-/// What a layout declares, with its sound file looked up; ids may still repeat.
+/// One declared utterance with its audio path resolved; ids are not yet unique.
 struct Draft {
     id: String,
     audio: PathBuf,
@@ -267,8 +271,8 @@ struct Draft {
     origin: Origin,
 }
 
-/// What a layout's reader hands over.
-struct Reading {
+/// Output of a layout's reader.
+struct RawCorpus {
     why: String,
     notes: Vec<String>,
     drafts: Vec<Draft>,
@@ -281,23 +285,23 @@ pub fn read(root: &Path, options: &ReadOptions) -> Result<Corpus, DatasetError> 
         return Err(DatasetError::PathNotUtf8 { path: root.to_owned() });
     }
     let found = detect::detect(root, options.format)?;
-    let place = &found.place;
-    let reading = match found.format {
-        Format::LjSpeech => ljspeech::read(place),
-        Format::Vctk => vctk::read(place),
-        Format::LibriTts => libritts::read(place),
-        Format::CommonVoice => common_voice::read(place),
-        Format::Coqui => coqui::read(place),
-        Format::Folder => folder::read(place),
-        Format::Jsonl => jsonl::read(place),
+    let location = &found.location;
+    let raw = match found.format {
+        Format::LjSpeech => ljspeech::read(location),
+        Format::Vctk => vctk::read(location),
+        Format::LibriTts => libritts::read(location),
+        Format::CommonVoice => common_voice::read(location),
+        Format::Coqui => coqui::read(location),
+        Format::Folder => folder::read(location),
+        Format::Jsonl => jsonl::read(location),
     }?;
-    Ok(finish(found, reading, options))
+    Ok(finish(found, raw, options))
 }
 
-/// The parsers by themselves, without a disk: any bytes in, every line an entry or a problem out.
+/// Parses metadata without touching the disk: any bytes in, one entry or problem per line out.
 ///
-/// Layouts without a metadata file ([`Format::Vctk`], [`Format::LibriTts`], [`Format::Folder`]) parse
-/// one transcript file, which counts as one line.
+/// Layouts without a metadata file ([`Format::Vctk`], [`Format::LibriTts`], [`Format::Folder`]) parse one transcript file,
+/// which counts as one line.
 pub fn parse_metadata(format: Format, bytes: &[u8], file: &Path) -> Parsed {
     match format {
         Format::LjSpeech => ljspeech::parse(bytes, file),
@@ -308,9 +312,9 @@ pub fn parse_metadata(format: Format, bytes: &[u8], file: &Path) -> Parsed {
     }
 }
 
-/// From drafts to utterances: ids made unique, speakers and languages filled in, order made canonical.
-fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corpus {
-    let Reading { why, mut notes, drafts, mut problems } = reading;
+/// Converts drafts to utterances: rejects duplicate ids, fills in speakers and languages, sorts.
+fn finish(found: detect::Found, raw: RawCorpus, options: &ReadOptions) -> Corpus {
+    let RawCorpus { why, mut notes, drafts, mut problems } = raw;
     let mut first: HashMap<String, Origin> = HashMap::with_capacity(drafts.len());
     let mut kept = Vec::with_capacity(drafts.len());
     for draft in drafts {
@@ -321,7 +325,7 @@ fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corp
             }
             Some(origin) => {
                 let detail = format!(
-                    "the id was declared before, at {origin}; that one counts, give this one an id of its own"
+                    "the id was already declared at {origin} and that declaration is used; give this utterance a different id"
                 );
                 problems.push(Problem {
                     kind: ProblemKind::DuplicateId,
@@ -333,10 +337,10 @@ fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corp
             }
         }
     }
-    let guess = language::fill_in(&mut kept, options.language.as_deref());
-    notes.extend(guess);
+    let note = language::fill_in(&mut kept, options.language.as_deref());
+    notes.extend(note);
     notes.extend(found.others);
-    let speaker = options.speaker.clone().unwrap_or_else(|| name_of(&found.place.root));
+    let speaker = options.speaker.clone().unwrap_or_else(|| folder_name(&found.location.root));
     let mut declared_seconds = BTreeMap::new();
     let mut utterances: Vec<Utterance> = kept
         .into_iter()
@@ -359,13 +363,13 @@ fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corp
         let key = |p: &Problem| (p.origin.file.clone(), p.origin.line, p.kind, p.id.clone());
         key(a).cmp(&key(b))
     });
-    let beside = vec![found.place.root.join(ljspeech::SPEAKERS)];
+    let side_files = vec![found.location.root.join(ljspeech::SPEAKERS)];
     Corpus {
-        beside: beside
+        side_files: side_files
             .into_iter()
             .filter(|file| found.format == Format::LjSpeech && file.is_file())
             .collect(),
-        root: found.place.root,
+        root: found.location.root,
         format: found.format,
         why: format!("{}: {why}", found.format.title()),
         notes,
@@ -375,15 +379,15 @@ fn finish(found: detect::Found, reading: Reading, options: &ReadOptions) -> Corp
     }
 }
 
-/// The name of a corpus: its folder's.
-fn name_of(root: &Path) -> String {
-    let whole;
+/// Name of the corpus folder, used as the default speaker.
+fn folder_name(root: &Path) -> String {
+    let absolute;
     let name = match root.file_name() {
         Some(name) => Some(name),
-        // `.` and `..` have no name of their own.
+        // `.` and `..` have no file name; the canonical path does.
         None => {
-            whole = root.canonicalize().unwrap_or_default();
-            whole.file_name()
+            absolute = root.canonicalize().unwrap_or_default();
+            absolute.file_name()
         }
     };
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|| "speaker".to_owned())

@@ -1,9 +1,9 @@
-//! Writing systems, as far as telling languages and speaking rates apart needs them.
+//! Writing systems, as far as they help to tell languages and speaking rates apart.
 
 /// A writing system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Script {
-    /// Latin, and every alphabet that is not named here: read at about the same pace.
+    /// Latin and every alphabet not listed here; these are read at about the same rate.
     Latin,
     /// Cyrillic.
     Cyrillic,
@@ -20,9 +20,9 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// The script of a letter; `None` for anything that is no letter.
+    /// The script of a letter; `None` for a character that is not a letter.
     pub(crate) fn of(c: char) -> Option<Script> {
-        // Most texts are ASCII, and a corpus has a hundred million characters.
+        // Fast path: most texts are ASCII, and a corpus may have a hundred million characters.
         if c.is_ascii() {
             return c.is_ascii_alphabetic().then_some(Script::Latin);
         }
@@ -35,7 +35,7 @@ impl Script {
             }
             0x0900..=0x097f if c.is_alphabetic() => Script::Devanagari,
             0x1100..=0x11ff | 0x3130..=0x318f | 0xa960..=0xa97f | 0xac00..=0xd7ff => Script::Hangul,
-            // Not the prolonged sound mark alone: it stands between kana anyway.
+            // The prolonged sound mark (0x30fc) may be included: it only occurs between kana.
             0x3041..=0x3096 | 0x30a1..=0x30fa | 0x30fc | 0x31f0..=0x31ff | 0xff66..=0xff9d => Script::Kana,
             0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x20000..=0x3ffff => Script::Han,
             _ if c.is_alphabetic() => Script::Latin,
@@ -43,7 +43,7 @@ impl Script {
         })
     }
 
-    /// The script most letters of a text are in; a text with kana is Japanese whatever else it holds.
+    /// The script of most letters in a text; a text with enough kana counts as Japanese even if most letters are Han.
     pub(crate) fn of_text(text: &str) -> Option<Script> {
         const ALL: [Script; 7] = [
             Script::Latin,
@@ -59,7 +59,7 @@ impl Script {
             counts[script as usize] += 1;
         }
         let (kana, han) = (counts[Script::Kana as usize], counts[Script::Han as usize]);
-        // A few kana in a Chinese text are a brand name; Japanese has far more than one in ten.
+        // A few kana in a Chinese text are a brand name; Japanese text has far more than one in ten.
         if kana * 10 > kana + han {
             counts[Script::Kana as usize] += han;
             counts[Script::Han as usize] = 0;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_told_apart() {
+    fn texts_get_the_script_of_most_letters() {
         for (text, script) in [
             ("Hello, world 12", Some(Script::Latin)),
             ("Привет, мир", Some(Script::Cyrillic)),

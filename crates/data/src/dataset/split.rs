@@ -1,71 +1,71 @@
-//! Training and validation. All readings of a text are on the same side, and with enough speakers some are held out whole, so
-//! that nothing that was heard in training is ever tested on. The side follows from text and speaker, not from position: a
-//! corpus can be read in any order.
+//! Splits clips into training and validation sets. All readings of a text are in the same set, and with enough speakers some
+//! are held out entirely, so that validation never uses a text or voice seen in training. The set depends on text and
+//! speaker, not on position, so a corpus can be read in any order.
 //!
 //! | rule | value |
 //! |---|---|
-//! | a text | letters and digits in lower case; punctuation and spacing do not count |
-//! | texts are held out | by the lot of each text, the share asked for; half of it where speakers are held out too |
-//! | clips are held out one by one instead | where fewer than 40 texts are read more than twice each: a held-out digit could never be learnt |
-//! | speakers are held out | from 8 speakers on; by the lot of each, up to half of the share of clips, at least one |
-//! | too large to be held out | a text or speaker with more than twice the share of all clips |
-//! | set aside, on neither side | clips of held-out speakers that read a text that training needs |
+//! | text identity | letters and digits in lower case; punctuation and spacing are ignored |
+//! | held-out texts | sampled by a hash of each text with the requested fraction; half of it if speakers are held out too |
+//! | held-out clips instead of texts | with fewer than 40 texts read more than twice each: a held-out digit could never be learnt |
+//! | held-out speakers | from 8 speakers on; sampled by a hash of each, up to half of the fraction of clips, at least one |
+//! | never held out | a text or speaker with more than twice the requested fraction of all clips |
+//! | set aside, in neither set | clips of held-out speakers with a text that training needs |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use myxtts_run::seed::Seed;
 use serde::{Deserialize, Serialize};
 
-/// With fewer texts than this, and several readings of each, texts are no units to hold out.
+/// With fewer texts than this and several readings of each, single clips are held out instead of texts.
 const FEW_TEXTS: usize = 40;
-/// With fewer speakers than this each of them is needed for training.
-const ENOUGH_SPEAKERS: usize = 8;
+/// With fewer speakers than this, every speaker is needed for training.
+const MIN_SPEAKERS: usize = 8;
 
-/// Positions of the two sides, each in the order given.
+/// Indices of the clips in each set, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// What is learnt from.
+    /// Training set.
     pub train: Vec<usize>,
-    /// What is only measured on.
+    /// Validation set.
     pub validation: Vec<usize>,
 }
 
-/// What decides on which side a clip is.
+/// The properties of a clip that determine its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clip<'a> {
     /// Unique in the corpus.
     pub id: &'a str,
-    /// The transcript.
+    /// Transcript.
     pub text: &'a str,
-    /// Who reads it.
+    /// Speaker name.
     pub speaker: &'a str,
 }
 
-/// A split, and what it was made by.
+/// A split and how it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldOut {
-    /// The two sides.
+    /// Training and validation sets.
     pub split: Split,
-    /// Positions on neither side: held-out speakers reading texts of training.
+    /// Indices in neither set: held-out speakers reading texts of the training set.
     pub set_aside: Vec<usize>,
     /// Speakers without a clip in training, in alphabetical order.
     pub speakers: Vec<String>,
-    /// What was held out one by one.
+    /// The unit of holding out.
     pub unit: Unit,
 }
 
-/// What is on one side as a whole.
+/// The group of clips that always stays in one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// All readings of a text.
     #[default]
     Text,
-    /// A clip.
+    /// A single clip.
     Clip,
 }
 
-/// What counts of a text: two readings with the same key say the same.
+/// Normalises a text for comparison: two readings with the same key have the same text.
 pub fn text_key(text: &str) -> String {
     let mut key = String::with_capacity(text.len());
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -74,12 +74,12 @@ pub fn text_key(text: &str) -> String {
         }
         key.extend(word.chars().flat_map(char::to_lowercase));
     }
-    // Nothing but signs is a text of its own.
+    // A text of punctuation only is its own key.
     if key.is_empty() { text.to_owned() } else { key }
 }
 
-/// Splits clips. Pure in its arguments, whatever their order. There is always one clip to learn from, and where there are two
-/// and a fraction above 0 also one to measure on.
+/// Splits clips. A pure function, independent of the order of the clips. Training always gets at least one clip; with two or
+/// more and a fraction above 0, so does validation.
 pub fn hold_out(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
     if fraction.is_nan() || fraction <= 0.0 {
         let split = Split { train: (0..clips.len()).collect(), validation: Vec::new() };
@@ -92,12 +92,12 @@ pub fn hold_out(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
     let by_text = || keys.iter().map(String::as_str).collect::<Vec<_>>();
     let (unit, units) = if few { (Unit::Clip, by_id()) } else { (Unit::Text, by_text()) };
     let speakers = held_out_speakers(clips, fraction, seed);
-    let mut sides = Sides::of(clips, &units, &speakers, fraction, seed);
+    let mut sides = Sides::assign(clips, &units, &speakers, fraction, seed);
     let mut speakers = speakers;
     if sides.train.is_empty() || sides.validation.is_empty() {
-        // Too few for all rules: what draws the nearest lot crosses over.
+        // Too few units for all rules: move the unit nearest to the threshold to the empty set.
         speakers = BTreeSet::new();
-        sides = Sides::of(clips, &units, &speakers, fraction, seed);
+        sides = Sides::assign(clips, &units, &speakers, fraction, seed);
         sides.balance(&units, seed);
     }
     HeldOut {
@@ -108,13 +108,13 @@ pub fn hold_out(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
     }
 }
 
-/// The lot a name draws, in `[0, 1)`.
-fn lot(name: &str, seed: u64) -> f64 {
+/// A uniform sample in `[0, 1)` determined by the name and the seed.
+fn uniform(name: &str, seed: u64) -> f64 {
     Seed::new(seed).derive("validation").derive(name).unit(0)
 }
 
-/// Clips that something held out as a whole may have at most.
-fn most_clips(clips: usize, fraction: f64) -> usize {
+/// Maximum number of clips of a unit or speaker that may be held out.
+fn max_held_out_clips(clips: usize, fraction: f64) -> usize {
     ((2.0 * fraction * clips as f64) as usize).max(1)
 }
 
@@ -124,18 +124,18 @@ fn held_out_speakers<'a>(clips: &[Clip<'a>], fraction: f64, seed: u64) -> BTreeS
         *counts.entry(clip.speaker).or_default() += 1;
     }
     let mut chosen = BTreeSet::new();
-    if counts.len() < ENOUGH_SPEAKERS {
+    if counts.len() < MIN_SPEAKERS {
         return chosen;
     }
-    let most = most_clips(clips.len(), fraction);
-    let mut drawn: Vec<(f64, &str, usize)> = counts
+    let most = max_held_out_clips(clips.len(), fraction);
+    let mut ordered: Vec<(f64, &str, usize)> = counts
         .into_iter()
         .filter(|(_, count)| *count <= most)
         .map(|(name, count)| (Seed::new(seed).derive("held-out speaker").derive(name).unit(0), name, count))
         .collect();
-    drawn.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
+    ordered.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
     let mut held = 0;
-    for (_, name, count) in drawn {
+    for (_, name, count) in ordered {
         if chosen.is_empty() || (held + count) as f64 <= 0.5 * fraction * clips.len() as f64 {
             chosen.insert(name);
             held += count;
@@ -151,17 +151,23 @@ struct Sides {
 }
 
 impl Sides {
-    /// `units` names, for every clip, what is on one side as a whole.
-    fn of(clips: &[Clip<'_>], units: &[&str], speakers: &BTreeSet<&str>, fraction: f64, seed: u64) -> Sides {
+    /// Assigns every clip to a set. `units` names the unit of each clip, which stays in one set.
+    fn assign(
+        clips: &[Clip<'_>],
+        units: &[&str],
+        speakers: &BTreeSet<&str>,
+        fraction: f64,
+        seed: u64,
+    ) -> Sides {
         let share = if speakers.is_empty() { fraction } else { 0.5 * fraction };
-        let most = most_clips(clips.len(), fraction);
+        let most = max_held_out_clips(clips.len(), fraction);
         let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, unit) in units.iter().enumerate() {
             groups.entry(unit).or_default().push(at);
         }
         let mut sides = Sides { train: Vec::new(), validation: Vec::new(), set_aside: Vec::new() };
         for (unit, members) in groups {
-            if members.len() <= most && lot(unit, seed) < share {
+            if members.len() <= most && uniform(unit, seed) < share {
                 sides.validation.extend(members);
                 continue;
             }
@@ -180,7 +186,7 @@ impl Sides {
         sides
     }
 
-    /// Gives an empty side the unit nearest to it, where the other side has more than one.
+    /// Moves the nearest unit to an empty set if the other set has more than one.
     fn balance(&mut self, units: &[&str], seed: u64) {
         let (to, from, highest) = match (self.train.is_empty(), self.validation.is_empty()) {
             (false, true) => (&mut self.validation, &mut self.train, false),
@@ -188,7 +194,7 @@ impl Sides {
             _ => return,
         };
         let different: BTreeSet<&str> = from.iter().map(|&at| units[at]).collect();
-        let order = |a: &&str, b: &&str| lot(a, seed).total_cmp(&lot(b, seed)).then_with(|| a.cmp(b));
+        let order = |a: &&str, b: &&str| uniform(a, seed).total_cmp(&uniform(b, seed)).then_with(|| a.cmp(b));
         let nearest = match highest {
             true => different.iter().copied().max_by(order),
             false => different.iter().copied().min_by(order),
@@ -199,10 +205,10 @@ impl Sides {
     }
 }
 
-/// The split of versions that held clips out by their ids alone, for runs that were begun with one.
+/// The split used by older versions, by id alone, for runs that were started with one.
 pub fn split_by_id<'a>(ids: impl IntoIterator<Item = &'a str>, fraction: f64, seed: u64) -> Split {
     let ids: Vec<&str> = ids.into_iter().collect();
-    let (validation, train) = (0..ids.len()).partition(|&i| lot(ids[i], seed) < fraction);
+    let (validation, train) = (0..ids.len()).partition(|&i| uniform(ids[i], seed) < fraction);
     let mut sides = Sides { train, validation, set_aside: Vec::new() };
     if fraction > 0.0 {
         sides.balance(&ids, seed);
@@ -220,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_split_of_runs_begun_by_older_versions_never_changes() {
-        // A change of these would move utterances of existing runs between the sides.
+        // Changing these would move utterances of existing runs between the sets.
         let ids: Vec<String> = (0..40).map(|i| format!("LJ001-{i:04}")).collect();
         let chosen = split_by_id(ids.iter().map(String::as_str), 0.1, 0);
         assert_eq!(chosen.validation, [22, 29, 34]);
@@ -234,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn strange_fractions_are_harmless() {
+    fn fractions_out_of_range_are_harmless() {
         let validation = |ids: &[&str], fraction| hold_out(&clips(ids), fraction, 0).split.validation.len();
         assert_eq!(validation(&["a", "b"], f64::NAN), 0);
         assert_eq!(validation(&["a", "b"], -1.0), 0);
         assert_eq!(validation(&["a", "b", "c"], 7.0), 2);
-        // One alone is learnt from, whatever lot it draws.
+        // A single clip is always in the training set.
         for id in ["a", "b", "c", "d", "e", "f"] {
             assert_eq!(hold_out(&clips(&[id]), 0.5, 0).split, Split { train: vec![0], validation: vec![] });
         }
@@ -247,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_and_capitals_make_no_other_text() {
+    fn punctuation_and_capitals_do_not_change_the_text_key() {
         for (one, other) in [("Hello, World!", "hello  world"), ("سلام، دنیا", "سلام دنیا")]
         {
             assert_eq!(text_key(one), text_key(other));

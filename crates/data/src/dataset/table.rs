@@ -1,35 +1,35 @@
-//! Tables whose first line names their columns: Common Voice's and Coqui's.
+//! Tables with a header line: Common Voice's and Coqui's.
 
 use std::borrow::Cow;
 use std::path::Path;
 
+use super::audio_files;
 use super::metadata::{Entry, Line, Parsed, each_line, name, optional_name};
-use super::sounds;
 
-/// The fields of a line, unquoted.
+/// Fields of a line, unquoted.
 type Fields<'a> = Vec<Cow<'a, str>>;
 
-/// A layout of tables: what its columns are called and how a line is split into fields.
+/// A table layout: the names of its columns and how a line is split into fields.
 pub(super) struct Table {
-    /// Between the columns.
+    /// Separator between columns.
     pub separator: char,
-    /// The column of audio files.
+    /// Name of the audio path column.
     pub audio: &'static str,
-    /// The column of transcripts.
+    /// Name of the transcript column.
     pub text: &'static str,
-    /// Columns of speakers; the first that the header has is used.
+    /// Names of the speaker column, in order of preference.
     pub speaker: &'static [&'static str],
-    /// Columns of languages; the first that the header has is used.
+    /// Names of the language column, in order of preference.
     pub language: &'static [&'static str],
-    /// Splits a line into fields, or says what keeps it from being split.
+    /// Splits a line into fields, or returns why it cannot be split.
     pub fields: fn(line: &str, separator: char) -> Result<Fields<'_>, String>,
-    /// An audio file without its extension to an id.
+    /// Converts an audio path without its extension to an id.
     pub id: fn(&str) -> String,
-    /// A transcript as it is written, without spaces around it, to its text.
+    /// Converts a trimmed transcript field to text.
     pub transcript: fn(&str) -> String,
 }
 
-/// Positions of the columns that are used.
+/// Indices of the columns in use.
 struct Columns {
     audio: usize,
     text: usize,
@@ -55,7 +55,7 @@ impl Table {
         head.first().is_some_and(|line| self.columns(line).is_some())
     }
 
-    /// Every line as an entry or a problem.
+    /// Parses every line to an entry or a problem.
     pub fn parse(&self, bytes: &[u8], file: &Path) -> Parsed {
         let mut columns: Option<Columns> = None;
         each_line(bytes, file, |line, number| {
@@ -64,7 +64,7 @@ impl Table {
                 return match columns {
                     Some(_) => Ok(Line::Header),
                     None => Err(format!(
-                        "no header with the columns {} and {} is above this line",
+                        "expected a header with the columns {} and {} above this line",
                         self.audio, self.text
                     )),
                 };
@@ -83,7 +83,7 @@ impl Table {
             };
             let written = name(self.audio, audio)?;
             let entry = Entry {
-                id: (self.id)(sounds::without_extension(written)),
+                id: (self.id)(audio_files::without_extension(written)),
                 audio: Some(written.to_owned()),
                 text: (self.transcript)(text.trim()),
                 speaker: optional_name(self.speaker[0], columns.speaker.and_then(field))?,

@@ -1,4 +1,4 @@
-//! A transcript in a file of its own, for the layouts that keep one beside each sound.
+//! Transcript files, for the layouts that store one next to each audio file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use myxtts_run::regular_file;
 use rayon::prelude::*;
 
 use super::Draft;
-use super::metadata::{Entry, LONGEST_LINE, Parsed, malformed};
+use super::metadata::{Entry, MAX_LINE_BYTES, Parsed, malformed};
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
-/// One transcript, counted as one line: its lines joined by spaces.
+/// Parses one transcript, counted as one line: its lines are joined by spaces.
 pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
     let mut parsed = Parsed { lines: 1, columns: 1, ..Parsed::default() };
     match text(bytes) {
@@ -30,8 +30,8 @@ pub(super) fn parse(bytes: &[u8], file: &Path) -> Parsed {
 }
 
 fn text(bytes: &[u8]) -> Result<String, String> {
-    if bytes.len() > LONGEST_LINE {
-        return Err(format!("more than {LONGEST_LINE} bytes: this is no transcript of one utterance"));
+    if bytes.len() > MAX_LINE_BYTES {
+        return Err(format!("over {MAX_LINE_BYTES} bytes; too long for the transcript of one utterance"));
     }
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err("the transcript is UTF-16; save it as UTF-8".to_owned());
@@ -45,7 +45,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
     Ok(lines.join(" "))
 }
 
-/// An utterance whose transcript is still to be read.
+/// An utterance whose transcript has not been read yet.
 pub(super) struct Pending {
     pub(super) id: String,
     pub(super) audio: PathBuf,
@@ -53,7 +53,7 @@ pub(super) struct Pending {
     pub(super) speaker: Option<String>,
 }
 
-/// Reads many transcripts; the order of what comes back is the order of what went in.
+/// Reads transcripts in parallel; results are in input order.
 pub(super) fn read_all(pending: Vec<Pending>) -> (Vec<Draft>, Vec<Problem>) {
     let read: Vec<Result<Draft, Problem>> = pending.into_par_iter().map(read_one).collect();
     let mut drafts = Vec::with_capacity(read.len());
@@ -71,7 +71,7 @@ fn read_one(pending: Pending) -> Result<Draft, Problem> {
     let Pending { id, audio, transcript, speaker } = pending;
     let mut bytes = Vec::new();
     let outcome = regular_file::open(&transcript)
-        .and_then(|file| file.take(LONGEST_LINE as u64 + 1).read_to_end(&mut bytes));
+        .and_then(|file| file.take(MAX_LINE_BYTES as u64 + 1).read_to_end(&mut bytes));
     let text = match outcome {
         Ok(_) => text(&bytes).map_err(|detail| (ProblemKind::MalformedLine, detail)),
         Err(error) => Err((ProblemKind::Unreadable, format!("the transcript cannot be read: {error}"))),
@@ -83,14 +83,14 @@ fn read_one(pending: Pending) -> Result<Draft, Problem> {
     }
 }
 
-/// A sound that nobody wrote down.
-pub(super) fn without_transcript(id: String, sound: &Path, wanted: &str) -> Problem {
+/// The problem for an audio file without a transcript.
+pub(super) fn missing_transcript(id: String, audio: &Path, wanted: &str) -> Problem {
     Problem {
         kind: ProblemKind::EmptyText,
         severity: Severity::Error,
         id: Some(id),
-        origin: Origin { file: sound.to_owned(), line: None },
-        detail: format!("there is no transcript {wanted}; write one or remove the sound"),
+        origin: Origin { file: audio.to_owned(), line: None },
+        detail: format!("the transcript is missing: {wanted}; write one or remove the audio file"),
     }
 }
 
@@ -99,11 +99,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_joined_and_marks_removed() {
+    fn lines_are_joined_and_the_bom_is_removed() {
         assert_eq!(text(b"\xef\xbb\xbf one \r\n\r\n two\n").unwrap(), "one two");
         assert_eq!(text(b"").unwrap(), "");
         assert!(text(b"ab\xe9").unwrap_err().contains("offset 2"));
         assert!(text(b"\xff\xfea\0").unwrap_err().contains("UTF-16"));
-        assert!(text(&vec![b'a'; LONGEST_LINE + 1]).unwrap_err().contains("65536"));
+        assert!(text(&vec![b'a'; MAX_LINE_BYTES + 1]).unwrap_err().contains("65536"));
     }
 }

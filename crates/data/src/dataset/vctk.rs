@@ -1,26 +1,31 @@
-//! VCTK: `txt/p225/p225_001.txt` and `wav48_silence_trimmed/p225/p225_001_mic1.flac` (0.92) or
-//! `wav48/p225/p225_001.wav` (0.80). The folder is the speaker. Of two microphones the first is taken.
+//! VCTK: `txt/p225/p225_001.txt` and `wav48_silence_trimmed/p225/p225_001_mic1.flac` (0.92) or `wav48/p225/p225_001.wav`
+//! (0.80). The folder is the speaker. Of two microphones the first is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::detect::Place;
-use super::sounds;
-use super::transcript::{self, Pending, without_transcript};
-use super::{DatasetError, Reading};
+use super::audio_files;
+use super::detect::Location;
+use super::transcript::{self, Pending, missing_transcript};
+use super::{DatasetError, RawCorpus};
 
-pub(super) const LOOKED_FOR: &str =
+pub(super) const EXPECTED: &str =
     "txt/SPEAKER/ID.txt with wav48_silence_trimmed/SPEAKER/ID_mic1.flac or wav48/SPEAKER/ID.wav";
-const SOUND_FOLDERS: [&str; 4] = ["wav48_silence_trimmed", "wav48", "wav", "wavs"];
+const AUDIO_FOLDERS: [&str; 4] = ["wav48_silence_trimmed", "wav48", "wav", "wavs"];
 
 pub(super) fn fits(root: &Path) -> bool {
-    let Some(sound) = SOUND_FOLDERS.iter().map(|name| root.join(name)).find(|folder| folder.is_dir()) else {
+    let Some(audio_root) = AUDIO_FOLDERS.iter().map(|name| root.join(name)).find(|folder| folder.is_dir())
+    else {
         return false;
     };
-    // One speaker with both a transcript and a sound is enough: other speakers may lack either.
-    sounds::folders_in(&root.join("txt")).iter().filter_map(|folder| folder.file_name()).any(|speaker| {
-        let has_text = sounds::files_in(&root.join("txt").join(speaker)).iter().any(|file| is_text(file));
-        has_text && sounds::files_in(&sound.join(speaker)).iter().any(|file| sounds::rank(file).is_some())
+    // One speaker with both a transcript and an audio file is enough: other speakers may lack either.
+    audio_files::folders_in(&root.join("txt")).iter().filter_map(|folder| folder.file_name()).any(|speaker| {
+        let has_text =
+            audio_files::files_in(&root.join("txt").join(speaker)).iter().any(|file| is_text(file));
+        has_text
+            && audio_files::files_in(&audio_root.join(speaker))
+                .iter()
+                .any(|file| audio_files::rank(file).is_some())
     })
 }
 
@@ -32,7 +37,7 @@ fn stem(file: &Path) -> Option<&str> {
     file.file_stem().and_then(|stem| stem.to_str())
 }
 
-/// `p225_001_mic1` -> (`p225_001`, 1); no microphone counts as the first choice.
+/// `p225_001_mic1` -> (`p225_001`, 1). A stem without a microphone is 0, the first choice.
 fn microphone(stem: &str) -> (&str, u8) {
     for (suffix, number) in [("_mic1", 1), ("_mic2", 2)] {
         if let Some(id) = stem.strip_suffix(suffix) {
@@ -42,47 +47,48 @@ fn microphone(stem: &str) -> (&str, u8) {
     (stem, 0)
 }
 
-pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
-    let root = &place.root;
-    let sound_name =
-        SOUND_FOLDERS.iter().find(|name| root.join(name).is_dir()).copied().unwrap_or(SOUND_FOLDERS[0]);
-    let (texts, sound) = (root.join("txt"), root.join(sound_name));
-    let speakers: BTreeSet<String> = sounds::folders_in(&texts)
+pub(super) fn read(location: &Location) -> Result<RawCorpus, DatasetError> {
+    let root = &location.root;
+    let audio_folder =
+        AUDIO_FOLDERS.iter().find(|name| root.join(name).is_dir()).copied().unwrap_or(AUDIO_FOLDERS[0]);
+    let (texts, audio_root) = (root.join("txt"), root.join(audio_folder));
+    let speakers: BTreeSet<String> = audio_files::folders_in(&texts)
         .iter()
-        .chain(&sounds::folders_in(&sound))
+        .chain(&audio_files::folders_in(&audio_root))
         .filter_map(|folder| folder.file_name().and_then(|name| name.to_str()).map(str::to_owned))
         .collect();
     let mut pending = Vec::new();
     let mut problems = Vec::new();
-    let (mut there, mut second) = (0_u64, 0_u64);
+    let (mut found, mut second) = (0_u64, 0_u64);
     for speaker in &speakers {
         // Sorted by id; the best microphone and extension first.
-        let mut heard: BTreeMap<String, Vec<(u8, usize, PathBuf)>> = BTreeMap::new();
-        for file in sounds::files_in(&sound.join(speaker)) {
-            if let (Some(rank), Some(stem)) = (sounds::rank(&file), stem(&file)) {
+        let mut recordings: BTreeMap<String, Vec<(u8, usize, PathBuf)>> = BTreeMap::new();
+        for file in audio_files::files_in(&audio_root.join(speaker)) {
+            if let (Some(rank), Some(stem)) = (audio_files::rank(&file), stem(&file)) {
                 let (id, microphone) = microphone(stem);
-                heard.entry(id.to_owned()).or_default().push((microphone, rank, file));
+                recordings.entry(id.to_owned()).or_default().push((microphone, rank, file));
             }
         }
-        for transcript in sounds::files_in(&texts.join(speaker)).into_iter().filter(|file| is_text(file)) {
+        for transcript in audio_files::files_in(&texts.join(speaker)).into_iter().filter(|file| is_text(file))
+        {
             let Some(id) = stem(&transcript).map(str::to_owned) else { continue };
-            let audio = match heard.remove(&id).and_then(|all| best(all, &mut second)) {
+            let audio = match recordings.remove(&id).and_then(|all| best(all, &mut second)) {
                 Some(path) => {
-                    there += 1;
+                    found += 1;
                     path
                 }
-                None => sound.join(speaker).join(format!("{id}_mic1.flac")),
+                None => audio_root.join(speaker).join(format!("{id}_mic1.flac")),
             };
             pending.push(Pending { id, audio, transcript, speaker: Some(speaker.clone()) });
         }
-        for (id, all) in heard {
+        for (id, all) in recordings {
             if let Some(path) = best(all, &mut second) {
-                problems.push(without_transcript(id.clone(), &path, &format!("txt/{speaker}/{id}.txt")));
+                problems.push(missing_transcript(id.clone(), &path, &format!("txt/{speaker}/{id}.txt")));
             }
         }
     }
     let why = format!(
-        "txt/ and {sound_name}/ with {} speakers, {there} of {} transcripts have a sound",
+        "txt/ and {audio_folder}/ with {} speakers, {found} of {} transcripts have audio",
         speakers.len(),
         pending.len()
     );
@@ -92,7 +98,7 @@ pub(super) fn read(place: &Place) -> Result<Reading, DatasetError> {
     }
     let (drafts, unread) = transcript::read_all(pending);
     problems.extend(unread);
-    Ok(Reading { why, notes, drafts, problems })
+    Ok(RawCorpus { why, notes, drafts, problems })
 }
 
 fn best(mut all: Vec<(u8, usize, PathBuf)>, second: &mut u64) -> Option<PathBuf> {

@@ -1,15 +1,15 @@
-//! Every layout built in a folder of its own and read back; the laws that hold for all of them.
+//! Builds each layout in a temporary folder and reads it back; properties that hold for all layouts.
 
 use std::path::{Path, PathBuf};
 
 use myxtts_data::dataset::split::split_by_id;
-use myxtts_data::dataset::{Corpus, DatasetError, Format, LONGEST_LINE, ReadOptions, parse_metadata, read};
+use myxtts_data::dataset::{Corpus, DatasetError, Format, MAX_LINE_BYTES, ReadOptions, parse_metadata, read};
 use myxtts_data::problem::{Problem, ProblemKind, Severity};
 use myxtts_run::exit::Exit;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A folder with these files; readers do not open sounds, so theirs may be empty.
+/// Creates a folder with these files; readers do not open audio files, so these may be empty.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -33,7 +33,7 @@ fn kinds(corpus: &Corpus) -> Vec<(ProblemKind, Severity)> {
 }
 
 #[test]
-fn ljspeech_is_read_with_everything_people_do_to_it() {
+fn ljspeech_is_read_with_bom_blank_lines_and_bad_lines() {
     let dir = folder(&[
         (
             "metadata.csv",
@@ -59,22 +59,23 @@ fn ljspeech_is_read_with_everything_people_do_to_it() {
 }
 
 #[test]
-fn ljspeech_takes_speakers_and_languages_from_the_side_file() {
+fn ljspeech_reads_speakers_and_languages_from_speakers_csv() {
     let dir = folder(&[
         ("metadata.csv", "a|hello\nb|سلام\nc|hello\n"),
         ("speakers.csv", "id|speaker|language\na|Ann|en\nb|Babak|fa\nzz|Nobody|en\nb|Other|en\n"),
     ]);
     let corpus = detected(&dir);
-    let said: Vec<_> = corpus.utterances.iter().map(|u| (u.speaker.as_str(), u.language.as_str())).collect();
+    let labels: Vec<_> =
+        corpus.utterances.iter().map(|u| (u.speaker.as_str(), u.language.as_str())).collect();
     let own = dir.path().file_name().unwrap().to_string_lossy().into_owned();
-    assert_eq!(said, [("Ann", "en"), ("Babak", "fa"), (own.as_str(), "en")]);
+    assert_eq!(labels, [("Ann", "en"), ("Babak", "fa"), (own.as_str(), "en")]);
     assert_eq!(kinds(&corpus), [(ProblemKind::MalformedLine, Severity::Warning); 2]);
     assert!(corpus.problems[1].detail.contains("line 3"), "{}", corpus.problems[1]);
     assert!(corpus.why.contains("speakers.csv"));
 }
 
 #[test]
-fn vctk_takes_the_first_microphone_and_names_what_lacks_a_half() {
+fn vctk_prefers_the_first_microphone_and_reports_missing_transcripts() {
     let dir = folder(&[
         ("txt/p225/p225_001.txt", "Please call Stella.\n"),
         ("txt/p225/p225_002.txt", "Ask her."),
@@ -88,17 +89,17 @@ fn vctk_takes_the_first_microphone_and_names_what_lacks_a_half() {
     let corpus = detected(&dir);
     assert_eq!(corpus.format, Format::Vctk);
     assert_eq!(ids(&corpus), ["p225_001", "p225_002", "p226_001"]);
-    let sound = dir.path().join("wav48_silence_trimmed");
-    assert_eq!(corpus.utterances[0].audio, sound.join("p225/p225_001_mic1.flac"));
+    let audio = dir.path().join("wav48_silence_trimmed");
+    assert_eq!(corpus.utterances[0].audio, audio.join("p225/p225_001_mic1.flac"));
     assert_eq!(corpus.utterances[0].speaker, "p225");
-    assert_eq!(corpus.utterances[2].audio, sound.join("p226/p226_001_mic2.flac"));
+    assert_eq!(corpus.utterances[2].audio, audio.join("p226/p226_001_mic2.flac"));
     assert_eq!(kinds(&corpus), [(ProblemKind::EmptyText, Severity::Error)]);
     assert!(corpus.problems[0].detail.contains("txt/p315/p315_001.txt"));
     assert!(corpus.notes.iter().any(|note| note.starts_with("1 recordings of the second microphone")));
 }
 
 #[test]
-fn old_vctk_is_read_too() {
+fn vctk_0_80_is_read() {
     let dir = folder(&[("txt/p225/p225_001.txt", "Please."), ("wav48/p225/p225_001.wav", "")]);
     let corpus = detected(&dir);
     assert_eq!(corpus.format, Format::Vctk);
@@ -174,7 +175,7 @@ fn coqui_files_are_read_together_or_alone() {
 }
 
 #[test]
-fn a_folder_of_pairs_names_its_speakers_by_folder() {
+fn speakers_are_named_after_folders() {
     let dir = folder(&[
         ("ann/1.wav", ""),
         ("ann/1.txt", "one\ntwo\n"),
@@ -184,7 +185,7 @@ fn a_folder_of_pairs_names_its_speakers_by_folder() {
         ("ben/deep/1.ogg", ""),
         ("ben/deep/1.txt", "four"),
         ("ben/3.wav", ""),
-        ("ben/4.txt", "no sound"),
+        ("ben/4.txt", "no audio"),
         ("ben/.5.wav", "hidden"),
         ("README.txt", "not a transcript"),
     ]);
@@ -207,7 +208,7 @@ fn a_folder_of_pairs_names_its_speakers_by_folder() {
 }
 
 #[test]
-fn one_folder_of_pairs_has_one_speaker() {
+fn a_single_folder_has_one_speaker() {
     let dir = folder(&[("a.wav", ""), ("a.txt", "x"), ("b.wav", ""), ("b.txt", "y")]);
     let options =
         ReadOptions { speaker: Some("me".into()), language: Some("DE".into()), ..Default::default() };
@@ -223,7 +224,7 @@ fn a_manifest_declares_durations() {
             "{\"audio_filepath\":\"a.wav\",\"text\":\"x\",\"duration\":1.25,\"speaker\":3,\"lang\":\"en\"}\n{\"audio_filepath\":\"/nowhere/../b.wav\",\"text\":\"y\"}\n{bad\n",
         ),
         ("a.wav", ""),
-        ("notes.json", "{\"this\": \"is no manifest\"}"),
+        ("notes.json", "{\"this\": \"is not a manifest\"}"),
     ]);
     let corpus = detected(&dir);
     assert_eq!(corpus.format, Format::Jsonl);
@@ -235,7 +236,7 @@ fn a_manifest_declares_durations() {
 }
 
 #[test]
-fn what_else_would_fit_is_said_aloud() {
+fn other_matching_layouts_are_reported() {
     let dir = folder(&[
         ("metadata.csv", "a|x\nb|y\n"),
         ("m.jsonl", "{\"audio\":\"a.wav\",\"text\":\"x\"}\n"),
@@ -253,12 +254,12 @@ fn what_else_would_fit_is_said_aloud() {
 }
 
 #[test]
-fn errors_say_what_was_looked_for() {
+fn errors_list_the_expected_files() {
     let empty = folder(&[("song.wav", ""), ("table.csv", "a,b,c\n")]);
     let error = read(empty.path(), &ReadOptions::default()).unwrap_err();
-    let said = error.to_string();
+    let message = error.to_string();
     for format in Format::ALL {
-        assert!(said.contains(&format!("  {format}: ")), "{format} is not in: {said}");
+        assert!(message.contains(&format!("  {format}: ")), "{format} is not in: {message}");
     }
     assert_eq!(error.exit(), Exit::BadData);
 
@@ -282,23 +283,23 @@ fn errors_say_what_was_looked_for() {
 }
 
 #[test]
-fn bad_bytes_cost_their_line_and_no_other() {
+fn bad_bytes_only_affect_their_own_line() {
     let dir = folder(&[]);
     let mut bytes = b"a|one\nb|caf\xe9\nc|three\n".to_vec();
     bytes.extend([b'd', b'|']);
-    bytes.resize(bytes.len() + LONGEST_LINE, b'x');
+    bytes.resize(bytes.len() + MAX_LINE_BYTES, b'x');
     bytes.extend(b"\ne\x07|bell\nf|six\n");
     std::fs::write(dir.path().join("metadata.csv"), bytes).unwrap();
     let corpus = detected(&dir);
     assert_eq!(ids(&corpus), ["a", "c", "f"]);
-    let said: Vec<_> = corpus.problems.iter().map(|p| (p.origin.line.unwrap(), p.detail.as_str())).collect();
-    assert!(said[0].0 == 2 && said[0].1.contains("0xe9 at offset 11"), "{said:?}");
-    assert!(said[1].0 == 4 && said[1].1.contains("65538 bytes"), "{said:?}");
-    assert!(said[2].0 == 5 && said[2].1.contains("U+0007"), "{said:?}");
+    let found: Vec<_> = corpus.problems.iter().map(|p| (p.origin.line.unwrap(), p.detail.as_str())).collect();
+    assert!(found[0].0 == 2 && found[0].1.contains("0xe9 at offset 11"), "{found:?}");
+    assert!(found[1].0 == 4 && found[1].1.contains("65538 bytes"), "{found:?}");
+    assert!(found[2].0 == 5 && found[2].1.contains("U+0007"), "{found:?}");
 }
 
 #[test]
-fn a_repeated_id_points_at_the_first() {
+fn a_duplicate_id_points_at_the_first() {
     let dir = folder(&[("metadata.csv", "a|one\nb|two\na|three\na|four\n")]);
     let corpus = detected(&dir);
     assert_eq!(corpus.utterances[0].text, "one");
@@ -324,14 +325,14 @@ fn links_are_followed_and_loops_are_not() {
 
 #[cfg(unix)]
 #[test]
-fn file_names_that_are_no_text_are_named() {
+fn unprintable_file_names_are_reported() {
     use std::os::unix::ffi::OsStrExt;
     let dir = folder(&[("a.wav", ""), ("a.txt", "x")]);
     std::fs::write(dir.path().join(std::ffi::OsStr::from_bytes(b"b\xff.wav")), "").unwrap();
     std::fs::write(dir.path().join("c\u{1b}[2J.wav"), "").unwrap();
     let corpus = detected(&dir);
     assert_eq!(kinds(&corpus), [(ProblemKind::Unreadable, Severity::Error); 2]);
-    serde_json::to_string(&corpus.problems).expect("problems can always be stored as JSON");
+    serde_json::to_string(&corpus.problems).expect("problems serialise to JSON");
 }
 
 #[test]
@@ -343,14 +344,14 @@ fn format_names_are_those_of_the_configuration() {
     assert!(error.contains("ljspech") && error.contains("common_voice"), "{error}");
 }
 
-/// Lines as an independent counter sees them.
+/// Counts lines independently of the parser.
 fn count_lines(bytes: &[u8]) -> u64 {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let ends = bytes.iter().filter(|&&b| b == b'\n').count() as u64;
     ends + u64::from(!bytes.is_empty() && !bytes.ends_with(b"\n"))
 }
 
-fn obeys_the_count_law(format: Format, bytes: &[u8]) -> Result<(), TestCaseError> {
+fn check_line_count(format: Format, bytes: &[u8]) -> Result<(), TestCaseError> {
     let parsed = parse_metadata(format, bytes, Path::new("m"));
     let lines = match format {
         Format::Vctk | Format::LibriTts | Format::Folder => 1,
@@ -367,7 +368,7 @@ fn obeys_the_count_law(format: Format, bytes: &[u8]) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// Bytes that look enough like metadata to reach every branch.
+/// Bytes similar enough to metadata to reach every branch.
 fn metadata_like() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"|".to_vec()),
@@ -393,12 +394,12 @@ proptest! {
     #[test]
     fn every_line_is_an_entry_or_a_problem(bytes in metadata_like()) {
         for format in Format::ALL {
-            obeys_the_count_law(format, &bytes)?;
+            check_line_count(format, &bytes)?;
         }
     }
 
     #[test]
-    fn what_is_declared_is_an_utterance_or_a_problem(
+    fn every_declaration_is_an_utterance_or_a_problem(
         names in proptest::collection::vec("[ab]{0,2}", 0..12),
         texts in proptest::collection::vec("[ x|]{0,3}", 12),
     ) {
@@ -411,17 +412,17 @@ proptest! {
     }
 
     #[test]
-    fn both_sides_have_something(
+    fn both_sets_are_non_empty(
         ids in proptest::collection::btree_set("[a-z]{1,6}", 0..20),
         fraction in 0.0001..1.0f64,
         seed: u64,
     ) {
-        let halves = split_by_id(ids.iter().map(String::as_str), fraction, seed);
-        let mut all: Vec<usize> = halves.train.iter().chain(&halves.validation).copied().collect();
+        let split = split_by_id(ids.iter().map(String::as_str), fraction, seed);
+        let mut all: Vec<usize> = split.train.iter().chain(&split.validation).copied().collect();
         all.sort();
         prop_assert_eq!(all, (0..ids.len()).collect::<Vec<_>>());
         if ids.len() >= 2 {
-            prop_assert!(!halves.train.is_empty() && !halves.validation.is_empty());
+            prop_assert!(!split.train.is_empty() && !split.validation.is_empty());
         }
     }
 }

@@ -1,28 +1,31 @@
-//! The split into training and validation: texts and speakers are on one side.
+//! The split into training and validation: each text and each held-out speaker is in one set only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use myxtts_data::dataset::split::{Clip, HeldOut, Unit, hold_out, text_key};
 use proptest::prelude::*;
 
-/// What every split promises.
-fn assert_honest(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
+/// Checks the properties of every split and returns it.
+fn checked_split(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
     let found = hold_out(clips, fraction, seed);
     let HeldOut { split, set_aside, speakers, unit } = &found;
     let mut all: Vec<usize> = split.train.iter().chain(&split.validation).chain(set_aside).copied().collect();
     all.sort_unstable();
-    assert_eq!(all, (0..clips.len()).collect::<Vec<_>>(), "every clip is somewhere once");
+    assert_eq!(all, (0..clips.len()).collect::<Vec<_>>(), "every clip must occur exactly once");
     assert!(clips.is_empty() || !split.train.is_empty());
     let texts =
         |side: &[usize]| -> BTreeSet<String> { side.iter().map(|&i| text_key(clips[i].text)).collect() };
     if *unit == Unit::Text {
-        assert!(texts(&split.train).is_disjoint(&texts(&split.validation)), "a text is on both sides");
+        assert!(texts(&split.train).is_disjoint(&texts(&split.validation)), "a text is in both sets");
     }
     for &at in &split.train {
-        assert!(!speakers.iter().any(|held| held == clips[at].speaker), "a held-out speaker is learnt from");
+        assert!(
+            !speakers.iter().any(|held| held == clips[at].speaker),
+            "a held-out speaker is in the training set"
+        );
     }
     for &at in set_aside {
-        assert!(speakers.iter().any(|held| held == clips[at].speaker), "set aside without need");
+        assert!(speakers.iter().any(|held| held == clips[at].speaker), "a clip was set aside without need");
     }
     if !split.validation.is_empty() {
         for held in speakers {
@@ -34,19 +37,19 @@ fn assert_honest(clips: &[Clip<'_>], fraction: f64, seed: u64) -> HeldOut {
 
 proptest! {
     #[test]
-    fn no_text_and_no_held_out_speaker_is_on_both_sides(
-        drawn in proptest::collection::vec((0u32..60, 0u32..20), 0..200),
+    fn no_text_or_held_out_speaker_is_in_both_sets(
+        sampled in proptest::collection::vec((0u32..60, 0u32..20), 0..200),
         fraction in 0.0..0.6f64,
         seed: u64,
     ) {
-        let names: Vec<(String, String, String)> = drawn
+        let names: Vec<(String, String, String)> = sampled
             .iter()
             .enumerate()
             .map(|(i, (text, speaker))| (format!("clip {i}"), format!("Text number {text}."), format!("s{speaker}")))
             .collect();
         let clips: Vec<Clip<'_>> =
             names.iter().map(|(id, text, speaker)| Clip { id, text, speaker }).collect();
-        let found = assert_honest(&clips, fraction, seed);
+        let found = checked_split(&clips, fraction, seed);
         // The order in which a corpus is read must not matter.
         let backwards: Vec<Clip<'_>> = clips.iter().rev().copied().collect();
         let again = hold_out(&backwards, fraction, seed);
@@ -58,18 +61,18 @@ proptest! {
     }
 
     #[test]
-    fn two_different_texts_give_both_sides_something(
+    fn two_texts_fill_both_sets(
         texts in proptest::collection::btree_set("[a-z]{1,6}", 2..20),
         fraction in 0.0001..1.0f64,
         seed: u64,
     ) {
         let clips: Vec<Clip<'_>> = texts.iter().map(|t| Clip { id: t, text: t, speaker: "one" }).collect();
-        let found = assert_honest(&clips, fraction, seed);
+        let found = checked_split(&clips, fraction, seed);
         prop_assert!(!found.split.validation.is_empty());
     }
 }
 
-/// A corpus of some speakers who read each sentence so often.
+/// A corpus in which every sentence is read `readings` times by rotating speakers.
 fn corpus(texts: usize, speakers: usize, readings: usize) -> Vec<(String, String, String)> {
     let mut all = Vec::new();
     for text in 0..texts {
@@ -86,40 +89,40 @@ fn clips(all: &[(String, String, String)]) -> Vec<Clip<'_>> {
 }
 
 #[test]
-fn sentences_that_were_read_twice_were_on_both_sides() {
+fn all_readings_of_a_sentence_are_in_one_set() {
     let all = corpus(600, 1, 2);
     let clips = clips(&all);
-    let found = assert_honest(&clips, 0.05, 1234);
+    let found = checked_split(&clips, 0.05, 1234);
     assert_eq!((found.unit, found.speakers.len(), found.set_aside.len()), (Unit::Text, 0, 0));
     let share = found.split.validation.len() as f64 / clips.len() as f64;
     assert!((0.03..0.07).contains(&share), "{share} instead of 0.05");
     let mut readings: BTreeMap<&str, usize> = BTreeMap::new();
     found.split.validation.iter().for_each(|&i| *readings.entry(clips[i].text).or_default() += 1);
-    assert!(readings.values().all(|count| *count == 2), "a reading stayed behind");
+    assert!(readings.values().all(|count| *count == 2), "a reading is in the other set");
 }
 
 #[test]
-fn with_many_speakers_some_are_held_out_whole() {
+fn with_many_speakers_some_are_held_out_entirely() {
     let all = corpus(2000, 50, 1);
     let clips = clips(&all);
-    let found = assert_honest(&clips, 0.05, 1);
+    let found = checked_split(&clips, 0.05, 1);
     assert_eq!(found.speakers.len(), 1, "half of 5 % of 50 speakers is one");
     let theirs = clips.iter().filter(|clip| clip.speaker == found.speakers[0]).count();
     let tested = found.split.validation.iter().filter(|&&i| clips[i].speaker == found.speakers[0]).count();
-    assert_eq!((tested, found.set_aside.len()), (theirs, 0), "nobody else reads their texts");
+    assert_eq!((tested, found.set_aside.len()), (theirs, 0), "no other speaker reads their texts");
     let share = found.split.validation.len() as f64 / clips.len() as f64;
     assert!((0.03..0.07).contains(&share), "{share} instead of 0.05");
-    // Seven speakers are too few, and a speaker with a fifth of all clips is too many to lose.
-    assert!(assert_honest(&self::clips(&corpus(400, 7, 1)), 0.05, 1).speakers.is_empty());
-    assert!(assert_honest(&self::clips(&corpus(400, 8, 1)), 0.05, 1).speakers.is_empty());
+    // Seven speakers are too few to hold one out; of eight, each has too many clips to lose.
+    assert!(checked_split(&self::clips(&corpus(400, 7, 1)), 0.05, 1).speakers.is_empty());
+    assert!(checked_split(&self::clips(&corpus(400, 8, 1)), 0.05, 1).speakers.is_empty());
 }
 
 #[test]
-fn ten_words_read_by_everybody_stay_learnable() {
-    // Holding a text out would leave a word that can never be said.
+fn ten_words_read_by_all_speakers_stay_in_training() {
+    // Holding out a text would leave a word that can never be learnt.
     let all = corpus(10, 60, 60);
     let clips = clips(&all);
-    let found = assert_honest(&clips, 0.05, 3);
+    let found = checked_split(&clips, 0.05, 3);
     assert_eq!((found.unit, found.speakers.is_empty()), (Unit::Clip, false));
     let learnt: BTreeSet<&str> = found.split.train.iter().map(|&i| clips[i].text).collect();
     assert_eq!(learnt.len(), 10);

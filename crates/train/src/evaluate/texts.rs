@@ -6,7 +6,7 @@ use super::measures::{Figures, Measures, Meter};
 use super::rank;
 use crate::job_control::JobControl;
 use myxtts_data::audio::{self, Clip, wav};
-use myxtts_data::dataset::list::Listed;
+use myxtts_data::dataset::list::ListEntry;
 use myxtts_model::Ended;
 use myxtts_run::durable::{self, DurableError};
 use myxtts_run::seed::Seed;
@@ -98,7 +98,7 @@ pub fn seed_of(seed: u64, id: &str) -> u64 {
 /// Speaks a list. A text that cannot be spoken is named, counted and measured as silence; a device that fails ends it.
 pub fn speak_list(
     synthesizer: &mut Synthesizer,
-    list: &[Listed],
+    list: &[ListEntry],
     speaking: &Speaking<'_>,
     mut listener: Option<&mut Listener>,
     JobControl { progress, stop }: JobControl<'_>,
@@ -144,7 +144,7 @@ pub fn speak_list(
 
 fn speak_one(
     synthesizer: &mut Synthesizer,
-    one: &Listed,
+    one: &ListEntry,
     speaking: &Speaking<'_>,
     meter: &mut Meter,
     references: &mut HashMap<PathBuf, Result<Voice, String>>,

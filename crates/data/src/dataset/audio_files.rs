@@ -1,5 +1,5 @@
-//! Finding sound files: by id in a folder, by a path as written, by walking a tree that may hold
-//! symbolic links to itself.
+//! Finds audio files: by id in a folder, by a path as written, or by walking a tree that may contain symbolic links to
+//! itself.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -9,25 +9,24 @@ use super::metadata::Entry;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Origin;
 
-/// Extensions of sound files; where one id has several, the earlier wins. The last ones are not
-/// decoded, but a folder of them deserves a better answer than "no sounds here".
+/// Extensions of audio files in order of preference for ids with several files. The last ones cannot be decoded, but are
+/// listed so that a folder of them gets a better message than "no audio here".
 const EXTENSIONS: [&str; 13] =
     ["wav", "flac", "mp3", "ogg", "oga", "m4a", "mp4", "aac", "opus", "aiff", "aif", "webm", "wma"];
 
-/// Folders deeper than this are no corpus.
-const DEEPEST: usize = 16;
+/// Maximum folder depth below the root.
+const MAX_DEPTH: usize = 16;
 
-/// How many files and folders are looked at before "nothing of that kind is here" is believed:
-/// someone will point the program at a home folder.
-const LOOK_AT: usize = 200_000;
+/// Number of files and folders to inspect before giving up a search: users may point the program at a home folder.
+const MAX_ENTRIES_SEARCHED: usize = 200_000;
 
-/// Place of a sound file's extension in the order of preference; `None` for anything else.
+/// Preference of an audio file's extension, 0 is best; `None` if it is not an audio file.
 pub(super) fn rank(path: &Path) -> Option<usize> {
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
     EXTENSIONS.iter().position(|&known| known == extension)
 }
 
-/// A path as written, without the extension of a sound file: `wavs/a.b.wav` -> `wavs/a.b`.
+/// Removes an audio extension from a path as written: `wavs/a.b.wav` -> `wavs/a.b`.
 pub(super) fn without_extension(written: &str) -> &str {
     match written.rsplit_once('.') {
         Some((stem, _)) if !stem.is_empty() && rank(Path::new(written)).is_some() => stem,
@@ -35,8 +34,8 @@ pub(super) fn without_extension(written: &str) -> &str {
     }
 }
 
-/// An id made from a path: below the corpus' folder where it lies there, so that ids, and all that hangs
-/// on them, survive a move of the corpus.
+/// Makes an id derived from a path relative to the corpus folder if it is inside, so that ids and everything keyed by them
+/// survive moving the corpus.
 fn relative_id(root: &Path, id: String) -> String {
     let path = Path::new(&id);
     if !path.is_absolute() {
@@ -47,21 +46,21 @@ fn relative_id(root: &Path, id: String) -> String {
     found.filter(|inside| !inside.is_empty()).unwrap_or(id)
 }
 
-/// The audio file that an entry names, and whether it is there; makes its id relative to the corpus.
+/// Returns the audio file that an entry names and whether it exists; makes the entry's id relative to the corpus.
 pub(super) fn resolve_entry(bases: &[PathBuf], root: &Path, entry: &mut Entry) -> (PathBuf, bool) {
     let found = resolve(bases, entry.audio.as_deref().unwrap_or(&entry.id));
     entry.id = relative_id(root, std::mem::take(&mut entry.id));
     found
 }
 
-/// The sound files of some folders by stem.
-pub(super) struct Shelf {
+/// Audio files of several folders, by stem.
+pub(super) struct AudioIndex {
     by_stem: HashMap<String, PathBuf>,
 }
 
-impl Shelf {
-    /// Lists folders once, which is far cheaper than asking for every id and extension. Earlier
-    /// folders win; folders that are not there are no error.
+impl AudioIndex {
+    /// Lists each folder once, far cheaper than probing every id and extension. Earlier folders take precedence; missing
+    /// folders are skipped.
     pub(super) fn of(folders: &[PathBuf]) -> Self {
         let mut by_stem: HashMap<String, PathBuf> = HashMap::new();
         for folder in folders.iter().rev() {
@@ -71,7 +70,7 @@ impl Shelf {
                 let (Some(new), Some(stem)) = (rank(&path), path.file_stem().and_then(|s| s.to_str())) else {
                     continue;
                 };
-                // Equal ranks are `a.wav` and `a.WAV`: the name decides, not the folder's order.
+                // Equal ranks mean `a.wav` and `a.WAV`: decide by name, not by directory order.
                 let better = here.get(stem).is_none_or(|old| (new, &path) < (rank(old).unwrap_or(99), old));
                 if better {
                     here.insert(stem.to_owned(), path);
@@ -79,22 +78,22 @@ impl Shelf {
             }
             by_stem.extend(here);
         }
-        Shelf { by_stem }
+        AudioIndex { by_stem }
     }
 
-    /// The sound file with this stem.
+    /// The audio file with this stem.
     pub(super) fn get(&self, stem: &str) -> Option<&PathBuf> {
         self.by_stem.get(stem)
     }
 }
 
-/// A sound file as metadata wrote it: absolute, or relative to one of `bases`, with or without an
-/// extension, also with the separators of another system. The first guess where nothing exists.
+/// Resolves an audio path as the metadata wrote it: absolute or relative to one of `bases`, with or without an extension,
+/// also with the separators of another system. Returns the first candidate and `false` if no file exists.
 pub(super) fn resolve(bases: &[PathBuf], written: &str) -> (PathBuf, bool) {
     let forward = written.replace('\\', "/");
-    for way in [written, forward.as_str()] {
+    for spelling in [written, forward.as_str()] {
         for base in bases {
-            let path = base.join(way);
+            let path = base.join(spelling);
             if path.is_file() {
                 return (path, true);
             }
@@ -102,7 +101,7 @@ pub(super) fn resolve(bases: &[PathBuf], written: &str) -> (PathBuf, bool) {
                 continue;
             }
             for extension in EXTENSIONS {
-                let path = base.join(format!("{way}.{extension}"));
+                let path = base.join(format!("{spelling}.{extension}"));
                 if path.is_file() {
                     return (path, true);
                 }
@@ -112,19 +111,19 @@ pub(super) fn resolve(bases: &[PathBuf], written: &str) -> (PathBuf, bool) {
     (bases.first().map_or_else(|| PathBuf::from(written), |base| base.join(written)), false)
 }
 
-/// Visits every folder below `root` with its files, both in order of their names. Hidden files and
-/// folders are not visited; links are followed, each folder once. What could not be visited comes back.
+/// Visits every folder below `root` with its files, both sorted by name. Hidden files and folders are skipped; links are
+/// followed, each folder is visited once. Returns the folders and files that could not be visited.
 pub(super) fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &[PathBuf]) -> ControlFlow<()>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut seen = HashSet::new();
-    let mut waiting = vec![(root.to_owned(), 0)];
-    while let Some((folder, depth)) = waiting.pop() {
-        // By its true path: a link to a parent would otherwise be followed for ever.
+    let mut pending = vec![(root.to_owned(), 0)];
+    while let Some((folder, depth)) = pending.pop() {
+        // Compare canonical paths: a link to a parent would otherwise be followed for ever.
         if folder.canonicalize().is_ok_and(|true_path| !seen.insert(true_path)) {
             continue;
         }
-        if depth > DEEPEST {
-            problems.push(unvisited(&folder, format!("deeper than {DEEPEST} folders; move it up")));
+        if depth > MAX_DEPTH {
+            problems.push(unvisited(&folder, format!("nested deeper than {MAX_DEPTH} folders; move it up")));
             continue;
         }
         let listing = match std::fs::read_dir(&folder) {
@@ -141,8 +140,8 @@ pub(super) fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &[PathBuf]) -> Cont
             match entry.file_name().to_str() {
                 Some(name) if name.starts_with('.') => continue,
                 Some(name) if name.contains(char::is_control) => {
-                    let said = format!("the name {name:?} holds a control character; rename it");
-                    problems.push(unvisited(&folder, said));
+                    let detail = format!("the name {name:?} contains a control character; rename it");
+                    problems.push(unvisited(&folder, detail));
                     continue;
                 }
                 Some(_) => {}
@@ -154,9 +153,9 @@ pub(super) fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &[PathBuf]) -> Cont
             }
             // `metadata` follows links, `file_type` does not.
             match std::fs::metadata(&path) {
-                Ok(about) if about.is_dir() => folders.push(path),
+                Ok(attributes) if attributes.is_dir() => folders.push(path),
                 Ok(_) => files.push(path),
-                // A dangling link to a sound is a sound that is missing: whoever opens it says so.
+                // Keep a dangling link to an audio file: opening it later reports it as missing.
                 Err(_) => files.push(path),
             }
         }
@@ -165,19 +164,23 @@ pub(super) fn walk(root: &Path, visit: &mut dyn FnMut(&Path, &[PathBuf]) -> Cont
         if visit(&folder, &files).is_break() {
             return problems;
         }
-        waiting.extend(folders.into_iter().rev().map(|folder| (folder, depth + 1)));
+        pending.extend(folders.into_iter().rev().map(|folder| (folder, depth + 1)));
     }
     problems
 }
 
-/// Whether some folder's files satisfy `wanted`; gives up in very large trees.
+/// Whether the files of any folder satisfy `wanted`; gives up in very large trees.
 pub(super) fn any_folder(root: &Path, wanted: impl Fn(&[PathBuf]) -> bool) -> bool {
     let mut found = false;
-    let mut looked_at = 0;
+    let mut inspected = 0;
     walk(root, &mut |_, files| {
         found = wanted(files);
-        looked_at += 1 + files.len();
-        if found || looked_at > LOOK_AT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        inspected += 1 + files.len();
+        if found || inspected > MAX_ENTRIES_SEARCHED {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     found
 }
@@ -187,18 +190,18 @@ fn unvisited(path: &Path, detail: String) -> Problem {
         kind: ProblemKind::Unreadable,
         severity: Severity::Error,
         id: None,
-        // Problems are stored as JSON, which has no other text than UTF-8.
+        // Problems are stored as JSON, which is UTF-8.
         origin: Origin { file: PathBuf::from(path.to_string_lossy().into_owned()), line: None },
         detail,
     }
 }
 
-/// Folders directly in `folder`, sorted; hidden ones left out.
+/// Folders directly in `folder`, sorted, without hidden ones.
 pub(super) fn folders_in(folder: &Path) -> Vec<PathBuf> {
     visible_in(folder, Path::is_dir)
 }
 
-/// Files directly in `folder`, sorted; hidden ones left out.
+/// Files directly in `folder`, sorted, without hidden ones.
 pub(super) fn files_in(folder: &Path) -> Vec<PathBuf> {
     visible_in(folder, Path::is_file)
 }
@@ -221,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sound_extensions_are_taken_off() {
+    fn only_audio_extensions_are_removed() {
         assert_eq!(without_extension("wavs/a.b.wav"), "wavs/a.b");
         assert_eq!(without_extension("a.FLAC"), "a");
         assert_eq!(without_extension("v1.2"), "v1.2");
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_do_not_name_the_place_of_the_corpus() {
+    fn ids_do_not_depend_on_where_the_corpus_is_stored() {
         let id = |id: &str| relative_id(Path::new("/data/corpus"), id.to_owned());
         assert_eq!(id("/data/corpus/wavs/a"), "wavs/a");
         assert_eq!(id("/data/other/a"), "/data/other/a");
@@ -238,17 +241,17 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_prefers_earlier_folders_and_lossless_files() {
+    fn an_audio_index_prefers_earlier_folders_and_lossless_files() {
         let dir = tempfile::tempdir().unwrap();
         let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
         for (folder, name) in [(&a, "x.mp3"), (&a, "x.flac"), (&b, "x.wav"), (&b, "y.OGG"), (&b, "z.txt")] {
             std::fs::create_dir_all(folder).unwrap();
             std::fs::write(folder.join(name), b"").unwrap();
         }
-        let shelf = Shelf::of(&[a.clone(), b.clone(), dir.path().join("none")]);
-        assert_eq!(shelf.get("x"), Some(&a.join("x.flac")));
-        assert_eq!(shelf.get("y"), Some(&b.join("y.OGG")));
-        assert_eq!(shelf.get("z"), None);
+        let audio_index = AudioIndex::scan(&[a.clone(), b.clone(), dir.path().join("none")]);
+        assert_eq!(audio_index.get("x"), Some(&a.join("x.flac")));
+        assert_eq!(audio_index.get("y"), Some(&b.join("y.OGG")));
+        assert_eq!(audio_index.get("z"), None);
     }
 
     #[test]
