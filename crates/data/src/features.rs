@@ -1,7 +1,7 @@
-//! One utterance's arrays: its sound through the mel front-ends, its text through cleaner and tokenizer.
+//! Computes the arrays of one utterance: mels from its audio, tokens from its text.
 //!
-//! This is the only place that says how a file becomes a record, so that the cache, runtime mode and
-//! `inspect` cannot disagree about it.
+//! This is the only code that defines how a file becomes a record, so that the cache, runtime mode and `inspect` cannot
+//! disagree.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use myxtts_run::plan::DataPlan;
 use myxtts_text::Cleaner;
 
-use crate::audio::{self, AudioError, Decoded, Pieces, Resampler};
+use crate::audio::{self, AudioError, Decoded, Resampler, SegmentReader};
 use crate::cache::{Features, Featurizer, Measured, Sounding};
 use crate::mel::{FrontEnd, MelExtractor};
 use crate::problem::{Problem, ProblemKind, Severity};
@@ -18,40 +18,40 @@ use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, SPEAKER_MEL, TOKENS, WAV
 use crate::tokenizer::Tokenizer;
 use crate::utterance::Utterance;
 
-/// Rate at which XTTS hears: GPT, DVAE and conditioning.
+/// Input sample rate of the GPT, the DVAE and conditioning, in Hz.
 pub const LISTENING_RATE: u32 = 22_050;
-/// Rate at which the decoder speaks.
+/// Output sample rate of the decoder, in Hz.
 pub const SPEAKING_RATE: u32 = 24_000;
 
-/// Counted into every fingerprint: raise it when the same settings give other numbers.
+/// Part of every fingerprint: raise it when the same settings give other numbers.
 const VERSION: u32 = 1;
 
 /// Everything that shapes a record besides the utterance itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// Which arrays to make, in this order.
+    /// Arrays to compute, in this order.
     pub columns: Vec<Column>,
-    /// Cut silence at both ends, this many decibels below the loudest frame.
+    /// Trim silence at both ends, this many decibels below the loudest frame; `None` does not trim.
     pub trim_db: Option<f32>,
-    /// Bring every clip to this loudness.
+    /// Integrated loudness to normalise every clip to; `None` leaves it unchanged.
     pub loudness_lufs: Option<f64>,
-    /// Shorter clips are refused.
+    /// Shorter clips are rejected.
     pub min_seconds: f32,
-    /// Clips with more mel frames are refused.
+    /// Clips with more mel frames are rejected.
     pub max_mel_frames: u32,
-    /// The setting that `max_mel_frames` comes from, for messages.
+    /// Setting that `max_mel_frames` comes from, for messages.
     pub limited_by: &'static str,
-    /// Texts with more tokens are refused.
+    /// Texts with more tokens are rejected.
     pub max_text_tokens: u32,
-    /// How text is cleaned.
+    /// Text cleaner.
     pub cleaner: Cleaner,
 }
 
 impl Recipe {
-    /// What the settings of a run say; where they leave `data.cleaner` open, it must have been chosen before
-    /// ([`crate::tokenizer::choose_cleaner`]) to be anything but the usual one.
+    /// Returns the recipe of a run's settings. If `data.cleaner` is unset, the default cleaner is used; call
+    /// [`crate::tokenizer::choose_cleaner`] before to select another.
     pub fn of(plan: &DataPlan) -> Self {
-        // A clip of exactly the longest time is allowed: its frames are whole hops and one.
+        // A clip of exactly the maximum length is allowed: its frames are its whole hops plus one.
         let frames = FrontEnd::Dvae.frames((plan.longest_seconds() * f64::from(LISTENING_RATE)) as usize);
         Recipe {
             columns: plan
@@ -87,53 +87,53 @@ impl Default for Recipe {
     }
 }
 
-/// Silence left standing at each end by trimming: a cut at the first loud sample clips plosives.
+/// Silence that trimming keeps at each end: a cut at the first loud sample clips plosives.
 const KEEP_MS: f32 = 50.0;
 
 /// Computes records by a recipe. Shared by all worker threads.
 pub struct Extractor {
     recipe: Recipe,
     tokenizer: Tokenizer,
-    /// Front-ends keep plans and buffers; each computation borrows a set and gives it back.
+    /// Front-ends hold FFT plans and buffers; each computation borrows a set and returns it.
     tools: Mutex<Vec<Tools>>,
 }
 
-/// The sound of an utterance, ready for the front-ends.
+/// The decoded audio of an utterance, ready for the front-ends.
 struct Sound {
-    /// At [`LISTENING_RATE`], trimmed and levelled.
+    /// At [`LISTENING_RATE`], trimmed and normalised.
     heard: Vec<f32>,
     /// At [`SPEAKING_RATE`], the same span; empty unless the waveform is wanted.
     spoken: Vec<f32>,
-    /// Samples of the waveform, made or not.
+    /// Number of samples of the waveform, whether computed or not.
     spoken_samples: usize,
-    /// What was kept of the samples there were.
+    /// Sample range that remains after trimming, at [`LISTENING_RATE`].
     span: Range<usize>,
-    /// What they were multiplied by.
+    /// Factor the samples were multiplied by; `None` if they were not scaled.
     gain: Option<f32>,
 }
 
 impl Extractor {
-    /// An extractor for `recipe`, speaking `tokenizer`'s vocabulary.
+    /// Creates an extractor for `recipe` with `tokenizer`'s vocabulary.
     pub fn new(recipe: Recipe, tokenizer: Tokenizer) -> Self {
         Extractor { recipe, tokenizer, tools: Mutex::new(Vec::new()) }
     }
 
-    /// The recipe in force.
+    /// Returns the recipe.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
 
-    /// The tokenizer, when no more features are computed.
+    /// Returns the tokenizer, consuming the extractor.
     pub fn into_tokenizer(self) -> Tokenizer {
         self.tokenizer
     }
 
-    /// The tokenizer in force.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// The sound that mels are made of: at [`LISTENING_RATE`], trimmed and levelled.
+    /// Decodes the audio that mels are computed from: at [`LISTENING_RATE`], trimmed and normalised.
     pub fn heard(&self, utterance: &Utterance, bytes: &[u8]) -> Result<Vec<f32>, Problem> {
         Ok(self.with_tools(|tools| self.sound(utterance, bytes, tools, false))?.heard)
     }
@@ -174,7 +174,7 @@ impl Extractor {
         Ok(encoded.ids)
     }
 
-    /// The sound of an utterance; at the decoder's rate too where that is wanted.
+    /// Decodes the audio of an utterance, at the decoder's rate too if `waveform`.
     fn sound(
         &self,
         utterance: &Utterance,
@@ -235,7 +235,7 @@ impl Extractor {
     }
 }
 
-/// A recording at [`LISTENING_RATE`] as one is heard in training: silence at both ends cut, brought to a loudness.
+/// Prepares a recording at [`LISTENING_RATE`] as for training: trims silence at both ends and normalises the loudness.
 pub fn as_in_training(samples: &[f32], trim_db: Option<f32>, loudness_lufs: Option<f64>) -> Vec<f32> {
     let peak = samples.iter().fold(0.0f32, |peak, sample| peak.max(sample.abs()));
     let span = match trim_db {
@@ -256,7 +256,7 @@ pub fn as_in_training(samples: &[f32], trim_db: Option<f32>, loudness_lufs: Opti
 
 /// -60 dBFS.
 const SILENT_PEAK: f32 = 1e-3;
-/// -1 dBFS: levelling stops here.
+/// -1 dBFS: the peak that loudness normalisation does not exceed.
 const HIGHEST_PEAK: f32 = 0.891;
 
 impl Featurizer for Extractor {
@@ -265,7 +265,7 @@ impl Featurizer for Extractor {
     }
 
     fn fingerprint(&self) -> [u8; 32] {
-        // Whose limit it is changes no record.
+        // The name of the limiting setting does not change any record.
         let Recipe { limited_by: _, columns, trim_db, loudness_lufs, min_seconds, .. } = &self.recipe;
         let Recipe { max_mel_frames, max_text_tokens, cleaner, .. } = &self.recipe;
         let mut hash = blake3::Hasher::new();
@@ -303,8 +303,8 @@ impl Featurizer for Extractor {
         })
     }
 
-    /// Decodes all of the sound once: where its silent ends are, and how loud it is, is known before anything is asked
-    /// for, and what cannot be used is as it would be in a cache.
+    /// Decodes all of the audio once: trimming and loudness need the whole clip, and unusable clips are rejected exactly as
+    /// for a cache.
     fn measure(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Measured, Problem> {
         let tokens = self.tokens(utterance)?.len();
         self.with_tools(|tools| {
@@ -320,7 +320,7 @@ impl Featurizer for Extractor {
                 _ => FrontEnd::Dvae.frames(samples),
             };
             let rows = self.recipe.columns.iter().map(frames).map(|rows| rows as u32).collect();
-            let pieces = Pieces::of(source_bytes, &utterance.audio)
+            let pieces = SegmentReader::from_bytes(source_bytes, &utterance.audio)
                 .map_err(|error| refused(utterance, error.kind(), error.to_string()))?;
             let sound = pieces
                 .filter(|pieces| pieces.sample_rate() == LISTENING_RATE)
@@ -362,7 +362,7 @@ impl Featurizer for Extractor {
             }
             (DVAE_MEL, Some(sound)) => (FrontEnd::Dvae, sound),
             (CONDITIONING_MEL, Some(sound)) => (FrontEnd::Conditioning, sound),
-            // Another rate than the file's, or a file that is decoded from its beginning.
+            // The file has another sample rate, or can only be decoded from its beginning.
             _ => return Ok(None),
         };
         let (front_end, Sounding { pieces, span, gain }) = front_end;
@@ -401,7 +401,7 @@ fn refused(utterance: &Utterance, kind: ProblemKind, detail: String) -> Problem 
     }
 }
 
-/// What one computation needs at hand: made on demand, kept for the next.
+/// Reusable state of one computation, created on demand.
 #[derive(Default)]
 struct Tools {
     resamplers: Vec<(u32, u32, Resampler)>,
@@ -426,7 +426,7 @@ impl Tools {
         self.resampler(from, to).resample(samples)
     }
 
-    /// A front-end, and where it puts its frames.
+    /// Returns a front-end and its output buffer.
     fn extractor(&mut self, front_end: FrontEnd) -> (&mut MelExtractor, &mut Vec<f32>) {
         let extractor = match front_end {
             FrontEnd::Dvae => &mut self.dvae,
@@ -442,7 +442,7 @@ impl Tools {
         bytemuck::cast_slice(frames).to_vec()
     }
 
-    /// An array that is made of sound.
+    /// Computes an array from audio.
     fn array(&mut self, column: Column, sound: &Sound) -> Vec<u8> {
         match column {
             DVAE_MEL => self.mel(FrontEnd::Dvae, &sound.heard),

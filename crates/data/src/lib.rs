@@ -1,6 +1,6 @@
-//! From a folder of recordings to batches that are ready before they are needed. No tensor in it.
+//! From a folder of recordings to batches that are ready before they are needed. Contains no tensors.
 //!
-//! Opens a corpus and looks at a batch:
+//! Opens a corpus and makes a batch:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,18 +38,18 @@
 //!
 //! Modules in the order the data passes through them:
 //!
-//! | module | what leaves it |
+//! | module | output |
 //! |---|---|
 //! | [`dataset`] | [`utterance::Utterance`]: id, audio file, text, speaker, language |
 //! | [`audio`] | `Clip`: mono samples at a known rate |
 //! | [`mel`] | log-mel frames of the three XTTS front-ends |
 //! | [`tokenizer`] | token ids |
-//! | [`features`] | one utterance's arrays |
+//! | [`features`] | the arrays of one utterance |
 //! | [`check`] | a report of every [`problem::Problem`] |
-//! | [`cache`] | shards of arrays behind a checksummed index; a [`record::RecordSource`] |
-//! | [`order`] | which record stands at which position |
+//! | [`cache`] | shards of arrays with a checksummed index; a [`record::RecordSource`] |
+//! | [`order`] | the record at each position |
 //! | [`batch`] | collated batches in the caller's memory |
-//! | [`loader`] | the threads that make them ahead of time |
+//! | [`loader`] | batches made ahead of time by worker threads |
 
 pub mod audio;
 pub mod batch;

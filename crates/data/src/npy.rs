@@ -1,45 +1,45 @@
-//! The numpy array format (version 1.0): headers of a fixed size out, any header in.
+//! The numpy array format (version 1.0): writes headers of a fixed size, reads any header.
 //!
-//! Ours are always 128 bytes long, so that a file can be written as a stream and its header
-//! put right at the end, and so that data stays aligned for any mapping.
+//! Written headers are always 128 bytes long, so that a file can be written as a stream and its header filled in at the end,
+//! and so that data stays aligned for any mapping.
 
 use crate::record::Dtype;
 
-/// Length of every header we write; numpy asks for a multiple of 64.
+/// Length of every written header; numpy requires a multiple of 64.
 pub(crate) const HEADER_BYTES: usize = 128;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Longest header we read: real ones have about a hundred bytes.
+/// Longest header that is accepted: real ones have about a hundred bytes.
 const LONGEST_HEADER: usize = 64 * 1024;
 
-/// What a header says.
+/// Content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// numpy's name of the element type, such as `<f4`.
     pub descr: String,
     /// Extent of each dimension; C order.
     pub shape: Vec<usize>,
-    /// Where the data starts in the file.
+    /// Byte offset of the data in the file.
     pub data_start: usize,
 }
 
-/// Why a file is not an array we read.
+/// Why a file is not a readable array.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NpyError {
-    /// The magic is not there.
+    /// The magic bytes are missing.
     #[error("not a numpy file: it does not start with \\x93NUMPY")]
     NotNumpy,
-    /// Ends inside the header.
+    /// The file ends inside the header.
     #[error("the numpy header is cut off: {have} bytes are there")]
     CutOff {
-        /// Bytes that are there.
+        /// Actual length in bytes.
         have: usize,
     },
-    /// Something in the header is not as it should be.
+    /// The header has an invalid or unsupported value.
     #[error("the numpy header is wrong: {0}")]
     Malformed(String),
-    /// The data does not have the size that the header announces.
+    /// The data do not have the size given by the header.
     #[error("the header announces {announced} bytes of data, the file has {found}")]
     WrongSize {
         /// Bytes according to the header.
@@ -47,17 +47,17 @@ pub enum NpyError {
         /// Bytes in the file.
         found: usize,
     },
-    /// The element type is not the one asked for.
+    /// The element type is not the requested one.
     #[error("the array holds {found}, not {wanted}")]
     WrongType {
-        /// numpy's name of what is there.
+        /// numpy's name of the actual type.
         found: String,
-        /// numpy's name of what was asked for.
+        /// numpy's name of the requested type.
         wanted: &'static str,
     },
 }
 
-/// The header of a C-order array.
+/// Returns the header of a C-order array.
 pub fn header(dtype: Dtype, shape: &[usize]) -> [u8; HEADER_BYTES] {
     let dims: String = shape.iter().map(|n| format!("{n}, ")).collect();
     let dims =
@@ -76,7 +76,7 @@ pub fn header(dtype: Dtype, shape: &[usize]) -> [u8; HEADER_BYTES] {
     out
 }
 
-/// Reads a header from the first bytes of a file.
+/// Parses a header from the first bytes of a file.
 pub fn parse_header(bytes: &[u8]) -> Result<Header, NpyError> {
     if bytes.len() < 10 {
         return Err(if MAGIC.starts_with(&bytes[..bytes.len().min(6)]) {
@@ -113,7 +113,7 @@ pub fn parse_header(bytes: &[u8]) -> Result<Header, NpyError> {
     Ok(Header { descr: descr.to_owned(), shape, data_start })
 }
 
-/// Reads a whole array of `f32` from a file's bytes: its shape and its values.
+/// Reads a whole `f32` array from a file's bytes: its shape and its values.
 pub fn read_f32(bytes: &[u8]) -> Result<(Vec<usize>, Vec<f32>), NpyError> {
     let header = parse_header(bytes)?;
     if header.descr != Dtype::F32.numpy() {
@@ -132,7 +132,7 @@ pub fn read_f32(bytes: &[u8]) -> Result<(Vec<usize>, Vec<f32>), NpyError> {
     Ok((header.shape, values))
 }
 
-/// A whole `f32` array as the bytes of a file.
+/// Returns a whole `f32` array as the bytes of a file.
 pub fn write_f32(shape: &[usize], values: &[f32]) -> Vec<u8> {
     assert_eq!(shape.iter().product::<usize>(), values.len(), "shape and values belong together");
     let mut out = Vec::with_capacity(HEADER_BYTES + 4 * values.len());
@@ -141,7 +141,7 @@ pub fn write_f32(shape: &[usize], values: &[f32]) -> Vec<u8> {
     out
 }
 
-/// What stands behind `'key':` in the header's Python dictionary.
+/// Returns the text after `'key':` in the header's Python dictionary.
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let at = text.find(&format!("'{key}'"))?;
     Some(text[at + key.len() + 2..].trim_start().strip_prefix(':')?.trim_start())

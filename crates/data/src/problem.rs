@@ -1,28 +1,28 @@
-//! What can be wrong with an utterance. A bad input item is data: named, counted, never a panic.
+//! What can be wrong with an utterance. A bad input item is data: it is reported and counted, never a panic.
 
 use serde::{Deserialize, Serialize};
 
 use crate::utterance::Origin;
 
-/// The kinds of trouble, as they are counted and as machines read them (snake case).
+/// Kinds of problems, as counted and as serialised (snake case).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
-    /// A line of metadata that does not have the columns its layout needs.
+    /// A metadata line lacks columns that its layout needs.
     MalformedLine,
-    /// The sound file does not exist.
+    /// The audio file does not exist.
     Missing,
-    /// The sound file cannot be opened or is in no format we read.
+    /// The audio file cannot be opened or has an unsupported format.
     Unreadable,
-    /// The sound file ends before its header says.
+    /// The audio file is shorter than its header says.
     Truncated,
-    /// Decoding worked, but gave another length than the header or the metadata declares.
+    /// Decoding gave another length than the header or the metadata declares.
     LengthDiffers,
-    /// The sound decodes to something that is not audio: bad checksum, not-a-number samples.
+    /// The decoded data are not audio: bad checksum, NaN or Inf samples.
     Corrupt,
     /// Samples pinned at full scale.
     Clipped,
-    /// Nothing is to be heard.
+    /// The audio is silent.
     Silent,
     /// Shorter than the shortest clip that can be trained on.
     TooShort,
@@ -30,23 +30,23 @@ pub enum ProblemKind {
     TooLong,
     /// No transcript, or none left after cleaning.
     EmptyText,
-    /// More tokens than the model reads.
+    /// More tokens than the model accepts.
     TextTooLong,
-    /// Characters for which the tokenizer has no piece.
+    /// Characters for which the tokenizer has no token.
     UnknownCharacters,
-    /// The cleaner cannot read this text in this language.
+    /// The cleaner does not support this text in this language.
     UnspeakableText,
-    /// The id was declared before; the first one counts.
+    /// The id was declared before; the first declaration is used.
     DuplicateId,
-    /// Far more text than anyone could say in that time: transcript and sound do not belong together.
+    /// Far more text than anyone could speak in that time: transcript and audio do not match.
     TextTooLongForAudio,
-    /// Far less text than such a long sound holds: part of it is not written down.
+    /// Far less text than audio of that length holds: part of it is not transcribed.
     TextTooShortForAudio,
-    /// The same sound, sample for sample, under another id.
+    /// The same audio, sample for sample, under another id.
     DuplicateAudio,
     /// The same sentence by the same speaker many times over.
     RepeatedText,
-    /// A stored record whose checksum does not fit.
+    /// The checksum of a stored record does not match.
     DamagedRecord,
 }
 
@@ -54,7 +54,7 @@ pub enum ProblemKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Usable; worth a look.
+    /// Usable, but should be reviewed.
     Warning,
     /// Not usable: counted against the failure budget and left out of training.
     Error,
@@ -63,15 +63,15 @@ pub enum Severity {
 /// One thing that is wrong with one utterance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What kind of trouble.
+    /// Category, for counting and filtering.
     pub kind: ProblemKind,
-    /// Can it be used all the same.
+    /// Whether the utterance is usable all the same.
     pub severity: Severity,
-    /// The utterance, where the trouble belongs to one.
+    /// Affected utterance; `None` if the problem belongs to none.
     pub id: Option<String>,
     /// Where it was declared or found.
     pub origin: Origin,
-    /// What was found, with numbers, and what to do: one sentence for a person.
+    /// What was found, with numbers, and what to do: one sentence for people.
     pub detail: String,
 }
 

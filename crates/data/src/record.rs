@@ -1,7 +1,7 @@
-//! The contract between what is stored (or computed on demand) and what makes batches of it.
+//! The interface between what is stored (or computed on demand) and what makes batches from it.
 //!
-//! A record is one utterance's arrays. Each array is a *column*: `[rows, width]`, row-major,
-//! little-endian, time along the rows.
+//! A record is one utterance's arrays. Each array is a *column*: `[rows, width]`, row-major, little-endian, time along the
+//! rows.
 //!
 //! | column | rows | width | dtype | content |
 //! |---|---|---|---|---|
@@ -9,7 +9,7 @@
 //! | [`DVAE_MEL`] | frames | 80 | f32 | ln mel, 22,050 Hz, n_fft 1024, hop 256, not divided by mel_stats |
 //! | [`CONDITIONING_MEL`] | frames | 80 | f32 | ln mel, 22,050 Hz, n_fft 2048, hop 256, not divided by mel_stats |
 //! | [`SPEAKER_MEL`] | frames | 64 | f32 | ln mel, 16,000 Hz, hop 160, before instance norm |
-//! | [`WAVEFORM`] | samples | 1 | i16 | 24,000 Hz mono: what the decoder stage learns to produce |
+//! | [`WAVEFORM`] | samples | 1 | i16 | 24,000 Hz mono: the target of the decoder stage |
 
 mod joined;
 mod overlay;
@@ -34,7 +34,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     pub fn size(self) -> usize {
         match self {
             Dtype::I16 => 2,
@@ -42,7 +42,7 @@ impl Dtype {
         }
     }
 
-    /// numpy's name of it.
+    /// Returns numpy's name of the type.
     pub fn numpy(self) -> &'static str {
         match self {
             Dtype::I16 => "<i2",
@@ -55,21 +55,21 @@ impl Dtype {
 /// One kind of array a record holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// Its name, also part of file names: lower case, digits, underscore.
+    /// Name, also part of file names: lower case, digits, underscore.
     pub name: &'static str,
     /// Element type.
     pub dtype: Dtype,
-    /// Elements of a row; a column of width 1 is stored as a 1-D array.
+    /// Elements per row; a column of width 1 is stored as a 1-D array.
     pub width: u32,
 }
 
 impl Column {
-    /// The column of that name, among those that features can be made of.
+    /// Returns the column of that name among [`COLUMNS`].
     pub fn named(name: &str) -> Option<Column> {
         COLUMNS.into_iter().find(|column| column.name == name)
     }
 
-    /// Bytes of one row.
+    /// Returns the size of one row in bytes.
     pub fn row_bytes(&self) -> usize {
         self.dtype.size() * self.width as usize
     }
@@ -83,41 +83,41 @@ pub const DVAE_MEL: Column = Column { name: "dvae_mel", dtype: Dtype::F32, width
 pub const CONDITIONING_MEL: Column = Column { name: "conditioning_mel", dtype: Dtype::F32, width: 80 };
 /// Log-mel of the speaker encoder's front-end.
 pub const SPEAKER_MEL: Column = Column { name: "speaker_mel", dtype: Dtype::F32, width: 64 };
-/// The sound itself at the decoder's rate.
+/// Audio samples at the decoder's rate.
 pub const WAVEFORM: Column = Column { name: "waveform", dtype: Dtype::I16, width: 1 };
 
-/// Every column that can be computed of an utterance.
+/// Every column that can be computed from an utterance.
 pub const COLUMNS: [Column; 5] = [TOKENS, DVAE_MEL, CONDITIONING_MEL, SPEAKER_MEL, WAVEFORM];
 
 /// A set of records with random access, shared by all worker threads.
 ///
-/// Implemented by the cache (arrays mapped from disk) and by runtime mode (arrays computed on demand). Whatever stands over
-/// another source and changes a part of it is an [`Overlay`].
+/// Implemented by the cache (arrays mapped from disk) and by runtime mode (arrays computed on demand). A source that wraps
+/// another and changes part of it is an [`Overlay`].
 pub trait RecordSource: Send + Sync {
-    /// The columns every record has; the other methods name them by position in this slice.
+    /// Returns the columns of every record; the other methods refer to them by position in this slice.
     fn columns(&self) -> &[Column];
-    /// How many records there are.
+    /// Returns the number of records.
     fn len(&self) -> usize;
-    /// True where there are none.
+    /// Returns whether there are no records.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Rows of a column of a record, without touching its data; at least as many as can be read.
+    /// Returns the number of rows of a column of a record without touching its data; an upper bound of what can be read.
     fn rows(&self, record: usize, column: usize) -> u32;
-    /// Number of the record's speaker in `0..speakers().len()`.
+    /// Returns the number of the record's speaker in `0..speakers().len()`.
     fn speaker(&self, record: usize) -> u32;
-    /// Number of the record's language in `0..languages().len()`.
+    /// Returns the number of the record's language in `0..languages().len()`.
     fn language(&self, record: usize) -> u32;
-    /// Speaker names by number.
+    /// Returns the speaker names by number.
     fn speakers(&self) -> &[String];
-    /// Language codes by number.
+    /// Returns the language codes by number.
     fn languages(&self) -> &[String];
-    /// The utterance's id.
+    /// Returns the utterance's id.
     fn id(&self, record: usize) -> String;
-    /// Copies rows from `first_row` on into `out`, as many as there are and as fit, and returns how
-    /// many. The array's checksum is checked first. `out.len()` is a multiple of the row's bytes.
+    /// Copies rows from `first_row` on into `out`, as many as exist and fit, and returns their number. The array's checksum
+    /// is verified first. `out.len()` is a multiple of the row size.
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError>;
-    /// Identity of the content: the same fingerprint means the same records in the same order.
+    /// Returns the identity of the content: equal fingerprints mean the same records in the same order.
     fn fingerprint(&self) -> [u8; 32];
 }
 
@@ -125,12 +125,12 @@ thread_local! {
     static COMPUTED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// For a source that computes records when they are read: so much of the reading was that.
+/// Called by a source that computes records on demand: adds `time` to the computing time of this thread's reads.
 pub fn note_computing(time: Duration) {
     COMPUTED.set(COMPUTED.get() + time);
 }
 
-/// What this thread has noted since it was last asked.
+/// Returns the time noted on this thread since the last call.
 pub(crate) fn take_computing() -> Duration {
     COMPUTED.take()
 }
@@ -138,15 +138,15 @@ pub(crate) fn take_computing() -> Duration {
 /// Why a record could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The record itself is bad: data, to be counted and replaced.
+    /// The record itself is bad: it is counted and replaced.
     #[error("{0}")]
     Bad(Problem),
-    /// The storage failed: not the record's fault.
+    /// The storage failed; the record may be good.
     #[error("reading record {id}: {source}")]
     Io {
-        /// The utterance.
+        /// Id of the utterance.
         id: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! One spoken sentence: what every corpus layout is turned into.
+//! One spoken sentence, the common form of every corpus layout.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// One recording with its transcript.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Utterance {
-    /// Unique within the corpus and stable from run to run; order, split and cache hang on it.
+    /// Unique within the corpus and stable from run to run; order, split and cache depend on it.
     pub id: String,
-    /// The sound file, as a path that can be opened from the working directory.
+    /// Path of the audio file, absolute or relative to the working directory.
     pub audio: PathBuf,
-    /// The transcript as the corpus gives it (its normalised column where there is one), uncleaned.
+    /// The transcript as in the corpus (its normalised column if there is one), uncleaned.
     pub text: String,
-    /// Speaker name; the corpus' own name where it names none.
+    /// Speaker name; the name of the corpus if it has none.
     pub speaker: String,
     /// Language code in lower case: `en`, `fa`, `zh-cn`.
     pub language: String,
@@ -21,12 +21,12 @@ pub struct Utterance {
     pub origin: Origin,
 }
 
-/// The place in the user's files that declared something.
+/// Location in the user's files that declared something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Origin {
-    /// The metadata file, or the sound file itself where the layout has none.
+    /// The metadata file, or the audio file itself if the layout has none.
     pub file: PathBuf,
-    /// Line in it, counted from 1.
+    /// One-based line number; `None` if the whole file is meant.
     pub line: Option<u64>,
 }
 

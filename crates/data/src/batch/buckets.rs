@@ -1,44 +1,44 @@
-//! Records sorted by the shape they fit, and what is left out of all of them.
+//! Sorts records into buckets by shape and excludes those that fit none.
 
 use crate::batch::ladder::{Fit, Ladder, Lengths, Rung};
 use crate::batch::plan::PlanError;
 use crate::batch::settings::Settings;
 use crate::record::{RecordSource, TOKENS};
 
-/// Longest record any plan takes (6.7 hours of mel): a corrupt length must not size a table.
+/// Maximum length of a record in frames (6.7 hours of mel): a corrupt length must not size a table.
 const LONGEST: u32 = 1 << 21;
 
 /// Why a record is in no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// No sound.
+    /// The audio is empty.
     #[error("it has no frames")]
     NoFrames,
-    /// No text.
+    /// The text is empty.
     #[error("it has no tokens")]
     NoTokens,
-    /// Over the limit of frames.
+    /// More frames than the limit.
     #[error("{frames} frames are over the limit of {limit}")]
     TooManyFrames {
-        /// Its length.
+        /// Frames of the record.
         frames: u32,
-        /// The limit.
+        /// Limit in effect.
         limit: u32,
     },
-    /// Over the limit of tokens.
+    /// More tokens than the limit.
     #[error("{tokens} tokens are over the limit of {limit}")]
     TooManyTokens {
-        /// Its length.
+        /// Tokens of the record.
         tokens: u32,
-        /// The limit.
+        /// Limit in effect.
         limit: u32,
     },
-    /// No shape of a given ladder has room for it.
+    /// No shape of a given ladder has room for the record.
     #[error("{frames} frames with {tokens} tokens fit none of the given shapes")]
     NoShape {
-        /// Its frames.
+        /// Frames of the record.
         frames: u32,
-        /// Its tokens.
+        /// Tokens of the record.
         tokens: u32,
     },
 }
@@ -46,35 +46,35 @@ pub enum Reason {
 /// A record that is in no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excluded {
-    /// Its number.
+    /// Record number.
     pub record: u32,
-    /// Why.
+    /// Why it is excluded.
     pub reason: Reason,
 }
 
 /// The records of one shape.
 #[derive(Clone, Debug)]
 pub struct Bucket {
-    /// Length of its rows.
+    /// Capacity of its rows.
     pub rung: Rung,
     /// Rows of its batches, over all ranks.
     pub rows: u32,
-    /// Records in it, each as often as it comes in an epoch.
+    /// Number of records in it, counted as often as they occur in an epoch.
     pub records: u32,
-    /// Batches it gives in an epoch.
+    /// Batches per epoch.
     pub batches: u64,
-    /// Frames of its records together: what is not padding.
+    /// Total frames of its records, without padding.
     pub frames: u64,
-    /// Where its records begin in the plan's list.
+    /// Index of its first record in the plan's list.
     pub(super) first: u32,
-    /// Batches of the buckets before it.
+    /// Total batches of the buckets before it.
     pub(super) before: u64,
-    /// Its longest records, a batch of them; empty unless they come first.
+    /// One batch of its longest records; empty unless the worst batches come first.
     pub(super) worst: Vec<u32>,
 }
 
 impl Bucket {
-    /// Share of its frames that is padding, over all of its records.
+    /// Returns the fraction of its frames that is padding, over all of its records.
     pub fn padding(&self) -> f64 {
         let held = u64::from(self.records) * u64::from(self.rung.frames);
         1.0 - self.frames as f64 / held.max(1) as f64
@@ -91,7 +91,7 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Sorts `records` by bucket, and takes out those that are in none.
+    /// Sorts `records` by bucket and removes those that fit none.
     pub(super) fn sort(
         source: &dyn RecordSource,
         records: &mut Vec<u32>,
@@ -107,7 +107,7 @@ impl Sorted {
         let mut lengths = Lengths::default();
         let mut longest = 0;
         let mut excluded = Vec::new();
-        // Length of every record that stays, beside it: a second pass over an index costs more.
+        // Lengths of the remaining records, kept because a second pass over an index costs more.
         let mut sizes: Vec<(u32, u32)> = Vec::with_capacity(records.len());
         records.retain(|&record| {
             let frames = source.rows(record as usize, length);
@@ -145,7 +145,7 @@ impl Sorted {
         });
         let table = ladder.table(longest);
 
-        // Counting sort by bucket; stable, so that members stay ascending.
+        // Counting sort by bucket; stable, so members stay ascending.
         let mut buckets: Vec<Bucket> = (ladder.rungs().iter())
             .map(|&rung| Bucket {
                 rung,
@@ -191,7 +191,7 @@ impl Sorted {
         Ok(Sorted { ladder, buckets, members, excluded, length })
     }
 
-    /// Lets each of `records`, which are those of all buckets, come as often as `times` says.
+    /// Repeats each of `records`, which are those of all buckets, as often as `times` says.
     pub(super) fn repeat(
         &mut self,
         source: &dyn RecordSource,
@@ -211,7 +211,7 @@ impl Sorted {
             bucket.frames = 0;
             for &record in once {
                 let times = records.binary_search(&record).map_or(1, |place| times[place]);
-                // Side by side: so a row can tell how often its record stands before it.
+                // Copies are adjacent, so a row can count how often its record occurs before it.
                 members.extend(std::iter::repeat_n(record, times as usize));
                 bucket.frames += u64::from(times) * u64::from(source.rows(record as usize, self.length));
             }
@@ -221,7 +221,7 @@ impl Sorted {
         Ok(())
     }
 
-    /// Notes a bucket's longest records, longest first, equal ones by number.
+    /// Stores a bucket's longest records, longest first and ties by number.
     pub(super) fn choose_worst(&mut self, source: &dyn RecordSource, bucket: usize, settings: &Settings) {
         let Bucket { first, records, rows, .. } = self.buckets[bucket];
         let tokens = source.columns().iter().position(|&column| column == TOKENS);

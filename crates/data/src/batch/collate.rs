@@ -1,7 +1,7 @@
-//! One batch, written into memory the caller owns: arrays copied to their place once, padding filled.
+//! Writes a batch into memory the caller owns: arrays are copied once, to their final position, and padding is filled in.
 //!
-//! The bytes are a pure function of (records, plan, step, rank): nothing of what the slab held before
-//! remains, and a bad record is replaced by one that only depends on seed, epoch and record.
+//! The bytes are a pure function of (records, plan, step, rank): no previous content of the slab remains, and a bad record
+//! is replaced by one that depends only on seed, epoch and record.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +14,7 @@ use crate::batch::step::Step;
 use crate::problem::Problem;
 use crate::record::{RecordError, RecordSource, take_computing};
 
-/// How many others are tried in the place of one bad record. A corpus where this does not suffice is
-/// far beyond any failure budget.
+/// Substitutes tried for one bad record. A corpus for which this is not enough is far beyond any failure budget.
 const ATTEMPTS: u32 = 16;
 
 /// Why a batch could not be made.
@@ -26,111 +25,111 @@ pub enum BatchError {
         "the batch of step {step} has {needed} bytes, the slab {given}; size slabs by `Plan::slab_bytes`"
     )]
     SlabTooSmall {
-        /// The step.
+        /// Step number.
         step: u64,
-        /// Bytes of the batch.
+        /// Size of the batch in bytes.
         needed: usize,
-        /// Bytes of the slab.
+        /// Size of the slab in bytes.
         given: usize,
     },
-    /// Storage failed.
+    /// The storage failed.
     #[error("step {step}: {source}")]
     Read {
-        /// The step.
+        /// Step number.
         step: u64,
-        /// What happened.
+        /// Error of the source.
         source: RecordError,
     },
-    /// Neither the record nor what was tried in its place can be used.
+    /// Neither the record nor any substitute is usable.
     #[error(
         "step {step}, row {row}: the record is bad and so is what was tried in its place: {}; run `verify --fix`",
         .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     )]
     NoSubstitute {
-        /// The step.
+        /// Step number.
         step: u64,
-        /// The row, over all ranks.
+        /// Row number, over all ranks.
         row: u32,
-        /// What is wrong with each.
+        /// Problems of the record and of every substitute tried.
         problems: Vec<Problem>,
     },
 }
 
-/// What a record was to be in its row.
+/// Use of a record in its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The row's record.
+    /// The record of the row.
     Own,
-    /// Its companion.
+    /// The companion of that record.
     Companion,
 }
 
-/// A bad record, and what stands in its place.
+/// A bad record and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// The row, over all ranks.
+    /// Row number, over all ranks.
     pub row: u32,
-    /// Which of its records.
+    /// Whether the record or its companion was bad.
     pub role: Role,
-    /// The bad one.
+    /// Number of the bad record.
     pub record: u32,
-    /// What was taken instead.
+    /// Number of the record that was used instead.
     pub by: u32,
-    /// What is wrong with it.
+    /// What is wrong with the bad record.
     pub problem: Problem,
 }
 
-/// What a batch is.
+/// Description of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchInfo {
-    /// Its step.
+    /// Step number.
     pub step: u64,
-    /// Its epoch; `None` for the worst batches, which come before all epochs.
+    /// Epoch; `None` for the worst batches, which come before all epochs.
     pub epoch: Option<u64>,
-    /// Its position in the epoch.
+    /// Position in the epoch.
     pub position: u64,
-    /// Its bucket.
+    /// Index of its bucket.
     pub bucket: usize,
-    /// Where everything lies.
+    /// Offsets of all fields in the slab.
     pub layout: Arc<Layout>,
     /// Rows of this rank that hold a record; they come first.
     pub rows_valid: u32,
     /// Bytes of the arrays that are not padding.
     pub used_bytes: u64,
-    /// Records read for it, companions included, substitutes not.
+    /// Records read, including companions but not substitutes.
     pub records_read: u64,
     /// Bad records. Usually empty.
     pub substitutions: Vec<Substitution>,
     /// Rows that are their own companions. Usually empty.
     pub own_companions: Vec<OwnCompanion>,
-    /// How long it took.
+    /// Time to make the batch.
     pub took: Duration,
-    /// How much of that was reading records.
+    /// Part of `took` spent reading records.
     pub reading: Duration,
-    /// How much of the reading was decoding sound and computing features of it: none of a cache.
+    /// Part of `reading` spent decoding audio and computing features; zero with a cache.
     pub computing: Duration,
-    /// The thread that made it, by its number in the loader.
+    /// Number of the loader thread that made it.
     pub worker: usize,
 }
 
 impl BatchInfo {
-    /// Share of the arrays that is padding.
+    /// Returns the fraction of the arrays that is padding.
     pub fn padding(&self) -> f64 {
         1.0 - self.used_bytes as f64 / self.layout.array_bytes().max(1) as f64
     }
 }
 
-/// A row whose companion is its own record, since its speaker has no other that can be read: what was taken of it there
-/// must not be asked of the model, which has just heard it.
+/// A row whose companion is its own record, because its speaker has no other readable one. The window taken for conditioning
+/// must not also be the target: the model has just been conditioned on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnCompanion {
-    /// The row, on this rank.
+    /// Row number, on this rank.
     pub row: u32,
-    /// The part, by its number.
+    /// Index of the part.
     pub part: usize,
-    /// The first row of the array that was taken.
+    /// First row of the array that was taken.
     pub first: u32,
-    /// How many were.
+    /// Number of rows taken.
     pub rows: u32,
 }
 
@@ -144,7 +143,7 @@ pub struct Collator {
 }
 
 impl Collator {
-    /// For rank `rank` of `ranks`.
+    /// Creates a collator for rank `rank` of `ranks`; ranks count from 0.
     pub fn new(
         source: Arc<dyn RecordSource>,
         plan: Arc<Plan>,
@@ -161,27 +160,27 @@ impl Collator {
         Ok(Collator { source, plan, rank, layouts })
     }
 
-    /// The plan it follows.
+    /// Returns the plan it follows.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Bytes that hold any batch.
+    /// Returns the size in bytes of a slab that holds any batch.
     pub fn slab_bytes(&self) -> usize {
         self.layouts.iter().map(|layout| layout.bytes()).max().unwrap_or(0)
     }
 
-    /// Where the records come from.
+    /// Source of the records.
     pub(crate) fn source(&self) -> &Arc<dyn RecordSource> {
         &self.source
     }
 
-    /// Writes the batch of `step` to the start of `slab`. All of the layout's bytes are written.
+    /// Writes the batch of `step` to the start of `slab`. All bytes of the layout are written.
     pub fn collate(&self, step: u64, slab: &mut [u8]) -> Result<BatchInfo, BatchError> {
         self.collate_seen(step, slab, &Beacon::default())
     }
 
-    /// The same, letting others see which record it is at.
+    /// [`Self::collate`], publishing the current record through `beacon`.
     pub(crate) fn collate_seen(
         &self,
         step: u64,
@@ -190,7 +189,7 @@ impl Collator {
     ) -> Result<BatchInfo, BatchError> {
         let began = Instant::now();
         beacon.begin();
-        // What others have left on this thread is not of this batch.
+        // Discard the time that other work left on this thread.
         take_computing();
         let planned = self.plan.step(step);
         let layout = &self.layouts[planned.bucket];
@@ -235,7 +234,7 @@ impl Collator {
     }
 }
 
-/// The numbers of a row that are not in its arrays.
+/// The per-row integer fields.
 struct Numbers {
     record: i32,
     companion: i32,
@@ -249,13 +248,13 @@ struct Writer<'a> {
     layout: &'a Arc<Layout>,
     slab: &'a mut [u8],
     info: BatchInfo,
-    /// Which of its record's times in the epoch the row is.
+    /// Repetition in the epoch of the current row's record.
     time: u32,
     beacon: &'a Beacon,
 }
 
 impl Writer<'_> {
-    /// Bytes between fields belong to nobody; they are zero so that equal batches are equal bytes.
+    /// Bytes between fields are unused; they are zeroed so that equal batches have equal bytes.
     fn clear_gaps(&mut self) {
         let mut end = 0;
         for field in self.layout.fields() {
@@ -272,7 +271,7 @@ impl Writer<'_> {
         let mut bad: Vec<(u32, Problem)> = Vec::new();
         for attempt in 0..=ATTEMPTS {
             let record = if attempt == 0 { wanted } else { self.planned.substitute(wanted, attempt) };
-            // What an attempt before noted of this row holds no more.
+            // Discard what an earlier attempt noted for this row.
             self.info.own_companions.retain(|own| own.row != row);
             if bad.iter().any(|(tried, _)| *tried == record) {
                 continue;
@@ -303,14 +302,14 @@ impl Writer<'_> {
             used += bytes;
         }
         self.info.used_bytes += used;
-        // The plan refuses sources whose numbers do not fit an i32.
+        // The plan rejects sources whose numbers do not fit an i32.
         let language = source.language(record as usize) as i32;
         self.numbers(row, &Numbers { record: record as i32, companion, speaker: speaker as i32, language });
         Ok(())
     }
 
-    /// Writes the companion's arrays, passing over bad ones. Where none can be read, the record is as
-    /// bad as they are: a row without its conditioning is no row.
+    /// Writes the companion's arrays, skipping bad companions. If none is readable, the record counts as bad too: a row
+    /// without conditioning is unusable.
     fn companion(
         &mut self,
         row: u32,
@@ -320,7 +319,7 @@ impl Writer<'_> {
     ) -> Result<(u32, u64), RecordError> {
         let mut bad: Vec<(u32, Problem)> = Vec::new();
         for attempt in 0..=ATTEMPTS {
-            // In the end the record itself, whose own arrays were good.
+            // The last attempt is the record itself, whose own arrays were good.
             let companion = match attempt {
                 ATTEMPTS => record,
                 _ => self.planned.companion(record, self.time, speaker, attempt),
@@ -346,10 +345,10 @@ impl Writer<'_> {
         self.info.substitutions.extend(noted);
     }
 
-    /// Copies the arrays of one record to their places in a row; returns the bytes that are not padding.
+    /// Copies the arrays of one record into a row; returns the bytes that are not padding.
     ///
-    /// Of a record that is its own companion (`alone`) at most half is taken, as Coqui does with short clips: the other
-    /// half is what is left to learn from.
+    /// At most half of a record that is its own companion (`alone`) is taken, as Coqui does with short clips: the other half
+    /// remains as the target.
     fn arrays(&mut self, row: u32, of: Of, record: u32, alone: bool) -> Result<u64, RecordError> {
         let source = &*self.collator.source;
         self.beacon.at(record);
@@ -370,7 +369,7 @@ impl Writer<'_> {
             let began = Instant::now();
             let mut rows = source.read(record as usize, column, start, out)? as usize;
             if start > 0 && rows < taken {
-                // Lengths may be upper bounds: the place drawn lay too far back.
+                // Lengths may be upper bounds: the sampled position was too far back.
                 start = 0;
                 rows = source.read(record as usize, column, 0, out)? as usize;
             }
@@ -411,7 +410,7 @@ impl Writer<'_> {
     }
 }
 
-/// Fills `out` with an element of `size` bytes. Bytes, not floats: a slab need not be aligned.
+/// Fills `out` with an element of `size` bytes. Works on bytes because a slab need not be aligned for floats.
 fn pad(out: &mut [u8], element: [u8; 4], size: usize) {
     match size {
         2 => out.as_chunks_mut::<2>().0.fill([element[0], element[1]]),

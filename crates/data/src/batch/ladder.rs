@@ -1,39 +1,39 @@
-//! The few shapes batches come in. A shape costs a captured graph and a slab; too few cost padding.
-//! So the boundaries are not guessed: they are the ones that pad least, found exactly.
+//! The few shapes that batches have. Every shape costs a captured graph and a slab; too few shapes cost padding. So the
+//! boundaries are not guessed: an exact search finds those with the least padding.
 
 use serde::{Deserialize, Serialize};
 
-/// Length of one row of a batch.
+/// Capacity of one row of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rung {
-    /// Rows of the length column.
+    /// Maximum rows of the length column.
     pub frames: u32,
-    /// Text tokens; 0 where batches have no text.
+    /// Maximum text tokens; 0 if batches have no text.
     pub tokens: u32,
 }
 
-/// The lengths in use, shortest first.
+/// The row capacities in use, shortest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ladder {
     rungs: Vec<Rung>,
 }
 
-/// How long the records are.
+/// Histogram of record lengths.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lengths {
-    /// By number of frames: a division for each of a million records would cost more than the table.
+    /// Indexed by number of frames: a division for each of a million records would cost more than the table.
     levels: Vec<Level>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     records: u64,
-    /// Most tokens of any of them.
+    /// Largest token count among them.
     tokens: u32,
 }
 
 impl Lengths {
-    /// Counts a record; the caller keeps `frames` within reason.
+    /// Counts a record; the caller bounds `frames`, which sizes the table.
     pub(crate) fn add(&mut self, frames: u32, tokens: u32) {
         let frames = frames as usize;
         if self.levels.len() <= frames {
@@ -44,7 +44,7 @@ impl Lengths {
         level.tokens = level.tokens.max(tokens);
     }
 
-    /// The lengths that occur, rounded up to `unit` but never over `limit`, and what is in each.
+    /// Returns the lengths that occur, rounded up to `unit` but at most `limit`, and the records of each.
     fn rounded(&self, unit: u32, limit: u32) -> (Vec<u32>, Vec<Level>) {
         let (mut tops, mut levels): (Vec<u32>, Vec<Level>) = Default::default();
         let unit = unit.max(1);
@@ -65,27 +65,27 @@ impl Lengths {
     }
 }
 
-/// What rungs are chosen by.
+/// Constraints for choosing rungs.
 pub(crate) struct Fit {
-    /// At most so many rungs.
+    /// Maximum number of rungs.
     pub(crate) buckets: usize,
-    /// Rungs are multiples of so many frames.
+    /// Rungs are multiples of this many frames.
     pub(crate) frame_unit: u32,
-    /// But none is longer than this.
+    /// Maximum frames of a rung, even if it is not a multiple of `frame_unit`.
     pub(crate) max_frames: u32,
-    /// And have room for a multiple of so many tokens.
+    /// Token capacities are multiples of this.
     pub(crate) token_unit: u32,
 }
 
 impl Ladder {
-    /// A ladder of given rungs; `None` unless they grow strictly.
+    /// Creates a ladder of the given rungs; `None` unless their frames are positive and strictly increasing.
     pub fn new(rungs: Vec<Rung>) -> Option<Self> {
         let grows = rungs.is_sorted_by(|a, b| a.frames < b.frames);
         (grows && rungs.first().is_some_and(|rung| rung.frames > 0)).then_some(Ladder { rungs })
     }
 
-    /// The ladder that pads least. Every rung holds at least `enough` of its frames records (a batch of
-    /// them), unless all records together are fewer.
+    /// Returns the ladder with the least padding. Every rung of `n` frames holds at least `enough(n)` records (one batch),
+    /// unless there are fewer records in total.
     pub(crate) fn fit(lengths: &Lengths, fit: &Fit, enough: impl Fn(u32) -> u64) -> Self {
         let (tops, levels) = lengths.rounded(fit.frame_unit, fit.max_frames);
         let mut start = 0;
@@ -100,17 +100,17 @@ impl Ladder {
         Ladder { rungs }
     }
 
-    /// The rungs, shortest first.
+    /// Returns the rungs, shortest first.
     pub fn rungs(&self) -> &[Rung] {
         &self.rungs
     }
 
-    /// The shortest rung with room for that many frames and tokens; `table()[frames]` is the rung to start at.
+    /// Returns the shortest rung with room for that many frames and tokens. `table` is that of [`Self::table`].
     pub(crate) fn rung_by(&self, table: &[u32], frames: u32, tokens: u32) -> Option<usize> {
         self.from(*table.get(frames as usize)? as usize, tokens)
     }
 
-    /// By number of frames: the first rung that is long enough.
+    /// Returns, indexed by number of frames, the first rung that is long enough.
     pub(crate) fn table(&self, most_frames: u32) -> Vec<u32> {
         let mut rung = 0;
         (0..=most_frames)
@@ -128,7 +128,7 @@ impl Ladder {
     }
 }
 
-/// Where rungs end (exclusive, in levels), by dynamic programming over levels and number of rungs.
+/// Returns where rungs end (exclusive, in levels), by dynamic programming over levels and number of rungs.
 fn boundaries(tops: &[u32], levels: &[Level], buckets: usize, enough: impl Fn(u32) -> u64) -> Vec<usize> {
     let count = levels.len();
     if count == 0 {
@@ -148,7 +148,7 @@ fn boundaries(tops: &[u32], levels: &[Level], buckets: usize, enough: impl Fn(u3
             None => (1..=count).for_each(|end| row.cost[end] = search.cost(0, end)),
             Some(shorter) => search.fill(shorter, &mut row, 1..count + 1, 0..count),
         }
-        // The fewest rungs that pad so little: a shape more must pay.
+        // Prefer the fewest rungs with the least padding: an extra shape must reduce it.
         if let Some(cost) = row.cost[count]
             && best.is_none_or(|(least, _)| cost < least)
         {
@@ -168,33 +168,33 @@ fn boundaries(tops: &[u32], levels: &[Level], buckets: usize, enough: impl Fn(u3
 
 struct Search<'a> {
     tops: &'a [u32],
-    /// Records in the levels before each.
+    /// Number of records in the levels before each level.
     below: Vec<u64>,
-    /// Records that a rung ending at each level must hold.
+    /// Minimum number of records of a rung that ends at each level.
     needed: Vec<u64>,
 }
 
-/// The cheapest way to cover the first levels with a certain number of rungs.
+/// Cheapest cover of the first levels with a given number of rungs.
 struct Row {
-    /// Frames held, by number of levels covered; `None` where rungs would be too empty.
+    /// Padded frames, by number of levels covered; `None` if a rung would hold too few records.
     cost: Vec<Option<u64>>,
-    /// Where the last of these rungs begins.
+    /// Level at which the last of these rungs begins.
     cut: Vec<usize>,
 }
 
 impl Search<'_> {
-    /// Frames that the levels `start..end` take as one rung. The frames of the records themselves are the
-    /// same for every ladder, so least held is least padded.
+    /// Returns the padded frames of the levels `start..end` as one rung. The unpadded frames are the same for every ladder,
+    /// so minimising this minimises padding.
     fn cost(&self, start: usize, end: usize) -> Option<u64> {
         let records = self.below[end] - self.below[start];
         (records >= self.needed[end - 1]).then(|| records * u64::from(self.tops[end - 1]))
     }
 
-    /// Fills `row` at `ends`, knowing that the best cuts lie in `cuts`.
+    /// Fills `row` at `ends`, given that the best cuts are in `cuts`.
     ///
-    /// The cost obeys the quadrangle inequality (moving a record from a lower top to a higher one costs
-    /// the more the higher it is), so the best cut never moves left as the end moves right: halving
-    /// the ends finds all of them in n log n, and a corpus of hour-long files needs no coarser unit.
+    /// The cost satisfies the quadrangle inequality (moving a record from a lower top to a higher one costs more, the higher
+    /// the top), so the best cut never moves left as the end moves right. Divide and conquer over the ends finds all of them
+    /// in n log n, so a corpus of hour-long files needs no coarser unit.
     fn fill(&self, shorter: &Row, row: &mut Row, ends: std::ops::Range<usize>, cuts: std::ops::Range<usize>) {
         if ends.is_empty() {
             return;
@@ -209,7 +209,7 @@ impl Search<'_> {
                 self.fill(shorter, row, ends.start..end, cuts.start..cut + 1);
                 self.fill(shorter, row, end + 1..ends.end, cut..cuts.end);
             }
-            // What does not fill its rungs here does not fill them further left either.
+            // If the rungs cannot be filled here, they cannot be filled further left either.
             None => self.fill(shorter, row, end + 1..ends.end, cuts),
         }
     }
@@ -292,7 +292,7 @@ mod tests {
             prop_assert!(ladder.rungs().len() <= buckets);
             prop_assert_eq!(Ladder::new(ladder.rungs.clone()), Some(ladder.clone()));
 
-            // Every set of boundaries there is, tried one by one.
+            // Brute force over every set of boundaries.
             let mut tops: Vec<u32> = frames.iter().map(|n| n.next_multiple_of(4)).collect();
             tops.sort_unstable();
             tops.dedup();

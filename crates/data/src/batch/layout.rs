@@ -1,26 +1,26 @@
-//! Which byte of a batch is what. A batch is one slab, so that it goes to the device in one copy.
+//! Byte layout of a batch. A batch is one slab, so that it is copied to the device at once.
 //!
 //! | field | shape | dtype | content |
 //! |---|---|---|---|
 //! | each part, by its name | `[rows, capacity, width]` | the column's | the array, padded |
-//! | its name + `_rows` | `[rows]` | i32 | rows of it that are not padding |
-//! | `record` | `[rows]` | i32 | record number; -1 where the row is empty |
-//! | `companion` | `[rows]` | i32 | the companion's record number; -1 where there is none |
-//! | `speaker`, `language` | `[rows]` | i32 | their numbers; 0 where the row is empty |
+//! | its name + `_rows` | `[rows]` | i32 | number of its rows that are not padding |
+//! | `record` | `[rows]` | i32 | record number; -1 if the row is empty |
+//! | `companion` | `[rows]` | i32 | the companion's record number; -1 if there is none |
+//! | `speaker`, `language` | `[rows]` | i32 | their numbers; 0 if the row is empty |
 
 use crate::batch::ladder::Rung;
 use crate::batch::settings::{Part, Take};
 use crate::record::{Dtype, TOKENS};
 
-/// Every field begins at a multiple of this: what device memory is aligned to.
+/// Alignment of every field in bytes: the alignment of device memory.
 pub const ALIGNMENT: usize = 256;
 
-/// What a field holds.
+/// Content of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The array of the part with this number.
+    /// The array of the part with this index.
     Part(usize),
-    /// Its lengths.
+    /// The valid lengths of the part with this index.
     Rows(usize),
     /// Record numbers.
     Record,
@@ -35,17 +35,17 @@ pub enum Content {
 /// One array of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name, unique in the layout.
     pub name: String,
-    /// What it holds.
+    /// What the field holds.
     pub content: Content,
     /// Element type.
     pub dtype: Dtype,
     /// Extents; row-major.
     pub shape: Vec<usize>,
-    /// Where it begins in the slab.
+    /// Byte offset in the slab.
     pub offset: usize,
-    /// How long it is.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
@@ -55,13 +55,13 @@ pub struct Layout {
     rows: u32,
     rung: Rung,
     fields: Vec<Field>,
-    /// By number of the part: the field of its array.
+    /// Field index of each part's array, by part.
     arrays: Vec<usize>,
     bytes: usize,
 }
 
 impl Layout {
-    /// The layout of `rows` rows of `rung`'s length. `None` where it would be larger than memory.
+    /// Computes the layout of `rows` rows with the capacity of `rung`. `None` if it exceeds the largest possible allocation.
     pub fn of(rows: u32, rung: Rung, parts: &[Part]) -> Option<Layout> {
         let mut layout = Layout { rows, rung, fields: Vec::new(), arrays: Vec::new(), bytes: 0 };
         for (i, part) in parts.iter().enumerate() {
@@ -74,7 +74,7 @@ impl Layout {
             layout.arrays.push(layout.fields.len());
             layout.push(part.name(), Content::Part(i), part.column.dtype, shape)?;
         }
-        // The small ones after the large ones.
+        // Small fields follow the large ones.
         for (i, part) in parts.iter().enumerate() {
             layout.push(
                 format!("{}_rows", part.name()),
@@ -99,41 +99,41 @@ impl Layout {
         let offset = self.bytes;
         self.bytes = offset.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT)?;
         self.fields.push(Field { name, content, dtype, shape, offset, bytes });
-        // An allocation can be no larger.
+        // The maximum size of an allocation.
         (self.bytes <= isize::MAX as usize).then_some(())
     }
 
-    /// Rows of a batch.
+    /// Returns the number of rows of a batch.
     pub fn rows(&self) -> u32 {
         self.rows
     }
 
-    /// Length of the rows.
+    /// Returns the capacity of a row.
     pub fn rung(&self) -> Rung {
         self.rung
     }
 
-    /// The fields, in the order they lie in the slab.
+    /// Returns the fields in the order of their offsets.
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
 
-    /// The field of a name.
+    /// Returns the field of a name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// Bytes of a batch, a multiple of 256.
+    /// Returns the size of a batch in bytes, a multiple of 256.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of the parts' arrays alone: what padding is a share of.
+    /// Returns the size of the parts' arrays alone in bytes, the reference for padding.
     pub fn array_bytes(&self) -> usize {
         self.arrays.iter().map(|&i| self.fields[i].bytes).sum()
     }
 
-    /// Where row `row` of part `part` lies.
+    /// Returns the bytes of row `row` of part `part`.
     pub fn row_range(&self, part: usize, row: u32) -> std::ops::Range<usize> {
         let field = &self.fields[self.arrays[part]];
         let bytes = field.bytes / self.rows as usize;

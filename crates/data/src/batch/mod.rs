@@ -1,9 +1,8 @@
-//! Batches: length buckets, the shape ladder, collation into memory the caller owns.
+//! Batches: length buckets, the shape ladder, and collation into memory the caller owns.
 //!
-//! In the order a batch comes to be: `settings` (what is asked for) -> `ladder` (the few shapes
-//! there are) -> `buckets` (the records of each) -> [`balance`] (how often each) -> `plan` and its `step`s (which record stands in
-//! which row, computed, not stored) -> `layout` (which byte is what) -> `collate` (bytes in the
-//! caller's slab). `state` is what a run saves.
+//! In the order a batch is built: `settings` (the options) -> `ladder` (the few shapes) -> `buckets` (the records of each
+//! shape) -> [`balance`] (how often each record occurs) -> `plan` and its `step`s (the record of every row, computed instead
+//! of stored) -> `layout` (byte offsets) -> `collate` (bytes in the caller's slab). `state` is what a run saves.
 
 pub mod balance;
 pub(crate) mod beacon;

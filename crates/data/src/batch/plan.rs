@@ -1,12 +1,12 @@
-//! Which record stands in which row of which batch, for every step there will ever be. Computed from
-//! the seed in constant time; stored are only each bucket's record numbers.
+//! Assigns a record to every row of every batch, for all steps. Computed from the seed in constant time; only each bucket's
+//! record numbers are stored.
 //!
-//! **Step numbers.** With `worst_first` and W shapes in use, steps `0..W` are the worst batches and
-//! belong to no epoch. After them (or from 0 on) step `W + e * B + p` is the batch at position `p` of
-//! epoch `e`, B being the batches of an epoch.
+//! **Step numbers.** With `worst_first` and W shapes in use, steps `0..W` are the worst batches and belong to no epoch.
+//! After them (or from 0) step `W + e * B + p` is the batch at position `p` of epoch `e`, where B is the number of batches
+//! per epoch.
 //!
-//! **Ranks.** A batch is planned for all ranks together; rank `r` of `R` takes the `r`-th of `R` equal
-//! slices of its rows. So the number of ranks changes neither the batches nor their count.
+//! **Ranks.** A batch is planned for all ranks together; rank `r` of `R` takes the `r`-th of `R` equal slices of its rows.
+//! So the number of ranks changes neither the batches nor their count.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ use crate::batch::step::Step;
 use crate::order::{Bijection, Speakers};
 use crate::record::{Column, RecordSource, TOKENS};
 
-/// Why no plan can be made.
+/// Why a plan cannot be made.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PlanError {
-    /// The source does not hold a column that was asked for.
+    /// The source lacks a requested column.
     #[error("the records have no column `{wanted}` (they have: {have}); prepare them again with it")]
     NoColumn {
-        /// What was asked for.
+        /// Requested column.
         wanted: &'static str,
-        /// What there is.
+        /// Columns of the source.
         have: String,
     },
-    /// A number that makes no sense.
+    /// A setting out of range.
     #[error("{0}")]
     Impossible(String),
-    /// Nothing is left to train on.
+    /// Every record is excluded.
     #[error(
         "no record is usable: {given} given, {excluded} left out ({example}); raise the limits or check the corpus"
     )]
     NoRecords {
-        /// Records given.
+        /// Number of records given.
         given: usize,
-        /// Records left out.
+        /// Number of records excluded.
         excluded: usize,
-        /// One of the reasons.
+        /// Reason of the first excluded record.
         example: String,
     },
     /// Every bucket is smaller than its batch, and incomplete batches are dropped.
@@ -51,19 +51,19 @@ pub enum PlanError {
         "no bucket fills a batch: {records} records, batches of {rows} rows or more; lower the batch size or fill up the tail"
     )]
     NoBatches {
-        /// Usable records.
+        /// Number of usable records.
         records: usize,
         /// Rows of the smallest batch.
         rows: u32,
     },
-    /// The rows cannot be dealt out evenly.
+    /// The rows cannot be divided evenly among the ranks.
     #[error(
         "a batch of {rows} rows cannot be dealt to {ranks} ranks evenly; choose a batch size that {ranks} divides"
     )]
     UnevenRanks {
         /// Rows of a batch.
         rows: u32,
-        /// Ranks.
+        /// Number of ranks.
         ranks: u32,
     },
     /// The source is not the one the plan was made for.
@@ -79,9 +79,9 @@ pub struct Plan {
     members_hash: [u8; 32],
     ladder: Ladder,
     pub(super) buckets: Vec<Bucket>,
-    /// Record numbers by bucket, ascending in each, and as often as they come in an epoch.
+    /// Record numbers by bucket, ascending in each, repeated as often as they occur in an epoch.
     members: Vec<u32>,
-    /// How many different ones there are.
+    /// Number of distinct records.
     records: usize,
     pub(super) speakers: Option<Speakers>,
     excluded: Vec<Excluded>,
@@ -169,8 +169,8 @@ impl Plan {
         })
     }
 
-    /// The same records in the same batches, with other arrays of them: to look at what a batch is made of. Text and
-    /// companions belong to the plan: they are among both arrays, or among neither.
+    /// Returns a plan of the same batches with other arrays, for inspection. Text and companions are part of the plan: both
+    /// sets of arrays include them, or neither does.
     pub fn with_parts(&self, source: &dyn RecordSource, parts: Vec<Part>) -> Result<Plan, PlanError> {
         let settings = Settings { parts, ..self.settings.clone() };
         let same = settings.has_tokens() == self.settings.has_tokens()
@@ -182,47 +182,47 @@ impl Plan {
         Ok(Plan { settings, columns, ..self.clone() })
     }
 
-    /// What the plan was made of.
+    /// Returns the settings of the plan.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The shapes, shortest first.
+    /// Returns the shapes, shortest first.
     pub fn ladder(&self) -> &Ladder {
         &self.ladder
     }
 
-    /// The buckets, one per rung of the ladder.
+    /// Returns the buckets, one per rung of the ladder.
     pub fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
-    /// Records that are in no batch, each with its reason, by number.
+    /// Returns the records that are in no batch, each with its reason, by number.
     pub fn excluded(&self) -> &[Excluded] {
         &self.excluded
     }
 
-    /// Records that are in some batch.
+    /// Returns the number of records that are in some batch.
     pub fn records(&self) -> usize {
         self.records
     }
 
-    /// Rows of an epoch that are there for balance: records that come again.
+    /// Returns the number of rows per epoch that repeat a record for balance.
     pub fn repeated(&self) -> usize {
         self.members.len() - self.records
     }
 
-    /// Batches of an epoch, the same on every rank.
+    /// Returns the number of batches per epoch, the same on every rank.
     pub fn batches_per_epoch(&self) -> u64 {
         self.per_epoch
     }
 
-    /// Steps before epoch 0: the worst batches, where they were asked for.
+    /// Returns the number of steps before epoch 0: the worst batches, if enabled.
     pub fn worst_steps(&self) -> u64 {
         self.worst_order.len() as u64
     }
 
-    /// The first step of an epoch.
+    /// Returns the first step of an epoch.
     pub fn epoch_start(&self, epoch: u64) -> u64 {
         self.worst_steps() + epoch * self.per_epoch
     }
@@ -240,7 +240,7 @@ impl Plan {
         &self.members_hash
     }
 
-    /// The layouts of one rank's batches, one per bucket.
+    /// Returns the layouts of one rank's batches, one per bucket.
     pub fn layouts(&self, ranks: u32) -> Result<Vec<Arc<Layout>>, PlanError> {
         if ranks == 0 {
             return Err(PlanError::Impossible("0 ranks train nothing".into()));
@@ -262,28 +262,28 @@ impl Plan {
             .collect()
     }
 
-    /// Bytes that hold any batch of one rank.
+    /// Returns the size in bytes of a slab that holds any batch of one rank.
     pub fn slab_bytes(&self, ranks: u32) -> Result<usize, PlanError> {
         Ok(self.layouts(ranks)?.iter().map(|layout| layout.bytes()).max().unwrap_or(0))
     }
 
-    /// What a run saves to come back to `step`.
+    /// Returns the state to save for resuming at `step`.
     pub fn state(&self, step: u64) -> State {
         State::of(self, step)
     }
 
-    /// The step a saved state stands at, if it belongs to this plan.
+    /// Returns the step of a saved state if it belongs to this plan.
     pub fn resume(&self, state: &State) -> Result<u64, StateError> {
         state.check(self)
     }
 
-    /// The records of a bucket, ascending, as often as they come.
+    /// The records of a bucket, ascending, with repetitions.
     pub(super) fn members_of(&self, bucket: usize) -> &[u32] {
         let Bucket { first, records, .. } = self.buckets[bucket];
         &self.members[first as usize..][..records as usize]
     }
 
-    /// The batch of a step. Costs the same for every step.
+    /// Returns the batch of a step. The cost is the same for every step.
     pub fn step(&self, step: u64) -> Step<'_> {
         let seed = self.settings.seed;
         if let Some(&bucket) = usize::try_from(step).ok().and_then(|step| self.worst_order.get(step)) {
@@ -308,7 +308,7 @@ impl Plan {
                 (seed, Bijection::new(self.per_epoch, seed.derive("batches")).at(position))
             }
         };
-        // The last bucket that begins at or before it: empty ones before it begin there too.
+        // The last bucket that begins at or before the batch: empty buckets before it begin there too.
         let bucket = self.buckets.partition_point(|bucket| bucket.before <= batch) - 1;
         let Bucket { rows, records, before, .. } = self.buckets[bucket];
         let order = (self.settings.order == Order::Shuffled)
@@ -327,7 +327,7 @@ impl Plan {
     }
 }
 
-/// Finds the columns of the parts and refuses what cannot be.
+/// Finds the columns of the parts and rejects invalid settings.
 fn resolve(source: &dyn RecordSource, settings: &Settings) -> Result<Vec<usize>, PlanError> {
     let impossible = |what: &str| Err(PlanError::Impossible(what.to_owned()));
     if settings.buckets == 0 {
@@ -339,7 +339,7 @@ fn resolve(source: &dyn RecordSource, settings: &Settings) -> Result<Vec<usize>,
     if settings.rows.at(1) == 0 {
         return impossible("a batch of 0 rows was asked for; give at least 1");
     }
-    // Record numbers are i32 in a batch, -1 where there is none.
+    // Record numbers are i32 in a batch, -1 for none.
     if i32::try_from(source.len()).is_err() {
         return impossible("more than 2,147,483,647 records; split the corpus");
     }

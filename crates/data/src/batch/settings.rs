@@ -1,4 +1,4 @@
-//! What is asked of a plan: how many rows, in which order, of which columns.
+//! Options of a plan: batch size, order and columns.
 
 use std::collections::BTreeMap;
 
@@ -12,32 +12,32 @@ use crate::record::{CONDITIONING_MEL, Column, DVAE_MEL, Dtype, SPEAKER_MEL, TOKE
 /// Frames of conditioning that XTTS-v2 trains with: 6 s.
 pub(crate) const CONDITIONING_FRAMES: u32 = 517;
 
-/// How many rows a batch has, counted over all ranks.
+/// Number of rows of a batch, over all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rows {
     /// The same in every bucket.
     Fixed(u32),
-    /// As many as a budget holds: a row of `T` frames costs `T + T^2 / quadratic`.
+    /// As many as fit a budget: a row of `T` frames costs `T + T^2 / quadratic`.
     Budget {
-        /// Frames that a batch may cost.
+        /// Budget of a batch in frames.
         frames: u64,
-        /// Where attention begins to dominate; `None` counts frames only.
+        /// Length in frames at which attention costs as much as the rest; `None` counts frames only.
         quadratic: Option<u32>,
-        /// Rows come in multiples of this (at least one multiple). Every rank count that divides it
-        /// gives the same batches, so it is part of the order, and the rank count is not.
+        /// Rows come in multiples of this (at least one multiple). Every rank count that divides it gives the same batches,
+        /// so it is part of the order, and the rank count is not.
         multiple: u32,
     },
 }
 
 impl Rows {
-    /// Rows of a batch whose rows have `frames` frames.
+    /// Returns the number of rows of a batch whose rows have `frames` frames.
     pub fn at(self, frames: u32) -> u32 {
         match self {
             Rows::Fixed(rows) => rows,
             Rows::Budget { frames: budget, quadratic, multiple } => {
                 let t = u128::from(frames.max(1));
-                // Over the common denominator, so that no rounding hides in the cost.
+                // Over the common denominator, so that the cost is not rounded.
                 let fitting = match quadratic {
                     Some(q) => u128::from(budget) * u128::from(q.max(1)) / (t * u128::from(q.max(1)) + t * t),
                     None => u128::from(budget) / t,
@@ -50,33 +50,33 @@ impl Rows {
     }
 }
 
-/// What becomes of the records that do not fill a bucket's last batch.
+/// What happens to the records that do not fill a bucket's last batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tail {
-    /// The batch is topped up from the start of the bucket's own order. Every record is seen at least
-    /// once an epoch, and at most twice where its bucket holds a whole batch (balance may repeat it).
+    /// The batch is filled up from the start of the bucket's own order. Every record occurs at least once per epoch, and at
+    /// most twice if its bucket holds a whole batch (balance may repeat it).
     Fill,
-    /// The batch is left out; another order leaves out others in the next epoch.
+    /// The batch is dropped; the order of the next epoch drops other records.
     Drop,
-    /// The batch has fewer valid rows. Every record exactly once where nothing is balanced: for validation.
+    /// The batch has fewer valid rows. Without balance every record occurs exactly once: for validation.
     Short,
 }
 
-/// In which order batches and rows come.
+/// Order of batches and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Another one each epoch.
+    /// A different order in each epoch.
     Shuffled,
-    /// By bucket and record number, the same every time: for validation.
+    /// By bucket and record number, always the same: for validation.
     Fixed,
 }
 
-/// Whose array a part of a batch is.
+/// Record that a part of a batch is taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Of {
-    /// The row's record.
+    /// The record of the row.
     Own,
     /// Another record of the same speaker.
     Companion,
@@ -87,33 +87,33 @@ pub enum Of {
 pub enum Take {
     /// All of it. The bucket's shape has room for the length column and for the tokens.
     Whole,
-    /// So many rows from a drawn place; all of a shorter array.
+    /// The given number of rows from a sampled position; all of a shorter array.
     Window(u32),
 }
 
 /// One array of a batch: `[rows, capacity, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
-    /// Which column.
+    /// Column to read.
     pub column: Column,
-    /// Whose.
+    /// Record to read it from.
     pub of: Of,
-    /// How much.
+    /// How much of it to take.
     pub take: Take,
-    /// What stands where the record has ended.
+    /// Value of the padding after the end of the array.
     pub pad: f32,
-    /// Rows that are taken beyond those that count, of an array that has as many more: where what is made of a row needs
-    /// what follows it. Lengths are told without them.
+    /// Extra rows taken after the counted ones, from an array that has as many more: used if computing a result for a row
+    /// needs the rows that follow it. Reported lengths do not include them.
     pub overlap: u32,
 }
 
 impl Part {
-    /// The record's whole array.
+    /// The whole array of the row's record.
     pub fn whole(column: Column) -> Self {
         Part { column, of: Of::Own, take: Take::Whole, pad: silence(&column), overlap: 0 }
     }
 
-    /// A window of the record's array.
+    /// A window of the array of the row's record.
     pub fn window(column: Column, rows: u32) -> Self {
         Part { column, of: Of::Own, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
     }
@@ -123,7 +123,7 @@ impl Part {
         Part { column, of: Of::Companion, take: Take::Window(rows), pad: silence(&column), overlap: 0 }
     }
 
-    /// The part's name in a batch.
+    /// Returns the part's name in a batch.
     pub fn name(&self) -> String {
         match self.of {
             Of::Own => self.column.name.to_owned(),
@@ -131,7 +131,7 @@ impl Part {
         }
     }
 
-    /// [`pad`](Self::pad) as bytes of the column's type; only as many count as the type has.
+    /// [`pad`](Self::pad) as bytes of the column's type; unused bytes at the end are 0.
     pub(crate) fn pad_bytes(&self) -> [u8; 4] {
         match self.column.dtype {
             Dtype::F32 => self.pad.to_le_bytes(),
@@ -144,7 +144,7 @@ impl Part {
     }
 }
 
-/// The value that a column has where nothing is to be heard.
+/// Returns the value of a column in silence.
 fn silence(column: &Column) -> f32 {
     if *column == DVAE_MEL || *column == CONDITIONING_MEL {
         // ln(1e-5): the floor of both front-ends.
@@ -156,42 +156,42 @@ fn silence(column: &Column) -> f32 {
     }
 }
 
-/// Everything that shapes a plan.
+/// All settings of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Every draw comes from it.
+    /// Seed of all sampling.
     pub seed: Seed,
     /// Batch size.
     pub rows: Rows,
-    /// What to do with the last batch of a bucket.
+    /// What happens to the last batch of a bucket.
     pub tail: Tail,
     /// Shuffled or fixed.
     pub order: Order,
-    /// Before anything else, one batch of each bucket with its longest records, largest bucket first:
-    /// what does not fit into memory fails at once, and every shape is met early.
+    /// Start with one batch of each bucket's longest records, largest bucket first: running out of memory shows at once, and
+    /// every shape occurs early.
     pub worst_first: bool,
-    /// At most so many shapes.
+    /// Maximum number of shapes.
     pub buckets: u32,
-    /// Shapes are multiples of so many frames.
+    /// Shapes are multiples of this many frames.
     pub frame_unit: u32,
-    /// Text capacities are multiples of so many tokens.
+    /// Text capacities are multiples of this many tokens.
     pub token_unit: u32,
-    /// Longer records are left out, and named.
+    /// Longer records are excluded and reported.
     pub max_frames: Option<u32>,
-    /// Records with more tokens are left out, and named.
+    /// Records with more tokens are excluded and reported.
     pub max_tokens: Option<u32>,
-    /// The column whose length decides the bucket.
+    /// Column whose length decides the bucket.
     pub length: Column,
-    /// The arrays of a batch.
+    /// Arrays of a batch.
     pub parts: Vec<Part>,
-    /// Shapes to use instead of fitting them: validation runs on the shapes of training.
+    /// Shapes to use instead of fitting them: validation uses the shapes of training.
     pub ladder: Option<Ladder>,
-    /// The temperature that speakers and languages are balanced by; 1 leaves them as they are.
+    /// Temperature for balancing speakers and languages; 1 disables it.
     pub balance: f64,
 }
 
 impl Default for Settings {
-    /// What the GPT stage trains on.
+    /// Settings of the GPT stage.
     fn default() -> Self {
         Settings {
             seed: Seed::new(0),
@@ -217,7 +217,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What the settings of a run say, with the arrays of the GPT stage.
+    /// Returns the settings of a run, with the arrays of the GPT stage.
     pub fn of(plan: &RunPlan) -> Self {
         let data = &plan.data;
         Settings {
@@ -240,8 +240,8 @@ impl Settings {
         }
     }
 
-    /// The settings for validating what these train: the same columns on `ladder`'s shapes, in a fixed
-    /// order, every record once.
+    /// Returns the settings for validating what these train: the same columns on `ladder`'s shapes, in a fixed order, every
+    /// record once.
     pub fn validation(&self, ladder: Ladder) -> Self {
         Settings {
             tail: Tail::Short,
@@ -258,12 +258,12 @@ impl Settings {
         self.parts.iter().any(|part| part.of == Of::Companion)
     }
 
-    /// Whether the text's length counts: only where text is part of the batch.
+    /// Whether the length of the text counts: only if text is part of the batch.
     pub(crate) fn has_tokens(&self) -> bool {
         self.parts.iter().any(|part| part.column == TOKENS && part.take == Take::Whole)
     }
 
-    /// The settings as words, by name: what a saved state is compared by.
+    /// Returns the settings as text, by name; a saved state is compared by them.
     pub fn described(&self) -> BTreeMap<String, String> {
         let or_none = |limit: Option<u32>| limit.map_or("none".to_owned(), |limit| limit.to_string());
         let rows = match self.rows {

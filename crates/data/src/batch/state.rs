@@ -1,4 +1,4 @@
-//! What a run saves to come back to the same batch: one number, and what that number means.
+//! What a run saves to resume at the same batch: a step number, and what identifies its meaning.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::plan::Plan;
 
-/// Changes when the same settings give other batches than they used to.
+/// Must change whenever the same settings give other batches than before.
 const ORDER_VERSION: &str = "1";
 
-/// A place in the stream of batches. Small, and the same on every rank.
+/// A position in the stream of batches. Small, and the same on every rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The step that comes next.
+    /// Next step.
     pub step: u64,
-    /// Fingerprint of the records' content.
+    /// Fingerprint of the records' content, in hexadecimal.
     pub dataset: String,
-    /// Fingerprint of which of them are used.
+    /// Hash of the selected record numbers, in hexadecimal.
     pub records: String,
-    /// The plan's settings, in words.
+    /// The plan's settings as text, by name.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Why a saved state does not fit.
+/// Why a saved state cannot be resumed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StateError {
-    /// Other data.
+    /// The data differ.
     #[error(
         "the saved position belongs to other data (saved {saved}, here {here}): records were added, removed or changed; restore them, or start a new order at step 0"
     )]
     Dataset {
-        /// Fingerprint in the state.
+        /// Start of the saved fingerprint.
         saved: String,
-        /// Fingerprint of what is here.
+        /// Start of the current fingerprint.
         here: String,
     },
     /// Another selection of the same data.
@@ -40,18 +40,18 @@ pub enum StateError {
         "the saved position belongs to another selection of these records (saved {saved}, here {here}): the split differs; restore it, or start a new order at step 0"
     )]
     Records {
-        /// Fingerprint in the state.
+        /// Start of the saved hash.
         saved: String,
-        /// Fingerprint of what is here.
+        /// Start of the current hash.
         here: String,
     },
-    /// Other settings.
+    /// The settings differ.
     #[error(
         "the saved position belongs to other settings: {}; restore them, or start a new order at step 0",
         .differences.join("; ")
     )]
     Settings {
-        /// What differs, in words.
+        /// One message per setting that differs.
         differences: Vec<String>,
     },
 }
@@ -60,7 +60,7 @@ impl State {
     pub(super) fn of(plan: &Plan, step: u64) -> State {
         let hex = |bytes: &[u8; 32]| blake3::Hash::from_bytes(*bytes).to_hex().to_string();
         let mut settings = plan.settings().described();
-        // Fitted or given: the shapes are what counts, and a better fit would be another order.
+        // Whether fitted or given, the shapes define the order, so a better fit would be another order.
         let shapes: Vec<String> =
             plan.ladder().rungs().iter().map(|rung| format!("{}/{}", rung.frames, rung.tokens)).collect();
         settings.insert("shapes".into(), shapes.join(" "));
@@ -73,7 +73,7 @@ impl State {
         if self.dataset != here.dataset {
             return Err(StateError::Dataset { saved: short(&self.dataset), here: short(&here.dataset) });
         }
-        // Before the records: another limit changes both, and is what the user changed.
+        // Compared before the records: a changed limit changes both, and the limit is what the user changed.
         let mut differences = Vec::new();
         let names: std::collections::BTreeSet<&String> =
             self.settings.keys().chain(here.settings.keys()).collect();
@@ -94,7 +94,7 @@ impl State {
     }
 }
 
-/// Enough of a fingerprint to tell two apart.
+/// Shortens a fingerprint for a message.
 fn short(hex: &str) -> String {
     hex.chars().take(12).collect()
 }

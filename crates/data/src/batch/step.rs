@@ -1,4 +1,4 @@
-//! One batch as planned.
+//! One planned batch.
 
 use myxtts_run::seed::Seed;
 
@@ -6,40 +6,40 @@ use crate::batch::plan::Plan;
 use crate::batch::settings::Tail;
 use crate::order::Bijection;
 
-/// One batch as planned: its shape, and the record of each row.
+/// One planned batch: its shape, and the record of each row.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     pub(super) plan: &'a Plan,
-    /// Its number.
+    /// Step number.
     pub step: u64,
-    /// Its epoch; `None` for the worst batches, which come before all epochs.
+    /// Epoch; `None` for the worst batches, which come before all epochs.
     pub epoch: Option<u64>,
-    /// Its position in the epoch (among the worst batches).
+    /// Position in the epoch, or among the worst batches.
     pub position: u64,
-    /// Its bucket.
+    /// Index of its bucket.
     pub bucket: usize,
-    /// The records it is drawn from: its bucket's, or the longest of them.
+    /// Records it is taken from: those of its bucket, or the longest of them.
     pub(super) pool: &'a [u32],
-    /// Where its rows begin in the order of the pool.
+    /// Position of its first row in the order of the pool.
     pub(super) first_slot: u64,
-    /// That order; `None` takes the pool as it stands.
+    /// Order of the pool; `None` takes the pool as it is.
     pub(super) order: Option<Bijection>,
-    /// All draws of this epoch come from it.
+    /// Seed of all sampling in this epoch.
     pub(super) seed: Seed,
 }
 
 impl Step<'_> {
-    /// Rows over all ranks.
+    /// Returns the number of rows over all ranks.
     pub fn rows(&self) -> u32 {
         self.plan.buckets[self.bucket].rows
     }
 
-    /// The record in a row; `None` in the rows that a short batch lacks.
+    /// Returns the record of a row; `None` for rows missing from a short batch.
     pub fn record(&self, row: u32) -> Option<u32> {
         self.row(row).map(|(record, _)| record)
     }
 
-    /// The record in a row, and which of its times in the epoch this is, counted from 0.
+    /// Returns the record of a row and its zero-based repetition in the epoch.
     pub fn row(&self, row: u32) -> Option<(u32, u32)> {
         let (slot, count) = (self.first_slot + u64::from(row), self.pool.len() as u64);
         if slot >= count && self.plan.settings.tail == Tail::Short {
@@ -48,25 +48,24 @@ impl Step<'_> {
         let slot = slot % count;
         let place = self.order.as_ref().map_or(slot, |order| order.at(slot)) as usize;
         let record = self.pool[place];
-        // Repeated records stand side by side, a handful of times at most.
+        // Repetitions of a record are adjacent, and there are only a few.
         let time = self.pool[..place].iter().rev().take_while(|&&before| before == record).count();
         Some((record, time as u32))
     }
 
-    /// The records of all rows.
+    /// Returns the records of all rows.
     pub fn records(&self) -> impl Iterator<Item = Option<u32>> + '_ {
         (0..self.rows()).map(|row| self.record(row))
     }
 
-    /// What is drawn for a record in this epoch. A record that comes again is given other draws, or it would only be
-    /// the same row again.
+    /// Returns the seed of a record in this epoch. A repetition samples differently; otherwise it would be an identical row.
     fn draws(seed: Seed, record: u32, time: u32) -> Seed {
         let seed = seed.with(record.into());
         if time == 0 { seed } else { seed.derive("again").with(time.into()) }
     }
 
-    /// The companion of a record the `time`-th time it comes in this epoch; with `attempt`, the one to try after so many
-    /// bad ones.
+    /// Returns the companion of a record for its repetition `time` in this epoch; `attempt` counts the bad companions tried
+    /// before.
     pub fn companion(&self, record: u32, time: u32, speaker: u32, attempt: u32) -> u32 {
         match &self.plan.speakers {
             Some(speakers) => {
@@ -77,14 +76,14 @@ impl Step<'_> {
         }
     }
 
-    /// A record of the same bucket to stand in for a bad one.
+    /// Returns a record of the same bucket that replaces a bad one.
     pub(crate) fn substitute(&self, record: u32, attempt: u32) -> u32 {
         let seed = self.seed.derive("substitute").with(record.into()).with(attempt.into());
         let members = self.plan.members_of(self.bucket);
         members[seed.below(0, members.len() as u64) as usize]
     }
 
-    /// Where a window of `window` rows begins in an array of `rows`.
+    /// Returns where a window of `window` rows begins in an array of `rows`.
     pub(crate) fn window_start(
         &self,
         part: usize,
@@ -109,7 +108,7 @@ mod tests {
     use crate::order::bijection::tests::EVALUATIONS;
     use crate::record::{Column, DVAE_MEL, RecordError, RecordSource};
 
-    /// Records of every length up to 500 frames, and nothing to read.
+    /// Records of every length up to 500 frames, without data.
     struct Lengths;
 
     impl RecordSource for Lengths {

@@ -1,5 +1,5 @@
-//! One shard from its utterances: kept whole where nothing changed, otherwise written again with
-//! every record that is still good copied and only the others computed.
+//! Builds one shard from its utterances. An unchanged shard is kept; otherwise it is rewritten, with valid records copied
+//! from old shards and only the rest computed.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use super::source::{self, SourceMark};
 use crate::problem::Problem;
 use crate::utterance::Utterance;
 
-/// What all workers of a `prepare` share.
+/// State shared by all workers of a `prepare`.
 pub(super) struct Job<'a> {
     pub(super) dir: &'a Path,
     pub(super) disk: &'a dyn Disk,
@@ -26,20 +26,20 @@ pub(super) struct Job<'a> {
     pub(super) columns: Vec<StoredColumn>,
     pub(super) recipe: Hash,
     pub(super) shards: u32,
-    /// Look at every record of a shard before it is kept.
+    /// Verify the checksum of every record before a shard is kept.
     pub(super) thorough: bool,
-    /// Failures of the whole corpus so far, utterances in all, and the share that may fail.
+    /// Failures in the whole corpus so far.
     pub(super) failed: AtomicU64,
     pub(super) total: u64,
     pub(super) budget: f64,
     pub(super) stop: &'a AtomicBool,
     pub(super) halt: AtomicBool,
-    /// The right to write, which can be lost; none where nothing is written.
+    /// Write lock, which can be lost; `None` if nothing is written.
     pub(super) lock: Option<&'a FolderLock>,
     pub(super) progress: &'a dyn Progress,
 }
 
-/// What became of a shard.
+/// Result of building a shard.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) name: ShardName,
@@ -51,8 +51,8 @@ pub(super) struct Built {
 }
 
 impl Job<'_> {
-    /// Makes shard `shard` of `utterances`, which are those that belong to it, in ascending order of
-    /// their ids. `old` are seals found in the folder that may hold some of them.
+    /// Builds shard `shard` from `utterances`: exactly those that belong to it, in ascending order of their sort keys. `old`
+    /// names seals in the folder that may hold some of them.
     pub(super) fn build(
         &self,
         shard: u32,
@@ -71,7 +71,7 @@ impl Job<'_> {
         Ok(built)
     }
 
-    /// [`Self::build`] where there is nothing to be done; none where there is.
+    /// Returns the existing shard as [`Self::build`] would, or `None` if it has to be built.
     pub(super) fn keep(
         &self,
         shard: u32,
@@ -85,7 +85,7 @@ impl Job<'_> {
         self.kept(shard, utterances, &old, &self.marks(utterances)?)
     }
 
-    /// The one of the old shards that is what the new one would be.
+    /// Returns the old shard that is identical to the one that would be built.
     fn kept(
         &self,
         shard: u32,
@@ -103,7 +103,7 @@ impl Job<'_> {
         Ok(Some(Built { name: old.name, hash: old.hash, kept: true, computed: 0, copied: 0, problems }))
     }
 
-    /// The old shards that can be read and have the columns of today.
+    /// Loads the old shards that are readable and have the current recipe and columns.
     fn load(&self, names: &[ShardName]) -> Vec<SealedShard> {
         let load = |name: &ShardName| match SealedShard::load(self.dir, *name) {
             Ok(old) if old.seal.recipe == self.recipe && old.seal.columns == self.columns => Some(old),
@@ -116,7 +116,7 @@ impl Job<'_> {
         names.iter().filter_map(load).collect()
     }
 
-    /// Reads every source, only to know what it is.
+    /// Reads and hashes every audio file.
     fn marks(&self, utterances: &[&Utterance]) -> Result<Vec<SourceMark>, CacheError> {
         let mark = |utterance: &&Utterance| {
             self.check_stop()?;
@@ -192,7 +192,7 @@ impl Job<'_> {
         Ok(Built { name, hash, kept: false, computed, copied, problems })
     }
 
-    /// Computes and adds a record, or answers why there is none.
+    /// Computes and adds a record; returns the failure if that is not possible.
     fn compute(
         &self,
         utterance: &Utterance,
@@ -236,11 +236,11 @@ impl Job<'_> {
         seal.failures.iter().filter_map(origin).collect()
     }
 
-    /// Counts failures, and ends the work when they are too many.
+    /// Counts failures and returns an error once they exceed the budget.
     pub(super) fn count_failures(&self, problems: &[Problem]) -> Result<(), CacheError> {
         let more = problems.len() as u64;
         let failed = self.failed.fetch_add(more, Ordering::Relaxed) + more;
-        // No later success can undo this: the corpus is over its budget whatever the rest is like.
+        // Later successes cannot bring the corpus back within its budget.
         if failed as f64 > self.budget * self.total as f64 {
             let (total, budget, problems) = (self.total, self.budget, problems.to_vec());
             return Err(CacheError::OverBudget { failed, total, budget, problems });
@@ -259,15 +259,15 @@ impl Job<'_> {
     }
 }
 
-/// What the old shards had for an utterance.
+/// What the old shards hold for an utterance.
 enum Reuse {
     Nothing,
-    /// A record, which was copied.
+    /// A record, already copied.
     Record,
     Failure(Failure),
 }
 
-/// Copies the record of an utterance that some old shard holds unchanged and undamaged.
+/// Copies the record of an utterance from an old shard that holds it unchanged and undamaged.
 fn reuse(
     old: &[SealedShard],
     utterance: &Utterance,

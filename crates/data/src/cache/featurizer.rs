@@ -1,29 +1,29 @@
-//! The seam between the store and the arithmetic: whatever turns an utterance into arrays.
+//! The interface between the store and feature extraction.
 
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::fingerprint::Hash;
-use crate::audio::Pieces;
+use crate::audio::SegmentReader;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::Column;
 use crate::utterance::Utterance;
 
-/// Makes the arrays of an utterance. Called from many threads at once.
+/// Computes the arrays of an utterance. Called from many threads at once.
 pub trait Featurizer: Send + Sync {
-    /// The arrays it makes.
+    /// Returns the columns of the arrays it computes.
     fn columns(&self) -> &[Column];
 
-    /// Identity of everything that shapes the content: settings, vocabulary, cleaner, versions.
-    /// Equal fingerprints promise equal bytes for equal inputs.
+    /// Returns a hash of everything that shapes the content: settings, vocabulary, cleaner, versions. Equal fingerprints
+    /// guarantee equal bytes for equal inputs.
     fn fingerprint(&self) -> Hash;
 
-    /// The arrays of an utterance, from the bytes of its sound file.
+    /// Computes the arrays of an utterance from the bytes of its audio file.
     fn compute(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Features, Problem>;
 
-    /// How many rows each column will have, or why there will be none: exactly what [`Self::compute`] answers. Runtime
-    /// mode asks this of every utterance when it opens, so it should do no more than that needs; this default computes
+    /// Returns the number of rows of each column, or the problem that [`Self::compute`] would return. Runtime mode calls
+    /// this for every utterance when it opens, so an implementation should do no more than that needs; this default computes
     /// everything.
     fn measure(&self, utterance: &Utterance, source_bytes: &[u8]) -> Result<Measured, Problem> {
         let features = compute(self, utterance, source_bytes)?;
@@ -32,13 +32,14 @@ pub trait Featurizer: Send + Sync {
         Ok(Measured { rows, sound: None })
     }
 
-    /// One array of an utterance; this default computes all of them.
+    /// Computes one array of an utterance; this default computes all of them.
     fn column(&self, utterance: &Utterance, source_bytes: &[u8], column: usize) -> Result<Vec<u8>, Problem> {
         Ok(compute(self, utterance, source_bytes)?.arrays.swap_remove(column))
     }
 
-    /// Rows of one array from `first_row` on, as many as there are and as fit into `out`, of as little of the sound as
-    /// they need, to the same bits as all of it would give. None where that cannot be: then the whole array is asked for.
+    /// Computes rows of one array from `first_row` on, as many as exist and fit into `out`, and returns their number. It
+    /// decodes only the audio these rows need and gives the same bits as decoding all of it. `None` if that is not
+    /// supported: the caller then requests the whole array.
     fn rows(
         &self,
         utterance: &Utterance,
@@ -55,41 +56,40 @@ pub trait Featurizer: Send + Sync {
 /// What is known of an utterance before its arrays are computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Rows of each column.
+    /// Number of rows of each column.
     pub rows: Vec<u32>,
-    /// Its sound, where it can be read in pieces.
+    /// Location of its audio; `None` if the file cannot be read in pieces.
     pub sound: Option<Sounding>,
 }
 
-/// Where the sound of an utterance is, for whoever reads a piece of it.
+/// Location of an utterance's audio, for reading a piece of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sounding {
     /// Its samples in the file.
-    pub pieces: Pieces,
-    /// Those between its silent ends.
+    pub pieces: SegmentReader,
+    /// Sample range that remains after trimming silence at both ends.
     pub span: Range<usize>,
-    /// What they are multiplied by.
+    /// Factor the samples are multiplied by; `None` if they are not scaled.
     pub gain: Option<f32>,
 }
 
-/// What an utterance became.
+/// The computed arrays of an utterance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// One array per column, in their order: rows end to end, little-endian.
+    /// One array per column, in column order: rows concatenated, little-endian.
     pub arrays: Vec<Vec<u8>>,
-    /// Length of the sound the arrays were made of.
+    /// Length in seconds of the audio the arrays were computed from.
     pub seconds: f32,
 }
 
 impl Features {
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.arrays.iter().map(Vec::len).sum()
     }
 }
 
-/// Computes with a net below: a panic, or arrays that do not have the promised form, are a problem
-/// of this utterance and not the end of the run.
+/// Computes all arrays. A panic, or arrays of the wrong shape, become a problem of this utterance instead of ending the run.
 pub(super) fn compute<F: Featurizer + ?Sized>(
     featurizer: &F,
     utterance: &Utterance,
@@ -102,7 +102,7 @@ pub(super) fn compute<F: Featurizer + ?Sized>(
     }
 }
 
-/// Asks for the lengths with the same net below.
+/// Measures an utterance, with the same protection.
 pub(super) fn measure(
     featurizer: &dyn Featurizer,
     utterance: &Utterance,
@@ -117,7 +117,7 @@ pub(super) fn measure(
     }
 }
 
-/// Asks for an array with the same net below.
+/// Computes one array, with the same protection.
 pub(super) fn column(
     featurizer: &dyn Featurizer,
     utterance: &Utterance,
@@ -131,7 +131,7 @@ pub(super) fn column(
     }
 }
 
-/// A panic is a problem of this utterance.
+/// Turns a panic into a problem of this utterance.
 pub(super) fn caught<T>(
     utterance: &Utterance,
     act: impl FnOnce() -> Result<T, Problem>,
@@ -166,7 +166,7 @@ fn internal(utterance: &Utterance, what: &str) -> Problem {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(super) fn words(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -1,24 +1,24 @@
-//! Identities: of a recipe, of what shaped one record, of a whole store.
+//! Hashes that identify a recipe, the inputs of a record, and a whole store.
 
 use super::FORMAT;
 use super::source::SourceMark;
 use crate::record::Column;
 use crate::utterance::Utterance;
 
-/// 32 bytes that stand for content.
+/// A blake3 hash that identifies content.
 pub type Hash = [u8; 32];
 
-/// Gathers everything that shaped something. Fields carry their names and lengths, so that two
-/// different lists of fields never run together.
+/// Hashes everything that shaped some content. Names and lengths of fields are hashed too, so that different lists of fields
+/// never collide by concatenation.
 pub struct Fingerprint(blake3::Hasher);
 
 impl Fingerprint {
-    /// The identity of a thing of this kind, such as `"mel front-end"`.
+    /// Starts the fingerprint of something of this kind, such as `"mel front-end"`.
     pub fn new(kind: &str) -> Self {
         Fingerprint(blake3::Hasher::new()).text("kind", kind)
     }
 
-    /// Adds bytes.
+    /// Adds a named byte string.
     pub fn bytes(mut self, name: &str, value: &[u8]) -> Self {
         for part in [name.as_bytes(), value] {
             self.0.update(&(part.len() as u64).to_le_bytes());
@@ -27,22 +27,22 @@ impl Fingerprint {
         self
     }
 
-    /// Adds text.
+    /// Adds a named text.
     pub fn text(self, name: &str, value: &str) -> Self {
         self.bytes(name, value.as_bytes())
     }
 
-    /// Adds a number.
+    /// Adds a named integer.
     pub fn number(self, name: &str, value: u64) -> Self {
         self.bytes(name, &value.to_le_bytes())
     }
 
-    /// Adds a real number, bit by bit.
+    /// Adds a named float by its bits.
     pub fn real(self, name: &str, value: f64) -> Self {
         self.bytes(name, &value.to_bits().to_le_bytes())
     }
 
-    /// Adds columns.
+    /// Adds name, dtype and width of each column.
     pub fn columns(self, columns: &[Column]) -> Self {
         columns.iter().fold(self.number("columns", columns.len() as u64), |this, column| {
             this.text("name", column.name)
@@ -51,13 +51,13 @@ impl Fingerprint {
         })
     }
 
-    /// The identity.
+    /// Returns the hash.
     pub fn finish(self) -> Hash {
         *self.0.finalize().as_bytes()
     }
 }
 
-/// Identity of everything but the utterances: a store with another recipe is stale as a whole.
+/// Hashes everything except the utterances: a store with another recipe is stale as a whole.
 pub fn recipe(columns: &[Column], featurizer: &Hash) -> Hash {
     Fingerprint::new("recipe")
         .number("format", u64::from(FORMAT))
@@ -66,8 +66,8 @@ pub fn recipe(columns: &[Column], featurizer: &Hash) -> Hash {
         .finish()
 }
 
-/// Identity of what shaped a record: equal keys mean equal arrays. The path of the sound file is not
-/// in it: a corpus may move.
+/// Hashes the inputs of a record: equal keys mean equal arrays. The path of the audio file is left out, so a corpus may
+/// move.
 pub(super) fn record_key(recipe: &Hash, utterance: &Utterance, source: &SourceMark) -> Hash {
     Fingerprint::new("record")
         .bytes("recipe", recipe)
@@ -80,7 +80,7 @@ pub(super) fn record_key(recipe: &Hash, utterance: &Utterance, source: &SourceMa
         .finish()
 }
 
-/// Identity of a failure. Here the path counts, because the stored words may name it.
+/// Hashes the inputs of a failure. The path counts here, because the stored message may name it.
 pub(super) fn failure_key(record_key: &Hash, utterance: &Utterance) -> Hash {
     Fingerprint::new("failure")
         .bytes("record", record_key)

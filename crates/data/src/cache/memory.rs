@@ -1,13 +1,13 @@
-//! A cache in memory that never holds more bytes than it was given.
+//! A bounded in-memory LRU cache.
 //!
-//! Values are computed outside the lock and once: a second thread that wants the same one waits for
-//! the first. What was used longest ago leaves first. One lock is enough: it is held for a look-up,
-//! while a value takes milliseconds to compute.
+//! Values are computed outside the lock and only once: a second thread that wants the same value waits for the first. The
+//! least recently used value is evicted first. One lock is enough: it is held for a look-up, while computing a value takes
+//! milliseconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Values by number, within a bound.
+/// Values by key, with a bound on their total size.
 pub struct MemoryCache<V> {
     bound: usize,
     state: Mutex<State<V>>,
@@ -15,7 +15,7 @@ pub struct MemoryCache<V> {
 
 struct State<V> {
     entries: HashMap<usize, Entry<V>>,
-    /// Keys of the values that are there, by the time they were last used.
+    /// Keys of the ready values, by the time of their last use.
     by_age: BTreeMap<u64, usize>,
     clock: u64,
     used: usize,
@@ -29,8 +29,7 @@ enum Entry<V> {
     Pending(Arc<Pending<V>>),
 }
 
-/// A value on its way. Those who wait take it from here, so it reaches them even if it is too large
-/// to be kept.
+/// A value that is being computed. Waiting threads take it from here, so they get it even if it is too large to be cached.
 struct Pending<V> {
     outcome: Mutex<Outcome<V>>,
     arrived: Condvar,
@@ -39,27 +38,27 @@ struct Pending<V> {
 enum Outcome<V> {
     Waiting,
     Value(Arc<V>),
-    /// Whoever computed it did not come back; somebody else must try.
+    /// The computation panicked; another thread must retry.
     Abandoned,
 }
 
-/// What a [`MemoryCache`] has done.
+/// Statistics of a [`MemoryCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes held now.
+    /// Bytes in use.
     pub used: usize,
-    /// Most bytes ever held.
+    /// Peak of `used`.
     pub most: usize,
-    /// The bound.
+    /// Maximum number of bytes.
     pub bound: usize,
-    /// Requests answered from memory.
+    /// Requests served from memory.
     pub hits: u64,
-    /// Values computed.
+    /// Number of values computed.
     pub computed: u64,
 }
 
 impl<V> MemoryCache<V> {
-    /// A cache of at most `bound` bytes; 0 keeps nothing.
+    /// Creates a cache of at most `bound` bytes; 0 caches nothing.
     pub fn new(bound: usize) -> Self {
         let state = State {
             entries: HashMap::new(),
@@ -73,7 +72,7 @@ impl<V> MemoryCache<V> {
         MemoryCache { bound, state: Mutex::new(state) }
     }
 
-    /// The value of `key`, from memory or computed now. `compute` also says how many bytes it takes.
+    /// Returns the value of `key`, computing it if it is not cached. `compute` also returns the size of the value in bytes.
     pub fn get(&self, key: usize, compute: impl Fn() -> (V, usize)) -> Arc<V> {
         loop {
             let pending = {
@@ -98,7 +97,7 @@ impl<V> MemoryCache<V> {
             };
             match pending {
                 Ok(mine) => {
-                    // If `compute` panics, dropping this tells those who wait.
+                    // If `compute` panics, dropping this wakes the waiting threads.
                     let mut promise = Promise { cache: self, key, pending: mine, outcome: None };
                     let (value, bytes) = compute();
                     let value = Arc::new(value);
@@ -115,7 +114,7 @@ impl<V> MemoryCache<V> {
         }
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub fn usage(&self) -> MemoryUse {
         let state = lock(&self.state);
         MemoryUse {
@@ -129,7 +128,7 @@ impl<V> MemoryCache<V> {
 }
 
 impl<V> State<V> {
-    /// The entry of a key, from now on the youngest.
+    /// Returns the entry of a key and makes it the most recently used.
     fn touch(&mut self, key: usize) -> Option<&Entry<V>> {
         self.clock += 1;
         let entry = self.entries.get_mut(&key)?;
@@ -141,7 +140,7 @@ impl<V> State<V> {
         Some(entry)
     }
 
-    /// Keeps a value if it fits at all, making room first.
+    /// Caches a value that fits within the bound, evicting others first.
     fn keep(&mut self, key: usize, value: Arc<V>, bytes: usize, bound: usize) {
         if bytes > bound {
             return;
@@ -175,7 +174,7 @@ impl<V> Pending<V> {
     }
 }
 
-/// The duty to tell those who wait.
+/// Publishes the outcome to waiting threads when dropped.
 struct Promise<'c, V> {
     cache: &'c MemoryCache<V>,
     key: usize,
@@ -200,7 +199,7 @@ impl<V> Drop for Promise<'_, V> {
     }
 }
 
-/// Nothing here is left half done by a panic, so a poisoned lock is as good as any.
+/// A panic leaves no state half updated here, so a poisoned lock is safe to use.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,4 +1,4 @@
-//! Makes a store of the parts that several machines have made: looks at everything, decodes nothing, copies nothing.
+//! Merges the parts made by several machines into a store. It checks everything, and decodes and copies nothing.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,15 +19,15 @@ use super::shard::SealedShard;
 use super::{CacheError, workers};
 use crate::utterance::Utterance;
 
-/// How parts are merged.
+/// Options of [`merge()`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MergeOptions {
-    /// Leave out the checksums of arrays, for which every byte has to be read: training checks those of a record whenever it
-    /// reads one. Seals, lengths and headers are checked all the same.
+    /// Skip the checksums of arrays, which need every byte to be read; training checks those of each record it reads. Seals,
+    /// lengths and headers are always checked.
     pub quick: bool,
 }
 
-/// A shard where its part has it.
+/// A shard in the folder of its part.
 struct Piece {
     part: Part,
     folder: PathBuf,
@@ -35,11 +35,12 @@ struct Piece {
     hash: Hash,
 }
 
-/// Makes the store in `dir` of its parts, which it removes afterwards. The bytes are those of
+/// Makes the store in `dir` from its parts and removes them afterwards. The bytes equal those of
 /// [`prepare()`](super::prepare()) on one machine.
 ///
-/// Nothing is moved before everything was found to be right: all parts there, of these settings and this corpus, every
-/// utterance once, every checksum. Files get a second name in the store's folder, so a merge that was killed can be run again.
+/// No file is linked until everything is checked: all parts are present and have these settings and this corpus, every
+/// utterance occurs once, and every checksum matches. Files are hard-linked into the store's folder, so a killed merge can
+/// be run again.
 pub fn merge(
     dir: &Path,
     utterances: &[Utterance],
@@ -55,7 +56,7 @@ pub fn merge(
         return Err(none());
     }
     let lock = FolderLock::acquire(dir)?;
-    // A part that is being written is not one to take.
+    // A part that is being written cannot be merged.
     let held: Vec<FolderLock> =
         parts.iter().map(|part| FolderLock::acquire(&dir.join(part.folder()))).collect::<Result<_, _>>()?;
     let job = work.job(progress, Some(&lock))?;
@@ -67,7 +68,7 @@ pub fn merge(
         durable::remove_folder(disk, &dir.join(name))?;
     }
     if parts.is_empty() {
-        // Merged before: whoever asks twice, as a scheduler may, is told the same.
+        // Merged before: a repeated call, for example by a scheduler, gets the same report.
         return merged(&work, &job, &parts).ok_or_else(none);
     }
     let report = match pieces(&work, &job, &parts) {
@@ -81,7 +82,7 @@ pub fn merge(
             let (report, built) = PrepareReport::of(&work.partition, work.total, built);
             work.finish(&job, report, &built)?
         }
-        // An earlier merge was killed while it removed what it had merged.
+        // An earlier merge was killed while it removed the merged parts.
         Err(error @ CacheError::Part(PartError::Missing { .. })) => match merged(&work, &job, &parts) {
             Some(report) => report,
             None => return Err(error),
@@ -90,7 +91,7 @@ pub fn merge(
     };
     for part in &parts {
         let folder = dir.join(part.folder());
-        // At once: what is half removed must not look like a part.
+        // Renamed first: a half-removed folder must not look like a part.
         let leaving = durable::unfinished_name(&folder);
         disk.rename(&folder, &leaving).map_err(|source| durable::DurableError {
             action: "rename to",
@@ -104,11 +105,11 @@ pub fn merge(
     Ok(report)
 }
 
-/// Folders of parts in a store's.
+/// Part folders in the folder of a store.
 struct Folders {
-    /// In their order.
+    /// Sorted.
     parts: Vec<Part>,
-    /// Names of those that an earlier merge had begun to remove.
+    /// Names of folders that an earlier merge had begun to remove.
     leaving: Vec<String>,
 }
 
@@ -134,7 +135,7 @@ impl Folders {
     }
 }
 
-/// Every shard of the store and where it is, in the order of shards, as the manifests of the parts have it.
+/// Lists every shard of the store in shard order with its location, from the manifests of the parts.
 fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheError> {
     let dir = work.dir;
     let counts: Vec<u32> = parts.iter().map(|part| part.count).collect();
@@ -169,7 +170,7 @@ fn pieces(work: &Work, job: &Job, parts: &[Part]) -> Result<Vec<Piece>, CacheErr
     Ok(pieces)
 }
 
-/// Looks at every shard.
+/// Checks every shard.
 fn check(work: &Work, job: &Job, pieces: &[Piece], how: MergeOptions) -> Result<Vec<Built>, CacheError> {
     let progress = work.progress;
     progress.start("merge", pieces.len() as u64);
@@ -214,7 +215,7 @@ fn check_piece(
     if shard.seal.recipe != job.recipe || shard.seal.columns != job.columns {
         return Err(PartError::OtherSettings { folder: piece.folder.clone(), part }.into());
     }
-    // Every utterance of the shard once, and no other: as it is declared, with the sound it was made of.
+    // The shard must hold each of its utterances once and no others, with their current declarations.
     if !job.declares(&shard.seal, members) {
         return Err(damaged(
             path,
@@ -235,7 +236,7 @@ fn check_piece(
     Ok(shard)
 }
 
-/// Gives the files of a shard their names in the store: arrays before the seal, as they were written.
+/// Links the files of a shard into the store: arrays before the seal, in the order they were written.
 fn place(job: &Job, piece: &Piece) -> Result<(), CacheError> {
     let link = |name: String| durable::link(job.disk, &piece.folder.join(&name), &job.dir.join(&name));
     let shard = SealedShard::load(&piece.folder, piece.name)?;
@@ -247,7 +248,7 @@ fn place(job: &Job, piece: &Piece) -> Result<(), CacheError> {
     Ok(link(piece.name.seal())?)
 }
 
-/// The store that is there, if it is current and holds all that the parts have which are left.
+/// Returns the report of the existing store if it is current and holds everything that the remaining parts hold.
 fn merged(work: &Work, job: &Job, parts: &[Part]) -> Option<PrepareReport> {
     let index = Index::open(&work.dir.join(INDEX_FILE)).ok()?;
     if index.recipe() != job.recipe || index.columns() != job.columns || index.shards() != job.shards {

@@ -1,25 +1,24 @@
-//! The prepared set on disk: shards of numpy arrays, a checksummed index, `prepare` and `verify`.
+//! The prepared corpus on disk: shards of numpy arrays, a checksummed index, `prepare` and `verify`.
 //!
-//! A store is a folder. Every file in it is a pure function of the corpus and the recipe: not of the
-//! number of workers, the order of the metadata, or how often `prepare` was killed on the way.
+//! A store is a folder. Every file in it is a pure function of the corpus and the recipe. It does not depend on the number
+//! of workers, the order of the metadata, or how often `prepare` was killed and resumed.
 //!
 //! | file | content |
 //! |---|---|
-//! | `shard-0012of0064-1f3a9c04.dvae_mel.npy` | one column of all records of a shard, end to end; a plain numpy array |
-//! | `shard-0012of0064-1f3a9c04.seal` | what is in the shard, with checksums; written last, it commits the shard |
+//! | `shard-0012of0064-1f3a9c04.dvae_mel.npy` | one column of all records of a shard, concatenated; a plain numpy array |
+//! | `shard-0012of0064-1f3a9c04.seal` | contents of the shard, with checksums; written last, it commits the shard |
 //! | `index.bin` | all seals in one mapped table; written after the last shard, it commits the store |
-//! | `write.lock` | held by the one process that writes; empty otherwise. Who only reads, or finds nothing to write, takes none |
-//! | `write.owner` | which process of which machine that is, as long as it writes |
-//! | `part-0003of0016/` | shards that one of several machines has made, until they are merged: see `parts` |
+//! | `write.lock` | held by the single writing process, empty otherwise; readers and a `prepare` with nothing to write do not take it |
+//! | `write.owner` | process and machine of the writer, present while it writes |
+//! | `part-0003of0016/` | shards made by one of several machines, until they are merged: see `parts` |
 //!
-//! The eight digits are the beginning of the seal's hash, so a changed shard has another name: until
-//! the new index is in place the old one still finds every file it names, and a reader that opened
-//! the store before a rebuild sees its old bytes or an error, never a mixture. What no index names
-//! any more is removed after the new one is durable.
+//! The eight hex digits are the start of the seal's hash, so a changed shard gets a new file name. Until the new index is in
+//! place, the old one still finds every file it names. A reader that opened the store before a rebuild sees its old bytes or
+//! an error, never a mixture. Files that no index names any more are removed after the new index is durable.
 //!
-//! Modules in the order a record passes them: `featurizer` -> [`fingerprint`] -> [`shard`] and
-//! [`seal`] -> [`index`] -> `store`; [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] on
-//! several machines; `runtime` is the record source without a store.
+//! Modules in the order a record passes through them: `featurizer` -> [`fingerprint`] -> [`shard`] and [`seal`] -> [`index`]
+//! -> `store`. [`prepare()`] and [`verify()`] drive them, [`prepare_part()`] and [`merge()`] do so on several machines;
+//! `runtime` is the record source without a store.
 
 mod featurizer;
 pub mod fingerprint;
@@ -61,52 +60,52 @@ pub use sounds::Sounds;
 pub use store::Store;
 pub use verify::{Finding, FindingKind, VerifyReport, repair, verify};
 
-/// Version of everything below a store's folder; a change makes old stores stale.
+/// Version of the on-disk format of a store. Changing it makes existing stores stale.
 pub const FORMAT: u32 = 1;
 
-/// Why a store could not be made, read or checked.
+/// Why a store could not be created, read or checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// Another process writes there.
+    /// Another process is writing to the folder.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Writing failed.
     #[error(transparent)]
     Disk(#[from] DurableError),
-    /// Reading failed, and not because of what was read.
+    /// A read failed for a reason other than the content of the file.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or folder.
+        /// File or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// There is no finished store.
+    /// The folder holds no finished store.
     #[error("there is no finished cache in {} (no index.bin): run `myxtts prepare` to make or finish it", dir.display())]
     NoStore {
-        /// The folder.
+        /// Folder of the cache.
         dir: PathBuf,
     },
-    /// Another process has written since the store was found to be current.
+    /// Another process rewrote the store after it was found to be current.
     #[error(
         "the cache in {} was written by another process, with other settings, while this one opened it: give one of them \
          a cache of its own (data.cache_dir), or run this command again",
         dir.display()
     )]
     Replaced {
-        /// The folder.
+        /// Folder of the cache.
         dir: PathBuf,
     },
-    /// The parts that several machines have made do not make a store.
+    /// The parts made by several machines do not form a store.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// A file of the store is not as it was written.
+    /// A file of the store differs from what was written.
     #[error("{} is damaged: {what}; `myxtts verify --fix` rebuilds it", path.display())]
     Damaged {
-        /// The file.
+        /// Damaged file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it.
         what: String,
     },
     /// More utterances failed than the budget allows.
@@ -116,33 +115,33 @@ pub enum CacheError {
         budget * 100.0
     )]
     OverBudget {
-        /// Utterances that failed.
+        /// Number of failed utterances.
         failed: u64,
-        /// Utterances there are.
+        /// Number of utterances in the corpus.
         total: u64,
-        /// The share that is allowed to fail.
+        /// Fraction that is allowed to fail.
         budget: f64,
-        /// Those that failed before the work was stopped.
+        /// Problems found before the work was stopped.
         problems: Vec<Problem>,
     },
-    /// The caller asked to stop.
+    /// The caller requested a stop.
     #[error("stopped on request; what was finished is kept and the same command continues")]
     Stopped,
-    /// More rows than a shard can count.
+    /// A column has more rows than a shard can address.
     #[error("shard {shard} has more than 2^32 rows of {column}: split the corpus")]
     ShardTooLong {
-        /// The shard.
+        /// Shard number.
         shard: u32,
-        /// The column.
+        /// Column name.
         column: String,
     },
-    /// A defect of ours.
+    /// A bug in this program.
     #[error("internal error: {0}; please report it")]
     Internal(String),
 }
 
 impl CacheError {
-    /// The exit code that belongs to it.
+    /// Returns the exit code of the process for this error.
     pub fn exit(&self) -> Exit {
         match self {
             CacheError::Lock(lock) => lock.exit(Exit::Io),

@@ -1,4 +1,4 @@
-//! Where a record stands, which shard it belongs to, and what the files of a store are called.
+//! Order of records, their assignment to shards, and the file names of a store.
 
 use std::path::Path;
 
@@ -8,35 +8,35 @@ use myxtts_run::lock::OWNER_FILE;
 use super::CacheError;
 use super::fingerprint::Hash;
 
-/// Name of the index in a store's folder.
+/// File name of the index in the folder of a store.
 pub const INDEX_FILE: &str = "index.bin";
 
-/// Name of the file in a part's folder that says what the part holds; see [`parts`](super::parts).
+/// File name of a part's manifest; see [`parts`](super::parts).
 pub(crate) const PART_FILE: &str = "part.json";
 
-/// Utterances of a shard, on average at most, while the number of shards can still grow.
+/// Maximum average number of utterances per shard, until the number of shards reaches its limit.
 pub const SHARD_SIZE: u32 = 64;
 
-/// Shards never grow beyond this number; above 262,144 utterances they become longer instead. With
-/// five columns that is 20,480 mapped files, well below the 65,530 that Linux grants a process.
+/// Maximum number of shards; above 262,144 utterances they become longer instead. With five columns that is 20,480 mapped
+/// files, well below the 65,530 that Linux grants a process.
 const MOST_SHARDS: u32 = 4096;
 
-/// Into how many shards a corpus is divided: a power of two, so that growth splits shards instead of
-/// shuffling everything, and a function of the number of utterances alone.
+/// Returns the number of shards for a corpus: a power of two, so that growth splits shards instead of reshuffling all
+/// records, and a function of the number of utterances alone.
 pub fn shard_count(utterances: usize, shard_size: u32) -> u32 {
     let wanted = utterances.div_ceil(shard_size.max(1) as usize).min(MOST_SHARDS as usize);
     (wanted.max(1) as u32).next_power_of_two()
 }
 
-/// Where an utterance stands among all others: records are numbered in ascending order of this. It
-/// follows from the id alone, so the order of records does not depend on the number of shards.
+/// Returns the sort key of an utterance: records are numbered in ascending order of it. It depends only on the id, so the
+/// order of records does not depend on the number of shards.
 pub fn place(id: &str) -> (u32, &str) {
     let hash = blake3::hash(id.as_bytes());
     let [a, b, c, d, ..] = *hash.as_bytes();
     (u32::from_be_bytes([a, b, c, d]), id)
 }
 
-/// The shard of an utterance: a range of places. `shards` is a power of two.
+/// Returns the shard of an utterance; a shard is a range of sort keys. `shards` is a power of two.
 pub fn shard_of(id: &str, shards: u32) -> u32 {
     ((u64::from(place(id).0) * u64::from(shards)) >> 32) as u32
 }
@@ -44,31 +44,31 @@ pub fn shard_of(id: &str, shards: u32) -> u32 {
 /// One generation of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ShardName {
-    /// How many shards the store is divided into.
+    /// Number of shards in the store.
     pub shards: u32,
-    /// Which of them.
+    /// Zero-based shard number.
     pub shard: u32,
-    /// The beginning of its seal's hash.
+    /// First four bytes of the seal's hash, big-endian.
     pub tag: u32,
 }
 
 impl ShardName {
-    /// The shard whose seal has this hash.
+    /// Returns the name of the shard whose seal has this hash.
     pub fn new(shard: u32, shards: u32, seal: &Hash) -> Self {
         ShardName { shards, shard, tag: u32::from_be_bytes([seal[0], seal[1], seal[2], seal[3]]) }
     }
 
-    /// Name of the seal's file.
+    /// Returns the file name of the seal.
     pub fn seal(&self) -> String {
         format!("{self}.seal")
     }
 
-    /// Name of a column's file.
+    /// Returns the file name of a column.
     pub fn array(&self, column: &str) -> String {
         format!("{self}.{column}.npy")
     }
 
-    /// Reads back a file name: the shard, and the column where it is an array's.
+    /// Parses a file name: the shard, and the column if it is an array file.
     pub fn parse(file: &str) -> Option<(ShardName, Option<&str>)> {
         let (stem, kind) = file.strip_prefix("shard-")?.split_once('.')?;
         let (place, tag) = stem.split_once('-')?;
@@ -79,7 +79,7 @@ impl ShardName {
             tag: u32::from_str_radix(tag, 16).ok()?,
         };
         let column = if kind == "seal" { None } else { Some(kind.strip_suffix(".npy")?) };
-        // Only what we would have written ourselves: no signs, no other number of zeros.
+        // Accept only names this program writes: no signs, no other number of zeros.
         let ours = match column {
             None => name.seal() == file,
             Some(column) => is_column_name(column) && name.array(column) == file,
@@ -87,7 +87,7 @@ impl ShardName {
         (ours && name.shards.is_power_of_two() && name.shard < name.shards).then_some((name, column))
     }
 
-    /// Can records of `self` belong to shard `shard` of `shards`?
+    /// Returns whether records of `self` can belong to shard `shard` of `shards`.
     pub(super) fn overlaps(&self, shard: u32, shards: u32) -> bool {
         let common = self.shards.min(shards);
         self.shard / (self.shards / common) == shard / (shards / common)
@@ -100,25 +100,25 @@ impl std::fmt::Display for ShardName {
     }
 }
 
-/// Column names become file names: nothing in them may lead elsewhere.
+/// Column names become file names, so they must not contain path separators or dots.
 pub(crate) fn is_column_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     !name.is_empty() && name.len() <= 40 && name.bytes().all(plain)
 }
 
-/// What a store's folder holds. Files of other people are not listed and never touched.
+/// Files in the folder of a store. Unrelated files are not listed and never touched.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Seals, in order.
+    /// Sorted.
     pub seals: Vec<ShardName>,
-    /// Arrays: the shard and the file's name.
+    /// Array files: shard and file name, sorted.
     pub arrays: Vec<(ShardName, String)>,
-    /// Files some writer did not finish.
+    /// Temporary files of a writer that did not finish, sorted.
     pub unfinished: Vec<String>,
 }
 
 impl Listing {
-    /// Reads the folder.
+    /// Lists the folder.
     pub fn read(dir: &Path) -> Result<Self, CacheError> {
         let mut listing = Listing::default();
         for entry in std::fs::read_dir(dir).map_err(CacheError::read(dir))? {

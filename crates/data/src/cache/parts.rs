@@ -1,15 +1,15 @@
-//! A store made by several machines: each makes some of the shards in a folder of its own.
+//! A store made by several machines: each makes some of the shards in its own folder.
 //!
 //! ```text
 //! CACHE/part-0003of0016/
 //!   shard-...                the shards of this part, as they will be in the store
-//!   part.json                what the part was made of and which shards it holds; written last, it commits the part
+//!   part.json                inputs of the part and the shards it holds; written last, it commits the part
 //!   write.lock, write.owner  held by the process that writes here
 //! ```
 //!
-//! The shards of a store are ranges of hashes of ids, and their bytes depend on their utterances alone. So a part is a range of
-//! shards, nothing has to be agreed upon between machines, and [`merge()`](super::merge()) only has to look and to give the
-//! files their second names.
+//! The shards of a store are ranges of id hashes, and their bytes depend only on their utterances. So a part is a range of
+//! shards, machines need no coordination, and [`merge()`](super::merge()) only checks the files and links them into the
+//! store's folder.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ use super::shard::SealedShard;
 use super::{CacheError, FORMAT};
 use crate::utterance::Utterance;
 
-/// Most parts a store can be made in: as many as it can have shards.
+/// Maximum number of parts: the maximum number of shards.
 const MOST_PARTS: u32 = 4096;
 
-/// One of the parts that a store is made in, written `3/16`.
+/// One of the parts a store is made in, written `3/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
-    /// Counted from 0.
+    /// Zero-based.
     pub(super) number: u32,
     pub(super) count: u32,
 }
 
 impl Part {
-    /// Part `number` of `count`, counted from 1.
+    /// Creates part `number` of `count`; `number` is one-based.
     pub fn new(number: u32, count: u32) -> Result<Part, PartError> {
         if count == 0 || count > MOST_PARTS || number == 0 || number > count {
             return Err(PartError::Number { text: format!("{number}/{count}") });
@@ -48,7 +48,7 @@ impl Part {
         Ok(Part { number: number - 1, count })
     }
 
-    /// The shards that it makes, of all shards of a store.
+    /// Returns the range of shards that this part makes, out of `shards`.
     pub(super) fn range(self, shards: u32) -> Range<u32> {
         let first = |number: u32| {
             let at = (u64::from(number) * u64::from(shards)).div_ceil(u64::from(self.count));
@@ -57,12 +57,12 @@ impl Part {
         first(self.number)..first(self.number + 1)
     }
 
-    /// The name of its folder in a store's.
+    /// Returns the name of the part's folder inside the store's folder.
     pub fn folder(self) -> String {
         format!("part-{:04}of{:04}", self.number + 1, self.count)
     }
 
-    /// Reads back the name of a folder.
+    /// Parses the name of a part's folder.
     pub(super) fn of_folder(name: &str) -> Option<Part> {
         let (number, count) = name.strip_prefix("part-")?.split_once("of")?;
         let part = Part::new(number.parse().ok()?, count.parse().ok()?).ok()?;
@@ -89,24 +89,24 @@ impl FromStr for Part {
     }
 }
 
-/// Why parts are not a store.
+/// Why parts cannot be made or merged.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PartError {
-    /// No such part can be.
+    /// The part number is not valid.
     #[error(
         "{text:?} is no shard: write `3/16` for the third of sixteen, from 1/16 to 16/16; there are at most {MOST_PARTS}"
     )]
     Number {
-        /// What was given.
+        /// Text given by the user.
         text: String,
     },
-    /// There are none.
+    /// There is no part to merge.
     #[error("there are no shards to merge in {}: `myxtts prepare --shard 1/N` to `--shard N/N` make them", dir.display())]
     None {
-        /// The store's folder.
+        /// Folder of the store.
         dir: PathBuf,
     },
-    /// Some are not there, or not finished.
+    /// Some parts are missing or unfinished.
     #[error(
         "of {count} shards in {} {} not finished: run `myxtts prepare --shard {}` for {}, with the same corpus and settings, \
          and merge again",
@@ -116,14 +116,14 @@ pub enum PartError {
         if missing.len() == 1 { "it" } else { "each of them" }
     )]
     Missing {
-        /// The store's folder.
+        /// Folder of the store.
         dir: PathBuf,
-        /// How many there should be.
+        /// Expected number of parts.
         count: u32,
-        /// Those that are not there.
+        /// Missing parts.
         missing: Vec<Part>,
     },
-    /// The corpus was divided in several ways.
+    /// The folder holds parts of different divisions of the corpus.
     #[error(
         "{} holds shards of {} and of {}, which overlap: remove the folders part-*of{:04} or part-*of{:04}",
         dir.display(),
@@ -133,66 +133,66 @@ pub enum PartError {
         counts.1
     )]
     Mixed {
-        /// The store's folder.
+        /// Folder of the store.
         dir: PathBuf,
-        /// Two of the numbers of parts.
+        /// Two of the part counts found, smaller first.
         counts: (u32, u32),
     },
-    /// It was made with other settings.
+    /// A part was made with other settings.
     #[error(
         "shard {part} in {} was made with other settings, another vocabulary or another version of the program than this \
          command has: run `myxtts prepare --shard {part}` with the settings of all others",
         folder.display()
     )]
     OtherSettings {
-        /// The part's folder.
+        /// Folder of the part.
         folder: PathBuf,
         /// The part.
         part: Part,
     },
-    /// It was made of another corpus.
+    /// A part was made from another corpus.
     #[error(
         "shard {part} in {} was made of another corpus: it knew {found} utterances, the corpus has {wanted}, or some are \
          declared differently; run `myxtts prepare --shard {part}` again",
         folder.display()
     )]
     OtherCorpus {
-        /// The part's folder.
+        /// Folder of the part.
         folder: PathBuf,
         /// The part.
         part: Part,
-        /// Utterances that it was made of, all parts together.
+        /// Utterances of the corpus the part was made from, all parts together.
         found: u64,
-        /// Utterances that there are.
+        /// Utterances of the current corpus.
         wanted: u64,
     },
-    /// It holds what belongs to another.
+    /// The folder of a part holds another part.
     #[error(
         "the folder {} holds shard {holds}, so that some clips would be there twice and others not at all: remove it, and run \
          `myxtts prepare --shard {part}` again",
         folder.display()
     )]
     Overlapping {
-        /// The part's folder.
+        /// Folder of the part.
         folder: PathBuf,
-        /// The part that belongs there.
+        /// Part expected by the folder name.
         part: Part,
-        /// The part that it is.
+        /// Part named in the manifest.
         holds: Part,
     },
-    /// A file of it is not as it was written.
+    /// A file of a part differs from what was written.
     #[error("shard {part} is damaged: {}: {what}; `myxtts prepare --shard {part}` makes what is damaged again", path.display())]
     Damaged {
         /// The part.
         part: Part,
-        /// The file.
+        /// Damaged file.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it.
         what: String,
     },
 }
 
-/// The first few of some parts, for a sentence: `2/16, 7/16 are`.
+/// Formats the first few parts for a sentence: `2/16, 7/16 are`.
 fn listed(parts: &[Part]) -> String {
     const NAMED: usize = 8;
     let named: Vec<String> = parts.iter().take(NAMED).map(Part::to_string).collect();
@@ -203,27 +203,27 @@ fn listed(parts: &[Part]) -> String {
     format!("{}{more} {}", named.join(", "), if parts.len() == 1 { "is" } else { "are" })
 }
 
-/// What [`PART_FILE`] says.
+/// Content of [`PART_FILE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PartManifest {
     format: u32,
-    /// Counted from 1.
+    /// One-based.
     part: u32,
     parts: u32,
     /// Shards of the whole store.
     pub(super) shards: u32,
     /// Utterances of the whole corpus.
     pub(super) utterances: u64,
-    /// Identity of the settings.
+    /// Recipe hash in hexadecimal.
     pub(super) recipe: String,
-    /// Identity of the whole corpus as it is declared.
+    /// Fingerprint of the whole corpus as declared, in hexadecimal.
     pub(super) corpus: String,
-    /// Hashes of the seals of its shards, in their order.
+    /// Seal hashes of its shards in shard order, in hexadecimal.
     pub(super) seals: Vec<String>,
 }
 
 impl PartManifest {
-    /// Reads the manifest of a part; none where the part is not finished.
+    /// Reads the manifest of a part; `None` if the part is not finished.
     pub(super) fn read(folder: &Path, part: Part) -> Result<Option<PartManifest>, CacheError> {
         let path = folder.join(PART_FILE);
         let bytes = match std::fs::read(&path) {
@@ -250,7 +250,7 @@ impl PartManifest {
         }
     }
 
-    /// The shards it names, which are those of its range.
+    /// Returns the name and seal hash of every shard in the part's range.
     pub(super) fn names(&self, folder: &Path, part: Part) -> Result<Vec<(ShardName, Hash)>, CacheError> {
         let damaged = |what: String| PartError::Damaged { part, path: folder.join(PART_FILE), what };
         let range = part.range(self.shards);
@@ -282,7 +282,7 @@ fn unhex(text: &str) -> Option<Hash> {
     Some(hash)
 }
 
-/// Identity of a corpus as it is declared: without its sounds, which every record has the hash of.
+/// Fingerprint of a corpus as declared, without its audio: every record stores the hash of its own.
 pub(super) fn corpus_print(partition: &Partition) -> Hash {
     let utterances = partition.shards.iter().flatten();
     let declared = utterances.fold(Fingerprint::new("declared corpus"), |print, utterance| {
@@ -295,10 +295,10 @@ pub(super) fn corpus_print(partition: &Partition) -> Hash {
     declared.finish()
 }
 
-/// Makes one part of the store in `dir`, or finishes it, or brings it up to date.
+/// Makes one part of the store in `dir`, finishes it, or brings it up to date.
 ///
-/// As resumable as [`prepare()`](super::prepare()). Shards that were made before are kept where every checksum fits: what
-/// [`merge()`](super::merge()) complains about is made again.
+/// It resumes like [`prepare()`](super::prepare()). Existing shards are kept if every checksum matches, so a part that
+/// [`merge()`](super::merge()) rejects as damaged is repaired by running this again.
 pub fn prepare_part(
     dir: &Path,
     part: Part,
@@ -323,7 +323,7 @@ pub fn prepare_part(
     let members = &work.partition.shards[range.start as usize..range.end as usize];
     report.utterances = members.iter().map(|shard| shard.len() as u64).sum();
     report.shards = u64::from(range.end - range.start);
-    // What is declared twice is counted once, by the merge.
+    // Duplicate declarations are counted once, by the merge.
     report.problems.drain(..work.partition.duplicates.len());
     report.failed = report.problems.len() as u64;
     let manifest = PartManifest {

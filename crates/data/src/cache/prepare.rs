@@ -1,4 +1,4 @@
-//! From utterances to a finished store: parallel, resumable, and the same bytes however it went.
+//! Turns utterances into a finished store: in parallel, resumable, and with the same bytes whatever the path.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -25,25 +25,25 @@ use super::workers;
 use crate::problem::{Problem, ProblemKind, Severity};
 use crate::utterance::Utterance;
 
-/// How a store is made. None of it is seen in the bytes, except `shard_size`.
+/// Options of [`prepare()`]. Only `shard_size` affects the bytes of the store.
 #[derive(Clone)]
 pub struct PrepareOptions {
-    /// Threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Share of utterances that may fail before the work is given up.
+    /// Fraction of utterances that may fail before the work is given up.
     pub failure_budget: f64,
-    /// What was declared beside the utterances and is none, see [`Corpus::lost`](crate::dataset::Corpus::lost): it counts
-    /// as failed.
+    /// Declared entries that could not become utterances, see [`Corpus::lost`](crate::dataset::Corpus::lost); they count as
+    /// failed.
     pub lost: u64,
-    /// Average length of a shard at most, see [`names::shard_count`]. Tests make it small.
+    /// Maximum average number of utterances per shard, see [`names::shard_count`]. Tests make it small.
     pub shard_size: u32,
-    /// Check the checksum of every record before its shard is kept, not only files and keys.
+    /// Verify the checksum of every record before its shard is kept, not only files and keys.
     pub thorough: bool,
-    /// Where to write.
+    /// Disk to write to; tests inject faults here.
     pub disk: Arc<dyn Disk>,
-    /// Set to end the work after the utterances at hand.
+    /// Set it to stop the work after the current utterances.
     pub stop: Arc<AtomicBool>,
-    /// Where another process writes the store: say so and wait for it, instead of an error.
+    /// If another process is writing the store, report that and wait for it instead of returning an error.
     pub wait: bool,
 }
 
@@ -62,7 +62,7 @@ impl Default for PrepareOptions {
     }
 }
 
-/// What `prepare` did.
+/// Result of [`prepare()`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PrepareReport {
     /// Utterances given.
@@ -71,32 +71,32 @@ pub struct PrepareReport {
     pub records: u64,
     /// Utterances computed this time.
     pub computed: u64,
-    /// Records copied from shards that had to be written again.
+    /// Records copied from old shards into rewritten ones.
     pub copied: u64,
     /// Utterances that did not become records.
     pub failed: u64,
     /// Shards of the store.
     pub shards: u64,
-    /// Shards that were finished before and are still right.
+    /// Shards that were finished before and are still valid.
     pub shards_kept: u64,
-    /// Length of all sound.
+    /// Total length of the audio in seconds.
     pub seconds: f64,
-    /// Bytes of all arrays.
+    /// Size of all array files in bytes.
     pub bytes: u64,
-    /// Identity of the content, in hexadecimal.
+    /// Content hash of the store in hexadecimal.
     pub fingerprint: String,
-    /// What failed and why.
+    /// The failed utterances and why they failed.
     pub problems: Vec<Problem>,
 }
 
-/// Utterances by shard, each in ascending order of places.
+/// Utterances by shard, each shard in ascending order of sort keys.
 pub(super) struct Partition<'u> {
     pub(super) shards: Vec<Vec<&'u Utterance>>,
     pub(super) duplicates: Vec<Problem>,
 }
 
 impl<'u> Partition<'u> {
-    /// Of as many shards as the number of utterances asks for.
+    /// Partitions into the number of shards that follows from the number of distinct ids.
     pub(super) fn natural(utterances: &'u [Utterance], shard_size: u32) -> Self {
         let different: HashSet<&str> = utterances.iter().map(|utterance| utterance.id.as_str()).collect();
         Self::new(utterances, shard_count(different.len(), shard_size))
@@ -108,7 +108,7 @@ impl<'u> Partition<'u> {
             partition.shards[shard_of(&utterance.id, shards) as usize].push(utterance);
         }
         for shard in &mut partition.shards {
-            // Stable: of equal ids the one declared first stays first, and it is the one that counts.
+            // The sort is stable: of equal ids the one declared first stays first and is used.
             shard.sort_by_cached_key(|utterance| place(&utterance.id));
             shard.dedup_by(|later, first| {
                 let same = later.id == first.id;
@@ -132,13 +132,13 @@ fn duplicate(later: &Utterance, first: &Utterance) -> Problem {
     }
 }
 
-/// Makes the store in `dir`, or finishes it, or brings it up to date.
+/// Makes the store in `dir`, finishes it, or brings it up to date.
 ///
-/// Whatever was sealed before and is still right is kept. Until the new index is in place an old one
-/// stays usable; an error leaves everything that was finished for the next time.
+/// Sealed shards that are still valid are kept. An old index stays usable until the new one is in place, and after an error
+/// everything that was finished is kept for the next call.
 ///
-/// A store that is whole and current is not locked: as many processes as like may ask at once. Who finds
-/// it otherwise writes, and is the only one.
+/// A complete and current store is not locked, so any number of processes may call this at once. A process that finds it
+/// incomplete or stale takes the lock and is the only writer.
 pub fn prepare(
     dir: &Path,
     utterances: &[Utterance],
@@ -164,14 +164,14 @@ pub fn prepare(
         durable::create_folder(options.disk.as_ref(), dir)?;
         match (FolderLock::acquire(dir), found) {
             (Ok(lock), _) => return work.write(&lock),
-            // What lies beside a whole store is the work of whoever has the lock, and none of ours.
+            // Other files next to a complete store belong to the process that holds the lock.
             (Err(_), Some(whole)) => return Ok(whole.report),
             (Err(held @ LockError::Held { .. }), None) if options.wait => {
                 if !said {
                     progress.say(&held.waiting_message());
                 }
                 said = true;
-                // And then it is looked at again, without the lock: all who have waited go on at once.
+                // Then check again without the lock, so that all waiting processes continue at once.
                 if !FolderLock::wait(dir, &options.stop)? {
                     return Err(CacheError::Stopped);
                 }
@@ -181,7 +181,7 @@ pub fn prepare(
     }
 }
 
-/// [`prepare()`], and the store that it made or found.
+/// Calls [`prepare()`] and opens the resulting store.
 pub fn open(
     dir: &Path,
     utterances: &[Utterance],
@@ -191,14 +191,14 @@ pub fn open(
 ) -> Result<(Store, PrepareReport), CacheError> {
     let report = prepare(dir, utterances, featurizer, options, progress)?;
     let store = Store::open(dir)?;
-    // Nobody holds the lock between the two: one with other settings may have written.
+    // The lock is not held between the two calls: a process with other settings may have written.
     if hex(&store.index().content()) != report.fingerprint {
         return Err(CacheError::Replaced { dir: dir.to_owned() });
     }
     Ok((store, report))
 }
 
-/// What is to be made of what, and where.
+/// Inputs and destination of a `prepare` or `merge`.
 pub(super) struct Work<'a> {
     pub(super) dir: &'a Path,
     pub(super) total: u64,
@@ -235,19 +235,19 @@ impl<'a> Work<'a> {
         Ok(job)
     }
 
-    /// What is there, if it is what would be made.
+    /// Returns the existing store if it is what would be built.
     fn look(&self) -> Result<Option<Whole>, CacheError> {
         self.job(&Silent, None)?.whole(&self.partition, self.options.workers, self.progress)
     }
 
-    /// Builds what is not there, as the one writer.
+    /// Builds what is missing, as the only writer.
     fn write(&'a self, lock: &'a FolderLock) -> Result<PrepareReport, CacheError> {
         let job = self.job(self.progress, Some(lock))?;
         let (report, built) = self.build(&job, 0..job.shards)?;
         self.finish(&job, report, &built)
     }
 
-    /// Builds those of some shards that are not there.
+    /// Builds the missing shards of a range.
     pub(super) fn build(
         &self,
         job: &Job,
@@ -281,7 +281,7 @@ impl<'a> Work<'a> {
         Ok((report, built))
     }
 
-    /// Makes a store of shards that are all in the folder.
+    /// Writes the index of shards that are all in the folder, and removes what it does not name.
     pub(super) fn finish(
         &self,
         job: &Job,
@@ -297,7 +297,7 @@ impl<'a> Work<'a> {
 }
 
 impl PrepareReport {
-    /// What is known before the index is: the shards come back in their order.
+    /// Summarises the built shards, which are returned in shard order. Fields that come from the index are filled in later.
     pub(super) fn of(partition: &Partition, total: u64, mut built: Vec<Built>) -> (Self, Vec<Built>) {
         built.sort_by_key(|shard| shard.name);
         let mut report = PrepareReport {
@@ -316,7 +316,7 @@ impl PrepareReport {
         (report, built)
     }
 
-    /// Counts what a shard holds.
+    /// Adds the contents of a shard.
     pub(super) fn add(&mut self, seal: &Seal) {
         self.records += seal.records.len() as u64;
         self.seconds += seal.records.iter().map(|record| f64::from(record.seconds)).sum::<f64>();
@@ -328,7 +328,7 @@ impl PrepareReport {
     }
 }
 
-/// The index of everything that was built, from what is on the disk.
+/// Builds the index of all shards from their seals on disk.
 pub(super) fn assemble(
     job: &Job,
     built: &[Built],
@@ -346,7 +346,7 @@ pub(super) fn assemble(
     builder.finish().map_err(failed)
 }
 
-/// Puts the index in place, unless these very bytes are there already.
+/// Writes the index unless an identical one is in place.
 fn write_index(disk: &dyn Disk, dir: &Path, image: &IndexImage) -> Result<(), CacheError> {
     let path: PathBuf = dir.join(INDEX_FILE);
     if Index::open(&path).is_ok_and(|index| image.is(index.bytes())) {
@@ -360,11 +360,11 @@ fn write_index(disk: &dyn Disk, dir: &Path, image: &IndexImage) -> Result<(), Ca
     Ok(())
 }
 
-/// Removes what the index does not name: generations that were replaced.
+/// Removes files that the index does not name: replaced generations of shards.
 pub(super) fn remove_others(disk: &dyn Disk, dir: &Path, built: &[Built]) -> Result<(), CacheError> {
     let named: HashSet<ShardName> = built.iter().map(|shard| shard.name).collect();
     let listing = Listing::read(dir)?;
-    // Seals first: one without its arrays would only be puzzling.
+    // Seals first: a seal without its arrays would look like damage.
     let seals = listing.seals.iter().map(|shard| (*shard, shard.seal()));
     let mut others = seals.chain(listing.arrays).filter(|(shard, _)| !named.contains(shard)).peekable();
     if others.peek().is_none() {
@@ -376,7 +376,7 @@ pub(super) fn remove_others(disk: &dyn Disk, dir: &Path, built: &[Built]) -> Res
     Ok(durable::sync_folder(disk, dir)?)
 }
 
-/// Bytes as people paste them.
+/// Lower-case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,7 +1,7 @@
-//! Records without a store: computed when they are asked for, of no more of their sound than that takes.
+//! Records without a store: computed on demand, from only the audio they need.
 //!
-//! Every file is read once when this opens, which is what `prepare` would refuse and how long the rest is. So the records,
-//! their numbers and their lengths are the store's, and so is every bit that is read of them.
+//! Every file is read once on opening, to find what `prepare` would reject and the length of the rest. So the records, their
+//! numbers, their lengths and every bit read from them equal those of a store.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -21,19 +21,19 @@ use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{Column, RecordError, RecordSource, note_computing};
 use crate::utterance::Utterance;
 
-/// How runtime mode works.
+/// Options of runtime mode.
 #[derive(Clone, Debug)]
 pub struct RuntimeOptions {
-    /// Bytes of arrays kept in memory. Where all of them fit, each is computed once; else only those of sound are kept
-    /// that cannot be read in pieces, and would have to be decoded whole for every piece. 0 keeps nothing.
+    /// Memory for arrays in bytes. If all arrays fit, each is computed once. Otherwise only arrays of audio that cannot be
+    /// read in pieces are kept, since it would have to be decoded whole for every piece. 0 keeps nothing.
     pub memory_bytes: usize,
-    /// Threads that read every utterance when it opens.
+    /// Number of threads that read every utterance on opening.
     pub workers: usize,
-    /// Share of utterances that may fail before the work is given up.
+    /// Fraction of utterances that may fail before the work is given up.
     pub failure_budget: f64,
-    /// What was declared beside the utterances and is none: it counts as failed.
+    /// Declared entries that could not become utterances; they count as failed.
     pub lost: u64,
-    /// Set to end the opening after the utterances at hand.
+    /// Set it to stop opening after the current utterances.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -44,8 +44,8 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// A source of records that computes them. Records are numbered as a [`super::Store`] of the same
-/// utterances numbers them, and are as long.
+/// A source that computes records on demand. Their numbers and lengths are those of a [`super::Store`] of the same
+/// utterances.
 pub struct Runtime {
     featurizer: Arc<dyn Featurizer>,
     records: Vec<Record>,
@@ -54,9 +54,9 @@ pub struct Runtime {
     problems: Vec<Problem>,
     /// Whole arrays, by record and column.
     memory: MemoryCache<Result<Vec<u8>, Problem>>,
-    /// Bytes of all arrays of all records.
+    /// Size of all arrays of all records in bytes.
     array_bytes: usize,
-    /// There is memory for all of them.
+    /// Whether all arrays fit in memory.
     keeps_all: bool,
     fingerprint: Hash,
 }
@@ -69,8 +69,8 @@ struct Record {
 }
 
 impl Runtime {
-    /// Reads every utterance once. Those that cannot be used are left out, see [`Self::problems`]; an error where they
-    /// are more than the budget.
+    /// Reads every utterance once. Unusable ones are left out, see [`Self::problems`]; more of them than the budget allows
+    /// are an error.
     pub fn open(
         utterances: &[Utterance],
         featurizer: Arc<dyn Featurizer>,
@@ -130,32 +130,32 @@ impl Runtime {
         })
     }
 
-    /// Bytes of all arrays of all records.
+    /// Returns the size of all arrays of all records in bytes.
     pub fn array_bytes(&self) -> usize {
         self.array_bytes
     }
 
-    /// Whether there is memory for all of them, so that each is computed once.
+    /// Returns whether all arrays fit in memory, so that each is computed once.
     pub fn keeps_all(&self) -> bool {
         self.keeps_all
     }
 
-    /// Utterances that were left out, and why.
+    /// Returns the problems of utterances that were left out.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// What the memory cache has done.
+    /// Returns the statistics of the memory cache.
     pub fn memory(&self) -> MemoryUse {
         self.memory.usage()
     }
 
-    /// Records whose mels are made of the samples they need, and not of the whole file.
+    /// Number of records whose mels can be computed from only the samples they need, without decoding the whole file.
     pub fn in_pieces(&self) -> usize {
         self.records.iter().filter(|record| record.measured.sound.is_some()).count()
     }
 
-    /// An array, if it is as long as it was when this was opened.
+    /// Returns the array if its length is the one measured on opening.
     fn unchanged(&self, record: usize, column: usize, array: Vec<u8>) -> Result<Vec<u8>, Problem> {
         let Record { utterance, measured, .. } = &self.records[record];
         if array.len() == measured.rows[column] as usize * self.columns()[column].row_bytes() {
@@ -181,17 +181,17 @@ impl Runtime {
             };
             let array = array.and_then(|array| self.unchanged(record, column, array));
             note_computing(began.elapsed());
-            // A failure is remembered too: it would only fail again.
+            // Failures are cached too: a second attempt would fail again.
             let bytes = array.as_ref().map_or(256, Vec::len);
             (array, bytes)
         })
     }
 }
 
-/// What is known of an utterance, and the identity of its sound.
+/// What is known of an utterance, and the hash of its audio.
 type Surveyed = Result<(Measured, Hash), Problem>;
 
-/// The one reading of everything.
+/// The initial pass over all utterances.
 struct Survey<'a> {
     featurizer: &'a dyn Featurizer,
     options: &'a RuntimeOptions,
@@ -202,7 +202,7 @@ struct Survey<'a> {
 
 impl Survey<'_> {
     fn all(&self, utterances: &[&Utterance]) -> Result<Vec<Surveyed>, CacheError> {
-        /// Utterances dealt to a worker at once.
+        /// Utterances per work item.
         const CHUNK: usize = 64;
         let chunks: Vec<&[&Utterance]> = utterances.chunks(CHUNK).collect();
         let answers: Vec<Mutex<Vec<_>>> = chunks.iter().map(|_| Mutex::new(Vec::new())).collect();
@@ -237,7 +237,7 @@ impl Survey<'_> {
     fn count_failures(&self, more: u64, problems: &[Problem]) -> Result<(), CacheError> {
         let failed = self.failed.fetch_add(more, Ordering::Relaxed) + more;
         let (total, budget) = (self.total, self.options.failure_budget);
-        // No later success can undo this.
+        // Later successes cannot undo this.
         if failed as f64 > budget * total as f64 {
             return Err(CacheError::OverBudget { failed, total, budget, problems: problems.to_vec() });
         }
@@ -249,7 +249,7 @@ fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<String> {
     all.collect::<std::collections::BTreeSet<_>>().into_iter().cloned().collect()
 }
 
-/// Which records, in which order, of which sound.
+/// Hashes the records, their order and their audio.
 fn identity(featurizer: &dyn Featurizer, records: &[(Utterance, Measured, Hash)]) -> Hash {
     let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
     let mut print = Fingerprint::new("runtime").bytes("recipe", &recipe);

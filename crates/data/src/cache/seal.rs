@@ -1,7 +1,6 @@
-//! The seal of a shard: what is in it and how to know that it still is. Written last, it is what
-//! makes the shard count.
+//! The seal of a shard: its contents, with checksums. It is written last and commits the shard.
 //!
-//! Little-endian; texts are a u32 length and UTF-8:
+//! Little-endian; a text is a u32 length and UTF-8:
 //! ```text
 //! magic "MYXTSEAL", version u32, shard u32, shards u32, recipe [32]
 //! columns u32:  name text, dtype u8, width u32
@@ -10,7 +9,7 @@
 //! failures u32: id text, key [32], kind text, severity u8, detail text
 //! blake3 of everything before [32]
 //! ```
-//! Row offsets are not stored: records stand end to end in this order.
+//! Row offsets are not stored: records follow each other in this order.
 
 use super::FORMAT;
 use super::fingerprint::Hash;
@@ -23,39 +22,39 @@ use crate::utterance::Origin;
 
 const MAGIC: &[u8; 8] = b"MYXTSEAL";
 
-/// Most columns a record can have.
+/// Maximum number of columns of a record.
 pub(crate) const MOST_COLUMNS: usize = 32;
 
-/// What a shard holds.
+/// Contents of a shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seal {
-    /// Which shard.
+    /// Zero-based shard number.
     pub shard: u32,
-    /// Of how many.
+    /// Number of shards in the store.
     pub shards: u32,
-    /// Identity of the settings it was made with.
+    /// Hash of the settings it was made with.
     pub recipe: Hash,
-    /// The arrays of every record.
+    /// Columns of every record.
     pub columns: Vec<StoredColumn>,
-    /// Records in ascending order of their places.
+    /// Records in ascending order of sort keys.
     pub records: Vec<SealedRecord>,
-    /// Utterances that could not become records, in ascending order of their places.
+    /// Utterances that could not become records, in ascending order of sort keys.
     pub failures: Vec<Failure>,
 }
 
 /// A [`Column`] as read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredColumn {
-    /// Its name.
+    /// Name, also part of the file name.
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
-    /// Elements of a row.
+    /// Elements per row.
     pub width: u32,
 }
 
 impl StoredColumn {
-    /// Bytes of a row.
+    /// Returns the size of a row in bytes.
     pub fn row_bytes(&self) -> usize {
         self.dtype.size() * self.width as usize
     }
@@ -76,49 +75,49 @@ impl PartialEq<Column> for StoredColumn {
 /// One record of a shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SealedRecord {
-    /// The utterance.
+    /// Id of the utterance.
     pub id: String,
-    /// Who speaks.
+    /// Speaker name.
     pub speaker: String,
-    /// In which language.
+    /// Language code.
     pub language: String,
-    /// Identity of what shaped it.
+    /// Hash of its inputs.
     pub key: Hash,
-    /// The sound file it was made of.
+    /// Size and hash of its audio file.
     pub source: SourceMark,
-    /// Length of the sound.
+    /// Length of the audio.
     pub seconds: f32,
-    /// Its arrays, one per column.
+    /// Length and checksum of its arrays, one per column.
     pub arrays: Vec<ArrayMark>,
 }
 
 /// Length and checksum of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayMark {
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
     /// crc32 of the bytes.
     pub crc: u32,
 }
 
-/// An utterance that could not become a record. Where it was declared is not stored: lines move
-/// without the utterance changing.
+/// An utterance that could not become a record. Its place of declaration is not stored: lines move without the utterance
+/// changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The utterance.
+    /// Id of the utterance.
     pub id: String,
-    /// Identity of what failed.
+    /// Hash of its inputs.
     pub key: Hash,
-    /// What kind of trouble.
+    /// Category of the problem.
     pub kind: ProblemKind,
-    /// How bad.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// In words.
+    /// Message for people.
     pub detail: String,
 }
 
 impl Failure {
-    /// As a problem of an utterance declared at `origin`.
+    /// Returns the problem of an utterance declared at `origin`.
     pub fn problem(&self, origin: Origin) -> Problem {
         Problem {
             kind: self.kind,
@@ -130,38 +129,38 @@ impl Failure {
     }
 }
 
-/// Why some bytes are no seal.
+/// Why bytes are not a valid seal.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SealError {
-    /// They do not begin like one.
+    /// The magic bytes differ.
     #[error("it is not a seal: the first bytes differ")]
     NotASeal,
-    /// Another version of the program wrote it.
+    /// Written by another version of the program.
     #[error("it has format {found}, this program writes {FORMAT}")]
     OtherFormat {
-        /// What it says.
+        /// Format in the file.
         found: u32,
     },
-    /// The checksum does not fit.
+    /// The checksum does not match.
     #[error("its checksum does not fit its content")]
     Checksum,
-    /// The checksum fits and the content makes no sense.
+    /// The checksum matches but the content is inconsistent.
     #[error("{0}")]
     Malformed(String),
 }
 
 impl Seal {
-    /// Rows of a column in the whole shard; a parsed seal has checked that they can be counted.
+    /// Returns the number of rows of a column in the whole shard; parsing has checked that it fits a `u32`.
     pub fn rows(&self, column: usize) -> u64 {
         self.records.iter().map(|record| u64::from(record.arrays[column].rows)).sum()
     }
 
-    /// The record of an utterance.
+    /// Returns the position of an utterance's record.
     pub fn find(&self, id: &str) -> Option<usize> {
         self.records.binary_search_by(|record| place(&record.id).cmp(&place(id))).ok()
     }
 
-    /// The failure of an utterance.
+    /// Returns the failure of an utterance.
     pub(crate) fn find_failure(&self, id: &str) -> Option<&Failure> {
         self.failures
             .binary_search_by(|failure| place(&failure.id).cmp(&place(id)))
@@ -169,7 +168,7 @@ impl Seal {
             .map(|at| &self.failures[at])
     }
 
-    /// The bytes of the file, and their hash, which is also their end.
+    /// Returns the bytes of the file and their hash, which is also their end.
     pub fn encode(&self) -> (Vec<u8>, Hash) {
         let mut out = Vec::with_capacity(256 + 256 * self.records.len());
         out.extend_from_slice(MAGIC);
@@ -211,7 +210,7 @@ impl Seal {
     }
 }
 
-/// Reads a seal from the bytes of its file, with its hash. Any bytes are safe to give.
+/// Parses a seal from the bytes of its file and returns it with its hash. Untrusted bytes are safe.
 pub fn parse(bytes: &[u8]) -> Result<(Seal, Hash), SealError> {
     if bytes.get(..8) != Some(MAGIC) {
         return Err(SealError::NotASeal);
@@ -223,7 +222,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Seal, Hash), SealError> {
     Ok((parse_content(content)?, *hash))
 }
 
-/// [`parse()`] without the checksum, so that a fuzzer reaches what lies behind it.
+/// [`parse()`] without the checksum, so that a fuzzer reaches the code behind it.
 #[doc(hidden)]
 pub fn parse_content(content: &[u8]) -> Result<Seal, SealError> {
     let mut bytes = Bytes::new(content);
@@ -295,7 +294,7 @@ fn column(bytes: &mut Bytes) -> Result<StoredColumn, String> {
     stored_column(&name, u32::from(dtype), width)
 }
 
-/// A column's three fields, if they can be true.
+/// Builds a column from its stored fields if they are valid.
 pub(super) fn stored_column(name: &str, dtype: u32, width: u32) -> Result<StoredColumn, String> {
     let dtype = match dtype {
         1 => Dtype::I16,
@@ -310,7 +309,7 @@ pub(super) fn stored_column(name: &str, dtype: u32, width: u32) -> Result<Stored
     Ok(StoredColumn { name: name.to_owned(), dtype, width })
 }
 
-/// The number that stands for an element type.
+/// Returns the stored number of an element type.
 pub(super) fn dtype_code(dtype: Dtype) -> u8 {
     match dtype {
         Dtype::I16 => 1,
@@ -319,7 +318,7 @@ pub(super) fn dtype_code(dtype: Dtype) -> u8 {
     }
 }
 
-/// Kinds are stored by name: numbers would move when a kind is added.
+/// Kinds are stored by name: numbers would shift when a kind is added.
 fn kind_name(kind: ProblemKind) -> String {
     match serde_json::to_value(kind) {
         Ok(serde_json::Value::String(name)) => name,

@@ -14,13 +14,13 @@ use super::names::ShardName;
 use super::seal::{self, ArrayMark, Failure, Seal, SealedRecord, StoredColumn};
 use crate::npy::{self, HEADER_BYTES};
 
-/// The numpy header of a column of a shard: wholly determined, so it is checked by comparison.
+/// Returns the numpy header of a shard's column. It is fully determined, so it is checked by comparison.
 pub fn array_header(column: &StoredColumn, rows: u64) -> [u8; HEADER_BYTES] {
     let (rows, width) = (rows as usize, column.width as usize);
     if width == 1 { npy::header(column.dtype, &[rows]) } else { npy::header(column.dtype, &[rows, width]) }
 }
 
-/// Length of a column's file.
+/// Returns the size of a column's file in bytes.
 pub(crate) fn array_file_bytes(column: &StoredColumn, rows: u64) -> u64 {
     HEADER_BYTES as u64 + rows * column.row_bytes() as u64
 }
@@ -28,26 +28,26 @@ pub(crate) fn array_file_bytes(column: &StoredColumn, rows: u64) -> u64 {
 /// Why a column's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ArrayFileError {
-    /// It is not there.
+    /// The file does not exist.
     #[error("it is not there; a store that was rebuilt since it was opened must be opened again")]
     Missing,
-    /// It has the wrong length.
+    /// The file has the wrong length.
     #[error("it has {found} bytes instead of {wanted}")]
     Length {
-        /// Bytes there.
+        /// Actual length in bytes.
         found: u64,
-        /// Bytes there should be.
+        /// Expected length in bytes.
         wanted: u64,
     },
-    /// Its header is not the one it was written with.
+    /// The header differs from the one that was written.
     #[error("its numpy header was changed")]
     Header,
-    /// The system does not let us.
+    /// The operating system reported an error.
     #[error("{0}")]
     Io(io::Error),
 }
 
-/// Maps a column's file after looking at its length; the header is compared where that is asked for.
+/// Maps a column's file after checking its length, and its header if `check_header`.
 pub(crate) fn map_array(
     path: &Path,
     column: &StoredColumn,
@@ -60,11 +60,11 @@ pub(crate) fn map_array(
     })?;
     let found = file.metadata().map_err(ArrayFileError::Io)?.len();
     let wanted = array_file_bytes(column, rows);
-    // A shorter file would be a bus error at the first touch of what is not there.
+    // Reading past the end of a shorter file would be a bus error.
     if found != wanted {
         return Err(ArrayFileError::Length { found, wanted });
     }
-    // Zeros, for those whose every read is checked.
+    // Zeros on a failed page: every reader verifies what it reads.
     let map = MappedFile::new(&file, path, OnReadFault::Zeros).map_err(ArrayFileError::Io)?;
     if check_header && map[..HEADER_BYTES] != array_header(column, rows) {
         return Err(ArrayFileError::Header);
@@ -72,11 +72,11 @@ pub(crate) fn map_array(
     Ok(map)
 }
 
-/// A shard being written. Dropped before [`Self::finish`], it leaves nothing behind.
+/// A shard being written. Dropping it before [`Self::finish`] leaves nothing behind.
 pub(super) struct ShardWriter<'d> {
     disk: &'d dyn Disk,
     dir: &'d Path,
-    /// Made when the first row comes: a column without rows has no file.
+    /// Created with the first row: a column without rows has no file.
     files: Vec<Option<Writer<'d>>>,
     rows: Vec<u64>,
     seal: Seal,
@@ -107,7 +107,7 @@ impl<'d> ShardWriter<'d> {
         }
     }
 
-    /// Adds a record; `record.arrays` is filled in here. They come in ascending order of places.
+    /// Adds a record; fills in `record.arrays`. Records must come in ascending order of sort keys.
     pub(super) fn push<A: AsRef<[u8]>>(
         &mut self,
         mut record: SealedRecord,
@@ -130,7 +130,7 @@ impl<'d> ShardWriter<'d> {
         Ok(())
     }
 
-    /// Adds an utterance that failed.
+    /// Adds a failed utterance.
     pub(super) fn fail(&mut self, failure: Failure) {
         self.seal.failures.push(failure);
     }
@@ -146,7 +146,7 @@ impl<'d> ShardWriter<'d> {
         Ok(self.files[at].as_mut().expect("made above"))
     }
 
-    /// Commits the shard: every array is on the device and named before the seal is.
+    /// Commits the shard: every array is durable and has its final name before the seal does.
     pub(super) fn finish(mut self) -> Result<(Seal, Hash), CacheError> {
         let (bytes, hash) = self.seal.encode();
         let name = ShardName::new(self.seal.shard, self.seal.shards, &hash);
@@ -162,7 +162,7 @@ impl<'d> ShardWriter<'d> {
     }
 }
 
-/// A shard that was sealed, with whatever has become of its files since.
+/// A sealed shard. Its files may have been damaged or removed since.
 pub(super) struct SealedShard {
     pub(super) name: ShardName,
     pub(super) seal: Seal,
@@ -174,7 +174,7 @@ pub(super) struct SealedShard {
 }
 
 impl SealedShard {
-    /// Reads the seal of that name. Damage is an error of kind [`CacheError::Damaged`].
+    /// Reads the seal of that name. Damage is reported as [`CacheError::Damaged`].
     pub(super) fn load(dir: &Path, name: ShardName) -> Result<Self, CacheError> {
         let path = dir.join(name.seal());
         let bytes = std::fs::read(&path).map_err(CacheError::read(&path))?;
@@ -193,13 +193,13 @@ impl SealedShard {
         Ok(SealedShard { name, seal, hash, dir: dir.to_owned(), first_rows, maps })
     }
 
-    /// Where a column's array is.
+    /// Returns the path of a column's file.
     pub(super) fn array_path(&self, column: usize) -> PathBuf {
         self.dir.join(self.name.array(&self.seal.columns[column].name))
     }
 
-    /// Does a column's file have the length and the header it was written with? `Ok` where it should
-    /// have no rows and therefore no file.
+    /// Checks that a column's file has the length and header it was written with. A column without rows has no file and
+    /// passes.
     pub(super) fn check_file(&self, column: usize) -> Result<(), ArrayFileError> {
         match self.seal.rows(column) {
             0 => Ok(()),
@@ -207,13 +207,13 @@ impl SealedShard {
         }
     }
 
-    /// An array of a record, if it still is what was written.
+    /// Returns an array of a record if its checksum matches.
     pub(super) fn array(&self, record: usize, column: usize) -> Option<&[u8]> {
         let mark = self.seal.records[record].arrays[column];
         if mark.rows == 0 {
             return Some(&[]);
         }
-        // The header is not asked for: arrays behind a broken header can still be saved.
+        // The header is not checked: arrays behind a broken header can still be reused.
         let map = self.maps[column].get_or_init(|| {
             let rows = self.seal.rows(column);
             map_array(&self.array_path(column), &self.seal.columns[column], rows, false).ok()
@@ -224,7 +224,7 @@ impl SealedShard {
         (crc32fast::hash(bytes) == mark.crc).then_some(bytes)
     }
 
-    /// All arrays of a record, if they all are what was written.
+    /// Returns all arrays of a record if their checksums match.
     pub(super) fn arrays(&self, record: usize) -> Option<Vec<&[u8]>> {
         (0..self.seal.columns.len()).map(|column| self.array(record, column)).collect()
     }

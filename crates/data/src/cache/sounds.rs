@@ -1,9 +1,8 @@
-//! Records whose sound stands in the place of their conditioning mels, and beside those of the DVAE: for whoever computes mels
-//! of it elsewhere, on a device that is free for that.
+//! Audio columns for computing mels on a device: one replaces the conditioning mels, one is added next to the DVAE mels.
 //!
-//! Frame `n` of a mel is made of the 1,024 samples around sample `256 n`, mirrored where the clip has ended. Row `n` here
-//! is the first quarter of them, and the three rows after it are the rest: frames `a..b` need rows `a..b + 3`, each sample
-//! once.
+//! Frame `n` of a mel is computed from the 1,024 samples around sample `256 n`, reflected at the ends of the clip. Row `n`
+//! here holds the first quarter of them, and the next three rows hold the rest: frames `a..b` need rows `a..b + 3`, and each
+//! sample is stored once.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,30 +18,31 @@ use crate::record::{
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::utterance::Utterance;
 
-/// A hop of sound, under the name of what is made of it: batches are drawn and named alike, whichever of them they hold.
+/// One hop of audio per row, under the name of the mels computed from it: batches are sampled and named alike, whichever of
+/// the two they hold.
 pub const CONDITIONING_SOUND: Column =
     Column { name: CONDITIONING_MEL.name, dtype: Dtype::F32, width: HOP as u32 };
 
-/// The same for the DVAE's mels, which have the same frames. Their own column stays: what is only measured is read there.
+/// The same for the DVAE mels, which have the same frames. The mel column itself stays, because measuring reads it.
 pub const DVAE_SOUND: Column = Column { name: DVAE_MEL.name, ..CONDITIONING_SOUND };
 
-/// Rows that the last frame needs beyond its own.
+/// Extra rows that the last frame needs after its own.
 pub const SOUND_OVERLAP: u32 = (WINDOW / HOP - 1) as u32;
 
 /// Samples from frame to frame.
 const HOP: usize = 256;
-/// Samples a frame is made of.
+/// Samples per frame.
 const WINDOW: usize = 1024;
 
-/// Bytes of decoded sound that are kept in memory.
+/// Size of the cache of decoded audio in bytes.
 const KEPT: usize = 2 << 30;
 
-/// A source that decodes sound when it is asked for and leaves everything else to another.
+/// A source that decodes audio on demand and takes everything else from a base source.
 pub struct Sounds {
     base: Arc<dyn RecordSource>,
     columns: Vec<Column>,
     at: usize,
-    /// The DVAE's mels in the base, where it has them; their sound is the last column then.
+    /// Column of the DVAE mels in the base; `None` if it has none. If present, their audio is the last column.
     dvae: Option<usize>,
     utterances: Vec<Utterance>,
     listener: Extractor,
@@ -50,8 +50,8 @@ pub struct Sounds {
 }
 
 impl Sounds {
-    /// The sound of `utterances`, one for each record of `base`, as a [`listener`](Self::listener) hears it. None where the
-    /// records have no conditioning mels that it could stand for.
+    /// Serves the audio of `utterances`, one for each record of `base`, as decoded by an
+    /// [`audio_extractor`](Self::audio_extractor). `None` if the records have no conditioning mels to replace.
     pub fn new(
         base: Arc<dyn RecordSource>,
         utterances: Vec<Utterance>,
@@ -69,14 +69,14 @@ impl Sounds {
         Some(Sounds { base, columns, at, dvae, utterances, listener, memory: MemoryCache::new(KEPT) })
     }
 
-    /// Who hears as an extractor does, and nothing that conditioning is not made of.
+    /// Returns an extractor that decodes audio as `extractor` does and applies only the limits that matter for conditioning.
     pub fn listener(extractor: &Extractor) -> Result<Extractor, TokenizerError> {
         let recipe = Recipe { columns: vec![CONDITIONING_MEL], ..extractor.recipe().clone() };
         let tokenizer = Tokenizer::from_bytes(&extractor.tokenizer().to_json(), "the vocabulary".as_ref())?;
         Ok(Extractor::new(recipe, tokenizer))
     }
 
-    /// The column of the base that a column of sound stands for.
+    /// Returns the mel column of the base that an audio column replaces; `None` for other columns.
     fn stands_for(&self, column: usize) -> Option<usize> {
         match self.dvae {
             Some(dvae) if column + 1 == self.columns.len() => Some(dvae),
@@ -149,7 +149,7 @@ impl Overlay for Sounds {
     }
 }
 
-/// The sample that stands at a place before, in or behind a clip that is mirrored at its ends.
+/// Maps a sample index before, in or after a clip to an index in the clip, which is reflected at its ends.
 fn mirrored(at: isize, samples: usize) -> usize {
     if samples == 1 {
         return 0;

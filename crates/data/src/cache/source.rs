@@ -1,4 +1,4 @@
-//! Sound files as bytes with an identity; what cannot be read is a failure of that utterance.
+//! Audio files read into memory and identified by size and hash; a file that cannot be read is a failure of its utterance.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -7,19 +7,19 @@ use super::fingerprint::{Fingerprint, Hash};
 use super::seal::Failure;
 use crate::problem::{ProblemKind, Severity};
 
-/// A sound file larger than this is refused: a worker holds one whole file in memory.
+/// Largest accepted audio file in bytes: a worker holds one whole file in memory.
 const LARGEST: u64 = 1 << 30;
 
-/// Size and hash of a sound file; of one that cannot be read, a mark of why.
+/// Size and hash of an audio file. For an unreadable file, the hash is that of the error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceMark {
-    /// Bytes.
+    /// Size in bytes; `u64::MAX` if the file could not be read.
     pub size: u64,
     /// blake3 of the bytes.
     pub hash: Hash,
 }
 
-/// Why there are no bytes.
+/// Why a file could not be read.
 pub(super) struct Unreadable {
     kind: ProblemKind,
     detail: String,
@@ -41,7 +41,7 @@ impl Unreadable {
     }
 }
 
-/// Reads a sound file and marks it.
+/// Reads and hashes an audio file.
 pub(super) fn read(path: &Path) -> (Result<Vec<u8>, Unreadable>, SourceMark) {
     match read_bytes(path) {
         Ok(bytes) => {
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path) -> (Result<Vec<u8>, Unreadable>, SourceMark) {
     }
 }
 
-/// The bytes alone, where nobody asks whose they are.
+/// Reads an audio file without hashing it.
 pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Unreadable {
@@ -71,7 +71,7 @@ pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Unreadable> {
         kind: ProblemKind::Unreadable,
         detail: format!("{} {what}", path.display()),
     };
-    // Asked before opening: a pipe would wait for ever.
+    // Checked before opening: opening a pipe would block forever.
     let about = std::fs::metadata(path).map_err(failed)?;
     if !about.is_file() {
         return Err(refused("is not a file".into()));

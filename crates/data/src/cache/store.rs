@@ -18,11 +18,11 @@ use crate::problem::{Problem, ProblemKind, Severity};
 use crate::record::{self, Column, RecordError, RecordSource};
 use crate::utterance::Origin;
 
-/// The cache as a source of records. Opening maps the index; arrays are mapped shard by shard when
-/// they are first asked for, and no file stays open.
+/// The cache as a source of records. Opening maps the index; arrays are mapped shard by shard on first use, and no file
+/// stays open.
 ///
-/// It sees the store as it was when it was opened. Where `prepare` replaces a shard meanwhile,
-/// mappings keep their old bytes, and what was not mapped yet is an error, never other data.
+/// It sees the store as it was when it was opened. If `prepare` replaces a shard meanwhile, existing mappings keep their old
+/// bytes; an array that was not mapped yet is an error, never other data.
 pub struct Store {
     dir: PathBuf,
     index: Index,
@@ -31,18 +31,18 @@ pub struct Store {
     maps: Vec<OnceLock<MappedFile>>,
 }
 
-/// Where an array lies.
+/// Location of an array on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayPlace {
-    /// Its column.
+    /// Column of the array.
     pub column: Column,
-    /// The numpy file; not there where there are no rows.
+    /// The numpy file; it does not exist if the column has no rows in this shard.
     pub file: PathBuf,
-    /// First row in it.
+    /// First row in the file.
     pub first_row: u32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// crc32 of its bytes.
+    /// crc32 of the array's bytes.
     pub crc: u32,
 }
 
@@ -60,17 +60,17 @@ impl Store {
         Ok(Store { dir: dir.to_owned(), index, columns, maps })
     }
 
-    /// The index behind it.
+    /// Returns the index of the store.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The record of an utterance.
+    /// Returns the record of an utterance.
     pub fn find(&self, id: &str) -> Option<usize> {
         self.index.find(id)
     }
 
-    /// Where the arrays of a record lie, by column.
+    /// Returns the location of every array of a record, in column order.
     pub fn places(&self, record: usize) -> Vec<ArrayPlace> {
         let shard = self.index.shard(self.index.shard_of_record(record));
         let place = |(at, column): (usize, &Column)| ArrayPlace {
@@ -83,7 +83,7 @@ impl Store {
         self.columns.iter().enumerate().map(place).collect()
     }
 
-    /// What the record's seal tells beyond the index: its key and the sound file it came from.
+    /// Reads the record's entry in its seal, which holds more than the index: its key and its source audio file.
     pub fn provenance(&self, record: usize) -> Result<SealedRecord, CacheError> {
         let shard = self.index.shard(self.index.shard_of_record(record));
         let sealed = SealedShard::load(&self.dir, shard.name)?;
@@ -94,7 +94,7 @@ impl Store {
         })
     }
 
-    /// Utterances that did not become records, with the reason: read from the seals.
+    /// Reads from the seals the utterances that did not become records, with the reasons.
     pub fn failures(&self) -> Result<Vec<Failure>, CacheError> {
         let mut failures = Vec::new();
         for shard in (0..self.index.shards()).map(|shard| self.index.shard(shard)) {
@@ -106,7 +106,7 @@ impl Store {
         Ok(failures)
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all array files in bytes.
     pub fn array_bytes(&self) -> u64 {
         let of_shard = |shard: u32| -> u64 {
             let rows = self.index.shard(shard).rows.into_iter();
@@ -116,8 +116,8 @@ impl Store {
         (0..self.index.shards()).map(of_shard).sum()
     }
 
-    /// Copies rows of an array, checked: before they are copied its bytes by their checksum, and after that whether the
-    /// file was still there. It may be cut short at any moment.
+    /// Copies rows of an array. Its checksum is verified before the copy, and page faults after it: the file may be
+    /// truncated at any moment.
     fn rows_of(
         &self,
         record: usize,
@@ -134,7 +134,7 @@ impl Store {
         let before = map.failed_pages();
         let row_bytes = self.columns[column].row_bytes();
         let start = HEADER_BYTES + self.index.first_row(record, column) as usize * row_bytes;
-        // The index was checked as a whole, so only a defect of ours leads past the end.
+        // The index was checked as a whole, so only a bug leads past the end.
         let bytes = map.get(start..start + rows as usize * row_bytes);
         let bytes = bytes.filter(|bytes| crc32fast::hash(bytes) == self.index.crc(record, column));
         let copied = bytes.map(|bytes| copy_rows(bytes, row_bytes, first_row, out));
@@ -157,7 +157,7 @@ impl Store {
         let stored = &self.index.columns()[column];
         let path = self.dir.join(entry.name.array(&stored.name));
         match map_array(&path, stored, entry.rows[column], true) {
-            // Two threads may both have mapped it; one mapping stays.
+            // Two threads may both have mapped it; one mapping is kept.
             Ok(map) => Ok(slot.get_or_init(|| map)),
             Err(ArrayFileError::Io(source)) => Err(RecordError::Io { id: self.id(record), source }),
             Err(error) => Err(self.damaged(record, shard, column, &error.to_string())),
@@ -222,7 +222,7 @@ impl RecordSource for Store {
     }
 }
 
-/// Copies whole rows from `first_row` on, as many as there are and as fit.
+/// Copies whole rows from `first_row` on, as many as exist and fit, and returns their number.
 pub(super) fn copy_rows(array: &[u8], row_bytes: usize, first_row: u32, out: &mut [u8]) -> u32 {
     let rest = array.get(first_row as usize * row_bytes..).unwrap_or_default();
     let rows = rest.len().min(out.len()) / row_bytes;
@@ -230,7 +230,7 @@ pub(super) fn copy_rows(array: &[u8], row_bytes: usize, first_row: u32, out: &mu
     rows as u32
 }
 
-/// The column with a name that lives as long as the program: ours by name, others remembered once.
+/// Returns the column with a `'static` name: a built-in name, or an interned one.
 fn known_column(stored: &StoredColumn) -> Column {
     let ours =
         [record::TOKENS, record::DVAE_MEL, record::CONDITIONING_MEL, record::SPEAKER_MEL, record::WAVEFORM];

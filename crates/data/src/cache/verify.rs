@@ -1,5 +1,5 @@
-//! Reads everything in a store and says what is not as it should be. It writes nothing; [`repair`]
-//! does, and only what is broken or stale.
+//! Reads everything in a store and reports what is wrong. It writes nothing; [`repair`] does, and rebuilds only what is
+//! broken or stale.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,42 +19,42 @@ use super::shard::SealedShard;
 use super::{CacheError, source, workers};
 use crate::utterance::Utterance;
 
-/// What can be wrong with a store.
+/// Kinds of damage and staleness of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The index is missing, damaged, or not that of the seals.
+    /// The index is missing, damaged, or does not match the seals.
     Index,
     /// A seal is missing or damaged.
     Seal,
-    /// An array's file is missing, has the wrong length or another header.
+    /// An array file is missing, has the wrong length or another header.
     ArrayFile,
-    /// An array's checksum does not fit.
+    /// The checksum of an array does not match.
     Record,
-    /// A file that no index names: an interrupted `prepare` left it.
+    /// No index names the file: an interrupted `prepare` left it.
     Leftover,
-    /// The settings are not those the store was made with.
+    /// The store was made with other settings.
     Recipe,
     /// An utterance of the corpus is not in the store.
     NotInStore,
-    /// A record of the store is not in the corpus any more.
+    /// A record of the store is no longer in the corpus.
     NotInCorpus,
-    /// The sound file is another one now.
+    /// The audio file has changed.
     SourceChanged,
-    /// Text, speaker or language are declared differently now.
+    /// Text, speaker or language has changed.
     DeclarationChanged,
 }
 
-/// One thing that is wrong.
+/// One thing that is wrong with a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// What kind.
+    /// Category, for counting and filtering.
     pub kind: FindingKind,
-    /// The file in question.
+    /// Affected file.
     pub file: PathBuf,
-    /// The utterance, where it belongs to one.
+    /// Affected utterance; `None` if the finding concerns a whole file.
     pub id: Option<String>,
-    /// In words.
+    /// Message for people.
     pub detail: String,
 }
 
@@ -67,29 +67,29 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What `verify` saw.
+/// Result of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
-    /// Shards looked at.
+    /// Shards examined.
     pub shards: u64,
-    /// Records whose every array was read.
+    /// Records in the examined shards.
     pub records: u64,
-    /// Bytes of arrays read.
+    /// Bytes of arrays whose checksum matched.
     pub bytes: u64,
-    /// Utterances that are known to have failed: no damage.
+    /// Utterances recorded as failed; they are not damage.
     pub failures: u64,
-    /// What is wrong, in the order of files and utterances.
+    /// What is wrong, sorted by kind, file and utterance.
     pub findings: Vec<Finding>,
 }
 
 impl VerifyReport {
-    /// Is everything as it should be?
+    /// Returns whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// Checks every record, seal, header and the index, and compares with the corpus where it is given.
+/// Checks every record, seal, header and the index, and compares them with the corpus if it is given.
 pub fn verify(
     dir: &Path,
     corpus: Option<(&[Utterance], &dyn Featurizer)>,
@@ -133,7 +133,7 @@ pub fn verify(
     Ok(report)
 }
 
-/// Rebuilds what is broken or stale, and nothing else: the result has the bytes of a fresh store.
+/// Rebuilds only what is broken or stale: the result has the bytes of a fresh store.
 pub fn repair(
     dir: &Path,
     utterances: &[Utterance],
@@ -177,13 +177,13 @@ impl<'a> Check<'a> {
         self.find(FindingKind::Index, self.dir.join(INDEX_FILE), None, detail);
     }
 
-    /// What the corpus asks for, dealt to the shards that the store has.
+    /// Distributes the utterances of the corpus over the shards of the store.
     fn set_corpus(&mut self, index: &Index, utterances: &'a [Utterance], featurizer: &dyn Featurizer) {
         let recipe = fingerprint::recipe(featurizer.columns(), &featurizer.fingerprint());
         if recipe != index.recipe() {
             let detail = "it was made with other settings, another vocabulary or another version".into();
             self.find(FindingKind::Recipe, self.dir.join(INDEX_FILE), None, detail);
-            // Every record is stale for that one reason; saying so of each would bury it.
+            // Every record is stale for this one reason; a finding per record would bury it.
             return;
         }
         self.corpus = Some(Corpus { recipe, shards: Partition::new(utterances, index.shards()).shards });
@@ -281,11 +281,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The index must be the one that these seals make, byte for byte.
+    /// Checks that the index is byte for byte the one built from these seals.
     fn index_of_seals(&self, index: &Index, names: &[ShardName]) {
         let mut builder = IndexBuilder::new(index.columns().to_vec(), index.recipe(), index.shards());
         for name in names {
-            // A seal that cannot be read was reported already, and nothing can be compared without it.
+            // An unreadable seal was reported already, and nothing can be compared without it.
             let Ok(shard) = SealedShard::load(self.dir, *name) else { return };
             if let Err(error) = builder.seal(&shard.seal, &shard.hash) {
                 return self.find(FindingKind::Seal, self.dir.join(name.seal()), None, error.to_string());

@@ -1,4 +1,4 @@
-//! Whether a store has to be written at all: asked without its lock, by any number of processes at once.
+//! Checks whether a store has to be written at all. Takes no lock, so any number of processes can check at once.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,18 +17,18 @@ use super::shard::SealedShard;
 use super::{CacheError, workers};
 use crate::utterance::Utterance;
 
-/// A store that is what `prepare` would make of it.
+/// A store that is identical to what `prepare` would make.
 pub(super) struct Whole {
     pub(super) report: PrepareReport,
-    /// Nothing lies beside it: no files of a writer that died, or of one that is at work.
+    /// Whether the folder holds no other files, such as those of a killed or running writer.
     pub(super) is_tidy: bool,
 }
 
 impl Job<'_> {
-    /// Looks at a finished store; none where something is missing, damaged or stale, or changes at this moment.
+    /// Examines a finished store; `None` if anything is missing, damaged or stale, or changes during the check.
     ///
-    /// It finds what building under the lock would find, because it asks the same questions. Whatever is not as it should
-    /// be is only noticed here: who has the lock asks again, and says it.
+    /// It applies the same checks as building under the lock. Problems are not reported here: the process that takes the
+    /// lock repeats the checks and reports them.
     pub(super) fn whole(
         &self,
         partition: &Partition,
@@ -41,8 +41,8 @@ impl Job<'_> {
             return Ok(None);
         }
         let names: Vec<ShardName> = (0..self.shards).map(|shard| index.shard(shard).name).collect();
-        // What was declared first: for what was recorded every sound is read, and where the store turns out to be stale
-        // after all, they are read again under the lock.
+        // Compare the declarations first: comparing the records reads every audio file, and a stale store would have them
+        // read again under the lock.
         for (name, members) in names.iter().zip(&partition.shards) {
             match SealedShard::load(self.dir, *name) {
                 Ok(shard) if self.declares(&shard.seal, members) => {}
@@ -74,7 +74,7 @@ impl Job<'_> {
         Ok(Some(Whole { report, is_tidy: is_tidy(self.dir, &names) }))
     }
 
-    /// Was this shard made of these utterances, as far as that can be told without their sounds?
+    /// Returns whether this shard was made from these utterances, as far as that shows without reading their audio.
     pub(super) fn declares(&self, seal: &Seal, utterances: &[&Utterance]) -> bool {
         seal.records.len() + seal.failures.len() == utterances.len()
             && utterances.iter().all(|utterance| match seal.find(&utterance.id) {
@@ -87,8 +87,8 @@ impl Job<'_> {
     }
 }
 
-/// Is there nothing in the folder but what the index names? A lock file that is not empty was left by a writer that was
-/// killed, or one writes now.
+/// Returns whether the folder holds only what the index names. A lock file that is not empty belongs to a killed or a
+/// running writer.
 fn is_tidy(dir: &Path, names: &[ShardName]) -> bool {
     let Ok(listing) = Listing::read(dir) else { return false };
     let named: HashSet<&ShardName> = names.iter().collect();

@@ -1,6 +1,6 @@
-//! Reading fields from bytes that nobody vouches for.
+//! Reads fields from untrusted bytes.
 
-/// A place in some bytes. Every read says what was missing instead of running past the end.
+/// A cursor over bytes. A read past the end returns an error that says what was missing.
 pub(super) struct Bytes<'a> {
     data: &'a [u8],
     at: usize,
@@ -44,7 +44,7 @@ impl<'a> Bytes<'a> {
         self.array().map(f32::from_le_bytes)
     }
 
-    /// Text behind its length.
+    /// Reads a length-prefixed text.
     pub(super) fn text(&mut self) -> Result<String, String> {
         let length = self.u32()? as usize;
         let at = self.at;
@@ -52,8 +52,8 @@ impl<'a> Bytes<'a> {
         text.map(str::to_owned).map_err(|_| format!("the text at byte {at} is not UTF-8"))
     }
 
-    /// A count of things of at least `smallest` bytes each: one that cannot be true is refused, so
-    /// that it can be allocated for.
+    /// Reads a count of entries of at least `smallest` bytes each. A count that exceeds the remaining bytes is an error, so
+    /// the result is safe to allocate for.
     pub(super) fn count(&mut self, smallest: usize) -> Result<usize, String> {
         let count = self.u32()? as usize;
         match count.checked_mul(smallest) {
@@ -63,7 +63,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Text with its length before it.
+/// Writes a length-prefixed text.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text.as_bytes());

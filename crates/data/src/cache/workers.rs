@@ -1,4 +1,4 @@
-//! Numbered pieces of work dealt to threads that live as long as the work.
+//! Runs numbered pieces of work on scoped threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::CacheError;
 use super::featurizer::words;
 
-/// Runs `work` for every number below `count` on `workers` threads, the lowest numbers first. The
-/// first error ends the others between two pieces, and `halt` lets them end inside one.
+/// Runs `work` for every number below `count` on `workers` threads, lowest numbers first. After the first error no new piece
+/// is started; `halt` is set so that running pieces can stop early.
 pub(super) fn deal<W>(workers: usize, count: usize, halt: &AtomicBool, work: W) -> Result<(), CacheError>
 where
     W: Fn(usize) -> Result<(), CacheError> + Sync,
@@ -15,7 +15,8 @@ where
     let next = AtomicUsize::new(0);
     let failed: Mutex<Option<CacheError>> = Mutex::new(None);
     let fail = |error| {
-        // The cause is the first; the others only noticed `halt`, so that is set afterwards.
+        // The first error is the cause; later ones only report that they saw `halt`. So `halt` is set after the error is
+        // stored.
         failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
         halt.store(true, Ordering::Release);
     };

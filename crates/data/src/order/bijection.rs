@@ -1,16 +1,16 @@
-//! A shuffle of `0..n` that is computed instead of stored: any position costs the same, so opening a
-//! run at step 1,000,000 costs what opening it at step 0 does.
+//! A shuffle of `0..n` that is computed instead of stored: every position costs the same, so opening a run at step 1,000,000
+//! costs the same as at step 0.
 
 use myxtts_run::seed::{Seed, mix};
 
-/// Rounds of the network for large ranges: four make a random-looking permutation, the rest is margin.
+/// Rounds of the network for large ranges: four give a pseudo-random permutation, the rest is margin.
 const ROUNDS: usize = 10;
 
-/// Rounds for ranges of up to [`SMALL`] values. Their halves have few bits, so each round moves little:
-/// counted over all orders of 7 values, 10 and even 24 rounds favour some of them, 32 do not.
+/// Rounds for ranges of up to [`SMALL`] values. Their halves have few bits, so each round changes little: counted over all
+/// orders of 7 values, 10 and even 24 rounds favour some of them, 32 do not.
 const ROUNDS_SMALL: usize = 32;
 
-/// Where small ends: a bucket of a few batches.
+/// Largest range that counts as small: a bucket of a few batches.
 const SMALL: u64 = 256;
 
 /// Largest range: far beyond any corpus, and far from the overflow of a u64.
@@ -18,8 +18,8 @@ const LARGEST: u64 = 1 << 62;
 
 /// A keyed permutation of `0..n`.
 ///
-/// A Feistel network over the next power of two, its halves of unequal width where the number of bits
-/// is odd, walked until the value falls into the range (fewer than two steps on average).
+/// A Feistel network over the next power of two, with halves of unequal width if the number of bits is odd, iterated until
+/// the value is in the range (cycle walking, fewer than two iterations on average).
 #[derive(Clone, Debug)]
 pub(crate) struct Bijection {
     n: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Bijection {
 }
 
 impl Bijection {
-    /// The permutation of `0..n` that belongs to `seed`.
+    /// Creates the permutation of `0..n` that belongs to `seed`.
     pub fn new(n: u64, seed: Seed) -> Self {
         assert!(n <= LARGEST, "no corpus has {n} records");
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
@@ -52,12 +52,12 @@ impl Bijection {
         }
     }
 
-    /// The value at position `i`, which must be below `n`.
+    /// Returns the value at position `i`, which must be below `n`.
     pub fn at(&self, i: u64) -> u64 {
         assert!(i < self.n, "position {i} of {}", self.n);
         #[cfg(test)]
         tests::EVALUATIONS.with(|count| count.set(count.get() + 1));
-        // Outside values are passed over, not folded: that keeps it a bijection.
+        // Values out of range are iterated again, not folded: that keeps it a bijection.
         let mut value = self.forward(i);
         while value >= self.n {
             value = self.forward(value);
@@ -65,7 +65,7 @@ impl Bijection {
         value
     }
 
-    /// The keys, two rounds at a time: both halves are changed once in each.
+    /// The keys of two rounds at a time, which together change both halves.
     fn pairs(&self) -> &[[u64; 2]] {
         self.keys[..self.rounds].as_chunks().0
     }
@@ -90,12 +90,12 @@ pub(crate) mod tests {
     use super::*;
 
     thread_local! {
-        /// Evaluations of [`Bijection::at`] on this thread: how tests count work instead of timing it.
+        /// Evaluations of [`Bijection::at`] on this thread: tests count work instead of timing it.
         pub(crate) static EVALUATIONS: Cell<u64> = const { Cell::new(0) };
     }
 
     impl Bijection {
-        /// The position of `value`: the inverse of [`at`](Self::at).
+        /// Returns the position of `value`: the inverse of [`at`](Self::at).
         fn position(&self, value: u64) -> u64 {
             assert!(value < self.n, "value {value} of {}", self.n);
             let mut i = self.backward(value);
@@ -115,7 +115,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// How many standard deviations a chi-square sum over `cells` lies above what chance gives.
+    /// Returns how many standard deviations a chi-square sum over `cells` is above its expectation.
     fn excess(seen: impl Iterator<Item = u64>, cells: usize, expected: f64) -> f64 {
         let (mut chi, mut counted) = (0.0, 0);
         for count in seen {
@@ -143,7 +143,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_record_stands_at_every_position_equally_often() {
-        // Epoch after epoch, as a run sees it: value x position must be a flat table.
+        // Over the epochs of a run the table of value x position must be flat.
         for n in [7u64, 16, 33, 260] {
             let mut table = vec![0u64; (n * n) as usize];
             // 20 each suffice for the largest.
@@ -161,7 +161,7 @@ pub(crate) mod tests {
 
     #[test]
     fn neighbours_do_not_stay_together() {
-        // The distance between successive values of one long shuffle, in 64 classes.
+        // Distances between successive values of one long shuffle, in 64 classes.
         let n = 50_000u64;
         let order = Bijection::new(n, Seed::new(3));
         let mut classes = [0u64; 64];

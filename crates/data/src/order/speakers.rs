@@ -1,21 +1,21 @@
-//! Records by speaker: where the conditioning of a row comes from.
+//! Records by speaker, the source of a row's conditioning.
 
 use myxtts_run::seed::Seed;
 
 /// Records grouped by speaker.
 #[derive(Clone, Debug)]
 pub struct Speakers {
-    /// Where each speaker's records begin in `records`; one more than there are speakers.
+    /// Start of each speaker's records in `records`, plus the end of the last.
     starts: Vec<u32>,
     /// Record numbers, ascending within each speaker.
     records: Vec<u32>,
 }
 
 impl Speakers {
-    /// Groups `records` (ascending) by the number below `count` that `speaker_of` gives each. Where one is
-    /// given another number, that record is the error.
+    /// Groups `records` (ascending) by the speaker number that `speaker_of` returns, which must be below `count`. Returns
+    /// the first record with a number out of range as the error.
     pub fn group(records: &[u32], count: usize, speaker_of: impl Fn(u32) -> u32) -> Result<Self, u32> {
-        // Counting sort; the answers are kept, because asking again means reading the index again.
+        // Counting sort. The speakers are kept, because calling `speaker_of` again reads the index again.
         let mut speakers = Vec::with_capacity(records.len());
         let mut starts = vec![0u32; count + 1];
         for &record in records {
@@ -36,7 +36,7 @@ impl Speakers {
         Ok(Speakers { starts, records: grouped })
     }
 
-    /// All records of a speaker, ascending.
+    /// Returns all records of a speaker, ascending.
     pub fn of(&self, speaker: u32) -> &[u32] {
         match self.starts.get(speaker as usize..speaker as usize + 2) {
             Some(&[start, end]) => &self.records[start as usize..end as usize],
@@ -44,8 +44,8 @@ impl Speakers {
         }
     }
 
-    /// Another record of the same speaker, each equally likely; the record itself where it is the only
-    /// one. A pure function of its arguments: derive `seed` from epoch and record.
+    /// Returns another record of the same speaker, each equally likely, or the record itself if it is the only one. A pure
+    /// function of its arguments: derive `seed` from epoch and record.
     pub fn companion(&self, record: u32, speaker: u32, seed: Seed) -> u32 {
         let group = self.of(speaker);
         match group.binary_search(&record) {

@@ -1,4 +1,4 @@
-//! Records of several sources as one: those of the first, then those of the next.
+//! Several sources as one: the records of the first, then those of the next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{Column, RecordError, RecordSource};
 use crate::cache::Fingerprint;
 
-/// A source that is joined to others.
+/// A source to join to others.
 pub struct Joining {
-    /// Its records.
+    /// Source of the records.
     pub source: Arc<dyn RecordSource>,
-    /// What its ids begin with, before a colon; none leaves them as they are.
+    /// Prefix of its ids, before a colon; `None` leaves them unchanged.
     pub label: Option<String>,
     /// Names that mean the same speaker here as in the sources before it.
     pub shared: Shared,
@@ -19,26 +19,26 @@ pub struct Joining {
 /// Which speakers of two sources are the same person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// All of the same name.
+    /// All speakers with equal names.
     Names,
-    /// The one of this name alone; any other that has the name of an earlier one is somebody else, and is renamed.
+    /// Only the one of this name. Any other with the name of an earlier speaker is a different person and is renamed.
     Only(Option<String>),
 }
 
 /// Why sources cannot be joined.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// They hold different arrays.
+    /// The sources have different columns.
     #[error("{label} holds {found}, and what comes before it {wanted}: prepare both with the same settings")]
     Columns {
-        /// The source.
+        /// Label of the source.
         label: String,
         /// Its columns.
         found: String,
-        /// Those of the first.
+        /// Columns of the first source.
         wanted: String,
     },
-    /// There is nothing to join.
+    /// No source was given.
     #[error("there is no corpus")]
     Nothing,
 }
@@ -46,9 +46,9 @@ pub enum JoinError {
 struct Part {
     source: Arc<dyn RecordSource>,
     label: Option<String>,
-    /// The number of its first record.
+    /// Number of its first record.
     first: usize,
-    /// Numbers here, by the source's own.
+    /// Speaker numbers of the joined source, by the source's own numbers.
     speakers: Vec<u32>,
     languages: Vec<u32>,
 }
@@ -103,7 +103,7 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Speakers that had the name of another, with the name they have here.
+    /// Returns the renamed speakers: original and new name.
     pub fn renamed(&self) -> &[(String, String)] {
         &self.renamed
     }
@@ -137,10 +137,10 @@ impl Joined {
         numbers
     }
 
-    /// The part that holds a record, and its number there.
+    /// Returns the part that holds a record, and its number there.
     fn part(&self, record: usize) -> (&Part, usize) {
         let at = self.parts.partition_point(|part| part.first <= record).saturating_sub(1);
-        // Parts without records share a first number: the last of them is the one that has some.
+        // Empty parts share their first number with the next part; the last of them is the one that has records.
         (&self.parts[at], record - self.parts[at].first)
     }
 }
@@ -200,7 +200,7 @@ impl RecordSource for Joined {
     }
 }
 
-/// The id of a record whose source has a label.
+/// Returns the id of a record whose source has a label.
 pub fn joined_id(label: Option<&str>, id: &str) -> String {
     match label {
         Some(label) => format!("{label}:{id}"),

@@ -1,24 +1,24 @@
-//! Records over those of another source: the same utterances, some of their arrays another's.
+//! Records derived from another source: the same utterances, with some arrays replaced or added.
 
 use super::{Column, RecordError, RecordSource};
 
-/// Records of a source, of which something is different: a column more, or another in the place of one.
+/// A source that adds columns to another source or replaces some.
 ///
-/// Which utterances there are, and who says them, is the base's, and is answered below for all. What makes an overlay has
-/// no default, also for one that leaves it as it is: a column announced by one method and forgotten in another, or other
-/// content under the old fingerprint, would be wrong data and no error.
+/// Utterances, speakers and languages are those of the base, which the blanket implementation below forwards. The methods
+/// that define an overlay have no defaults, even if they only forward: a column declared by one method and forgotten in
+/// another, or changed content under the old fingerprint, would be wrong data without an error.
 ///
-/// Whoever implements this is a [`RecordSource`].
+/// Every implementor is a [`RecordSource`].
 pub trait Overlay: Send + Sync {
-    /// The records under it.
+    /// Returns the source underneath.
     fn base(&self) -> &dyn RecordSource;
-    /// See [`RecordSource::columns`]. Those of the base keep their positions.
+    /// See [`RecordSource::columns`]. Columns of the base keep their positions.
     fn columns(&self) -> &[Column];
     /// See [`RecordSource::rows`].
     fn rows(&self, record: usize, column: usize) -> u32;
     /// See [`RecordSource::read`].
     fn read(&self, record: usize, column: usize, first_row: u32, out: &mut [u8]) -> Result<u32, RecordError>;
-    /// See [`RecordSource::fingerprint`]. The base's, where a run on one may go on with the other.
+    /// See [`RecordSource::fingerprint`]. Return the base's if a run on one may resume on the other.
     fn fingerprint(&self) -> [u8; 32];
 }
 

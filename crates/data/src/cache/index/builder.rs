@@ -1,4 +1,4 @@
-//! Makes an index, shard by shard.
+//! Builds an index shard by shard.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use crate::cache::FORMAT;
 use crate::cache::fingerprint::{Fingerprint, Hash};
 use crate::cache::seal::{Seal, StoredColumn, dtype_code};
 
-/// Gathers shards in their order and records in the order of their ids, and makes an index of them.
+/// Builds an index from shards in shard order and records in ascending order of sort keys.
 ///
-/// `prepare` feeds it seals with [`Self::seal`]; [`Self::shard`] and [`Self::record`] make an index
-/// without any shard, for measurements.
+/// `prepare` adds seals with [`Self::seal`]; [`Self::shard`] and [`Self::record`] build an index without any shard, for
+/// benchmarks.
 pub struct IndexBuilder {
     columns: Vec<StoredColumn>,
     recipe: Hash,
@@ -29,20 +29,20 @@ pub struct IndexBuilder {
     ids: Vec<u8>,
     durations: Vec<u8>,
     arrays: Vec<[Vec<u8>; 3]>,
-    /// Rows of the shard at hand, per column.
+    /// Rows of the current shard, per column.
     rows: Vec<u64>,
 }
 
-/// One record as the builder takes it.
+/// A record to add.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexEntry<'a> {
-    /// The utterance.
+    /// Id of the utterance.
     pub id: &'a str,
-    /// Who speaks.
+    /// Speaker name.
     pub speaker: &'a str,
-    /// In which language.
+    /// Language code.
     pub language: &'a str,
-    /// Length of the sound.
+    /// Length of the audio.
     pub seconds: f32,
 }
 
@@ -53,17 +53,17 @@ pub struct IndexImage {
 }
 
 impl IndexImage {
-    /// The parts of the file.
+    /// Returns the parts of the file.
     pub fn parts(&self) -> &[Vec<u8>] {
         &self.parts
     }
 
-    /// The file as one piece.
+    /// Returns the whole file.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.parts.concat()
     }
 
-    /// Are these the bytes of the file?
+    /// Returns whether these are the bytes of the file.
     pub fn is(&self, mut bytes: &[u8]) -> bool {
         let fits = self.parts.iter().all(|part| match bytes.split_at_checked(part.len()) {
             Some((start, rest)) => {
@@ -75,13 +75,13 @@ impl IndexImage {
         fits && bytes.is_empty()
     }
 
-    /// Identity of everything in the store.
+    /// Returns the hash of everything in the store.
     pub fn content(&self) -> Hash {
         self.content
     }
 }
 
-/// Names numbered as they come; in the file they are sorted, so that numbers follow from content.
+/// Names numbered in order of appearance. In the file they are sorted, so that numbers follow from content.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<String, u32>,
@@ -98,7 +98,7 @@ impl Names {
         self.of_record.push(number);
     }
 
-    /// The offsets, the names and every record's number.
+    /// Returns the offsets, the names and every record's number.
     fn sections(self) -> [Vec<u8>; 3] {
         let mut names: Vec<(String, u32)> = self.numbers.into_iter().collect();
         names.sort_unstable();
@@ -115,7 +115,7 @@ impl Names {
 }
 
 impl IndexBuilder {
-    /// An index of `shards` shards, a power of two.
+    /// Creates a builder for `shards` shards, a power of two.
     pub fn new(columns: Vec<StoredColumn>, recipe: Hash, shards: u32) -> Self {
         assert!(shards.is_power_of_two(), "the number of shards is a power of two");
         let count = columns.len();
@@ -138,7 +138,7 @@ impl IndexBuilder {
         }
     }
 
-    /// Adds a whole shard, the next one.
+    /// Adds the next shard with all its records.
     pub fn seal(&mut self, seal: &Seal, hash: &Hash) -> Result<(), IndexError> {
         if seal.columns != self.columns || seal.shard != self.begun || seal.shards != self.shards {
             return Err(IndexError::Malformed(format!(
@@ -163,7 +163,7 @@ impl IndexBuilder {
     pub fn shard(&mut self, seal: &Hash, failures: u32) {
         self.end_shard();
         self.shard_table.extend_from_slice(seal);
-        // Records and rows are put right when the shard ends.
+        // Records and rows are filled in when the shard ends.
         for word in [self.records, 0, failures, 0] {
             self.shard_table.extend_from_slice(&word.to_le_bytes());
         }
@@ -173,7 +173,8 @@ impl IndexBuilder {
         self.failures += failures;
     }
 
-    /// Adds a record to the shard at hand: rows and crc32 of every column. They come in ascending order of places.
+    /// Adds a record to the current shard: rows and crc32 of every column. Records must come in ascending order of sort
+    /// keys.
     pub fn record(
         &mut self,
         entry: IndexEntry,
@@ -212,7 +213,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The index.
+    /// Builds the index.
     pub fn finish(mut self) -> Result<IndexImage, IndexError> {
         if self.begun != self.shards {
             return Err(IndexError::Malformed(format!(
@@ -237,7 +238,8 @@ impl IndexBuilder {
             (self.speakers.numbers.len() as u32, self.languages.numbers.len() as u32);
         let [speaker_offsets, speakers, speaker] = self.speakers.sections();
         let [language_offsets, languages, language] = self.languages.sections();
-        // Everything about the records and nothing about shards: however a set is divided, it is the same.
+        // Covers everything about the records and nothing about shards: the hash does not depend on how the records are
+        // divided.
         let mut content = Fingerprint::new("store").bytes("recipe", &self.recipe).bytes("columns", &columns);
         for part in [&speakers, &speaker, &languages, &language, &self.id_offsets, &self.ids, &self.durations]
         {

@@ -1,4 +1,4 @@
-//! Where everything stands in the bytes of an index.
+//! Offsets of the sections of an index.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ pub(super) const MAGIC: &[u8; 8] = b"MYXTINDX";
 pub(super) const COLUMN_BYTES: usize = 48;
 pub(super) const SHARD_BYTES: usize = 48;
 
-/// Bytes of the header.
+/// Size of the header.
 pub(super) const HEADER_BYTES: usize = 136;
-/// The header's checksum stands at its end and covers all of it before.
+/// Offset of the header's checksum, which covers everything before it.
 pub(super) const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
 
-/// What stands at the beginning.
+/// Header of the file.
 ///
 /// | at | field |
 /// |---|---|
@@ -29,7 +29,7 @@ pub(super) const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
 /// | 56 | recipe [32] |
 /// | 88 | content [32]: of the recipe and every record, not of the shards |
 /// | 120 | seconds f64 |
-/// | 128 | crc32 of what follows the header, crc32 of the header before this |
+/// | 128 | crc32 of everything after the header, crc32 of the header before this field |
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Header {
     pub(super) columns: u32,
@@ -46,14 +46,14 @@ pub(super) struct Header {
     pub(super) body_crc: u32,
 }
 
-/// Where everything stands in the bytes of an index, and its small tables.
+/// Byte offsets of the sections of an index, and its small tables.
 #[derive(Clone, Debug)]
 pub struct Layout {
     pub(super) header: Header,
     pub(super) columns: Vec<StoredColumn>,
     pub(super) speakers: Vec<String>,
     pub(super) languages: Vec<String>,
-    /// First record of every shard, and the number of records.
+    /// First record of every shard, followed by the number of records.
     pub(super) firsts: Vec<u32>,
     pub(super) shard_table: usize,
     pub(super) id_offsets: usize,
@@ -71,7 +71,7 @@ pub(super) struct ArraySections {
     pub(super) crc: usize,
 }
 
-/// Reads the layout of an index from the bytes of its file. Any bytes are safe to give.
+/// Parses the layout of an index from the bytes of its file. Untrusted bytes are safe.
 pub fn parse(bytes: &[u8]) -> Result<Layout, IndexError> {
     let header = parse_header(bytes)?;
     if crc32fast::hash(&bytes[..HEADER_CRC_AT]) != u32_at(bytes, HEADER_CRC_AT) {
@@ -175,7 +175,7 @@ pub(super) fn parse_body(bytes: &[u8], header: Header) -> Result<Layout, IndexEr
     })
 }
 
-/// Deals out the bytes of a file one section after the other.
+/// Allocates the bytes of a file to consecutive sections.
 struct Sections {
     at: usize,
     end: usize,
@@ -224,7 +224,7 @@ fn shard_firsts(
     Ok(firsts)
 }
 
-/// Checks that offsets never go back, and answers the last.
+/// Checks that offsets never decrease, and returns the last.
 fn offsets(bytes: &[u8], at: usize, count: usize) -> Result<usize, IndexError> {
     let mut last = 0;
     for offset in words(bytes, at, count + 1) {

@@ -1,8 +1,8 @@
-//! The index of a store: every seal in one file that is mapped, checked as a whole when it is
-//! opened, and then read in place. A million records take about 90 MB of file and little memory.
+//! The index of a store: all seals in one file, which is mapped, checked as a whole on opening, and then read in place. A
+//! million records take about 90 MB of file and little memory.
 //!
-//! Little-endian, every section padded to 8 bytes. Fields of a kind stand together, so that reading
-//! all lengths touches 4 bytes a record:
+//! Little-endian, every section padded to 8 bytes. Each field is a section of its own, so reading all lengths touches 4
+//! bytes per record:
 //! ```text
 //! header, 136 bytes: see `Header`
 //! columns:   name [40], dtype u32, width u32                       each
@@ -11,9 +11,9 @@
 //! languages: offsets u32 [languages + 1], their codes
 //! records:   id offsets u32 [records + 1]; speaker u32, language u32, seconds f32 [records]
 //! arrays:    per column rows u32, first row u32, crc32 u32 [records]
-//! ids, end to end
+//! ids, concatenated
 //! ```
-//! Records stand in the order of (shard, id), so that an id is found without a table of its own.
+//! Records are sorted by shard and then by sort key, so an id is found by binary search without a table of its own.
 
 mod builder;
 mod layout;
@@ -33,35 +33,35 @@ use super::seal::StoredColumn;
 use super::{CacheError, FORMAT};
 use layout::{SHARD_BYTES, array_at, parse_body, parse_header, u32_at};
 
-/// Why some bytes are no index.
+/// Why bytes are not a valid index.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum IndexError {
-    /// They do not begin like one.
+    /// The magic bytes differ.
     #[error("it is not an index: the first bytes differ")]
     NotAnIndex,
-    /// Another version of the program wrote it.
+    /// Written by another version of the program.
     #[error("it has format {found}, this program writes {FORMAT}")]
     OtherFormat {
-        /// What it says.
+        /// Format in the header.
         found: u32,
     },
-    /// It has another length than it says.
+    /// The length of the file differs from the header.
     #[error("{have} bytes are there, {need} are announced")]
     CutOff {
-        /// Bytes there.
+        /// Actual length in bytes.
         have: u64,
-        /// Bytes announced.
+        /// Length in the header, in bytes.
         need: u64,
     },
-    /// A checksum does not fit.
+    /// A checksum does not match.
     #[error("the checksum of its {0} does not fit")]
     Checksum(&'static str),
-    /// The checksums fit and the content makes no sense.
+    /// The checksums match but the content is inconsistent.
     #[error("{0}")]
     Malformed(String),
 }
 
-/// An index that is open. Record and column numbers out of range are the caller's mistake and panic.
+/// An open index. Record and column numbers out of range are programmer mistakes and panic.
 pub struct Index {
     bytes: Backing,
     layout: Layout,
@@ -82,18 +82,18 @@ impl Deref for Backing {
     }
 }
 
-/// What the index says about a shard.
+/// Entry of a shard in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardEntry {
-    /// Its file name.
+    /// Name of its files.
     pub name: ShardName,
     /// Hash of its seal.
     pub seal: Hash,
-    /// Its records.
+    /// Range of its records.
     pub records: Range<usize>,
-    /// Utterances that failed.
+    /// Number of failed utterances.
     pub failures: u32,
-    /// Rows of every column.
+    /// Number of rows of every column.
     pub rows: Vec<u64>,
 }
 
@@ -104,80 +104,80 @@ impl Index {
         let map = MappedFile::new(&file, path, OnReadFault::Exit).map_err(CacheError::read(path))?;
         let layout =
             parse(&map).map_err(|e| CacheError::Damaged { path: path.to_owned(), what: e.to_string() })?;
-        // The check has touched every page; what is needed again comes back from the page cache.
+        // The check has touched every page; pages that are needed again come from the page cache.
         map.release();
         Ok(Index { bytes: Backing::MappedFile(map), layout })
     }
 
-    /// An index from memory.
+    /// Checks an index in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Index, IndexError> {
         let layout = parse(&bytes)?;
         Ok(Index { bytes: Backing::Owned(bytes), layout })
     }
 
-    /// [`Self::from_bytes`] without the checksums, so that a fuzzer reaches what lies behind them.
+    /// [`Self::from_bytes`] without the checksums, so that a fuzzer reaches the code behind them.
     #[doc(hidden)]
     pub fn from_unchecked(bytes: Vec<u8>) -> Result<Index, IndexError> {
         let layout = parse_body(&bytes, parse_header(&bytes)?)?;
         Ok(Index { bytes: Backing::Owned(bytes), layout })
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Number of records.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.layout.header.records as usize
     }
 
-    /// True where there are none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The arrays of every record.
+    /// Returns the columns of every record.
     pub fn columns(&self) -> &[StoredColumn] {
         &self.layout.columns
     }
 
-    /// Speaker names by number, in ascending order.
+    /// Returns the speaker names by number, in ascending order.
     pub fn speakers(&self) -> &[String] {
         &self.layout.speakers
     }
 
-    /// Language codes by number, in ascending order.
+    /// Returns the language codes by number, in ascending order.
     pub fn languages(&self) -> &[String] {
         &self.layout.languages
     }
 
-    /// Identity of the settings the store was made with.
+    /// Returns the hash of the settings the store was made with.
     pub fn recipe(&self) -> Hash {
         self.layout.header.recipe
     }
 
-    /// Identity of everything in the store.
+    /// Returns the hash of everything in the store.
     pub fn content(&self) -> Hash {
         self.layout.header.content
     }
 
-    /// Utterances that failed.
+    /// Returns the number of failed utterances.
     pub fn failures(&self) -> u32 {
         self.layout.header.failures
     }
 
-    /// Length of all sound.
+    /// Returns the total length of the audio in seconds.
     pub fn total_seconds(&self) -> f64 {
         self.layout.header.seconds
     }
 
-    /// Number of shards.
+    /// Returns the number of shards.
     pub fn shards(&self) -> u32 {
         self.layout.header.shards
     }
 
-    /// What is known of a shard.
+    /// Returns the entry of a shard.
     pub fn shard(&self, shard: u32) -> ShardEntry {
         let columns = self.columns().len();
         let at = self.layout.shard_table + (SHARD_BYTES + 8 * columns) * shard as usize;
@@ -194,33 +194,33 @@ impl Index {
         }
     }
 
-    /// The shard a record is in.
+    /// Returns the shard of a record.
     pub fn shard_of_record(&self, record: usize) -> u32 {
         assert!(record < self.len(), "record {record} of {}", self.len());
         self.layout.firsts.partition_point(|&first| first as usize <= record) as u32 - 1
     }
 
-    /// Rows of an array.
+    /// Returns the number of rows of an array.
     pub fn rows(&self, record: usize, column: usize) -> u32 {
         self.word(self.layout.arrays[column].rows, record)
     }
 
-    /// Where an array begins in its shard.
+    /// Returns the first row of an array in its shard.
     pub fn first_row(&self, record: usize, column: usize) -> u32 {
         self.word(self.layout.arrays[column].first_row, record)
     }
 
-    /// Checksum of an array.
+    /// Returns the crc32 of an array.
     pub fn crc(&self, record: usize, column: usize) -> u32 {
         self.word(self.layout.arrays[column].crc, record)
     }
 
-    /// The record's speaker.
+    /// Returns the number of the record's speaker.
     pub fn speaker(&self, record: usize) -> u32 {
         self.word(self.layout.speaker, record)
     }
 
-    /// The record's language.
+    /// Returns the number of the record's language.
     pub fn language(&self, record: usize) -> u32 {
         self.word(self.layout.language, record)
     }
