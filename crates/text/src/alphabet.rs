@@ -1,11 +1,11 @@
-//! The characters a cleaned text of each language is made of, for checking a corpus before a vocabulary
-//! exists and for giving every letter a token when one is trained.
+//! Characters that cleaned text of each language consists of. Used to check a corpus before a vocabulary exists, and to give
+//! every letter a token when a vocabulary is trained.
 
 use super::Cleaner;
 use super::english::pronunciation;
 
-/// Letters and punctuation expected after a cleaner (what Coqui's leaves is what ours does, more or less); `None` for a
-/// language we have no list of (Chinese, Japanese and Korean have no short one).
+/// Letters and punctuation expected after cleaning. The Coqui and default cleaners leave nearly the same set. `None` for
+/// languages without a list (Chinese, Japanese and Korean have no short one).
 pub fn alphabet(language: &str, cleaner: Cleaner) -> Option<&'static str> {
     Some(match super::canonical(language).as_str() {
         "en" if cleaner == Cleaner::Phonemes => pronunciation::ALPHABET,
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alphabets_have_no_doubles_and_end_in_punctuation() {
+    fn alphabets_have_no_duplicates_and_end_in_punctuation() {
         for language in
             ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "nl", "cs", "hu", "ru", "ar", "fa", "hi"]
         {

@@ -1,17 +1,17 @@
-//! Terminal control sequences are not text: a colour code pasted with a log line must not be read aloud as "thirty one m".
+//! Removes terminal control sequences, so that a colour code pasted with a log line is not read aloud as "thirty one m".
 //!
-//! Single control characters are the business of [`super::normalize`]; here go the sequences that an escape character
-//! begins, printable parameters included.
+//! This module handles the sequences that start with an escape character, including their printable parameters. Single
+//! control characters are handled by [`super::normalize`].
 
 use std::borrow::Cow;
 
-/// Begins a sequence. The 8-bit characters that some terminals take for one are left alone: in practice they are letters
-/// of a text that was read in the wrong encoding.
+/// Starts a sequence. The 8-bit equivalents that some terminals accept are left alone: in practice they are letters of text
+/// decoded with the wrong encoding.
 const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';
 
-/// The text without ANSI (ECMA-48) escape sequences: colours, cursor movements, window titles, hyperlinks.
-pub fn without_sequences(text: &str) -> Cow<'_, str> {
+/// Returns `text` without ANSI (ECMA-48) escape sequences: colours, cursor movements, window titles, hyperlinks.
+pub fn strip_escape_sequences(text: &str) -> Cow<'_, str> {
     let Some(mut at) = text.find(ESCAPE) else { return Cow::Borrowed(text) };
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     loop {
@@ -26,7 +26,7 @@ pub fn without_sequences(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What follows a sequence of which the escape character is gone.
+/// Returns the text after a sequence whose escape character is already consumed.
 fn after_sequence(text: &str) -> &str {
     let skip = |text: &'_ str, from: char, to: char| {
         text.len() - text.trim_start_matches(|c| (from..=to).contains(&c)).len()
@@ -35,18 +35,19 @@ fn after_sequence(text: &str) -> &str {
         text.chars().next().filter(|c| (from..=to).contains(c)).map_or(0, char::len_utf8)
     };
     match text.chars().next() {
-        // Parameters, intermediates, one final character. What is none of them ends it unfinished and is text again.
+        // Parameters, intermediates, one final character. Any other character ends the sequence early and is text again.
         Some('[') => {
             let rest = &text[1..];
             let rest = &rest[skip(rest, ' ', '?')..];
             &rest[last(rest, '@', '~')..]
         }
-        // A string up to its terminator; one without is cut at the line's end, so that a stray byte costs a line at most.
+        // A string up to its terminator. An unterminated one is cut at the end of the line, so that a stray byte costs at
+        // most one line.
         Some('P' | 'X' | ']' | '^' | '_') => {
             let rest = &text[text.find([BELL, ESCAPE, '\n', '\r']).unwrap_or(text.len())..];
             rest.strip_prefix(BELL).or_else(|| rest.strip_prefix("\u{1b}\\")).unwrap_or(rest)
         }
-        // Intermediates and one final character: a change of character set and the like.
+        // Intermediates and one final character, for example a change of character set.
         Some(_) => {
             let rest = &text[skip(text, ' ', '/')..];
             &rest[last(rest, '0', '~')..]
@@ -61,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn sequences_go_and_text_stays() {
+    fn removes_sequences_and_keeps_text() {
         for (given, wanted) in [
             ("Hello.", "Hello."),
             ("\u{1b}[31mred\u{1b}[0m alert", "red alert"),
@@ -76,22 +77,22 @@ mod tests {
             ("\u{1b}[31سلام", "سلام"),
             ("\u{1b}]0;never ended\nnext line", "\nnext line"),
         ] {
-            assert_eq!(without_sequences(given), wanted, "{given:?}");
+            assert_eq!(strip_escape_sequences(given), wanted, "{given:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_cut_to_a_part_of_itself(text in "[\\x1b\\[\\]0-9;mHa\\\\\\x07é \n]{0,40}") {
-            let left = without_sequences(&text);
+        fn output_is_a_subsequence_of_the_input(text in "[\\x1b\\[\\]0-9;mHa\\\\\\x07é \n]{0,40}") {
+            let left = strip_escape_sequences(&text);
             prop_assert!(!left.contains(ESCAPE) && left.len() <= text.len());
             let mut chars = text.chars();
             prop_assert!(left.chars().all(|c| chars.any(|d| d == c)), "{left:?} is no part of {text:?}");
         }
 
         #[test]
-        fn text_without_sequences_is_not_touched(text in "[^\\x1b]*") {
-            prop_assert!(matches!(without_sequences(&text), Cow::Borrowed(same) if same == text));
+        fn text_without_sequences_is_unchanged(text in "[^\\x1b]*") {
+            prop_assert!(matches!(strip_escape_sequences(&text), Cow::Borrowed(same) if same == text));
         }
     }
 }

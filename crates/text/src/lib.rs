@@ -1,8 +1,11 @@
-//! Text as written to text as spoken: a cleaner per language.
+//! Converts written text to spoken text: one cleaner per language.
 //!
-//! Three families of cleaners: [`Cleaner::Default`] is ours and correct; [`Cleaner::Coqui`] repeats what the
-//! XTTS models were trained with, mistakes included, so that released weights see the text they know;
-//! [`Cleaner::Phonemes`] is the default one, with English words written as they sound.
+//! There are three families of cleaners:
+//!
+//! - [`Cleaner::Default`]: our own, linguistically correct rules.
+//! - [`Cleaner::Coqui`]: reproduces the cleaner the released XTTS models were trained with, including its mistakes, so that
+//!   released weights see the text they know.
+//! - [`Cleaner::Phonemes`]: the default cleaner, followed by English words written as phonemes.
 //!
 //! ```
 //! use myxtts_text::{Cleaner, clean};
@@ -13,7 +16,7 @@
 //! # Ok::<(), myxtts_text::TextError>(())
 //! ```
 //!
-//! A new language has its numbers in `numbers`, its cleaner next to the others in [`languages`] and its letters in
+//! To add a language, put its number words in `numbers`, its cleaner next to the others in [`languages`] and its letters in
 //! `alphabet`.
 
 mod alphabet;
@@ -36,18 +39,18 @@ use normalize::{Joiner, normalize};
 use unicode_normalization::UnicodeNormalization;
 
 pub use alphabet::alphabet;
-use control::without_sequences;
+use control::strip_escape_sequences;
 
-/// Which family of cleaners prepares a text.
+/// Family of cleaners that prepares a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cleaner {
-    /// Ours: numbers, dates, units, abbreviations read correctly in each language.
+    /// Our own: reads numbers, dates, units and abbreviations correctly in each language.
     #[default]
     Default,
-    /// What Coqui's XTTS does, id by id, for its released models and vocabularies.
+    /// Matches Coqui's XTTS token by token, for its released models and vocabularies.
     Coqui,
-    /// The default, and then English words as their phonemes, one character each, so that a model need not learn English
-    /// spelling. Texts in other languages are cleaned as by the default.
+    /// The default cleaner, followed by English words as phonemes, one character each, so that a model need not learn
+    /// English spelling. Texts in other languages are cleaned as by the default.
     Phonemes,
 }
 
@@ -74,33 +77,33 @@ impl FromStr for Cleaner {
     }
 }
 
-/// Why a text could not be cleaned.
+/// Error returned when a text cannot be cleaned.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
-    /// A cleaner of that name does not exist.
-    #[error("there is no cleaner {0:?}; use \"default\", \"coqui\" or \"phonemes\"")]
+    /// No cleaner has this name.
+    #[error("unknown cleaner {0:?}; use \"default\", \"coqui\" or \"phonemes\"")]
     UnknownCleaner(String),
-    /// The language code is none.
-    #[error("{0:?} is no language code; use two or three letters like \"en\", \"fa\", \"zh-cn\"")]
+    /// The language code is malformed.
+    #[error("{0:?} is not a language code; use two or three letters such as \"en\", \"fa\", \"zh-cn\"")]
     BadLanguage(String),
-    /// Coqui's cleaner cannot read this.
+    /// Coqui's cleaner cannot read the text.
     #[error(transparent)]
     Coqui(#[from] coqui::CoquiError),
-    /// The language has no rules for numbers, and the text has digits.
+    /// The text contains digits, but the language has no rules for reading numbers.
     #[error(
-        "no rules are known for reading numbers in {language:?}, and the text has {number:?}; \
+        "cannot read the number {number:?}: there are no number rules for language {language:?}; \
          write it out in words"
     )]
     NoNumbers {
-        /// The language asked for.
+        /// Canonical code of the requested language.
         language: String,
-        /// The first number in the text.
+        /// First run of digits in the text.
         number: String,
     },
 }
 
-/// The code a language is known by here: lower case, without region (`fa-IR` is `fa`), except Chinese,
-/// which XTTS calls `zh-cn`.
+/// Returns the canonical code of a language: lower case, without region (`fa-IR` becomes `fa`), except Chinese, which XTTS
+/// calls `zh-cn`.
 pub fn canonical(language: &str) -> String {
     let lower = language.trim().to_ascii_lowercase().replace('_', "-");
     match lower.split('-').next() {
@@ -111,23 +114,23 @@ pub fn canonical(language: &str) -> String {
     }
 }
 
-/// Cleans `text` as `language` speaks it. With the default cleaner and with phonemes the result is a fixed
-/// point: cleaning it again changes nothing.
+/// Cleans `text` for `language`. With the default and phoneme cleaners the result is a fixed point: cleaning it again
+/// changes nothing.
 pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, TextError> {
     let code = canonical(language);
     let letters = code.split('-').next().unwrap_or("");
     if !(2..=3).contains(&letters.len()) || !letters.bytes().all(|b| b.is_ascii_lowercase()) {
         return Err(TextError::BadLanguage(language.to_owned()));
     }
-    let text = &*without_sequences(text);
+    let text = &*strip_escape_sequences(text);
     match cleaner {
         Cleaner::Coqui => Ok(coqui::clean(text, &code)?),
         Cleaner::Phonemes if code == "en" => Ok(english::phonemes::clean(text)),
         Cleaner::Default | Cleaner::Phonemes => match code.as_str() {
             "en" => Ok(english::clean(text)),
             "fa" => Ok(persian::clean(text)),
-            _ if languages::clean("", &code).is_some() => Ok(rewrite::settle(text, |text| {
-                // It has just been asked whether there is one.
+            _ if languages::clean("", &code).is_some() => Ok(rewrite::until_stable(text, |text| {
+                // The guard above has checked that the language has rules.
                 finish(&languages::clean(text, &code).unwrap_or_default(), &code)
             })),
             _ => without_rules(text, &code),
@@ -135,16 +138,16 @@ pub fn clean(text: &str, language: &str, cleaner: Cleaner) -> Result<String, Tex
     }
 }
 
-/// What every default cleaner ends with: one spelling, lower case, no sign that cannot be said.
+/// Last step of every default cleaner: one spelling, lower case, no unspeakable signs.
 fn finish(text: &str, language: &str) -> String {
     let marks = if language == "ar" { &punctuation::ARABIC } else { &punctuation::LATIN };
-    let swept = punctuation::sweep(&normalize(text, Joiner::Drop), marks);
+    let swept = punctuation::drop_unspeakable(&normalize(text, Joiner::Drop), marks);
     let lower: String = swept.to_lowercase().nfc().collect();
     punctuation::tidy(&lower, marks)
 }
 
-/// A language nobody has written rules for: letters and pauses are kept, digits are refused rather than
-/// passed on to a model that would make something up.
+/// Cleans a language that has no rules: letters and pauses are kept; digits are an error, because a model would read them
+/// arbitrarily.
 fn without_rules(text: &str, language: &str) -> Result<String, TextError> {
     let text = normalize(text, Joiner::Drop);
     let number: String =
@@ -152,5 +155,5 @@ fn without_rules(text: &str, language: &str) -> Result<String, TextError> {
     if !number.is_empty() {
         return Err(TextError::NoNumbers { language: language.to_owned(), number });
     }
-    Ok(rewrite::settle(&text, |text| finish(text, language)))
+    Ok(rewrite::until_stable(&text, |text| finish(text, language)))
 }

@@ -1,26 +1,26 @@
-//! One spelling for what looks the same: Unicode forms, invisible characters, quotes, dashes, digits.
+//! Unifies characters that look the same: Unicode forms, invisible characters, quotes, dashes, digits.
 //!
-//! Every default cleaner starts from here. The text stays NFC; compatibility forms (NFKC) are taken only
-//! where they are mere typography: Arabic presentation forms, full-width and half-width forms, ligatures,
-//! squared units, mathematical alphabets. Superscripts and vulgar fractions are left, because NFKC would
-//! turn "m²" into "m2" and "2½" into "21⁄2".
+//! Every default cleaner starts here. The text stays NFC. Compatibility forms (NFKC) are applied only where they are pure
+//! typography: Arabic presentation forms, full-width and half-width forms, ligatures, squared units, mathematical alphabets.
+//! Superscripts and vulgar fractions are left, because NFKC would turn "m²" into "m2" and "2½" into "21⁄2".
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-/// What becomes of the zero-width non-joiner.
+/// How the zero-width non-joiner is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joiner {
-    /// It separates the parts of a word: Persian.
+    /// Kept: in Persian it separates the parts of a word.
     Keep,
-    /// It is an invisible accident: every other language.
+    /// Dropped: in every other language it is an invisible accident.
     Drop,
 }
 
-/// The zero-width non-joiner.
+/// The zero-width non-joiner, U+200C.
 pub const ZWNJ: char = '\u{200c}';
 
-/// Normalises `text`: see the module. Idempotent; never grows a string by more than a small factor.
+/// Normalises `text` as described in the module documentation. Idempotent; the output is at most a small factor longer than
+/// the input.
 pub fn normalize(text: &str, joiner: Joiner) -> String {
     let mut mapped = String::with_capacity(text.len());
     for c in text.nfc() {
@@ -30,7 +30,7 @@ pub fn normalize(text: &str, joiner: Joiner) -> String {
     collapse(&composed)
 }
 
-/// Appends what `c` stands for.
+/// Appends the normalised form of `c`.
 fn map(c: char, joiner: Joiner, out: &mut String) {
     match c {
         ZWNJ => {
@@ -46,7 +46,7 @@ fn map(c: char, joiner: Joiner, out: &mut String) {
         '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{201f}' | '\u{2033}' | '\u{2036}' => out.push('"'),
         '\u{2010}' | '\u{2011}' | '\u{2212}' | '\u{fe63}' | '\u{ff0d}' => out.push('-'),
         '\u{2012}'..='\u{2015}' | '\u{2e3a}' | '\u{2e3b}' | '\u{fe58}' => out.push('—'),
-        // Brackets other than round ones would be read as the vocabulary's "[en]" or as nothing at all.
+        // Other brackets would be read as a language tag of the vocabulary ("[en]") or not at all.
         '[' | '{' | '\u{fd3e}' | '\u{2983}' => out.push('('),
         ']' | '}' | '\u{fd3f}' | '\u{2984}' => out.push(')'),
         _ => match decimal_digit(c) {
@@ -62,8 +62,8 @@ fn map(c: char, joiner: Joiner, out: &mut String) {
     }
 }
 
-/// Characters without width or sound: byte-order marks, joiners, bidirectional controls, variation
-/// selectors, soft hyphens, enclosing keycaps.
+/// Characters without width or sound: byte-order marks, joiners, bidirectional controls, variation selectors, soft hyphens,
+/// enclosing keycaps.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'
@@ -72,10 +72,10 @@ fn is_invisible(c: char) -> bool {
         | '\u{e0000}'..='\u{e01ef}')
 }
 
-/// Forms that differ from their compatibility equivalent by looks only.
+/// Forms that differ from their compatibility equivalent only in appearance.
 fn is_typographic(c: char) -> bool {
     matches!(c,
-        // Roman numerals and circled digits drawn as one character; letter-like signs of units.
+        // Single-character Roman numerals and circled digits; letter-like unit signs.
         '\u{2103}' | '\u{2109}' | '\u{2160}'..='\u{217f}' | '\u{2460}'..='\u{2473}'
         // Squared units, ligatures, Arabic presentation forms, full- and half-width forms.
         | '\u{3371}'..='\u{337a}' | '\u{3380}'..='\u{33df}' | '\u{fb00}'..='\u{fb06}'
@@ -83,7 +83,7 @@ fn is_typographic(c: char) -> bool {
         | '\u{1d400}'..='\u{1d7ff}')
 }
 
-/// Digits of every script that has them in order, as ASCII: the cleaners then know one kind only.
+/// Converts a digit of any script whose digits are contiguous to ASCII, so that the cleaners handle only one kind.
 fn decimal_digit(c: char) -> Option<char> {
     const ZEROS: [u32; 18] = [
         0x0660, 0x06f0, 0x07c0, 0x0966, 0x09e6, 0x0a66, 0x0ae6, 0x0b66, 0x0be6, 0x0c66, 0x0ce6, 0x0d66,
@@ -94,8 +94,8 @@ fn decimal_digit(c: char) -> Option<char> {
     char::from_digit(code - zero, 10)
 }
 
-/// Single spaces, no space at the ends, one sign for an ellipsis and for a double hyphen, and a plain
-/// hyphen for a dash between digits, where it means a range.
+/// Collapses spaces, trims the ends, writes ellipses and double hyphens as one character, and turns a dash between digits (a
+/// range) into a plain hyphen.
 fn collapse(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -113,7 +113,7 @@ fn collapse(text: &str) -> String {
                 }
                 match dots {
                     1 => out.push('.'),
-                    // Two dots are a slip of the finger for either; the pause is what can be heard.
+                    // Two dots are a typing slip for one or three; both are a pause, so an ellipsis is written.
                     _ => push_once(&mut out, '…'),
                 }
             }
@@ -143,7 +143,7 @@ fn push_once(out: &mut String, c: char) {
     }
 }
 
-/// Whether `c` is part of a written word: a letter or a mark on one.
+/// Returns whether `c` is part of a written word: a letter or a combining mark.
 pub(crate) fn is_letter(c: char) -> bool {
     c.is_alphabetic() || is_combining_mark(c)
 }
@@ -158,7 +158,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn normalising_twice_is_normalising_once(text in any::<String>()) {
+        fn normalisation_is_idempotent(text in any::<String>()) {
             for joiner in [Joiner::Keep, Joiner::Drop] {
                 let once = normalize(&text, joiner);
                 prop_assert_eq!(normalize(&once, joiner), once);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn invisible_characters_go() {
+    fn removes_invisible_characters() {
         check("\u{feff}a\u{200b}b\u{200e}c\u{00ad}d\u{2066}e\u{2069}", "abcde");
         check("می\u{200c}روم", "میروم");
         assert_eq!(normalize("می\u{200c}روم", Joiner::Keep), "می\u{200c}روم");
@@ -192,18 +192,18 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_composed_and_superscripts_left() {
+    fn composes_letters_and_keeps_superscripts() {
         check("cafe\u{301}", "café");
         check("m² and 2½", "m² and 2½");
     }
 
     #[test]
-    fn digits_of_every_script_are_ascii() {
+    fn converts_digits_of_every_script_to_ascii() {
         check("٠١٢٣ ۴۵۶ ७८९", "0123 456 789");
     }
 
     #[test]
-    fn whitespace_is_one_space_and_controls_are_nothing() {
+    fn collapses_whitespace_and_drops_controls() {
         check("\t a\u{a0}\u{3000}b\r\n\u{7}c ", "a b c");
     }
 }

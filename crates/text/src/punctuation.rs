@@ -1,34 +1,34 @@
-//! The last step of a default cleaner: pauses in one spelling, attached to the word they follow.
+//! Last step of a default cleaner: pauses in one spelling, attached to the word they follow.
 
 use std::collections::HashSet;
 
 use super::normalize::is_letter;
 
-/// Punctuation of a script.
+/// Punctuation marks of a script.
 pub(crate) struct Marks {
-    /// Its comma.
+    /// Comma.
     pub comma: char,
-    /// Its semicolon.
+    /// Semicolon.
     pub semicolon: char,
-    /// Its question mark.
+    /// Question mark.
     pub question: char,
-    /// Its quotation marks, opening and closing; none where quotes are dropped.
+    /// Opening and closing quotation marks; `None` if quotes are dropped.
     pub quotes: Option<(char, char)>,
-    /// A full stop or colon without a space behind it is a slip, except inside Latin words.
+    /// Whether a full stop or colon without a following space is treated as a missing space, except inside Latin words.
     pub stops_separate: bool,
 }
 
-/// Marks of the Latin script as XTTS was trained: no quotation marks.
+/// Latin script. No quotation marks, as XTTS was trained.
 pub(crate) const LATIN: Marks =
     Marks { comma: ',', semicolon: ';', question: '?', quotes: None, stops_separate: false };
-/// Marks of Arabic.
+/// Arabic.
 pub(crate) const ARABIC: Marks =
     Marks { comma: '،', semicolon: '؛', question: '؟', quotes: None, stops_separate: true };
-/// Marks of Persian.
+/// Persian.
 pub(crate) const PERSIAN: Marks = Marks { quotes: Some(('«', '»')), ..ARABIC };
 
 impl Marks {
-    /// How strong a pause is; of several in a row the strongest is kept. None: not a pause.
+    /// Strength of a pause; the strongest of several in a row is kept. `None` if `c` is not a pause.
     fn strength(&self, c: char) -> Option<u8> {
         Some(match c {
             _ if c == self.comma => 1,
@@ -43,7 +43,7 @@ impl Marks {
         })
     }
 
-    /// The stronger of two pauses, the first where they are equal.
+    /// Returns the stronger of two pauses, or the first if they are equal.
     fn stronger(&self, a: Option<char>, b: Option<char>) -> Option<char> {
         let strength = |pause: Option<char>| pause.and_then(|c| self.strength(c));
         if strength(b) > strength(a) { b } else { a }
@@ -53,7 +53,7 @@ impl Marks {
         c == '(' || self.quotes.is_some_and(|(open, _)| c == open)
     }
 
-    /// What opens the bracket or quotation that `c` closes.
+    /// Returns the character that opens the bracket or quotation closed by `c`.
     fn opener(&self, c: char) -> Option<char> {
         match self.quotes {
             _ if c == ')' => Some('('),
@@ -63,9 +63,9 @@ impl Marks {
     }
 }
 
-/// Pauses in the spelling of the script, and a space for everything that is neither letter nor pause: emoji,
-/// bullets, quotation marks, signs that nothing has read. Letters are kept, of whatever script.
-pub(crate) fn sweep(text: &str, marks: &Marks) -> String {
+/// Writes pauses in the spelling of the script and replaces everything that is neither letter nor pause by a space: emoji,
+/// bullets, quotation marks, signs that no rule has read. Letters of every script are kept.
+pub(crate) fn drop_unspeakable(text: &str, marks: &Marks) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -73,7 +73,7 @@ pub(crate) fn sweep(text: &str, marks: &Marks) -> String {
         let inside = before.is_some_and(is_letter) && chars.peek().copied().is_some_and(is_letter);
         match c {
             '\'' | '-' if inside => out.push(c),
-            // A hyphen with spaces around it is a dash; one at the edge of a word is nothing.
+            // A hyphen between spaces is a dash; one at the edge of a word is dropped.
             '-' if before == Some(' ') && chars.peek() == Some(&' ') => out.push('—'),
             '\'' | '"' if !inside => {}
             ',' | '،' | '、' => out.push(marks.comma),
@@ -88,12 +88,12 @@ pub(crate) fn sweep(text: &str, marks: &Marks) -> String {
     out
 }
 
-/// One pause where several stand, no space before it and one behind, no pause at the beginning, no empty
-/// or unbalanced brackets. Everything that is neither a pause, a bracket nor a space is content.
+/// Keeps one pause out of several in a row, without a space before it and with one after it; removes leading pauses and
+/// empty or unbalanced brackets. Everything that is neither a pause, a bracket nor a space is content.
 pub(crate) fn tidy(text: &str, marks: &Marks) -> String {
     let text = balanced(text, marks);
     let mut out = String::with_capacity(text.len() + 8);
-    // What stands between the last content and the next: a pause, and whether they are apart.
+    // Between the last content and the next: the pause, and whether a space separates them.
     let mut pause: Option<char> = None;
     let mut space = false;
     for c in text.chars() {
@@ -101,11 +101,11 @@ pub(crate) fn tidy(text: &str, marks: &Marks) -> String {
             space = true;
         } else if marks.strength(c).is_some() {
             pause = marks.stronger(pause, Some(c));
-            // A full stop or colon may stand inside a word: "d.h.", "node.js".
+            // A full stop or colon may be inside a word: "d.h.", "node.js".
             space |= !matches!(c, '.' | ':');
         } else if let Some(opener) = marks.opener(c) {
             if out.ends_with(opener) {
-                // Nothing that can be said is between them: back to before the bracket.
+                // The bracket encloses nothing speakable: cut back to before it.
                 out.pop();
                 out.truncate(out.trim_end_matches(' ').len());
                 if let Some(written) = out.chars().next_back().filter(|&last| marks.strength(last).is_some())
@@ -116,7 +116,7 @@ pub(crate) fn tidy(text: &str, marks: &Marks) -> String {
                 }
                 space = true;
             } else {
-                // A weak pause before a closing bracket is none: "(so, )".
+                // Drop a weak pause before a closing bracket: "(so, )".
                 out.extend(pause.take().filter(|&kept| marks.strength(kept) >= marks.strength('.')));
                 out.push(c);
                 space = false;
@@ -139,12 +139,12 @@ pub(crate) fn tidy(text: &str, marks: &Marks) -> String {
             out.push(c);
         }
     }
-    // A dash at the end is a pause before nothing.
+    // A dash at the end separates nothing.
     out.extend(pause.filter(|&kept| kept != '—' && !out.is_empty()));
     out
 }
 
-/// The text without the brackets and quotation marks that never open or never close.
+/// Removes brackets and quotation marks without a counterpart.
 fn balanced(text: &str, marks: &Marks) -> String {
     let mut dropped = HashSet::new();
     let mut open: Vec<(usize, char)> = Vec::new();
@@ -152,7 +152,7 @@ fn balanced(text: &str, marks: &Marks) -> String {
         if marks.is_opener(c) {
             open.push((at, c));
         } else if let Some(opener) = marks.opener(c) {
-            // What was opened inside and not closed is dropped with it.
+            // Unclosed brackets inside this pair are dropped as well.
             loop {
                 match open.pop() {
                     Some((_, last)) if last == opener => break,

@@ -1,44 +1,44 @@
-//! Regular-expression rewriting that can look around: the `regex` crate matches in linear time and
-//! therefore has no look-behind, so a rule gets the text before and after its match instead.
+//! Regular-expression rewriting with look-around. The `regex` crate matches in linear time and therefore has no look-behind,
+//! so a rule receives the text before and after its match instead.
 
 use regex::{Captures, Regex};
 
 /// A match and its surroundings.
 pub(crate) struct Found<'t> {
     captures: Captures<'t>,
-    /// Everything before the match.
+    /// All text before the match.
     pub before: &'t str,
-    /// Everything after the match.
+    /// All text after the match.
     pub after: &'t str,
 }
 
 impl<'t> Found<'t> {
-    /// The text of a numbered group, where it took part.
+    /// Text of a numbered group; `None` if the group did not participate.
     pub fn get(&self, group: usize) -> Option<&'t str> {
         self.captures.get(group).map(|found| found.as_str())
     }
 
-    /// The text of a group, empty where it took no part.
+    /// Text of a numbered group; empty if the group did not participate.
     pub fn text(&self, group: usize) -> &'t str {
         self.get(group).unwrap_or("")
     }
 
-    /// The character before the match.
+    /// Character directly before the match.
     pub fn previous(&self) -> Option<char> {
         self.before.chars().next_back()
     }
 
-    /// The character after the match.
+    /// Character directly after the match.
     pub fn next(&self) -> Option<char> {
         self.after.chars().next()
     }
 
-    /// No letter, digit or mark touches the match.
+    /// Whether no letter, digit or mark touches the match.
     pub fn is_separate(&self) -> bool {
-        !self.previous().is_some_and(is_wordy) && !self.next().is_some_and(is_wordy)
+        !self.previous().is_some_and(is_word_char) && !self.next().is_some_and(is_word_char)
     }
 
-    /// The match is not a part of a longer number: `1.2` in `1.2.3`, `3/4` in `2/3/4`.
+    /// Whether the match is not part of a longer number: `1.2` in `1.2.3`, `3/4` in `2/3/4`.
     pub fn is_whole_number(&self) -> bool {
         let mut before = self.before.chars().rev();
         let last = before.next();
@@ -51,17 +51,17 @@ impl<'t> Found<'t> {
         !cut_before && !cut_after
     }
 
-    /// The last word before the match, in lower case, where only spaces stand between.
+    /// Last word before the match, in lower case, if only spaces are in between; otherwise empty.
     pub fn word_before(&self) -> String {
         let before = self.before.trim_end();
         let start = before
-            .rfind(|c: char| !is_wordy(c))
+            .rfind(|c: char| !is_word_char(c))
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
         before[start..].to_lowercase()
     }
 }
 
-fn is_wordy(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || super::normalize::is_letter(c)
 }
 
@@ -69,8 +69,8 @@ fn is_number_punctuation(c: char) -> bool {
     matches!(c, '.' | ',' | '/' | ':' | '-')
 }
 
-/// Replaces each match of `pattern` by what `rule` makes of it; `None` leaves the match as it stands.
-/// A replacement never grows into its neighbours: a space is put between letters that would touch.
+/// Replaces each match of `pattern` by the result of `rule`; `None` leaves the match unchanged. A space is inserted where a
+/// replacement would otherwise touch a neighbouring letter.
 pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 2);
     let mut copied = 0;
@@ -81,11 +81,11 @@ pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) 
         out.push_str(&text[copied..whole.start()]);
         let (first, last) = (replacement.chars().next(), replacement.chars().next_back());
         let (was_first, was_last) = (whole.as_str().chars().next(), whole.as_str().chars().next_back());
-        if first != was_first && touch(out.chars().next_back(), first) {
+        if first != was_first && would_join(out.chars().next_back(), first) {
             out.push(' ');
         }
         out.push_str(&replacement);
-        if last != was_last && touch(last, found.next()) {
+        if last != was_last && would_join(last, found.next()) {
             out.push(' ');
         }
         copied = whole.end();
@@ -94,7 +94,7 @@ pub(crate) fn rewrite(text: &str, pattern: &Regex, mut rule: impl FnMut(&Found) 
     out
 }
 
-/// Replaces each character that has a word by the word, with a space on both sides.
+/// Replaces each character for which `word` returns a word by that word, with a space on both sides.
 pub(crate) fn replace_signs(text: &str, word: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -110,9 +110,9 @@ pub(crate) fn replace_signs(text: &str, word: impl Fn(char) -> Option<&'static s
     out
 }
 
-/// Repeats `pass` until it changes nothing. Reading one thing aloud can uncover another that was hidden by
-/// its neighbours ("site.com1403"); a cleaned text costs one pass, a written one two, a hostile one eight.
-pub(crate) fn settle(text: &str, pass: impl Fn(&str) -> String) -> String {
+/// Repeats `pass` until it changes nothing. Reading one item can uncover another that its neighbours hid ("site.com1403").
+/// Clean text costs one pass, ordinary text two, hostile text at most eight.
+pub(crate) fn until_stable(text: &str, pass: impl Fn(&str) -> String) -> String {
     let mut settled = pass(text);
     for _ in 0..7 {
         let next = pass(&settled);
@@ -124,19 +124,21 @@ pub(crate) fn settle(text: &str, pass: impl Fn(&str) -> String) -> String {
     settled
 }
 
-/// Two words would run together. Digits may: a rule that only rewrites a sign must not cut a number.
-fn touch(a: Option<char>, b: Option<char>) -> bool {
+/// Whether two words would run together. Digits may touch: a rule that only rewrites a sign must not split a number.
+fn would_join(a: Option<char>, b: Option<char>) -> bool {
     match (a, b) {
-        (Some(a), Some(b)) => is_wordy(a) && is_wordy(b) && !(a.is_ascii_digit() && b.is_ascii_digit()),
+        (Some(a), Some(b)) => {
+            is_word_char(a) && is_word_char(b) && !(a.is_ascii_digit() && b.is_ascii_digit())
+        }
         _ => false,
     }
 }
 
-/// A pattern written by us, compiled at first use.
+/// A constant pattern, compiled on first use.
 macro_rules! pattern {
     ($($source:expr),+ $(,)?) => {{
         static PATTERN: std::sync::LazyLock<regex::Regex> = std::sync::LazyLock::new(|| {
-            regex::Regex::new(concat!($($source),+)).expect("patterns are constants and tested")
+            regex::Regex::new(concat!($($source),+)).expect("constant patterns are valid")
         });
         &*PATTERN
     }};

@@ -1,8 +1,8 @@
-//! Addresses as a person reads them out: "info@site.org" is "info at site dot org".
+//! Reads web and e-mail addresses aloud: "info@site.org" is "info at site dot org".
 
 use super::rewrite::{pattern, rewrite};
 
-/// The words a language reads an address with.
+/// Words a language uses for the signs of an address.
 pub(crate) struct Words {
     pub at: &'static str,
     pub dot: &'static str,
@@ -33,9 +33,9 @@ pub(crate) fn read(text: &str, words: &Words) -> String {
         let source = format!(
             r"(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:{TOP_LEVEL})\b(?:/[a-z0-9_~./-]*[a-z0-9_/-])?"
         );
-        regex::Regex::new(&source).expect("patterns are constants and tested")
+        regex::Regex::new(&source).expect("constant patterns are valid")
     });
-    // "end.It" is a sentence whose space was forgotten, not a host in Italy.
+    // "end.It" is a sentence with a missing space, not an Italian host name.
     let text = rewrite(&text, pattern!(r"(\p{Ll}{3})\.(\p{Lu}\p{Ll})"), |found| {
         Some(format!("{}. {}", found.text(1), found.text(2)))
     });
@@ -60,7 +60,7 @@ fn spell(address: &str, words: &Words) -> String {
                 out.push(c);
                 continue;
             }
-            // Query strings are not read out letter by letter: the words in them are.
+            // Query strings: only their words are read, not the signs between them.
             _ => "",
         };
         if !out.ends_with(' ') {

@@ -1,6 +1,6 @@
-//! Cleaners against reviewed tables and against what Coqui's own cleaner gave.
+//! Tests the cleaners against reviewed tables and against the output of Coqui's own cleaner.
 
-// Helpers of tests are tests too; clippy only exempts the functions marked so.
+// Clippy exempts only functions marked as tests from this lint; test helpers need it too.
 #![allow(clippy::unwrap_used)]
 
 #[path = "text/coqui_goldens.rs"]

@@ -2,7 +2,7 @@
 
 use myxtts_data::check::{Examiner, Senses};
 use myxtts_data::tokenizer::{CHARACTERS, TrainOptions, adopt, choose, coverage, train};
-use myxtts_text::compare::{Numerals, comparable};
+use myxtts_text::compare::{NumeralReading, comparable};
 use myxtts_text::{Cleaner, alphabet, clean};
 
 use crate::table::table;
@@ -83,5 +83,5 @@ fn a_check_finds_nothing_strange_and_comparisons_stay_in_words() {
     let read = senses.read_text("A quiet morning in 1999.", "en").unwrap();
     assert_eq!(read.unknown, []);
     assert_eq!(senses.read_text("мир", "en").unwrap().unknown, ['м', 'и', 'р']);
-    assert_eq!(comparable("3 cats", "en", Numerals::Numbers), "three cats");
+    assert_eq!(comparable("3 cats", "en", NumeralReading::Numbers), "three cats");
 }

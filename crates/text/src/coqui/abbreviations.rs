@@ -1,4 +1,4 @@
-//! The reference's abbreviations, per language and in its order.
+//! The reference's abbreviations per language, in its order.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -96,12 +96,12 @@ static RULES: LazyLock<HashMap<&'static str, Rules>> = LazyLock::new(|| {
     TABLE
         .iter()
         .map(|(language, entries)| {
-            // Russian writes these with a hyphen and without a dot.
+            // The Russian entries contain a hyphen and have no dot.
             let dot = if *language == "ru" { "" } else { "." };
             let rules = entries.iter().map(|(short, long)| {
                 let pattern = regex::escape(&format!("{short}{dot}"));
                 let pattern = RegexBuilder::new(&pattern).case_insensitive(true).build();
-                (pattern.expect("an escaped word compiles"), *long)
+                (pattern.expect("an escaped word is a valid pattern"), *long)
             });
             (*language, rules.collect())
         })
@@ -115,7 +115,7 @@ pub(super) fn expand(mut text: String, language: &str) -> String {
     text
 }
 
-/// Replaces matches that begin (and, without a dot, end) at a word boundary in Python's sense.
+/// Replaces matches that start (and, without a dot, end) at a word boundary in Python's sense.
 fn replace_words(text: &str, pattern: &Regex, long: &str, whole: bool) -> String {
     let (mut out, mut copied, mut from) = (String::new(), 0, 0);
     while let Some(found) = pattern.find_at(text, from) {

@@ -11,10 +11,10 @@ use super::{CoquiError, money, words};
 use crate::numbers::Currency;
 
 fn pattern(text: &str) -> Regex {
-    Regex::new(text).expect("a pattern of ours compiles")
+    Regex::new(text).expect("constant patterns are valid")
 }
 
-/// In the order in which they are tried; a failure ends the attempt.
+/// In the order in which they are tried; a failure skips the remaining currencies.
 static CURRENCIES: LazyLock<[(Currency, Regex); 3]> = LazyLock::new(|| {
     [
         (Currency::Pound, pattern("£[0-9.,]*[0-9]+|[0-9.,]*[0-9]+£")),
@@ -25,8 +25,8 @@ static CURRENCIES: LazyLock<[(Currency, Regex); 3]> = LazyLock::new(|| {
 static DECIMAL: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9]+[.,][0-9]+"));
 static INTEGER: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9]+"));
 
-/// What follows the digits of an ordinal. The first alternative wins: "1os" is "1o" and an s. A dot counts only
-/// before white space or at the end, but for Turkish and Hungarian.
+/// Text after the digits of an ordinal. The first alternative wins: "1os" is "1o" and an s. A dot counts only before white
+/// space or at the end, except in Turkish and Hungarian.
 static ORDINALS: LazyLock<HashMap<&'static str, Regex>> = LazyLock::new(|| {
     [
         ("en", "st|nd|rd|th"),
@@ -49,12 +49,12 @@ static ORDINALS: LazyLock<HashMap<&'static str, Regex>> = LazyLock::new(|| {
     .collect()
 });
 
-/// All numbers of a lower-cased text in words.
+/// Writes out all numbers of a lower-cased text.
 pub(super) fn numbers(text: String, language: &str) -> Result<String, CoquiError> {
     let mut text = if matches!(language, "en" | "ru") {
         ungroup(&text, ',', Grouping { separator: Some(','), point: '.' })
     } else {
-        // The dot of the pattern was meant as a dot, but takes any character.
+        // The reference does not escape the dot in its pattern, so it matches any character.
         ungroup(&text, '.', Grouping { separator: None, point: ',' })
     };
     for (currency, pattern) in CURRENCIES.iter() {
@@ -107,7 +107,7 @@ fn replace(
     Ok(out + &text[copied..])
 }
 
-/// `None` when one amount cannot be said: then none is.
+/// Returns `None` if any amount cannot be spoken: the reference then replaces none of them.
 fn replace_amounts(text: &str, pattern: &Regex, currency: Currency, language: &str) -> Option<String> {
     let (mut out, mut copied) = (String::with_capacity(text.len()), 0);
     for found in pattern.find_iter(text) {
@@ -124,14 +124,14 @@ fn replace_amounts(text: &str, pattern: &Regex, currency: Currency, language: &s
     Some(out + &text[copied..])
 }
 
-/// How digits are grouped: the separator of thousands (any character when there is none) and the decimal sign.
+/// Digit grouping: the thousands separator (any character if `None`) and the decimal sign.
 #[derive(Clone, Copy)]
 struct Grouping {
     separator: Option<char>,
     point: char,
 }
 
-/// Drops `unwanted` inside every grouped number.
+/// Removes `unwanted` from every grouped number.
 fn ungroup(text: &str, unwanted: char, grouping: Grouping) -> String {
     let chars: Vec<char> = text.chars().collect();
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);
@@ -150,8 +150,8 @@ fn ungroup(text: &str, unwanted: char, grouping: Grouping) -> String {
     out
 }
 
-/// The end of the number that begins at `at`: up to three digits, groups of a separator and three digits, a
-/// fraction, with a word boundary on both sides; longest first, as a backtracking search finds it.
+/// Returns the end of the number that starts at `at`: up to three digits, groups of a separator and three digits, a
+/// fraction, with a word boundary on both sides. Longest first, as a backtracking search finds it.
 fn grouped(chars: &[char], at: usize, grouping: Grouping) -> Option<usize> {
     let char_at = |i: usize| chars.get(i).copied();
     let digits_from =
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_character_groups_where_the_dot_was_meant() {
+    fn unescaped_dot_matches_any_separator() {
         let dots = |text| ungroup(text, '.', Grouping { separator: None, point: ',' });
         assert_eq!(dots("1.234.567,8"), "1234567,8");
         assert_eq!(dots("12345.678"), "12345678");

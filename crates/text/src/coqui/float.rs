@@ -1,11 +1,12 @@
-//! Decimal numbers went through a Python float: its shortest spelling, its digits, its rounding.
+//! Decimal numbers as a Python float: the reference parses them as one, so its shortest spelling, digits and rounding
+//! matter.
 
-/// A non-negative finite double, as Python sees it.
+/// A non-negative finite double with Python's formatting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Float(f64);
 
 impl Float {
-    /// `float(text)`; `None` where Python raises, and for infinity, on which every later step raises.
+    /// `float(text)`. `None` where Python raises, and for infinity, on which every later step raises.
     pub(super) fn parse(text: &str) -> Option<Float> {
         text.parse().ok().filter(|value: &f64| value.is_finite()).map(Float)
     }
@@ -19,19 +20,19 @@ impl Float {
         (self.0 < 3e38).then_some(self.0 as u128)
     }
 
-    /// Shortest decimal digits that give the number back, and the power of ten of the first.
+    /// Shortest decimal digits that round-trip, and the power of ten of the first.
     fn shortest(self) -> (String, i32) {
         let split = |text: &str| {
             let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
             (digits.replace('.', ""), exponent.parse().unwrap_or(0))
         };
         let (digits, exponent) = split(&format!("{:e}", self.0));
-        // Of two spellings of that length Python takes the nearer, and the even one of two equally near.
+        // Of two spellings of that length Python takes the nearer, and the even one on a tie.
         let nearest = format!("{:.*e}", digits.len() - 1, self.0);
         if nearest.parse() == Ok(self.0) { split(&nearest) } else { (digits, exponent) }
     }
 
-    /// The digits on both sides of the point of `str(value)`; `None` where Python writes an exponent.
+    /// Digits on both sides of the point of `str(value)`; `None` where Python writes an exponent.
     pub(super) fn sides(self) -> Option<(u128, String)> {
         let (digits, exponent) = self.shortest();
         if self.0 != 0.0 && !(-4..16).contains(&exponent) {
@@ -45,12 +46,12 @@ impl Float {
         Some((self.integer()?, fraction))
     }
 
-    /// The fraction as num2words takes it apart: as many digits as the shortest spelling has, from a product of
-    /// floats that is rounded only when it is within a hundredth of a whole number.
+    /// The fraction as num2words computes it: as many digits as the shortest spelling has, from a product of floats that is
+    /// rounded only if it is within a hundredth of a whole number.
     pub(super) fn fraction_digits(self) -> Option<String> {
         let (digits, exponent) = self.shortest();
         let python_digits = if (-4..16).contains(&exponent) {
-            // "2.0": one digit even when there is no fraction.
+            // "2.0": one digit even if there is no fraction.
             (digits.len() as i32 - 1 - exponent).max(1)
         } else {
             (digits.len() as i32 - 1 - exponent).abs()
@@ -70,7 +71,7 @@ impl Float {
 
     /// Units and hundredths, rounded half up from the exact binary value.
     pub(super) fn hundredths(self) -> Option<(u128, u128)> {
-        // Python's decimal context holds 28 digits, two of them behind the point.
+        // Python's decimal context holds 28 digits, two of them after the point.
         if self.0 >= 1e26 {
             return None;
         }
@@ -82,7 +83,7 @@ impl Float {
         Some((total / 100, total % 100))
     }
 
-    /// Two digits behind the point, cut off after a rounding to nine: how Arabic reads a fraction.
+    /// Two digits after the point, truncated after rounding to nine: how num2words reads a fraction in Arabic.
     pub(super) fn arabic_hundredths(self) -> Option<usize> {
         let nine = ((self.0 - self.0.trunc()) * 1e9).round_ties_even();
         let digits = format!("{nine:09.0}");
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sides_are_those_of_str() {
+    fn sides_match_python_str() {
         let sides = |text: &str| Float::parse(text).unwrap().sides();
         assert_eq!(sides("12.50"), Some((12, "5".into())));
         assert_eq!(sides("2.0"), Some((2, "0".into())));

@@ -1,7 +1,7 @@
-//! The cleaner of coqui-tts 0.28, faults included, for voices that were trained with it.
+//! The cleaner of coqui-tts 0.28, including its faults, for voices that were trained with it.
 //!
-//! Re-made from what it does, so that a model that has heard "zwanzig Dollar" or "misess" hears it again.
-//! Everything else should use the default cleaners, which say these things correctly.
+//! Reimplemented from its observed behaviour, so that a model trained on "zwanzig Dollar" or "misess" gets the same input
+//! again. Everything else should use the default cleaners, which read these correctly.
 
 mod abbreviations;
 mod expand;
@@ -13,7 +13,7 @@ mod words;
 
 use thiserror::Error;
 
-/// Why the reference gives no text.
+/// Error returned where the reference produces no text.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CoquiError {
     /// The reference has no cleaner for this language.
@@ -21,38 +21,38 @@ pub enum CoquiError {
         "coqui-tts has no cleaner for language {language:?}; use the default cleaner, or train without the coqui cleaner"
     )]
     UnknownLanguage {
-        /// As it was asked for.
+        /// Requested language code.
         language: String,
     },
-    /// The reference has one, we do not: it needs a dictionary.
+    /// The reference supports this language, but it needs a dictionary that is not included here.
     #[error(
         "the coqui cleaner does not support {language:?} here yet (it needs a romanisation dictionary); \
          romanise the transcripts beforehand or use the default cleaner"
     )]
     NotSupportedYet {
-        /// As it was asked for.
+        /// Requested language code.
         language: String,
     },
-    /// The reference raises on this number, and the sample is lost in its training; or the number has more digits
-    /// than we read (38, of which the reference reads some hundreds in English, French, German and Dutch).
+    /// The reference raises on this number and drops the sample in training, or the number has more digits than are
+    /// supported here (38; the reference reads some hundreds in English, French, German and Dutch).
     #[error(
         "coqui-tts cannot read {found:?} as {kind} in {language:?}; write it in words or use the default cleaner"
     )]
     Unreadable {
-        /// What stood in the text.
+        /// The text that could not be read.
         found: String,
-        /// What it was taken for.
+        /// What it was read as: a number, an ordinal, an amount.
         kind: &'static str,
-        /// The language's code.
+        /// Language code.
         language: String,
     },
 }
 
-/// The languages of the reference that are re-made here.
+/// Languages of the reference that are reimplemented here.
 const LANGUAGES: [&str; 14] =
     ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "nl", "pl", "pt", "ru", "tr"];
 
-/// `text` exactly as the multilingual cleaners of coqui-tts 0.28 return it. A region is ignored (`pt-br` is `pt`).
+/// Returns `text` exactly as the multilingual cleaners of coqui-tts 0.28 do. A region is ignored (`pt-br` is `pt`).
 pub fn clean(text: &str, language: &str) -> Result<String, CoquiError> {
     let base = language.split('-').next().unwrap_or(language);
     let Some(&base) = LANGUAGES.iter().find(|known| **known == base) else {
@@ -66,7 +66,7 @@ pub fn clean(text: &str, language: &str) -> Result<String, CoquiError> {
     if base == "tr" {
         text = text.replace('İ', "i").replace('Ö', "ö").replace('Ü', "ü");
     }
-    // Before the numbers: words that come from them keep their capitals.
+    // Before the numbers are read: number words keep their capitals.
     let text = text.to_lowercase();
     let text = expand::numbers(text, base)?;
     let text = abbreviations::expand(text, base);
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_it_cannot_clean_are_named() {
+    fn errors_name_the_unsupported_language() {
         for code in ["zh", "zh-cn", "ja", "ko"] {
             let error = clean("a", code).unwrap_err();
             assert!(matches!(error, CoquiError::NotSupportedYet { .. }) && error.to_string().contains(code));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_an_end_are_errors() {
+    fn overlong_numbers_are_errors() {
         assert!(matches!(clean(&"9".repeat(400), "en"), Err(CoquiError::Unreadable { .. })));
         assert!(clean(&format!("0.{}", "9".repeat(400)), "en").is_ok());
     }

@@ -1,10 +1,10 @@
-//! Amounts of money as num2words 0.5.14 and the reference's shortening of whole amounts leave them.
+//! Amounts of money as num2words 0.5.14 and the reference's shortening of whole amounts produce them.
 
 use super::float::Float;
 use super::words::cardinal;
 use crate::numbers::{Currency, Numerals, Plural, arabic, polish::Polish, russian::Russian};
 
-/// The forms of unit and hundredth: one, few, many. Languages with one plural repeat it.
+/// Forms of unit and hundredth: one, few, many. Languages with one plural repeat it.
 type Forms = [[&'static str; 3]; 2];
 
 const fn two(one: &'static str, many: &'static str, cent: &'static str, cents: &'static str) -> Forms {
@@ -14,7 +14,7 @@ const fn two(one: &'static str, many: &'static str, cent: &'static str, cents: &
 fn forms(currency: Currency, language: &str) -> Option<Forms> {
     use Currency::{Dollar, Euro, Pound};
     Some(match (language, currency) {
-        // Hungarian has no words of its own there.
+        // num2words has no Hungarian currency words and falls back to English.
         ("en" | "hu", Dollar) => two("dollar", "dollars", "cent", "cents"),
         ("en" | "hu", Pound) => two("pound sterling", "pounds sterling", "penny", "pence"),
         ("en" | "hu", Euro) => two("euro", "euro", "cent", "cents"),
@@ -44,7 +44,7 @@ fn forms(currency: Currency, language: &str) -> Option<Forms> {
         ("cs", Euro) => [["euro"; 3], ["cent", "centy", "centů"]],
         ("ru", Dollar) => [["доллар", "доллара", "долларов"], ["цент", "цента", "центов"]],
         ("ru", Euro) => [["евро"; 3], ["цент", "цента", "центов"]],
-        // No pounds in pl and ru, no dollars either in cs, nothing at all in tr and hi.
+        // pl and ru have no pounds, cs neither pounds nor dollars, tr and hi no currency at all.
         _ => return None,
     })
 }
@@ -63,7 +63,7 @@ fn choose(forms: [&'static str; 3], n: u128, language: &str) -> &'static str {
     }
 }
 
-/// What stands between units and hundredths; the reference looks for the last one to cut off "and zero cents".
+/// Separator between units and hundredths. The reference searches for the last one to cut off "and zero cents".
 fn separator(language: &str) -> &'static str {
     match language {
         "es" => " con ",
@@ -74,7 +74,7 @@ fn separator(language: &str) -> &'static str {
     }
 }
 
-/// `None` where the reference raises, which makes it give up on this currency and those after it.
+/// Returns `None` where the reference raises, which makes it skip this currency and all later ones.
 pub(super) fn say(amount: Float, currency: Currency, language: &str) -> Option<String> {
     let and = separator(language);
     let said = match language {
@@ -90,19 +90,26 @@ pub(super) fn say(amount: Float, currency: Currency, language: &str) -> Option<S
             let (units, cents) = amount.hundredths()?;
             let units_said = format!("{} {}", cardinal(units, language)?, choose(forms[0], units, language));
             let cents_said = format!("{} {}", cardinal(cents, language)?, choose(forms[1], cents, language));
-            mend(units_said, cents_said, and, currency, language, forms[0][1])
+            correct_forms(units_said, cents_said, and, currency, language, forms[0][1])
         }
     };
-    // A whole amount loses everything from the last separator on, even when "zero cents" was never there:
-    // "vinte e um euros" becomes "vinte".
+    // A whole amount loses everything from the last separator on, even if "zero cents" was never there: "vinte e um euros"
+    // becomes "vinte".
     match said.rfind(and) {
         Some(at) if amount.is_integer() => Some(said[..at].into()),
         _ => Some(said),
     }
 }
 
-/// What num2words mends in the Romance languages and German after putting the parts together.
-fn mend(units: String, cents: String, and: &str, currency: Currency, language: &str, plural: &str) -> String {
+/// Corrections that num2words applies in the Romance languages and German after joining the parts.
+fn correct_forms(
+    units: String,
+    cents: String,
+    and: &str,
+    currency: Currency,
+    language: &str,
+    plural: &str,
+) -> String {
     match language {
         "de" => format!("{units}{and}{cents}").replace("eins ", "ein "),
         "it" => {

@@ -1,4 +1,4 @@
-//! The reference's names of symbols, per language. Number and case are never right but for one of them.
+//! The reference's names of symbols per language. They do not agree in number or case with the text around them.
 
 const SYMBOLS: [char; 7] = ['&', '@', '%', '#', '$', '£', '°'];
 
@@ -20,7 +20,7 @@ const NAMES: &[(&str, [&str; 7])] = &[
     ("tr", ["ve", "at", "yüzde", "diyez", "dolar", "sterlin", "derece"]),
 ];
 
-/// Symbols to names with blanks around them; the white space is collapsed afterwards anyway.
+/// Replaces symbols by their names with spaces around them; white space is collapsed afterwards.
 pub(super) fn expand(mut text: String, language: &str) -> String {
     let Some((_, names)) = NAMES.iter().find(|(code, _)| *code == language) else { return text };
     for (symbol, name) in SYMBOLS.iter().zip(names) {

@@ -1,4 +1,4 @@
-//! Which words num2words 0.5.14 has for an integer, an ordinal or a float in each language.
+//! Words that num2words 0.5.14 produces for an integer, an ordinal or a float in each language.
 
 use super::float::Float;
 use crate::numbers::{
@@ -45,15 +45,15 @@ pub(super) fn ordinal(n: u128, language: &str) -> Option<String> {
     }
 }
 
-/// `None` where the reference raises. Turkish never asks.
+/// `None` where the reference raises. Never called for Turkish.
 pub(super) fn decimal(value: Float, language: &str) -> Option<String> {
     match language {
         "ar" => match (value.is_integer(), value.integer()?) {
             (true, n) => cardinal(n, "ar"),
             (false, n) => arabic::upstream::decimal(n, value.arabic_hundredths()?),
         },
-        "cs" => number_behind_zeros(value, "celá", "nula", language),
-        "pl" => number_behind_zeros(value, "przecinek", "zero", language),
+        "cs" => number_after_zeros(value, "celá", "nula", language),
+        "pl" => number_after_zeros(value, "przecinek", "zero", language),
         "ru" => {
             let (integer, fraction) = value.sides()?;
             russian::upstream::decimal(integer, &fraction)
@@ -89,8 +89,8 @@ fn digits(integer: u128, point: &str, fraction: &str, language: &str) -> Option<
     Some(said.join(" "))
 }
 
-/// The fraction as a number of its own; "0" is both a leading zero and the number: "dva celá nula nula".
-fn number_behind_zeros(value: Float, point: &str, zero: &str, language: &str) -> Option<String> {
+/// The fraction as a number after its leading zeros. "0" counts as both a leading zero and the number: "dva celá nula nula".
+fn number_after_zeros(value: Float, point: &str, zero: &str, language: &str) -> Option<String> {
     let (integer, fraction) = value.sides()?;
     let zeros = fraction.len() - fraction.trim_start_matches('0').len();
     let mut said = vec![cardinal(integer, language)?, point.into()];
@@ -99,8 +99,8 @@ fn number_behind_zeros(value: Float, point: &str, zero: &str, language: &str) ->
     Some(said.join(" "))
 }
 
-/// A float of ten million written with ".0" sends the reference into a recursion without end: it counts its groups
-/// on the text, ".0" included, and comes out right only where a group begins with one digit.
+/// A float of ten million written with ".0" sends the reference into infinite recursion: it counts its groups on the text
+/// including ".0", and is right only where the first group has one digit.
 fn hungarian_integer(value: Float) -> Option<String> {
     let n = value.integer()?;
     let mut rest = n;

@@ -1,10 +1,10 @@
-//! English abbreviations. Three tables by how sure they are: always, only as a capitalised title before a
-//! name, only before a number.
+//! English abbreviations, in three tables: expanded everywhere, only as a capitalised title before a name, and only before a
+//! number.
 
 use super::words::{cardinal, ordinal};
 use crate::rewrite::{Found, pattern, rewrite};
 
-/// Read out wherever they stand, in any case; the full stop is needed where a plain word looks the same.
+/// Expanded everywhere, in any case. The full stop is required where a plain word looks the same.
 const ALWAYS: [(&str, &str); 46] = [
     ("mr", "mister"),
     ("mr.", "mister"),
@@ -54,7 +54,7 @@ const ALWAYS: [(&str, &str); 46] = [
     ("w/", "with"),
 ];
 
-/// Titles: capitalised and before a capitalised word, because "gen", "col" and "rep" are words too.
+/// Titles: expanded only if capitalised and before a capitalised word, because "gen", "col" and "rep" are words too.
 const TITLES: [(&str, &str); 16] = [
     ("Gen.", "general"),
     ("Col.", "colonel"),
@@ -74,7 +74,7 @@ const TITLES: [(&str, &str); 16] = [
     ("Ms.", "miz"),
 ];
 
-/// Before a number.
+/// Expanded only before a number.
 const COUNTED: [(&str, &str); 13] = [
     ("no.", "number"),
     ("nos.", "numbers"),
@@ -91,7 +91,7 @@ const COUNTED: [(&str, &str); 13] = [
     ("ca.", "circa"),
 ];
 
-/// Expands abbreviations. Runs before numbers are read and before anything is in lower case.
+/// Expands abbreviations. Runs before numbers are read and before the text is lower-cased.
 pub fn read(text: &str) -> String {
     let text = rewrite(text, pattern!(r"№ ?([0-9])"), |found| Some(format!("number {}", found.text(1))));
     let text = counted(&text);
@@ -106,7 +106,7 @@ fn counted(text: &str) -> String {
     rewrite(text, pattern!(r"(?i)\b(nos?|vol|ch|pp?|fig|sec|art|eq|ver|ca?)\. ?([0-9])"), |found| {
         let short = format!("{}.", found.text(1).to_ascii_lowercase());
         let (_, long) = COUNTED.iter().find(|(written, _)| *written == short)?;
-        // The "p." of "3 p. 5" is a page, that of "p.5.x" could be anything: a space decides nothing more.
+        // The "p." of "3 p. 5" is a page; that of "p.5.x" could be anything, and a space would not make it clearer.
         Some(format!("{long} {}", found.text(2)))
     })
 }
@@ -121,8 +121,8 @@ fn saints_and_streets(text: &str) -> String {
             word[start..].chars().next().is_some_and(char::is_uppercase)
                 && !word.ends_with(['.', ',', '!', '?'])
         };
-        // "12 Main St. Boston": a number before the name makes it an address.
-        // Only the last words are looked at, or a text of nothing but streets would take quadratic time.
+        // "12 Main St. Boston": a number before the name makes it an address. Only the last words are examined; otherwise a
+        // text consisting of streets would take quadratic time.
         let nearby = found.before.char_indices().rev().nth(60).map_or(0, |(at, _)| at);
         let address =
             pattern!(r"[0-9]+(?:st|nd|rd|th)?(?: [\p{L}]+){0,3} $").is_match(&found.before[nearby..]);
@@ -146,7 +146,7 @@ fn titles(text: &str) -> String {
         |found| {
             let (written, long) = TITLES.iter().find(|(written, _)| *written == found.text(1))?;
             let before_name = found.after.trim_start().chars().next().is_some_and(char::is_uppercase);
-            // A company or a road ends its name instead of beginning one.
+            // Company and road come after a name, not before one.
             let after_name = matches!(*written, "Co." | "Rd.");
             let ends = after_name && found.after.is_empty();
             (before_name || after_name).then(|| format!("{long}{}", if ends { "." } else { "" }))
@@ -171,13 +171,13 @@ fn always(text: &str) -> String {
         if !begins || (unit && written == "ft.") {
             return None;
         }
-        let ends = found.text(0).ends_with('.') && ends_sentence(found) && !goes_on(long);
+        let ends = found.text(0).ends_with('.') && ends_sentence(found) && !never_ends_sentence(long);
         Some(format!("{long}{}", if ends { "." } else { "" }))
     })
 }
 
-/// Something always follows these, so their full stop never ends a sentence.
-fn goes_on(long: &str) -> bool {
+/// Abbreviations that something always follows, so their full stop never ends a sentence.
+fn never_ends_sentence(long: &str) -> bool {
     [
         "mister",
         "missus",
@@ -200,7 +200,7 @@ fn goes_on(long: &str) -> bool {
     .contains(&long)
 }
 
-/// The full stop of the abbreviation is the sentence's too.
+/// Whether the full stop of the abbreviation also ends the sentence.
 fn ends_sentence(found: &Found) -> bool {
     let rest = found.after.trim_start_matches(['"', '\'', ')']);
     rest.is_empty()
@@ -223,7 +223,7 @@ fn initials(text: &str) -> String {
     })
 }
 
-/// Only where a word before it leaves no doubt: "Chapter IV", "World War II", "Henry VIII".
+/// Reads Roman numerals only after an unambiguous word: "Chapter IV", "World War II", "Henry VIII".
 fn roman_numerals(text: &str) -> String {
     let numerals = pattern!(
         r"\b(Chapter|Part|Book|Volume|Act|Scene|Section|Article|Phase|Type|Class|Appendix|War|Title",
@@ -252,7 +252,7 @@ fn roman_numerals(text: &str) -> String {
                 | "Title"
         );
         match found.text(2) {
-            // "Charles I" may go on with "am"; "Part I" is usually meant.
+            // "Charles I" may continue with "am"; "Part I" is usually a numeral.
             "I" | "V" | "X" if !counted => None,
             _ if counted => Some(format!("{word} {}", cardinal(n))),
             _ => Some(format!("{word} the {}", ordinal(n))),
@@ -260,7 +260,7 @@ fn roman_numerals(text: &str) -> String {
     })
 }
 
-/// The value of a well-formed Roman numeral below forty.
+/// Value of a well-formed Roman numeral below forty.
 fn roman(written: &str) -> Option<u64> {
     const TENS: [&str; 4] = ["", "X", "XX", "XXX"];
     const ONES: [&str; 10] = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"];

@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Reads every date and time; digits that are neither stay.
+/// Reads every date and time; other digits are left unchanged.
 pub fn read(text: &str) -> String {
     let text = month_abbreviations(text);
     let text = numeric_dates(&text);
@@ -28,7 +28,7 @@ pub fn read(text: &str) -> String {
     years(&text)
 }
 
-/// "Sept. 3", "3 Jan 2020", "Dec. 1999": a month is short only beside a number.
+/// "Sept. 3", "3 Jan 2020", "Dec. 1999": a month is abbreviated only next to a number.
 fn month_abbreviations(text: &str) -> String {
     let before = pattern!(r"(?i)\b(jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\b\.? ([0-9])");
     let text = rewrite(text, before, |found| Some(format!("{} {}", month(found.text(1))?, found.text(2))));
@@ -57,7 +57,7 @@ fn numeric_dates(text: &str) -> String {
         let number = |group: usize| found.get(group).and_then(|digits| digits.parse::<u64>().ok());
         let (first, second) = (number(1)?, number(2).or(number(3)).or(number(4))?);
         let year = match (found.text(5).len(), number(5)?) {
-            // Only slashes make a date of a two-digit year: 1-2-30 may be anything.
+            // A two-digit year needs slashes: 1-2-30 may be anything.
             (2, _) if found.get(2).is_none() => return None,
             (2, short @ ..50) => 2000 + short,
             (2, short) => 1900 + short,
@@ -109,7 +109,7 @@ fn spelled_dates(text: &str) -> String {
     );
     rewrite(&text, day_first, |found| {
         let day = found.text(2).parse::<u64>().ok().filter(|day| (1..=31).contains(day))?;
-        // "2 may be enough": the verb follows a number more often than the month in small letters.
+        // "2 may be enough": after a number, lower-case "may" is more often the verb than the month.
         if found.text(4) == "may" && found.get(6).is_none()
             || found.before.ends_with(['.', ':', '/', '-', '$'])
         {
@@ -156,13 +156,13 @@ fn times(text: &str) -> String {
         let hour = found.text(1).parse::<u64>().ok().filter(|hour| (1..=12).contains(hour))?;
         found.is_whole_number().then(|| format!("{}{}", cardinal(hour), half(found, 2)))
     });
-    // What is left of colons between numbers is a ratio or a score: "3:1".
+    // A remaining colon between numbers is a ratio or a score: "3:1".
     rewrite(&text, pattern!(r"([0-9]+) ?: ?([0-9]+)"), |found| {
         found.is_whole_number().then(|| format!("{} to {}", amount(found.text(1)), amount(found.text(2))))
     })
 }
 
-/// " a m", " p m", and the full stop of the sentence where the abbreviation's served as both.
+/// " a m" or " p m", with a full stop if the abbreviation's also ends the sentence.
 fn half(found: &Found, group: usize) -> String {
     let Some(half) = found.get(group) else { return String::new() };
     let ends = found.text(0).ends_with('.')
@@ -190,15 +190,15 @@ fn decades(text: &str) -> String {
     })
 }
 
-/// Words before a year that could otherwise be a count.
+/// Words that mark the following number as a year rather than a count.
 const YEAR_WORDS: [&str; 25] = [
     "in", "since", "by", "of", "from", "until", "till", "before", "after", "during", "year", "years",
     "circa", "c", "around", "between", "ad", "spring", "summer", "autumn", "fall", "winter", "late", "early",
     "to",
 ];
 
-/// A number of four digits without a separator: 1100 to 2099 are years, earlier ones only where a word says
-/// so. What is counted in units or money is left for them.
+/// Reads four-digit numbers without a separator: 1100 to 2099 are years, earlier ones only after a word that says so.
+/// Numbers with a unit or currency are left to their own rules.
 fn years(text: &str) -> String {
     let range = pattern!(r"\b(1[0-9]{3}|20[0-9]{2})-(1[0-9]{3}|20[0-9]{2}|[0-9]{2})\b");
     let text = rewrite(text, range, |found| {
@@ -232,7 +232,7 @@ fn era(written: &str) -> String {
     letters.concat()
 }
 
-/// The number stands alone: no part of another, no money, no unit.
+/// Whether the number is on its own: not part of another number, and without currency or unit.
 fn is_bare(found: &Found) -> bool {
     let money = |c: char| matches!(c, '$' | '€' | '£' | '¥' | '₹' | '₽' | '₩' | '¢' | '%' | '°');
     let before = found.previous().is_some_and(|c| money(c) || c == '#' || c == '+')

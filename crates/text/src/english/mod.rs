@@ -1,8 +1,8 @@
-//! The English cleaner: text as written to text as spoken, read the American way.
+//! The English cleaner: written text to spoken text, read the American way.
 //!
-//! Addresses and abbreviations first, while capitals still tell a name from a word; then everything with
-//! digits from the most particular (dates, telephone numbers) to the plainest; then signs and punctuation;
-//! lower case last. Quotation marks and what cannot be said are dropped, but no letter ever is.
+//! Order: addresses and abbreviations, while capitals still distinguish names from words; then everything with digits, from
+//! the most specific (dates, telephone numbers) to plain numbers; then signs and punctuation; lower case last. Quotation
+//! marks and unspeakable characters are dropped; letters never are.
 
 mod abbreviations;
 mod dates;
@@ -17,16 +17,16 @@ mod words;
 use unicode_normalization::UnicodeNormalization;
 
 use super::normalize::{Joiner, normalize};
-use super::punctuation::{self, sweep, tidy};
-use super::rewrite::settle;
+use super::punctuation::{self, drop_unspeakable, tidy};
+use super::rewrite::until_stable;
 use super::web;
 
 const WEB: web::Words =
     web::Words { at: "at", dot: "dot", slash: "slash", dash: "dash", underscore: "underscore" };
 
-/// Cleans English text: see the module. Idempotent, and without digits.
+/// Cleans English text as described in the module documentation. Idempotent; the result has no digits.
 pub fn clean(text: &str) -> String {
-    settle(text, pass)
+    until_stable(text, pass)
 }
 
 fn pass(text: &str) -> String {
@@ -38,7 +38,7 @@ fn pass(text: &str) -> String {
     let text = dates::read(&text);
     let text = quantities::read(&text);
     let text = symbols::read(&text);
-    let text = sweep(&text, &punctuation::LATIN);
+    let text = drop_unspeakable(&text, &punctuation::LATIN);
     let text: String = text.to_lowercase().nfc().collect();
     tidy(&text, &punctuation::LATIN)
 }

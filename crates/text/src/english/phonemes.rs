@@ -1,28 +1,28 @@
 //! The `phonemes` cleaner: cleaned English with every word written as its sounds, one character each.
 //!
-//! Spaces and pauses stay as the default cleaner leaves them; a hyphen inside a word becomes a space, and apostrophes go
-//! into the sound. A word that is written in phonemes already stays as it is, so that cleaning twice is cleaning once and
-//! a user may write a name as it is to be said. Letters of other scripts stay too: no letter is dropped.
+//! Spaces and pauses stay as the default cleaner leaves them; a hyphen inside a word becomes a space, and apostrophes are
+//! part of the pronunciation. Words already written in phonemes are kept, which makes the cleaner idempotent and lets users
+//! spell out the pronunciation of a name. Letters of other scripts are kept as well: no letter is dropped.
 
 use super::pronunciation::{
-    Sound, Stress, is_phoneme, is_unstressed, letter, letter_name, pronounce, sounds,
+    Sound, Stress, is_phoneme, is_unstressed, letter_name, pronounce, sounds, to_letters,
 };
 use crate::punctuation::{LATIN, tidy};
 
-/// A cleaned text in pieces.
+/// A piece of a cleaned text.
 #[derive(Debug, PartialEq)]
 enum Piece {
     /// Lower-case letters and apostrophes.
     Word(String),
-    /// What stays as it is: a space, a pause, a letter of another script, a phoneme.
+    /// A character kept unchanged: a space, a pause, a letter of another script, a phoneme.
     Kept(char),
 }
 
-/// English text as its sounds: see the module. Idempotent.
+/// Writes English text as phonemes, as described in the module documentation. Idempotent.
 pub fn clean(text: &str) -> String {
     let mut cleaned = pass(text);
-    // What is left may read otherwise than what was there: single sounds between full stops like initials ("ə.ɝ."), marks
-    // that a dropped character kept apart.
+    // The output may read differently from the input: single sounds between full stops look like initials ("ə.ɝ."), and
+    // marks may meet once a dropped character no longer separates them.
     for _ in 0..PASSES {
         let again = pass(&cleaned);
         if again == cleaned {
@@ -33,7 +33,7 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// Further passes over a text at most; one is usual, and changes nothing.
+/// Maximum number of further passes. Usually one is made, and it changes nothing.
 const PASSES: usize = 8;
 
 fn pass(text: &str) -> String {
@@ -64,7 +64,7 @@ fn split(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut run = String::new();
     for c in text.chars() {
-        if is_phoneme(c) || letter(c).is_some() {
+        if is_phoneme(c) || to_letters(c).is_some() {
             run.push(c);
         } else {
             read_run(&run, &mut pieces);
@@ -76,7 +76,8 @@ fn split(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// A run of letters and phonemes: one word in phonemes, or words in letters with what phonemes no letter writes between.
+/// Splits a run of letters and phonemes: either one word in phonemes, or words in letters, with characters that are not
+/// English letters kept between them.
 fn read_run(run: &str, pieces: &mut Vec<Piece>) {
     if run.chars().all(is_phoneme) && !run.is_ascii() {
         pieces.extend(run.chars().map(Piece::Kept));
@@ -91,7 +92,7 @@ fn read_run(run: &str, pieces: &mut Vec<Piece>) {
         }
     };
     for c in run.chars() {
-        match letter(c) {
+        match to_letters(c) {
             Some(letters) => word.extend(letters.into_iter().filter(|&letter| letter != '\0')),
             None => {
                 finish(&mut word, pieces);
@@ -102,7 +103,7 @@ fn read_run(run: &str, pieces: &mut Vec<Piece>) {
     finish(&mut word, pieces);
 }
 
-/// The sounds of a word where it stands; none of what is no word.
+/// Returns the sounds of a word in its context; empty if the piece is not a word.
 fn say(pieces: &[Piece], at: usize) -> Vec<Sound> {
     let Piece::Word(word) = &pieces[at] else { return Vec::new() };
     if let Some(letter) = single(&pieces[at])
@@ -112,10 +113,10 @@ fn say(pieces: &[Piece], at: usize) -> Vec<Sound> {
     }
     let before_hyphen = pieces.get(at + 1) == Some(&Piece::Kept('-'));
     match word.as_str() {
-        // As in "re-elect"; the dictionary has the note of the scale.
+        // As in "re-elect"; the dictionary has the musical note.
         "re" if before_hyphen => sounds("R IY"),
         word if is_unstressed(word) => {
-            pronounce(word).into_iter().map(|sound| sound.stressed(Stress::None)).collect()
+            pronounce(word).into_iter().map(|sound| sound.with_stress(Stress::None)).collect()
         }
         word => pronounce(word),
     }
@@ -128,8 +129,8 @@ fn single(piece: &Piece) -> Option<char> {
     }
 }
 
-/// Whether a single letter is read by its name. «i» and «a» are words too: «a» is a letter among others ("u s a", "b a",
-/// "a i") and before a hyphen ("a-list"), not in "a b movie".
+/// Returns whether a single letter is read by its name. «i» and «a» are words too: «a» is a letter among other letters ("u s
+/// a", "b a", "a i") and before a hyphen ("a-list"), but not in "a b movie".
 fn is_name(pieces: &[Piece], at: usize, letter: char) -> bool {
     let joined = |piece: Option<&Piece>| matches!(piece, Some(Piece::Kept(' ' | '-')));
     let before = |at: usize| {
@@ -170,11 +171,11 @@ mod tests {
                 "dɑktɚ smɪθs twɛntȉ wʌn ʧœsəz (ɔl əv ðᴇm) — ᴇnʤœd.",
             ),
             ("I can't measure the judge's thirst.", "ȁ kænt mɛʒɚ ðə ʤʌʤɨz θɝst."),
-            // letters by their names, and «a» as a word or one of them
+            // Letters read by their names, and «a» as a word or a letter.
             ("The BBC in the USA", "ðə bȉbȉsȋ ɨn ðə jȕᴇsȇ"),
             ("b b c, u s a, a b movie, plan a-b", "bȋ bȋ sȋ, jȗ ɛs ȇ, ə bȋ mȗvȉ, plæn ȇ bȋ"),
             ("an A.I. I know", "ᴁn ȇ ȃ ȁ nȏ"),
-            // accents and other scripts
+            // Accents and other scripts.
             ("Café naïve, мир!", "kəfȇ nȁȋv, мир!"),
             ("encyclopædia", "ɨnsȁkləpȋdȉə"),
             ("re-elect the co-op", "ɹȉ ɨlɛkt ðə kȏ ɑp"),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn long_and_hostile_words_come_back() {
+    fn cleans_long_and_hostile_words() {
         for fragment in
             ["a.ur.", "a", "ab", "a's", "'s", "s'd", "æ", "é\u{301}", "re-", "a b ", "ʃc", "woodcut", "ж"]
         {
@@ -202,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cleaning_twice_is_cleaning_once(text in prop_oneof![
+        fn cleaning_is_idempotent(text in prop_oneof![
             any::<String>(),
             "[a-z'é æœʃəȃкж.,!?()-]{0,40}",
             "([a-z]{1,3}[ .-]){0,12}",
@@ -212,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn english_letters_leave_nothing_but_the_alphabet(text in "[a-zA-Z0-9é', .!?;:$%-]{0,40}") {
+        fn english_output_is_within_the_alphabet(text in "[a-zA-Z0-9é', .!?;:$%-]{0,40}") {
             let cleaned = clean(&text);
             let strange: String = cleaned.chars().filter(|&c| !super::super::pronunciation::ALPHABET.contains(c)).collect();
             prop_assert!(strange.is_empty(), "{text:?}: {cleaned:?} has {strange:?}");

@@ -1,5 +1,5 @@
-//! Numbers with what belongs to them, in English: money, percent, units, ordinals, fractions, ranges, and
-//! the plain number last, so that no digit is left.
+//! English numbers with their context: money, percent, units, ordinals, fractions, ranges, and plain numbers last, so that
+//! no digit is left.
 
 use super::units::{self, UNITS};
 use super::words::{amount, cardinal, ordinal, spoken, whole};
@@ -20,7 +20,7 @@ pub fn read(text: &str) -> String {
     plain(&text)
 }
 
-/// Whether `text` begins with a unit, spaced or not: a number before it is an amount.
+/// Returns whether `text` starts with a unit, spaced or not: a number before it is an amount.
 pub fn begins_with_unit(text: &str) -> bool {
     let rest = text.strip_prefix([' ', '-']).unwrap_or(text);
     let end = rest
@@ -54,7 +54,7 @@ fn thousands(text: &str) -> String {
     })
 }
 
-/// A sign before a number, whatever comes behind it: "-5°C", "-$5".
+/// A plus or minus before a number, whatever follows the number: "-5°C", "-$5".
 fn signs(text: &str) -> String {
     let text = rewrite(text, pattern!(r"([%°])-([0-9])"), |found| {
         Some(format!("{} to {}", found.text(1), found.text(2)))
@@ -71,7 +71,7 @@ fn signs(text: &str) -> String {
     })
 }
 
-/// Singular, plural, and the hundredth part's: "dollar", "dollars", "cent", "cents".
+/// Singular and plural of the unit and of the hundredth: "dollar", "dollars", "cent", "cents".
 fn currency(sign: &str) -> Option<[&'static str; 4]> {
     Some(match sign.to_ascii_uppercase().as_str() {
         "$" | "US$" | "USD" => ["dollar", "dollars", "cent", "cents"],
@@ -86,7 +86,7 @@ fn currency(sign: &str) -> Option<[&'static str; 4]> {
     })
 }
 
-/// Before or behind the number, with or without a space; with "million" or "bn"; cents.
+/// Currency signs before or after the number, with or without a space, with "million" or "bn"; cents.
 fn money(text: &str) -> String {
     let money = pattern!(
         r"(US\$|[$€£¥₹₽₩₺]|(?:USD|EUR|GBP|JPY|INR|RUB|KRW|TRY) ) ?([0-9]+(?:\.[0-9]+)?(?:-[0-9]+(?:\.[0-9]+)?)?)",
@@ -125,7 +125,7 @@ fn money(text: &str) -> String {
         let cents = found.text(1);
         Some(format!("{} {}", whole(cents), if cents == "1" { "cent" } else { "cents" }))
     });
-    // A sign without a number: "in $".
+    // A currency sign without a number: "in $".
     rewrite(&text, pattern!(r"US\$|[$€£¥₹₽₩₺]"), |found| {
         Some(format!(" {} ", currency(found.text(0))?[1]))
     })
@@ -159,7 +159,7 @@ fn ordinals(text: &str) -> String {
     })
 }
 
-/// "1/2" one half, "2 1/2" two and a half, "9/11" and "24/7" as they are said.
+/// "1/2" is one half, "2 1/2" two and a half; "9/11" and "24/7" are read as two numbers.
 fn fractions(text: &str) -> String {
     let text = rewrite(
         text,
@@ -228,22 +228,22 @@ fn arithmetic(text: &str) -> String {
         let word = if found.get(4).is_some() { "by" } else { word };
         Some(format!("{left} {word} {right}"))
     };
-    // Twice: the digit between two operators belongs to both.
+    // Applied twice, because matches do not overlap: the digit between two operators belongs to both.
     let text = rewrite(&rewrite(&text, operator, read), operator, read);
     let text = rewrite(&text, pattern!(r"\^ ?(-?[0-9])"), |found| {
         Some(format!(" to the power of {}", found.text(1)))
     });
-    // "COVID-19": between a word and its number a hyphen is only a space.
+    // "COVID-19": a hyphen between a word and its number is read as a space.
     rewrite(&text, pattern!(r"(\p{L})-([0-9])"), |found| Some(format!("{} {}", found.text(1), found.text(2))))
 }
 
-/// What is left: decimals, versions, whole numbers.
+/// Reads the remaining numbers: decimals, versions, whole numbers.
 fn plain(text: &str) -> String {
     let text = rewrite(text, pattern!(r"[0-9]+(?:\.[0-9]+)+"), |found| Some(amount(found.text(0))));
     let text = rewrite(&text, pattern!(r"\.[0-9]+"), |found| {
         found.previous().is_none_or(|c| c == ' ' || c == '(').then(|| amount(found.text(0)))
     });
-    // "5-year": the hyphen stays between words.
+    // "5-year": the hyphen between words is kept.
     let text = rewrite(&text, pattern!(r"[0-9]+"), |found| Some(whole(found.text(0))));
     text.replace('²', " squared ").replace('³', " cubed ")
 }

@@ -3,7 +3,7 @@
 use super::words::one_by_one;
 use crate::rewrite::{pattern, rewrite};
 
-/// Reads North American numbers with and without area code, and any number that begins with a plus.
+/// Reads North American numbers with and without area code, and any number that starts with a plus.
 pub fn read(text: &str) -> String {
     let phone = pattern!(
         r"\+[0-9]{1,3}(?:[ .-][0-9]{2,4}){2,5}|\+[0-9]{7,15}",

@@ -1,15 +1,15 @@
-//! Units of measure behind a number: "5 kg", "120 km/h", "21°C".
+//! Units of measure after a number: "5 kg", "120 km/h", "21°C".
 
 use super::words::spoken;
 use crate::rewrite::{pattern, rewrite};
 
-/// How a unit is written and said.
+/// Written and spoken forms of a unit.
 pub struct Unit {
-    /// As written, in the case it is written in.
+    /// Written forms, case-sensitive.
     pub symbols: &'static [&'static str],
-    /// One of it.
+    /// Spoken form after the number one.
     one: &'static str,
-    /// More or less than one of it.
+    /// Spoken form after any other number.
     many: &'static str,
 }
 
@@ -17,7 +17,7 @@ const fn unit(symbols: &'static [&'static str], one: &'static str, many: &'stati
     Unit { symbols, one, many }
 }
 
-/// All units. "in" is not among them: "5 in the morning" is the commoner reading.
+/// All units. "in" is not included: "5 in the morning" is more common than five inches.
 pub const UNITS: [Unit; 63] = [
     unit(&["km/h", "kmh", "kph", "km/hr"], "kilometer per hour", "kilometers per hour"),
     unit(&["m/s"], "meter per second", "meters per second"),
@@ -84,7 +84,7 @@ pub const UNITS: [Unit; 63] = [
     unit(&["px"], "pixel", "pixels"),
 ];
 
-/// Reads numbers with units, then degree signs that are left.
+/// Reads numbers with units, then any remaining degree signs.
 pub fn read(text: &str) -> String {
     let numbers = pattern!(
         r"([0-9]*\.?[0-9]+(?:-[0-9]*\.?[0-9]+)?)([ -]?)((?:[A-Za-zµμ]{1,4}/[a-z]{1,2}|[°º]?[A-Za-zµμ]{0,4}[²³23]?))(\. (?:[0-9]|\p{Ll}))?"
@@ -96,7 +96,8 @@ pub fn read(text: &str) -> String {
         let model = found.previous().is_some_and(|c| c == '-' || c.is_alphabetic());
         let apart =
             !model && !found.next().is_some_and(|c| c.is_alphanumeric() || matches!(c, '²' | '³' | '\''));
-        // "the 5 s in a row", "3 h" in a list of letters: one letter counts only if it touches or is metric.
+        // "the 5 s in a row", "3 h" in a list of letters: a single letter counts as a unit only if it touches the number or
+        // is metric.
         let letter = symbol.len() == 1 && !matches!(symbol, "m" | "g" | "l" | "L" | "V" | "W") && gap == " ";
         let name = if number == "1" || gap == "-" { unit.one } else { unit.many };
         let rest = found.text(4).trim_start_matches('.');

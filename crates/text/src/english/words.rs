@@ -1,4 +1,4 @@
-//! English number words in the American way: no "and", no commas, so that nothing pauses inside a number.
+//! English number words in American style: no "and" and no commas, so that there is no pause inside a number.
 
 use crate::numbers;
 
@@ -15,7 +15,7 @@ pub fn ordinal(n: u64) -> String {
 fn plain(words: Option<String>, n: u64) -> String {
     match words {
         Some(words) => words.replace(", ", " ").replace(" and ", " "),
-        // English has words for every u64; if that ever changes, digits are still spoken.
+        // English has words for every u64; the fallback reads the digits one by one.
         None => one_by_one(&n.to_string()),
     }
 }
@@ -29,7 +29,7 @@ pub fn one_by_one(digits: &str) -> String {
     words.join(" ")
 }
 
-/// A whole number; digit by digit where it begins with a zero or is longer than anyone could name.
+/// Reads a whole number; digit by digit if it starts with a zero or exceeds the largest scale word.
 pub fn whole(digits: &str) -> String {
     match digits.parse::<u64>() {
         Ok(n) if digits.len() <= 15 && (digits.len() == 1 || !digits.starts_with('0')) => cardinal(n),
@@ -37,7 +37,7 @@ pub fn whole(digits: &str) -> String {
     }
 }
 
-/// `12`, `12.5`, `.5`, `1.2.3`, without separators of thousands.
+/// Reads `12`, `12.5`, `.5` or `1.2.3`, without thousands separators.
 pub fn amount(number: &str) -> String {
     let mut parts = number.split('.');
     match (parts.next(), parts.next(), parts.next()) {
@@ -49,7 +49,7 @@ pub fn amount(number: &str) -> String {
     }
 }
 
-/// A number, or an unspaced range of two: `10-20`.
+/// Reads a number or an unspaced range of two: `10-20`.
 pub fn spoken(number: &str) -> String {
     match number.split_once('-') {
         Some((low, high)) => format!("{} to {}", amount(low), amount(high)),
@@ -57,7 +57,7 @@ pub fn spoken(number: &str) -> String {
     }
 }
 
-/// 1999 "nineteen ninety-nine", 1905 "nineteen oh five", 1900 "nineteen hundred", 2005 "two thousand five".
+/// 1999 is "nineteen ninety-nine", 1905 "nineteen oh five", 1900 "nineteen hundred", 2005 "two thousand five".
 pub fn year(n: u64) -> String {
     let (century, rest) = (n / 100, n % 100);
     match (n, rest) {
@@ -69,7 +69,7 @@ pub fn year(n: u64) -> String {
     }
 }
 
-/// The plural of a number word: "nineties", "hundreds".
+/// Plural of a number word: "nineties", "hundreds".
 pub fn plural(words: &str) -> String {
     match words.strip_suffix('y') {
         Some(stem) => format!("{stem}ies"),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_neither_and_nor_commas() {
+    fn numbers_have_no_and_and_no_commas() {
         assert_eq!(
             cardinal(1_234_567),
             "one million two hundred thirty-four thousand five hundred sixty-seven"

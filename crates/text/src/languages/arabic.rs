@@ -1,4 +1,4 @@
-//! Arabic as it is written; digits, decimal sign and percent sign of its own script are unified before.
+//! Arabic. Its own digits, decimal sign and percent sign are unified before.
 
 use regex::Captures;
 

@@ -1,5 +1,4 @@
-//! Czech as it is written. A number with a dot is an ordinal before a small letter or a month, and the end of a
-//! sentence otherwise.
+//! Czech. A number with a dot is an ordinal before a lower-case letter or a month, and otherwise ends a sentence.
 
 use regex::Captures;
 

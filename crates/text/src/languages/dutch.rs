@@ -1,4 +1,4 @@
-//! Dutch as it is written.
+//! Dutch.
 
 use regex::Captures;
 

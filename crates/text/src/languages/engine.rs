@@ -1,5 +1,5 @@
-//! The engine that reads a text with a language's table: rules first, then money, percent, degrees and plain
-//! numbers, abbreviations and symbols around them. Letters keep their case until the end, since rules look at it.
+//! The engine that reads a text with a language's table: rules first, then money, percent, degrees and plain numbers, with
+//! abbreviations and symbols in between. Letters keep their case until the end, because rules depend on it.
 
 use regex::{Captures, Regex};
 
@@ -9,52 +9,52 @@ use crate::numbers::{self, Currency, Form, Noun, Numerals, digit_by_digit};
 
 /// Everything the engine needs to know about a language.
 pub(super) struct Language {
-    /// Its code; also the key of its number words.
+    /// Language code; also the key of its number words.
     pub(super) code: &'static str,
-    /// Its number words.
+    /// Number words.
     pub(super) numerals: &'static dyn Numerals,
-    /// How it writes numbers.
+    /// Number format: decimal sign and thousands separators.
     pub(super) writing: Writing,
-    /// What is said for a minus before a number.
+    /// Spoken form of a minus before a number.
     pub(super) minus: &'static str,
-    /// How "%" is said.
+    /// Spoken form of "%".
     pub(super) percent: Percent,
-    /// "degree", counted.
+    /// "degree", as a counted noun.
     pub(super) degree: Noun,
-    /// Names of symbols that stand alone; all get blanks around them.
+    /// Names of symbols on their own; spaces are put around them.
     pub(super) symbols: &'static [(char, &'static str)],
-    /// Abbreviations in lower case with their dot if they have one, the longer before the shorter.
+    /// Abbreviations in lower case, with their dot if they have one, longer ones before shorter ones.
     pub(super) abbreviations: &'static [(&'static str, &'static str)],
-    /// What only this language writes: ordinals, dates, times. Tried in order, before any other number.
+    /// Constructions specific to this language: ordinals, dates, times. Tried in order, before any other number.
     pub(super) rules: &'static [Rule],
-    /// Another reading of a whole number that stands alone, such as a year.
+    /// Alternative reading of a whole number on its own, such as a year.
     pub(super) bare: fn(u128) -> Option<String>,
-    /// Lower case as the language has it.
+    /// Lower-casing by the rules of the language.
     pub(super) lowercase: fn(&str) -> String,
 }
 
-/// How a percentage is said.
+/// How a percentage is spoken.
 pub(super) enum Percent {
     /// "five percent".
     After(Noun),
     /// "yüzde beş".
     Before(&'static str),
-    /// A phrase that does not care what stands before it: "por ciento".
+    /// A phrase that does not inflect with the number: "por ciento".
     Uninflected(&'static str),
 }
 
-/// A pattern and what is said for it; `None` leaves the text as it is.
+/// A pattern and its spoken form; `None` leaves the text unchanged.
 pub(super) struct Rule {
     pub(super) pattern: &'static str,
     pub(super) say: fn(&Captures) -> Option<String>,
 }
 
-/// The default of [`Language::bare`].
+/// Default of [`Language::bare`].
 pub(super) fn as_cardinal(_: u128) -> Option<String> {
     None
 }
 
-/// The default of [`Language::lowercase`].
+/// Default of [`Language::lowercase`].
 pub(super) fn lowercase(text: &str) -> String {
     text.to_lowercase()
 }
@@ -65,12 +65,12 @@ pub(super) const CLOCK: &str = r"\b([01]?[0-9]|2[0-3]):([0-5][0-9])\b";
 /// Day, month and four-digit year with dots, slashes or hyphens, captured.
 pub(super) const DATE: &str = r"\b(0?[1-9]|[12][0-9]|3[01])[./-] ?(0?[1-9]|1[0-2])[./-] ?([12][0-9]{3})\b";
 
-/// The number in a capture.
+/// Number in a capture group.
 pub(super) fn number(captures: &Captures, group: usize) -> Option<u128> {
     captures.get(group)?.as_str().parse().ok()
 }
 
-/// The text of a capture; empty when it took no part.
+/// Text of a capture group; empty if it did not participate.
 pub(super) fn text<'a>(captures: &'a Captures, group: usize) -> &'a str {
     captures.get(group).map_or("", |found| found.as_str())
 }
@@ -88,13 +88,13 @@ pub(super) struct Engine {
     number: Regex,
 }
 
-/// A run of digits, dots and commas that begins and ends with a digit.
+/// A run of digits, dots and commas that starts and ends with a digit.
 const NUMBER: &str = "[0-9](?:[0-9.,]*[0-9])?";
 
 impl Engine {
     /// Compiles the patterns of a language.
     pub(super) fn new(language: &'static Language) -> Engine {
-        let pattern = |text: &str| Regex::new(text).expect("the patterns of a language compile");
+        let pattern = |text: &str| Regex::new(text).expect("constant patterns are valid");
         let abbreviation = |short: &str| {
             let end = if short.ends_with('.') { "" } else { r"\b" };
             pattern(&format!(r"(?i)\b{}{end}", regex::escape(short)))
@@ -110,7 +110,7 @@ impl Engine {
                 .collect(),
             blanks: pattern(&format!(r"\b[1-9][0-9]{{0,2}}(?:{blank}[0-9]{{3}})+\b")),
             minus: pattern(r"(^|[\s(])[-−–]([0-9$£€])"),
-            // A sign that touches its number belongs to it before one that stands a blank away: "625 €8".
+            // A sign that touches its number takes precedence over one a space away: "625 €8".
             money: [
                 pattern(&format!(r"(\$|£|€)({NUMBER})|({NUMBER})(\$|£|€|(?:USD|GBP|EUR)\b)")),
                 pattern(&format!(
@@ -123,10 +123,10 @@ impl Engine {
         }
     }
 
-    /// The text as it is spoken.
+    /// Returns the text as it is spoken.
     pub(super) fn clean(&self, raw: &str) -> String {
         let language = self.language;
-        let mut text = tidy::enter(raw);
+        let mut text = tidy::unify(raw);
         for (pattern, long) in &self.abbreviations {
             text = replace(pattern, &text, |_| Some((*long).into()));
         }
@@ -149,7 +149,7 @@ impl Engine {
         for (symbol, name) in language.symbols {
             text = text.replace(*symbol, &format!(" {name} "));
         }
-        tidy::leave(&(language.lowercase)(&text))
+        tidy::finish(&(language.lowercase)(&text))
     }
 
     fn money(&self, found: &Captures) -> Option<String> {
@@ -184,7 +184,7 @@ impl Engine {
         })
     }
 
-    /// A written number and the noun it counts.
+    /// Reads a written number and the noun it counts.
     fn count(&self, amount: &str, noun: &Noun) -> Option<String> {
         match parse(amount, self.language.writing) {
             Written::Integer(digits) => self.language.numerals.count(digits.parse().ok()?, noun),
@@ -210,8 +210,8 @@ impl Engine {
     }
 }
 
-/// Replaces what `say` has words for, with blanks towards letters and digits that touch it. Where the match itself
-/// begins or ends with a letter, that letter is context and goes on unbroken.
+/// Replaces each match for which `say` returns words, inserting spaces between it and touching letters or digits. If the
+/// match itself starts or ends with a letter, that letter is context and no space is inserted there.
 fn replace(pattern: &Regex, text: &str, say: impl Fn(&Captures) -> Option<String>) -> String {
     let touches = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);

@@ -1,4 +1,4 @@
-//! French as it is written.
+//! French.
 
 use regex::Captures;
 
@@ -63,7 +63,7 @@ pub(super) static LANGUAGE: Language = Language {
         Rule { pattern: r"\b[Nn]([°º])[ \u{a0}]?([0-9])", say: numero },
         Rule { pattern: r"(^|[^\w.,])([0-9]+)(ers?|ères?|res?|èmes?|emes?|es|e|nde?)\b", say: ordinal },
         Rule { pattern: r"(^|[^\w.,])([0-9]+)(º|ª)", say: ordinal },
-        // An initial before a surname ("M. R. Dupont") is no title.
+        // An initial before a surname ("M. R. Dupont") is not a title.
         Rule { pattern: r"\b(M)\. ?(\p{Lu}\p{Ll})", say: monsieur },
     ],
     bare: as_cardinal,

@@ -1,5 +1,5 @@
-//! German as it is written. A number with a dot is an ordinal only where the words around it say so: nouns are
-//! capitalised, so that the next letter's case tells nothing about the end of a sentence.
+//! German. A number with a dot is an ordinal only where the words around it require it: nouns are capitalised, so the case
+//! of the next letter does not reveal the end of a sentence.
 
 use regex::Captures;
 
@@ -66,20 +66,20 @@ pub(super) static LANGUAGE: Language = Language {
         ("mrd.", "milliarden"),
     ],
     rules: &[
-        Rule { pattern: DATE_AFTER, say: dated },
+        Rule { pattern: DATE_AFTER, say: date_with_preposition },
         Rule { pattern: DATE, say: date },
         Rule { pattern: r"\b([01]?[0-9]|2[0-3])[:.]([0-5][0-9]) Uhr\b", say: clock },
         Rule { pattern: CLOCK, say: clock },
         Rule { pattern: DAY_OF_MONTH, say: day_of_month },
         Rule { pattern: AFTER_ARTICLE, say: after_article },
         Rule { pattern: r"(^|[^\w.,])([0-9]+)\. (\p{Ll})", say: before_small_letter },
-        Rule { pattern: r"(^|[^\w.,])([0-9]+)(º|ª|th|st|nd|rd)", say: marked },
+        Rule { pattern: r"(^|[^\w.,])([0-9]+)(º|ª|th|st|nd|rd)", say: ordinal_with_sign },
     ],
     bare: by_hundreds,
     lowercase,
 };
 
-/// Words after which an ordinal takes the weak ending "-en"; with a preposition before it, "der" is one of them.
+/// Words after which an ordinal takes the weak ending "-en"; "der" is one of them if a preposition precedes it.
 const WEAK: [&str; 17] = [
     "am", "im", "vom", "zum", "zur", "beim", "ab", "seit", "bis", "dem", "den", "des", "einen", "einem",
     "einer", "jeden", "jedem",
@@ -87,7 +87,7 @@ const WEAK: [&str; 17] = [
 
 const DATE_AFTER: &str = r"(?i)\b(am|vom|zum|ab|seit|bis|dem|den|des) (0?[1-9]|[12][0-9]|3[01])\. ?(0?[1-9]|1[0-2])\. ?([12][0-9]{3})\b";
 const DAY_OF_MONTH: &str = r"(?i)(?:\b(am|vom|zum|ab|seit|bis|dem|den|des|der) )?\b([0-9]{1,2})\. ?(jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)";
-/// Not after "bis", "ab" and "seit", which stand before plain numbers too: "bis 20. Danach".
+/// Not after "bis", "ab" and "seit", which precede plain numbers too: "bis 20. Danach".
 const AFTER_ARTICLE: &str = r"(?i)\b(am|im|vom|zum|zur|beim|dem|den|des|(?:in|mit|von|zu|bei|nach|aus|an|auf|vor) der|einen|einem|einer|jeden|jedem|der|die|das|eine|jede|ein|jeder|jedes) ([0-9]+)\.( \p{L})";
 
 fn with_ending(n: u128, before: &str) -> Option<String> {
@@ -105,7 +105,7 @@ fn say_date(day: u128, month: u128, year: u128, before: &str) -> Option<String> 
     Some(format!("{} {} {year}", with_ending(day, before)?, MONTHS[month as usize - 1]))
 }
 
-fn dated(found: &Captures) -> Option<String> {
+fn date_with_preposition(found: &Captures) -> Option<String> {
     let date = say_date(number(found, 2)?, number(found, 3)?, number(found, 4)?, text(found, 1))?;
     Some(format!("{} {date}", text(found, 1)))
 }
@@ -136,6 +136,6 @@ fn before_small_letter(found: &Captures) -> Option<String> {
     Some(format!("{}{} {}", text(found, 1), German.ordinal(number(found, 2)?, Form::Alone)?, text(found, 3)))
 }
 
-fn marked(found: &Captures) -> Option<String> {
+fn ordinal_with_sign(found: &Captures) -> Option<String> {
     Some(format!("{}{}", text(found, 1), German.ordinal(number(found, 2)?, Form::Alone)?))
 }

@@ -1,4 +1,4 @@
-//! Hungarian as it is written. A number with a dot is an ordinal before a small letter.
+//! Hungarian. A number with a dot is an ordinal before a lower-case letter.
 
 use regex::Captures;
 

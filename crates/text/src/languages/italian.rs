@@ -1,4 +1,4 @@
-//! Italian as it is written.
+//! Italian.
 
 use regex::Captures;
 
@@ -63,7 +63,8 @@ pub(super) static LANGUAGE: Language = Language {
         Rule { pattern: r"\b[Nn]([°º])[ \u{a0}]?([0-9])", say: numero },
         Rule { pattern: r"(^|[^\w.,])([0-9]+)(o|a)\b", say: ordinal },
         Rule { pattern: r"(^|[^\w.,])([0-9]+)(º|ª)", say: ordinal },
-        // A degree sign before a word is how keyboards write an ordinal: "il 1° maggio"; "25°C" and "25°." are not.
+        // A degree sign before a word is a keyboard substitute for the ordinal sign: "il 1° maggio"; "25°C" and "25°." are
+        // not.
         Rule { pattern: r"(^|[^\w.,])([0-9]+)(°)( \p{L}\p{L})", say: ordinal },
     ],
     bare: as_cardinal,

@@ -1,8 +1,8 @@
 //! The default cleaners of the XTTS languages other than English and Persian.
 //!
-//! One engine (`engine`) reads a table per language: how numbers are written and said, names of symbols,
-//! abbreviations, and rules for what only that language writes. A new language is one file with one
-//! `engine::Language` in it, and one line in `ALL`.
+//! One engine (`engine`) reads a table per language: how numbers are written and spoken, names of symbols, abbreviations,
+//! and rules for constructions specific to that language. A new language is one file with one `engine::Language` in it, and
+//! one line in `ALL`.
 
 mod arabic;
 mod czech;
@@ -41,8 +41,8 @@ static ALL: LazyLock<Vec<(&'static str, LazyLock<Engine>)>> = LazyLock::new(|| {
     ]
 });
 
-/// `text` as it is spoken, in lower case; a region is ignored (`pt-br` is `pt`). `None` when the language has no
-/// table here.
+/// Returns `text` as it is spoken, in lower case. A region is ignored (`pt-br` is `pt`). `None` if the language has no table
+/// here.
 pub fn clean(text: &str, language: &str) -> Option<String> {
     let base = language.split('-').next().unwrap_or(language);
     let (_, engine) = ALL.iter().find(|(code, _)| *code == base)?;
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// What a cleaned text never holds, whatever came in.
+    /// Checks what must hold for every cleaned text.
     fn check(text: &str, code: &str) {
         let cleaned = clean(text, code).expect("the language has a table");
         assert!(!cleaned.contains(|c: char| c.is_ascii_digit()), "{code} {text:?}: {cleaned:?}");
@@ -71,14 +71,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_unspeakable_is_left(text in r#"[0-9 .,:/°%€$£ºªa-zA-Zж¡"'&@#()+-]{0,40}"#) {
+        fn no_unspeakable_character_is_left(text in r#"[0-9 .,:/°%€$£ºªa-zA-Zж¡"'&@#()+-]{0,40}"#) {
             for (code, _) in ALL.iter() {
                 check(&text, code);
             }
         }
 
         #[test]
-        fn any_text_is_cleaned(text in any::<String>()) {
+        fn cleans_any_text(text in any::<String>()) {
             for (code, engine) in ALL.iter() {
                 let once = engine.clean(&text);
                 prop_assert_eq!(once.trim(), once.as_str(), "{}", code);

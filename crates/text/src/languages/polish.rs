@@ -1,4 +1,4 @@
-//! Polish as it is written.
+//! Polish.
 
 use regex::Captures;
 

@@ -1,4 +1,4 @@
-//! Portuguese as it is written.
+//! Portuguese.
 
 use regex::Captures;
 

@@ -1,4 +1,4 @@
-//! Russian as it is written: ordinals by their endings, years and days in the case that the next word asks for.
+//! Russian: ordinals by their endings, years and days in the case that the next word requires.
 
 use regex::Captures;
 
@@ -130,7 +130,7 @@ fn with_ending(found: &Captures) -> Option<String> {
         "ых" | "их" | "х" => Ending::GenitivePlural,
         _ => Ending::Plural,
     };
-    // Without a hyphen only the long endings are safe: "5 м" are metres.
+    // Without a hyphen only the long endings are unambiguous: "5 м" is metres.
     if text(found, 3).chars().count() < 2 && !found[0].contains('-') {
         return None;
     }

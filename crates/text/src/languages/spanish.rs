@@ -1,4 +1,4 @@
-//! Spanish as it is written.
+//! Spanish.
 
 use regex::Captures;
 

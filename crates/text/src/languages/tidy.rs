@@ -1,15 +1,15 @@
-//! What every text gets, whatever its language: one spelling of characters on the way in, tidy blanks on the way out.
+//! Language-independent steps: unifies characters before cleaning and tidies spaces after it.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Composed characters, one kind of blank and of digit, no invisible characters, no quotation marks of ASCII.
-pub(super) fn enter(text: &str) -> String {
+/// Composes characters (NFC), unifies spaces and digits, and removes invisible characters and ASCII quotation marks.
+pub(super) fn unify(text: &str) -> String {
     text.nfc().filter_map(character).collect()
 }
 
 fn character(c: char) -> Option<char> {
     Some(match c {
-        // Invisible, or without a sound and without a piece in the XTTS vocabularies.
+        // Invisible, or silent and missing from the XTTS vocabularies.
         '"' | '¡' | '\u{ad}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2060}' | '\u{feff}' => {
             return None;
         }
@@ -21,7 +21,7 @@ fn character(c: char) -> Option<char> {
         '٬' => '.',
         '٪' => '%',
         '˚' => '°',
-        // The blanks that group thousands stay until numbers are read.
+        // Spaces that group thousands stay until numbers are read.
         '\u{a0}' | '\u{202f}' | '\u{2009}' => '\u{a0}',
         c if c.is_whitespace() => ' ',
         c => c,
@@ -32,8 +32,9 @@ fn ascii_digit(c: char, zero: char) -> char {
     char::from(b'0' + (c as u32 - zero as u32) as u8)
 }
 
-/// Characters that no rule has read and nobody can say go; blanks are single, and none stands before punctuation.
-pub(super) fn leave(text: &str) -> String {
+/// Removes characters that no rule has read and that cannot be spoken; collapses spaces and removes those before
+/// punctuation.
+pub(super) fn finish(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -62,8 +63,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_and_marks() {
-        assert_eq!(leave("  fünf prozent . ( ja ) !"), "fünf prozent. (ja)!");
-        assert_eq!(enter("¡٣٫٥ \u{200e}e\u{301}\"!"), "3,5 é!");
+    fn spaces_and_punctuation_marks() {
+        assert_eq!(finish("  fünf prozent . ( ja ) !"), "fünf prozent. (ja)!");
+        assert_eq!(unify("¡٣٫٥ \u{200e}e\u{301}\"!"), "3,5 é!");
     }
 }

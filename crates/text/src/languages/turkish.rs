@@ -1,4 +1,4 @@
-//! Turkish as it is written: percent before its number, a dotted and a dotless i.
+//! Turkish: percent before its number, a dotted and a dotless i.
 
 use regex::Captures;
 

@@ -1,29 +1,29 @@
-//! Numbers as they are written: which dots and commas group thousands and which one is the decimal sign.
+//! Parses written numbers: which dots and commas group thousands and which one is the decimal sign.
 
-/// How a language writes numbers.
+/// Number format of a language.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
-    /// The decimal sign; the other of dot and comma groups thousands.
+    /// Decimal sign; the other one of dot and comma groups thousands.
     pub(super) point: char,
-    /// Thousands may be grouped by plain blanks ("1 234").
+    /// Whether thousands may be grouped by plain spaces ("1 234").
     pub(super) blanks: bool,
-    /// Exactly three digits behind a single decimal sign are still thousands: languages in whose texts both
-    /// conventions are about ("1,234" in Russian).
+    /// Whether exactly three digits after a single decimal sign are still thousands. For languages whose texts mix both
+    /// conventions ("1,234" in Russian).
     pub(super) lenient: bool,
 }
 
-/// A written number taken apart.
+/// A parsed number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// Digits of a whole number.
     Integer(String),
     /// Digits on both sides of the decimal sign.
     Decimal(String, String),
-    /// No number: a version, an address, a date we do not know. The runs of digits.
+    /// Not a number: a version, an address, a date in an unknown format. Holds the runs of digits.
     Parts(Vec<String>),
 }
 
-/// Takes apart a run of digits, dots and commas that begins and ends with a digit.
+/// Parses a run of digits, dots and commas that starts and ends with a digit.
 pub(super) fn parse(text: &str, writing: Writing) -> Written {
     let pieces: Vec<&str> = text.split(['.', ',']).collect();
     let signs: Vec<char> = text.chars().filter(|c| matches!(c, '.' | ',')).collect();
@@ -48,7 +48,7 @@ pub(super) fn parse(text: &str, writing: Writing) -> Written {
                 parts()
             }
         }
-        // Groups in one sign, the fraction behind the other.
+        // Groups with one separator, the fraction after the other.
         [groups @ .., last] if groups.iter().all(|sign| *sign == groups[0] && sign != last) => {
             let whole = &pieces[..pieces.len() - 1];
             if grouped(whole) { decimal(whole) } else { parts() }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_are_told_apart() {
+    fn distinguishes_thousands_and_decimal_separators() {
         assert_eq!(parse("1.234", COMMA), integer("1234"));
         assert_eq!(parse("1.234.567", COMMA), integer("1234567"));
         assert_eq!(parse("2.0", COMMA), decimal("2", "0"));

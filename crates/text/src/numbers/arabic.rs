@@ -1,8 +1,8 @@
-//! Arabic numbers: numbers that disagree in gender with what they count, a dual, and three noun forms.
+//! Arabic numbers: numbers that disagree in gender with the noun they count, a dual, and three noun forms.
 
 use super::{Form, Money, Noun, Numerals, triplets};
 
-/// The number words of Arabic.
+/// Number words of Arabic.
 pub struct Arabic;
 
 const ONES: [&str; 20] = [
@@ -27,7 +27,7 @@ const ONES: [&str; 20] = [
     "ثمانية عشر",
     "تسعة عشر",
 ];
-/// Before feminine nouns.
+/// Used before feminine nouns.
 const FEMININE_ONES: [&str; 20] = [
     "صفر",
     "إحدى",
@@ -156,7 +156,7 @@ impl Numerals for Arabic {
         "فاصلة"
     }
 
-    /// One and two are said by the noun itself; three to ten take the plural, eleven to ninety-nine the singular
+    /// One and two are expressed by the noun itself; three to ten take the plural, eleven to ninety-nine the singular
     /// accusative ([`Noun::many`]), hundreds the plain singular.
     fn count(&self, n: u128, noun: &Noun) -> Option<String> {
         let feminine = noun.form == Form::Feminine;
@@ -199,11 +199,11 @@ impl Numerals for Arabic {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// The number with its endings as num2words glues them; empty for zero. `ones` are the unit words.
+    /// The number with its endings glued as num2words does it; empty for zero. `ones` are the unit words.
     fn compose(n: u128, ones: &[&str; 20]) -> Option<String> {
         let mut said = String::new();
         for &(group, power) in triplets(n).iter().rev() {
@@ -226,7 +226,7 @@ pub(crate) mod upstream {
     }
 
     fn group_words(group: usize, power: usize, n: u128, ones: &[&str; 20]) -> Option<String> {
-        // Only the last group of a number agrees with what is counted.
+        // Only the last group of a number agrees with the counted noun.
         let ones = if power == 0 { ones } else { &ONES };
         let (hundreds, rest) = (group / 100, group % 100);
         let mut said = match (hundreds, rest) {
@@ -261,7 +261,7 @@ pub(crate) mod upstream {
         Some(said.trim().into())
     }
 
-    /// Every currency is the Saudi riyal of a hundred halalas; less than one of them is silent.
+    /// Every currency is read as the Saudi riyal of a hundred halalas; amounts below one halala are silent.
     pub fn riyals(integer: u128, hundredths: usize) -> Option<String> {
         let mut said = compose(integer, &ONES)?;
         if integer > 0 {

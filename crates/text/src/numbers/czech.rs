@@ -3,7 +3,7 @@
 use super::slavic::{Small, WestOrdinals, last_group, west_plural};
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, fraction_as_number, triplets};
 
-/// The number words of Czech.
+/// Number words of Czech.
 pub struct Czech;
 
 const ONES: [&str; 10] = ["nula", "jedna", "dva", "tři", "čtyři", "pět", "šest", "sedm", "osm", "devět"];
@@ -82,7 +82,7 @@ const ORDINALS: WestOrdinals =
     WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
 
 const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones };
-/// As [`SMALL`], with hundreds of one word: num2words writes them so, and ordinals are glued to them.
+/// [`SMALL`] with hundreds written as one word, as in num2words and in ordinals.
 const SMALL_GLUED: Small = Small { hundreds: GLUED_HUNDREDS, ..SMALL };
 
 fn ones(ones: usize, form: Form) -> &'static str {
@@ -94,7 +94,7 @@ fn ones(ones: usize, form: Form) -> &'static str {
     }
 }
 
-/// `faulty`: glued hundreds and no gender before scale words, as num2words has it.
+/// `faulty` reproduces num2words: glued hundreds and no gender before scale words.
 fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
     let small = if faulty { &SMALL_GLUED } else { &SMALL };
     let mut words = Vec::new();
@@ -103,7 +103,7 @@ fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
             _ if faulty => Form::Alone,
             0 => form,
             1 => Form::Masculine,
-            // milion is masculine, miliarda feminine, and so on in turn
+            // "milion" is masculine, "miliarda" feminine, and so on alternately.
             _ if power.is_multiple_of(2) => Form::Masculine,
             _ => Form::Feminine,
         };
@@ -123,7 +123,7 @@ fn cardinal_words(n: u128, form: Form, faulty: bool) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The genitive singular of the masculine: "prvního", "dvacátého pátého", as dates want it.
+/// Genitive singular of the masculine, used in dates: "prvního", "dvacátého pátého".
 pub fn genitive(ordinal: &str) -> String {
     let words = ordinal.split(' ').map(|word| match (word.strip_suffix('ý'), word.strip_suffix('í')) {
         (Some(stem), _) => format!("{stem}ého"),
@@ -149,7 +149,7 @@ impl Numerals for Czech {
             let stem = match last.group {
                 1 => String::new(),
                 2..10 => STEM_ONES[last.group].into(),
-                // "deseti", "dvaceti", "stot": the cardinal glued on is understood everywhere.
+                // "deseti", "dvaceti", "stot": the glued cardinal is understood everywhere.
                 _ => {
                     let mut parts = Vec::new();
                     SMALL_GLUED.push(last.group, Form::Masculine, &mut parts);
@@ -165,7 +165,7 @@ impl Numerals for Czech {
             Form::Neuter => "é",
             Form::Alone | Form::Masculine => "ý",
         };
-        // Only hard adjectives end in ý; první and třetí stay.
+        // Only hard adjectives end in ý; první and třetí do not change.
         let said =
             words.iter().map(|word| word.strip_suffix('ý').map_or(word.clone(), |s| format!("{s}{ending}")));
         Some(said.collect::<Vec<_>>().join(" "))
@@ -214,7 +214,7 @@ impl Numerals for Czech {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 

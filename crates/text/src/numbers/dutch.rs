@@ -3,7 +3,7 @@
 use super::germanic::Germanic;
 use super::{Form, Money, Noun, Numerals, replace_ending};
 
-/// The number words of Dutch.
+/// Number words of Dutch.
 pub struct Dutch;
 
 const ONES: [&str; 20] = [
@@ -45,7 +45,7 @@ const SCALES: [&str; 13] = [
     "quintiljard",
     "sextiljoen",
 ];
-/// How a cardinal's ending changes before the "e" of the ordinal; the first that fits.
+/// Changes to a cardinal's ending before the "e" of the ordinal; the first match applies.
 const ORDINAL_STEMS: [(&str, &str); 18] = [
     ("nul", "nuld"),
     ("één", "eerst"),

@@ -1,8 +1,8 @@
-//! English numbers, as num2words says them ("and" before tens, commas between groups).
+//! English numbers as num2words reads them ("and" before tens, commas between groups).
 
 use super::{Form, Money, Noun, Numerals, triplets};
 
-/// The number words of English.
+/// Number words of English.
 pub struct English;
 
 const ONES: [&str; 20] = [

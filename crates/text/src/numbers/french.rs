@@ -2,7 +2,7 @@
 
 use super::{Form, Money, Noun, Numerals, triplets};
 
-/// The number words of French.
+/// Number words of French.
 pub struct French;
 
 const ONES: [&str; 20] = [
@@ -37,7 +37,7 @@ const SCALES: [&str; 13] = [
     "sextillion",
 ];
 
-/// `last` says that no number word follows, so that "quatre-vingts" and "cents" take their s.
+/// `last`: no number word follows, so "quatre-vingts" and "cents" take their s.
 fn below_hundred(n: usize, last: bool) -> String {
     let tens = n / 10;
     // Seventy and ninety count on from sixty and eighty.
@@ -93,7 +93,7 @@ impl Numerals for French {
             return Some(if form == Form::Feminine { "première" } else { "premier" }.into());
         }
         let said = cardinal(n)?;
-        // The s of "quatre-vingts", "cents" and "millions" goes; that of "trois" stays.
+        // The s of "quatre-vingts", "cents" and "millions" is dropped; that of "trois" stays.
         let bare = ["vingts", "cents", "ions", "iards"]
             .iter()
             .find_map(|tail| said.ends_with(tail).then(|| said[..said.len() - 1].to_owned()))
@@ -126,14 +126,14 @@ impl Numerals for French {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
-    /// The same as the correct reading.
+    /// Same as the correct reading.
     pub fn cardinal(n: u128) -> Option<String> {
         super::cardinal(n)
     }
 
-    /// Plural s and all: "quatre-vingtsième".
+    /// Keeps the plural s: "quatre-vingtsième".
     pub fn ordinal(n: u128) -> Option<String> {
         if n == 1 { Some("premier".into()) } else { cardinal(n).map(with_ordinal_ending) }
     }

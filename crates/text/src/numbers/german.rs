@@ -3,7 +3,7 @@
 use super::germanic::Germanic;
 use super::{Form, Money, Noun, Numerals, replace_ending};
 
-/// The number words of German.
+/// Number words of German.
 pub struct German;
 
 const ONES: [&str; 20] = [
@@ -45,7 +45,7 @@ const SCALES: [&str; 13] = [
     "Quintilliarde",
     "Sextillion",
 ];
-/// How a cardinal's ending changes before the "te" of the ordinal; the first that fits.
+/// Changes to a cardinal's ending before the "te" of the ordinal; the first match applies.
 const ORDINAL_STEMS: [(&str, &str); 11] = [
     ("eins", "ers"),
     ("drei", "drit"),
@@ -69,7 +69,7 @@ const WORDS: Germanic = Germanic {
     and: |_| "und",
 };
 
-/// `before` gives the form of a group that stands before a scale word.
+/// `before` gives the form of a group before a scale word.
 fn compose(n: u128, before: impl Fn(String) -> String) -> Option<String> {
     let thousands = |group| match group {
         1 => "eintausend".into(),
@@ -95,7 +95,7 @@ fn without_s(said: String) -> String {
     }
 }
 
-/// "dritte" without its "e": the stem that takes the endings of an adjective.
+/// "dritte" without its "e": the stem that takes adjective endings.
 pub fn ordinal_stem(n: u128) -> Option<String> {
     upstream::ordinal_from(German.cardinal(n, Form::Alone)?).strip_suffix('e').map(str::to_owned)
 }
@@ -143,16 +143,16 @@ impl Numerals for German {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// Capital scale words, and "einhunderteinstausend".
+    /// Capitalised scale words, and "einhunderteinstausend".
     pub fn cardinal(n: u128) -> Option<String> {
         compose(n, |group| group)
     }
 
-    /// In lower case, which is right.
+    /// In lower case, which is correct.
     pub fn ordinal(n: u128) -> Option<String> {
         Some(ordinal_from(cardinal(n)?.to_lowercase()))
     }
@@ -163,7 +163,7 @@ pub(crate) mod upstream {
         if said == "eintausendste" || said == "einhundertste" {
             return said["ein".len()..].into();
         }
-        // Millions are written together with their number, and "one" is not said: "millionste", "zweimillionste".
+        // Millions are written together with their number, without "one": "millionste", "zweimillionste".
         match said.rsplit_once(' ') {
             Some((head, last)) if last.ends_with("illionste") || last.ends_with("illiardste") => {
                 match head.strip_suffix("eine") {

@@ -1,8 +1,8 @@
-//! What German and Dutch numbers share: one word below a million, ones before tens.
+//! Number composition shared by German and Dutch: one word below a million, ones before tens.
 
 use super::triplets;
 
-/// The words from which numbers of a Germanic language are built.
+/// Words from which numbers of a Germanic language are built.
 pub(super) struct Germanic {
     /// 0 to 19.
     pub ones: [&'static str; 20],
@@ -10,7 +10,7 @@ pub(super) struct Germanic {
     pub tens: [&'static str; 10],
     /// A lone hundred: "einhundert".
     pub one_hundred: &'static str,
-    /// The hundred behind its count: "hundert".
+    /// The hundred after its count: "hundert".
     pub hundred: &'static str,
     /// One before "and" and tens: "ein" in "einundzwanzig".
     pub one_before_tens: &'static str,
@@ -40,7 +40,7 @@ impl Germanic {
         said
     }
 
-    /// A number from 1100 to 1999 by its hundreds, as years are said: "neunzehnhundertneunundneunzig".
+    /// A number from 1100 to 1999 by its hundreds, as years are read: "neunzehnhundertneunundneunzig".
     pub fn by_hundreds(&self, n: u128) -> Option<String> {
         if !(1100..2000).contains(&n) {
             return None;
@@ -49,8 +49,8 @@ impl Germanic {
         Some(format!("{}{}{}", self.ones[n / 100], self.hundred, self.below_thousand(n % 100)))
     }
 
-    /// A whole number. `thousands` says a group of thousands with its scale word; `large` does for millions and up, and is
-    /// `None` where the language has no scale word for the power of a thousand.
+    /// A whole number. `thousands` reads a group of thousands with its scale word; `large` does the same for millions and
+    /// up, and returns `None` if the language has no scale word for that power of a thousand.
     pub fn compose(
         &self,
         n: u128,

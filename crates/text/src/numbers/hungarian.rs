@@ -2,7 +2,7 @@
 
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, replace_ending};
 
-/// The number words of Hungarian.
+/// Number words of Hungarian.
 pub struct Hungarian;
 
 const ONES: [&str; 10] = ["nulla", "egy", "kettő", "három", "négy", "öt", "hat", "hét", "nyolc", "kilenc"];
@@ -59,7 +59,7 @@ const STEMS: [(&str, &str); 21] = [
     ("ezer", "ezred"),
 ];
 
-/// Silent at zero. A lone two behind hundreds is "két", as num2words writes it.
+/// Empty for zero. A lone two after hundreds is "két", as num2words writes it.
 fn below_thousand(n: usize) -> String {
     let mut said = match n / 100 {
         0 => String::new(),
@@ -78,7 +78,7 @@ fn below_thousand(n: usize) -> String {
     said
 }
 
-/// The whole number; `two` reads a group that is the number two.
+/// A whole number; `two` is the reading of a group that equals two.
 fn compose(n: u128, two: &str) -> Option<String> {
     if n < 1000 {
         return Some(if n == 2 { two.into() } else { below_thousand(n as usize) });
@@ -171,11 +171,11 @@ impl Numerals for Hungarian {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// "két" wherever a group is the number two, at the end as well.
+    /// "két" for every group that equals two, including the last.
     pub fn cardinal(n: u128) -> Option<String> {
         if n == 0 { Some(ONES[0].into()) } else { compose(n, "kettő") }
     }

@@ -1,8 +1,8 @@
-//! Italian numbers: one word below a million, vowels that melt, an accent on a final "tré".
+//! Italian numbers: one word below a million, elided vowels, an accent on a final "tré".
 
 use super::{Form, Money, Noun, Numerals};
 
-/// The number words of Italian.
+/// Number words of Italian.
 pub struct Italian;
 
 const ONES: [&str; 20] = [
@@ -67,8 +67,8 @@ const SCALES: [&str; 13] = [
     "sestilione",
 ];
 
-/// Vowels that meet between tens and ones: "ventuno", "trentotto".
-fn melt(text: &str) -> String {
+/// Elides vowels that meet between tens and ones: "ventuno", "trentotto".
+fn elide(text: &str) -> String {
     text.replace("oo", "o").replace("ao", "o").replace("io", "o").replace("au", "u").replace("iu", "u")
 }
 
@@ -76,7 +76,7 @@ fn below_hundred(n: usize) -> String {
     match (n / 10, n % 10) {
         (0 | 1, _) => ONES[n].into(),
         (tens, 0) => TENS[tens].into(),
-        (tens, ones) => melt(&format!("{}{}", TENS[tens], ONES[ones])),
+        (tens, ones) => elide(&format!("{}{}", TENS[tens], ONES[ones])),
     }
 }
 
@@ -135,7 +135,7 @@ fn accent(word: &str) -> String {
     }
 }
 
-/// The ordinal from 20 on, of the cardinal that was `said`.
+/// Ordinal from 20 on, built from the spoken cardinal `said`.
 fn ordinal_from(said: &str, n: u128) -> String {
     let teens = (11..20).contains(&(n % 100));
     let short = || {
@@ -193,20 +193,20 @@ impl Numerals for Italian {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// Vowels melt where they should not ("centodicotto"), and the accent is set and lost again at every level of
-    /// the recursion ("centoventitre").
+    /// Vowels are elided where they should not be ("centodicotto"), and the accent is added and removed again at every level
+    /// of the recursion ("centoventitre").
     pub fn cardinal(n: u128) -> Option<String> {
         let said = match n {
             0..20 => ONES[n as usize].into(),
-            20..100 => melt(&format!("{}{}", TENS[n as usize / 10], behind(n % 10)?)),
-            100..200 => melt(&format!("cento{}", behind(n % 100)?)),
-            200..1000 => melt(&format!("{}cento{}", ONES[n as usize / 100], behind(n % 100)?)),
-            1000..2000 => format!("mille{}", behind(n % 1000)?),
-            2000..1_000_000 => format!("{}mila{}", cardinal(n / 1000)?, behind(n % 1000)?),
+            20..100 => elide(&format!("{}{}", TENS[n as usize / 10], rest_words(n % 10)?)),
+            100..200 => elide(&format!("cento{}", rest_words(n % 100)?)),
+            200..1000 => elide(&format!("{}cento{}", ONES[n as usize / 100], rest_words(n % 100)?)),
+            1000..2000 => format!("mille{}", rest_words(n % 1000)?),
+            2000..1_000_000 => format!("{}mila{}", cardinal(n / 1000)?, rest_words(n % 1000)?),
             _ => {
                 let power = (n.ilog10() / 3) as usize;
                 let unit = 1000u128.pow(power as u32);
@@ -215,7 +215,7 @@ pub(crate) mod upstream {
                     1 => format!("un {scale}"),
                     many => format!("{} {}i", cardinal(many)?, &scale[..scale.len() - 1]),
                 };
-                let rest = behind(n % unit)?;
+                let rest = rest_words(n % unit)?;
                 match (rest.is_empty(), rest.contains(" e ")) {
                     (true, _) => counted,
                     (false, true) => format!("{counted}, {rest}"),
@@ -226,7 +226,7 @@ pub(crate) mod upstream {
         Some(toggle_accents(&said))
     }
 
-    /// One more level around the words of a decimal.
+    /// One more level of the recursion, around the words of a decimal.
     pub fn decimal(said: String) -> String {
         toggle_accents(&said)
     }
@@ -235,7 +235,7 @@ pub(crate) mod upstream {
         said.split(' ').map(toggle_accent).collect::<Vec<_>>().join(" ")
     }
 
-    fn behind(n: u128) -> Option<String> {
+    fn rest_words(n: u128) -> Option<String> {
         if n == 0 { Some(String::new()) } else { cardinal(n) }
     }
 
@@ -244,7 +244,7 @@ pub(crate) mod upstream {
         if word.ends_with("tre") { accent(&plain) } else { plain }
     }
 
-    /// From that cardinal.
+    /// Built from that cardinal.
     pub fn ordinal(n: u128) -> Option<String> {
         match ORDINALS.get(n as usize) {
             Some(short) => Some((*short).into()),

@@ -1,8 +1,7 @@
 //! Numbers as words, one file per language.
 //!
-//! Each language says its numbers correctly through [`Numerals`]. Where num2words (which the XTTS models
-//! heard in training) writes something else, the language's file also has an `upstream` module for the
-//! parity cleaner; the tables are shared.
+//! Each language reads its numbers correctly through [`Numerals`]. Where num2words (whose output the XTTS models were
+//! trained on) differs, the language's file also has an `upstream` module for the Coqui cleaner; the tables are shared.
 
 pub mod arabic;
 pub mod czech;
@@ -24,10 +23,10 @@ pub mod turkish;
 
 pub use money::{Currency, Money, Noun};
 
-/// What the number stands before: many languages say "one" and "two" otherwise before a noun.
+/// What the number modifies: many languages have other words for "one" and "two" before a noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Nothing: counting, a year, a room.
+    /// No noun: counting, a year, a room.
     Alone,
     /// A masculine noun.
     Masculine,
@@ -37,18 +36,18 @@ pub enum Form {
     Neuter,
 }
 
-/// Which form of a counted noun follows a number.
+/// Form of a counted noun after a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plural {
-    /// One thing.
+    /// Singular.
     One,
-    /// The small plural of Slavic languages, and the dual and small plural of Arabic.
+    /// The paucal (2 to 4) of Slavic languages, and the dual and small plural of Arabic.
     Few,
     /// Every other count.
     Many,
 }
 
-/// The number words of one language. `None` means that the number is too large for its scale words.
+/// Number words of one language. `None` means that the number is too large for its scale words.
 pub trait Numerals: Sync {
     /// "forty-two".
     fn cardinal(&self, n: u128, form: Form) -> Option<String>;
@@ -56,10 +55,10 @@ pub trait Numerals: Sync {
     /// "forty-second", agreeing with `form` where the language's ordinals do.
     fn ordinal(&self, n: u128, form: Form) -> Option<String>;
 
-    /// What stands for the decimal sign in speech.
+    /// Spoken form of the decimal sign.
     fn point(&self) -> &'static str;
 
-    /// Which noun form `n` asks for.
+    /// Noun form required after `n`.
     fn plural(&self, n: u128) -> Plural {
         if n == 1 { Plural::One } else { Plural::Many }
     }
@@ -70,16 +69,16 @@ pub trait Numerals: Sync {
         Some(format!("{} {} {digits}", self.cardinal(integer, Form::Alone)?, self.point()))
     }
 
-    /// "two cents": the number and its noun, in the order and the forms of the language.
+    /// "two cents": the number and its noun, in the order and forms of the language.
     fn count(&self, n: u128, noun: &Noun) -> Option<String> {
         Some(format!("{} {}", self.cardinal(n, noun.form)?, noun.after(self.plural(n))))
     }
 
-    /// The names of each [`Currency`] in the order of its variants, with what stands between units and hundredths.
+    /// Names of each [`Currency`], in the order of its variants, and the word between units and hundredths.
     fn money(&self) -> &'static Money;
 }
 
-/// The number words of a language by its code (`pt`, also `pt-br`), if it is spoken here.
+/// Returns the number words of a language by its code (`pt`, also `pt-br`); `None` if it is not supported.
 pub fn numerals(language: &str) -> Option<&'static dyn Numerals> {
     let base = language.split('-').next().unwrap_or(language);
     Some(match base {
@@ -100,18 +99,18 @@ pub fn numerals(language: &str) -> Option<&'static dyn Numerals> {
     })
 }
 
-/// `n` in words; `None` when the language is not spoken here.
+/// Returns `n` in words; `None` if the language is not supported.
 pub fn cardinal(n: u64, language: &str) -> Option<String> {
     numerals(language)?.cardinal(n.into(), Form::Alone)
 }
 
-/// `n` as an ordinal in its citation form (masculine nominative); `None` when the language is not spoken here.
+/// Returns `n` as an ordinal in its citation form (masculine nominative); `None` if the language is not supported.
 pub fn ordinal(n: u64, language: &str) -> Option<String> {
     numerals(language)?.ordinal(n.into(), Form::Masculine)
 }
 
-/// A decimal fraction in words from its ASCII digits; an integer part too long for the language's scale words is
-/// read digit by digit. `None` when the language is not spoken here or something else than digits was given.
+/// Reads a decimal fraction from its ASCII digits. An integer part too long for the language's scale words is read digit by
+/// digit. `None` if the language is not supported or the input is not digits.
 pub fn decimal(integer_digits: &str, fraction_digits: &str, language: &str) -> Option<String> {
     let words = numerals(language)?;
     if !is_digits(fraction_digits) || !(integer_digits.is_empty() || is_digits(integer_digits)) {
@@ -129,8 +128,8 @@ pub fn decimal(integer_digits: &str, fraction_digits: &str, language: &str) -> O
     }
 }
 
-/// An amount of money in words from its ASCII digits ("20", "50"); the fraction is rounded to hundredths.
-/// `None` when the language is not spoken here, something else than digits was given, or the sum is past all words.
+/// Reads an amount of money from its ASCII digits ("20", "50"); the fraction is rounded to hundredths. `None` if the
+/// language is not supported, the input is not digits, or the amount exceeds the scale words.
 pub fn currency(
     integer_digits: &str,
     fraction_digits: &str,
@@ -140,18 +139,18 @@ pub fn currency(
     money::say(numerals(language)?, integer_digits, fraction_digits, currency)
 }
 
-/// Every digit as a number of its own: telephone numbers, fractions, and numbers past the last scale word.
+/// Reads every digit as a number of its own: telephone numbers, fractions, and numbers past the last scale word.
 pub fn digit_by_digit<N: Numerals + ?Sized>(words: &N, digits: &str) -> Option<String> {
     let said: Option<Vec<String>> =
         digits.chars().map(|c| c.to_digit(10).and_then(|d| words.cardinal(d.into(), Form::Alone))).collect();
     Some(said?.join(" "))
 }
 
-/// The fraction as one number behind its leading zeros: "zero five", "seventy-five".
+/// Reads the fraction as one number after its leading zeros: "zero five", "seventy-five".
 fn fraction_as_number<N: Numerals + ?Sized>(words: &N, fraction: &str, form: Form) -> Option<String> {
     let tail = fraction.trim_start_matches('0');
     let zeros = &fraction[..fraction.len() - tail.len()];
-    // Past three digits nobody says a number; and a fraction of zeros has no number at all.
+    // Beyond three digits, and for a fraction of zeros, the digits are read one by one.
     if tail.is_empty() || fraction.len() > 3 {
         return digit_by_digit(words, fraction);
     }
@@ -167,7 +166,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The non-zero groups of three digits, most significant first, each with its power of a thousand.
+/// Non-zero groups of three digits, most significant first, each with its power of a thousand.
 fn triplets(n: u128) -> Vec<(usize, usize)> {
     let mut groups = Vec::new();
     let (mut rest, mut power) = (n, 0);
@@ -183,7 +182,7 @@ fn triplets(n: u128) -> Vec<(usize, usize)> {
     groups
 }
 
-/// `said` with the first of these endings that it has replaced; `None` where it has none of them.
+/// Replaces the first of these endings that `said` has; `None` if it has none of them.
 fn replace_ending(said: &str, endings: &[(&str, &str)]) -> Option<String> {
     endings.iter().find_map(|(ending, new)| said.strip_suffix(ending).map(|stem| format!("{stem}{new}")))
 }
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn every_language_orders_to_a_million() {
+    fn every_language_has_ordinals_to_a_million() {
         for code in CODES {
             for n in (0..3000).chain([10_000, 12_345, 100_000, 999_999, 1_000_000]) {
                 let said = ordinal(n, code).unwrap_or_else(|| panic!("{code} {n}"));
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn different_numbers_sound_different() {
+    fn different_numbers_have_different_words() {
         for code in CODES {
             let mut seen = std::collections::HashMap::new();
             for n in (0..2100).chain((2100..1_000_000).step_by(997)) {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_past_the_scale_words_are_spelled() {
+    fn numbers_past_the_scale_words_are_read_digit_by_digit() {
         let digits = "1".repeat(60);
         assert!(decimal(&digits, "5", "en").is_some_and(|said| said.starts_with("one one one ")));
         assert_eq!(decimal("", "5", "en").as_deref(), Some("zero point five"));

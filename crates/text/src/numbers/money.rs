@@ -2,7 +2,7 @@
 
 use super::{Form, Numerals, Plural};
 
-/// The currencies that have a sign of their own in the corpora.
+/// Currencies whose signs occur in the corpora.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Currency {
     /// $
@@ -14,7 +14,7 @@ pub enum Currency {
 }
 
 impl Currency {
-    /// From a sign or an ISO 4217 code.
+    /// Looks up a sign or an ISO 4217 code.
     pub fn from_sign(sign: &str) -> Option<Currency> {
         Some(match sign {
             "$" | "USD" => Currency::Dollar,
@@ -28,15 +28,15 @@ impl Currency {
 /// A counted noun with its forms and its gender.
 #[derive(Clone, Copy, Debug)]
 pub struct Noun {
-    /// After one.
+    /// Form after one.
     pub one: &'static str,
-    /// After a few, see [`Plural::Few`].
+    /// Form after a few, see [`Plural::Few`].
     pub few: &'static str,
-    /// After many.
+    /// Form after many.
     pub many: &'static str,
-    /// After a decimal fraction.
+    /// Form after a decimal fraction.
     pub fraction: &'static str,
-    /// The form of a number that stands before it.
+    /// Form of a number that precedes this noun.
     pub form: Form,
 }
 
@@ -57,7 +57,7 @@ impl Noun {
         Noun { one, few, many, fraction, form }
     }
 
-    /// The form that goes with a plural.
+    /// Returns the form for this plural.
     pub fn after(&self, plural: Plural) -> &'static str {
         match plural {
             Plural::One => self.one,
@@ -67,20 +67,20 @@ impl Noun {
     }
 }
 
-/// The money words of a language.
+/// Currency words of a language.
 #[derive(Debug)]
 pub struct Money {
     /// Unit and hundredth of each [`Currency`], in the order of its variants.
     pub units: [(Noun, Noun); 3],
-    /// What stands between units and hundredths, with its spaces.
+    /// Word between units and hundredths, with its spaces.
     pub and: &'static str,
-    /// A word between a round million and the unit: "un millón **de** euros".
+    /// Word between a round million and the unit: "un millón **de** euros".
     pub of_millions: &'static str,
-    /// The same word before a vowel, glued to it, where the language has one: "un million **d'**euros".
+    /// The same word elided before a vowel, if the language does that: "un million **d'**euros".
     pub elided: &'static str,
 }
 
-/// `integer.fraction` of a currency in words.
+/// Reads `integer.fraction` of a currency.
 pub(super) fn say(words: &dyn Numerals, integer: &str, fraction: &str, currency: Currency) -> Option<String> {
     let (mut units, cents) = hundredths(integer, fraction)?;
     let cents = if cents == 100 {

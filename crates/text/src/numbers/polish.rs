@@ -3,7 +3,7 @@
 use super::slavic::{LastGroup, Small, WestOrdinals, last_group, west_plural};
 use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets};
 
-/// The number words of Polish.
+/// Number words of Polish.
 pub struct Polish;
 
 const ONES: [&str; 10] =
@@ -106,7 +106,7 @@ const ORDINAL_HUNDREDS: [&str; 10] = [
     "osiemsetny",
     "dziewięćsetny",
 ];
-/// Genitive stems that are glued before "tysięczny": dwu-, dwudziesto-, stu-.
+/// Genitive stems glued before "tysięczny": dwu-, dwudziesto-, stu-.
 const STEM_ONES: [&str; 20] = [
     "",
     "jedno",
@@ -158,7 +158,7 @@ const ORDINAL_SCALES: [&str; 5] = ["", "tysięczny", "milionowy", "miliardowy", 
 const ORDINALS: WestOrdinals =
     WestOrdinals { ones: ORDINAL_ONES, tens: ORDINAL_TENS, hundreds: ORDINAL_HUNDREDS };
 
-/// Genders are told apart in the last word alone: see [`Polish::cardinal`](Numerals::cardinal).
+/// Only the last word distinguishes genders: see [`Polish::cardinal`](Numerals::cardinal).
 const SMALL: Small = Small { hundreds: HUNDREDS, tens: TENS, teens: TEENS, ones: |ones, _| ONES[ones] };
 
 fn cardinal_words(n: u128) -> Option<Vec<String>> {
@@ -181,7 +181,7 @@ fn cardinal_words(n: u128) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// An ordinal's words with another ending than the masculine nominative: "ego" gives "trzeciego", "dwudziestego".
+/// Changes an ordinal's words from the masculine nominative to another ending: "ego" gives "trzeciego", "dwudziestego".
 pub fn inflect(ordinal: &str, ending: &str) -> String {
     let inflected = ordinal.split(' ').map(|word| {
         let adjective = ORDINAL_ONES.contains(&word)
@@ -271,17 +271,17 @@ impl Numerals for Polish {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// The same as the correct reading.
+    /// Same as the correct reading.
     pub fn cardinal(n: u128) -> Option<String> {
         Polish.cardinal(n, Form::Alone)
     }
 
-    /// Its stems before "tysięczny" are half a table: some are missing (no reading at all), some misspelt, and
-    /// compounds put full ordinals there.
+    /// num2words has an incomplete table of stems before "tysięczny": some are missing (no reading at all), some misspelt,
+    /// and compounds use full ordinals there.
     pub fn ordinal(n: u128) -> Option<String> {
         if n == 0 {
             return None;

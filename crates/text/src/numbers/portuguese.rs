@@ -7,7 +7,7 @@ use regex::Regex;
 use super::romance::Millions;
 use super::{Form, Money, Noun, Numerals};
 
-/// The number words of Portuguese.
+/// Number words of Portuguese.
 pub struct Portuguese;
 
 const ONES: [&str; 20] = [
@@ -46,7 +46,7 @@ const HUNDREDS: [&str; 10] = [
     "oitocentos",
     "novecentos",
 ];
-/// Powers of a million; between them stand thousands.
+/// Powers of a million; thousands come between them.
 const SCALES: [(&str, &str); 5] = [
     ("", ""),
     ("milhão", "milhões"),
@@ -116,15 +116,14 @@ fn below_million(n: usize) -> String {
     parts.join(" e ")
 }
 
-/// Every part joined by "e".
+/// Joins every part by "e".
 fn all_joined(n: u128) -> Option<String> {
     let words = Millions { zero: ONES[0], one: "um", scales: &SCALES, between: " e " };
     words.read(n, |group, _| below_million(group))
 }
 
-/// No "e" after a scale word when hundreds with something behind them follow: "mil cento e catorze", but
-/// "mil e duzentos".
-fn drop_needless_e(mut said: String) -> String {
+/// Removes the "e" after a scale word if hundreds with further digits follow: "mil cento e catorze", but "mil e duzentos".
+fn drop_redundant_e(mut said: String) -> String {
     const SCALE_WORDS: [&str; 7] =
         ["mil", "milhão", "milhões", "mil milhões", "bilião", "biliões", "mil biliões"];
     static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
@@ -132,7 +131,7 @@ fn drop_needless_e(mut said: String) -> String {
             .iter()
             .map(|word| {
                 let pattern = format!(r"{word} e \w*entos? .*e");
-                (Regex::new(&pattern).expect("a pattern of ours compiles"), *word)
+                (Regex::new(&pattern).expect("constant patterns are valid"), *word)
             })
             .collect()
     });
@@ -192,21 +191,21 @@ impl Numerals for Portuguese {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// The same as the correct reading.
+    /// Same as the correct reading.
     pub fn cardinal(n: u128) -> Option<String> {
-        Some(drop_needless_e(all_joined(n)?))
+        Some(drop_redundant_e(all_joined(n)?))
     }
 
-    /// The rule for "e" is applied once more to the whole of a decimal: "mil duzentos vírgula sete".
+    /// Applies the rule for "e" once more to the whole decimal: "mil duzentos vírgula sete".
     pub fn decimal(said: String) -> String {
-        drop_needless_e(said)
+        drop_redundant_e(said)
     }
 
-    /// Digit by digit; silent at zero, nothing past 10^18.
+    /// Digit by digit; silent at zero, `None` past 10^18.
     pub fn ordinal(n: u128) -> Option<String> {
         let (mut rest, mut index, mut parts) = (n, 0, Vec::new());
         let mut scale = "";

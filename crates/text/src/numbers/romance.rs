@@ -1,6 +1,6 @@
-//! What Spanish and Portuguese numbers share: scale words for every power of a million.
+//! Number composition shared by Spanish and Portuguese: scale words for every power of a million.
 
-/// The words from which large numbers are joined.
+/// Words from which large numbers are joined.
 pub(super) struct Millions<'a> {
     /// Zero.
     pub zero: &'a str,
@@ -8,12 +8,13 @@ pub(super) struct Millions<'a> {
     pub one: &'a str,
     /// Singular and plural of each power of a million; the first entry is not used.
     pub scales: &'a [(&'a str, &'a str)],
-    /// What stands between the parts, with its spaces.
+    /// Separator between the parts, with its spaces.
     pub between: &'a str,
 }
 
 impl Millions<'_> {
-    /// The groups of six digits, each read by `group` (told whether it is the last) and followed by its scale word.
+    /// Reads the groups of six digits with `group` (its second argument: whether the group is the last), each followed by
+    /// its scale word.
     pub fn read(&self, n: u128, group: impl Fn(usize, bool) -> String) -> Option<String> {
         if n == 0 {
             return Some(self.zero.into());

@@ -1,9 +1,9 @@
-//! Russian numbers: feminine thousands, three plural forms, ordinals with the endings of adjectives.
+//! Russian numbers: feminine thousands, three plural forms, ordinals with adjective endings.
 
 use super::slavic::Small;
 use super::{Form, Money, Noun, Numerals, Plural, digit_by_digit, triplets};
 
-/// The number words of Russian.
+/// Number words of Russian.
 pub struct Russian;
 
 const ONES: [&str; 10] =
@@ -34,7 +34,7 @@ const TENS: [&str; 10] = [
 ];
 const HUNDREDS: [&str; 10] =
     ["", "сто", "двести", "триста", "четыреста", "пятьсот", "шестьсот", "семьсот", "восемьсот", "девятьсот"];
-/// Scale words past the thousand add nothing, "а" or "ов".
+/// Scale words past the thousand take no ending, "а" or "ов".
 const SCALES: [&str; 11] = [
     "",
     "",
@@ -48,7 +48,7 @@ const SCALES: [&str; 11] = [
     "октиллион",
     "нониллион",
 ];
-/// Genitives, glued before "тысячный": двух-, двадцати-.
+/// Genitives glued before "тысячный": двух-, двадцати-.
 const GENITIVE_ONES: [&str; 10] =
     ["", "одно", "двух", "трёх", "четырёх", "пяти", "шести", "семи", "восьми", "девяти"];
 const GENITIVE_TEENS: [&str; 10] = [
@@ -114,7 +114,7 @@ const ORDINAL_TENS: [&str; 10] = [
     "девяност",
 ];
 
-/// The form of an ordinal.
+/// Form of an ordinal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// первый, второй
@@ -228,7 +228,7 @@ fn cardinal_words(n: u128, form: Form, others: Form) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The ordinal of a group that ends the number.
+/// Ordinal of the last group of a number.
 fn ordinal_group(group: usize, ending: Ending, words: &mut Vec<String>) {
     let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
     match (hundreds, tens, ones) {
@@ -267,7 +267,7 @@ fn ordinal_joined(group: usize, power: usize, ending: Ending) -> Option<String> 
     Some(word + &adjective(&stem, ending))
 }
 
-/// `between` reads the groups that do not end the number.
+/// `between` reads the groups before the last.
 fn ordinal_with(
     n: u128,
     ending: Ending,
@@ -290,7 +290,7 @@ fn ordinal_with(
     Some(words.join(" "))
 }
 
-/// An ordinal in any of its forms.
+/// Returns an ordinal in any of its forms.
 pub fn ordinal(n: u128, ending: Ending) -> Option<String> {
     ordinal_with(n, ending, |group, power, words| {
         if group > 1 {
@@ -345,7 +345,7 @@ impl Numerals for Russian {
 
     fn decimal(&self, integer: u128, fraction: &str) -> Option<String> {
         let head = format!("{} {}", self.cardinal(integer, Form::Feminine)?, whole(integer));
-        // Ten-thousandths and less nobody counts.
+        // Ten-thousandths and smaller are not counted in speech; their digits are read instead.
         let tail = if fraction.len() > 3 {
             digit_by_digit(self, fraction)?
         } else {
@@ -374,16 +374,16 @@ impl Numerals for Russian {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
-    /// Masculine, as counted.
+    /// Masculine, as in counting.
     pub fn cardinal(n: u128) -> Option<String> {
         Russian.cardinal(n, Form::Masculine)
     }
 
-    /// Ordinals in the middle of the number: "двадцатый тысяч первый".
+    /// Uses ordinals in the middle of the number: "двадцатый тысяч первый".
     pub fn ordinal(n: u128) -> Option<String> {
         ordinal_with(n, Ending::Masculine, |group, power, words| {
             let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);

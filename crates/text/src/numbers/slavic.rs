@@ -1,8 +1,8 @@
-//! What Czech, Polish and Russian numbers share.
+//! Number composition shared by Czech, Polish and Russian.
 
 use super::{Form, Plural};
 
-/// The words of numbers below a thousand.
+/// Words of numbers below a thousand.
 pub(super) struct Small {
     /// 100, 200, ... at their hundreds digit.
     pub hundreds: [&'static str; 10],
@@ -15,7 +15,7 @@ pub(super) struct Small {
 }
 
 impl Small {
-    /// Adds the words of a number from 1 to 999; none for 0.
+    /// Appends the words of a number from 1 to 999; nothing for 0.
     pub fn push(&self, group: usize, form: Form, words: &mut Vec<String>) {
         let (hundreds, tens, ones) = (group / 100, group / 10 % 10, group % 10);
         if hundreds > 0 {
@@ -34,8 +34,8 @@ impl Small {
     }
 }
 
-/// The ordinals below a thousand of a West Slavic language: tens and ones are both ordinals, hundreds only where nothing
-/// follows them.
+/// Ordinals below a thousand of a West Slavic language: tens and ones are both ordinals, hundreds only if nothing follows
+/// them.
 pub(super) struct WestOrdinals {
     /// 0th to 19th.
     pub ones: [&'static str; 20],
@@ -46,7 +46,7 @@ pub(super) struct WestOrdinals {
 }
 
 impl WestOrdinals {
-    /// Adds the words of an ordinal from 1 to 999. `hundreds` are the cardinals that stand before tens and ones.
+    /// Appends the words of an ordinal from 1 to 999. `hundreds` are the cardinals used before tens and ones.
     pub fn push(&self, group: usize, hundreds: &[&str; 10], words: &mut Vec<String>) {
         let (hundred, rest) = (group / 100, group % 100);
         match (hundred, rest) {
@@ -63,17 +63,17 @@ impl WestOrdinals {
     }
 }
 
-/// A number cut at its last group of three digits that is not zero.
+/// A number split at its last group of three digits that is not zero.
 pub(super) struct LastGroup {
     /// The number without that group.
     pub head: u128,
     /// The group, 1 to 999.
     pub group: usize,
-    /// The power of a thousand that it counts.
+    /// Power of a thousand of the group.
     pub power: usize,
 }
 
-/// Cuts off the last group of a number above zero.
+/// Splits off the last group of a number above zero.
 pub(super) fn last_group(n: u128) -> LastGroup {
     let (mut unit, mut power) = (1u128, 0);
     // The largest numbers leave no room for another power.
@@ -85,7 +85,7 @@ pub(super) fn last_group(n: u128) -> LastGroup {
     LastGroup { head: n - group as u128 * unit, group, power }
 }
 
-/// The plural rule that Polish and Czech share.
+/// Plural rule shared by Polish and Czech.
 pub(super) fn west_plural(n: u128) -> Plural {
     match (n, n % 10, n % 100) {
         (1, _, _) => Plural::One,

@@ -3,7 +3,7 @@
 use super::romance::Millions;
 use super::{Form, Money, Noun, Numerals};
 
-/// The number words of Spanish.
+/// Number words of Spanish.
 pub struct Spanish;
 
 const ONES: [&str; 30] = [
@@ -52,7 +52,7 @@ const HUNDREDS: [&str; 10] = [
     "ochocientos",
     "novecientos",
 ];
-/// Powers of a million; between them stand thousands.
+/// Powers of a million; thousands come between them.
 const SCALES: [(&str, &str); 5] = [
     ("", ""),
     ("millón", "millones"),
@@ -117,7 +117,7 @@ fn below_thousand(n: usize) -> String {
     }
 }
 
-/// "uno" before a noun: "un", "veintiún", "una"; and hundreds that agree.
+/// "uno" before a noun: "un", "veintiún", "una"; hundreds agree as well.
 fn agree(words: String, form: Form) -> String {
     match form {
         Form::Alone => words,
@@ -150,7 +150,7 @@ fn below_million(n: usize, before_mil: Form, form: Form) -> String {
     }
 }
 
-/// The groups of six digits, each read by `group` and followed by its scale word.
+/// Reads the groups of six digits with `group`, each followed by its scale word.
 fn by_millions(n: u128, group: impl Fn(usize, bool) -> String) -> Option<String> {
     Millions { zero: ONES[0], one: "un", scales: &SCALES, between: " " }.read(n, group)
 }
@@ -179,7 +179,7 @@ impl Numerals for Spanish {
         if n == 0 {
             return Some(ONES[0].into());
         }
-        // Past 1999 the learned ordinals are unknown to most speakers; they say the number.
+        // Past 1999 most speakers do not know the learned ordinals and use the cardinal.
         if n >= 2000 {
             return self.cardinal(n, form);
         }
@@ -218,7 +218,7 @@ impl Numerals for Spanish {
     }
 }
 
-/// As num2words says it.
+/// Readings of num2words.
 pub(crate) mod upstream {
     use super::*;
 
@@ -267,7 +267,7 @@ pub(crate) mod upstream {
             13..=100 => format!("{}o {}", TENS[small / 10], ordinal(n % 10)?),
             101..=1000 => format!("{}o {}", HUNDREDS[small / 100], ordinal(n % 100)?),
             1001..1_000_000_000_000_000_000 => {
-                // The power comes out of a floating-point logarithm, errors at exact powers included.
+                // The power comes from a floating-point logarithm, including its errors at exact powers.
                 let power = ((n as f64).ln() / 1000f64.ln()) as u32;
                 let unit = 1000u128.pow(power);
                 let (high, low) = (n / unit, n % unit);

@@ -1,14 +1,14 @@
-//! Turkish numbers: regular to the last word, "one" is not said before hundred and thousand.
+//! Turkish numbers: fully regular; "one" is omitted before hundred and thousand.
 
 use super::{Form, Money, Noun, Numerals, Plural, fraction_as_number, triplets};
 
-/// The number words of Turkish.
+/// Number words of Turkish.
 pub struct Turkish;
 
 const ONES: [&str; 10] = ["sıfır", "bir", "iki", "üç", "dört", "beş", "altı", "yedi", "sekiz", "dokuz"];
 const TENS: [&str; 10] = ["", "on", "yirmi", "otuz", "kırk", "elli", "altmış", "yetmiş", "seksen", "doksan"];
 const SCALES: [&str; 7] = ["", "bin", "milyon", "milyar", "trilyon", "katrilyon", "kentilyon"];
-/// The ordinal of every word that can end a number.
+/// Ordinal of every word that can end a number.
 const ORDINALS: [(&str, &str); 26] = [
     ("sıfır", "sıfırıncı"),
     ("bir", "birinci"),
@@ -118,14 +118,14 @@ impl Numerals for Turkish {
     }
 }
 
-/// As num2words says it: one word, with a "bir" lost here and there.
+/// Readings of num2words: one word, with some "bir" missing.
 pub(crate) mod upstream {
     use super::*;
 
-    /// Its largest number.
+    /// First number that it cannot read.
     const LIMIT: u128 = 10u128.pow(21) - 1;
 
-    /// What a group before the last one says. `drop_one` decides about a unit digit.
+    /// Composes the words of all groups. `drop_one` decides whether a unit digit is omitted.
     fn compose(n: u128, drop_one: impl Fn(Group) -> bool) -> Option<Vec<&'static str>> {
         let groups = triplets(n);
         let mut words = Vec::new();
@@ -149,14 +149,15 @@ pub(crate) mod upstream {
     }
 
     impl Group {
-        /// "bin" alone is a thousand; so is the unit of a full leading group of thousands with anything behind it.
+        /// Whether "bir" is omitted before "bin": a thousand alone, and the unit of a full leading group of thousands with
+        /// anything after it.
         fn one_thousand(self) -> bool {
             let full = self.first && !self.last && self.value >= 100;
             self.power == 1 && (self.value == 1 || (full && self.value % 10 == 1))
         }
     }
 
-    /// The cardinal. It goes through a double: what a double cannot hold is read as nothing.
+    /// The cardinal. num2words converts to a double: a number that a double cannot hold exactly is read as an empty string.
     pub fn cardinal(n: u128) -> Option<String> {
         if n >= LIMIT {
             return None;
@@ -167,12 +168,12 @@ pub(crate) mod upstream {
         if n == 0 {
             return Some(ONES[0].into());
         }
-        // A single digit of millions or more in the middle of a number is forgotten altogether.
+        // A single digit of millions or more in the middle of a number is dropped.
         let forgotten = |g: Group| g.power > 1 && !g.first && !g.last && g.value < 10;
         Some(compose(n, |g| g.one_thousand() || forgotten(g))?.concat())
     }
 
-    /// The ordinal: the same with the last word changed.
+    /// The ordinal: the cardinal with the last word changed.
     pub fn ordinal(n: u128) -> Option<String> {
         if n >= LIMIT {
             return None;

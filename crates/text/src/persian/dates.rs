@@ -1,8 +1,8 @@
 //! Dates and times of day in Persian.
 //!
-//! A date has a four-digit year, first or last, with `/`, `-` or `.` between: 1200 to 1599 is a solar Hijri
-//! year, 1600 to 2199 a Gregorian one. Where the year is last the day stands before the month, as Persian
-//! writes it, unless only the other way gives a date.
+//! A date has a four-digit year, first or last, separated by `/`, `-` or `.`: 1200 to 1599 is a solar Hijri year, 1600 to
+//! 2199 a Gregorian one. If the year is last, the day comes before the month, as is usual in Persian, unless only the other
+//! order is a valid date.
 
 use super::numbers::{amount, cardinal, ordinal};
 use crate::rewrite::{pattern, rewrite};
@@ -24,7 +24,7 @@ const GREGORIAN: [&str; 12] = [
     "دسامبر",
 ];
 
-/// Reads every date and time; digits that are neither stay.
+/// Reads every date and time; other digits are left unchanged.
 pub fn read(text: &str) -> String {
     let text = week_days(text);
     let text = full_dates(&text);
@@ -50,7 +50,7 @@ fn week_days(text: &str) -> String {
 }
 
 fn full_dates(text: &str) -> String {
-    // A year of two digits stands first and cannot be a day: ۹۹/۱۲/۲۹.
+    // A two-digit year comes first and cannot be a day: ۹۹/۱۲/۲۹.
     let short = pattern!(r"([3-9][0-9])/([0-9]{1,2})/([0-9]{1,2})");
     let text = rewrite(text, short, |found| {
         let number = |group: usize| found.get(group).and_then(|digits| digits.parse::<u64>().ok());
@@ -122,12 +122,12 @@ fn days_of_months(text: &str) -> String {
         let whole_word =
             !next.is_some_and(char::is_alphanumeric) && (next != Some('\u{200c}') || rest.starts_with("ماه"));
         let month = match found.text(2) {
-            // May, unless a verb follows the prefix: «۵ می روم».
+            // May, unless it is the prefix of a verb: «۵ می روم».
             "می" if rest.starts_with(char::is_alphabetic) && !rest.starts_with("ماه") => return None,
             "می" => "مه",
             month => month,
         };
-        // Squares and streets are named after the bare number: «میدان هفده شهریور».
+        // Squares and streets are named after the cardinal: «میدان هفده شهریور».
         let named = ["خیابان", "میدان", "بلوار", "بیمارستان", "پارک", "شهرک", "کوی", "ورزشگاه", "مدرسه"]
             .contains(&found.word_before().as_str());
         let said = if named { cardinal(day) } else { ordinal(day) };
@@ -153,7 +153,7 @@ fn eras(text: &str) -> String {
     })
 }
 
-/// `۱۴:۳۰` is «چهارده و سی دقیقه»; a full hour says that it is one.
+/// `۱۴:۳۰` is «چهارده و سی دقیقه»; a full hour adds the word for hour.
 fn times(text: &str) -> String {
     let range = pattern!(r"([0-9]{1,2}:[0-9]{2}) ?- ?([0-9]{1,2}:[0-9]{2})");
     let text = &rewrite(text, range, |found| Some(format!("{} تا {}", found.text(1), found.text(2))));
@@ -185,7 +185,7 @@ fn times(text: &str) -> String {
     })
 }
 
-/// What is left of colons between numbers is a ratio: `۳:۱`.
+/// A remaining colon between numbers is a ratio: `۳:۱`.
 fn ratios(text: &str) -> String {
     rewrite(text, pattern!(r"([0-9]+) ?: ?([0-9]+)"), |found| {
         found.is_whole_number().then(|| format!("{} به {}", amount(found.text(1)), amount(found.text(2))))

@@ -1,11 +1,11 @@
-//! One letter for each sound Persian writes: Arabic and neighbouring code points become the Persian ones.
+//! Unifies letters: Arabic and neighbouring code points become the Persian ones.
 //!
-//! - ي ى ې ے become ی, ك ڪ become ک, ة ہ ھ ە become ه, إ ٱ become ا; أ stays inside a word (تأثیر) and is
-//!   ا at its beginning (أحمد).
-//! - ۀ and هٔ become «ه‌ی»: the ezafe they write is spoken, and this spelling uses no rare character.
-//! - Vowel marks, shadda, sukun, tanwin and Koranic signs are stripped: they are written so seldom that
-//!   they would split every word into two spellings («مثلاً» is the same word as «مثلا»).
-//! - The tatweel stretches a line and is dropped.
+//! - ي ى ې ے become ی, ك ڪ become ک, ة ہ ھ ە become ه, إ ٱ become ا; أ stays inside a word (تأثیر) and becomes ا at its
+//!   beginning (أحمد).
+//! - ۀ and هٔ become «ه‌ی»: the ezafe they denote is spoken, and this spelling uses no rare character.
+//! - Vowel marks, shadda, sukun, tanwin and Koranic signs are removed: they are written so seldom that they would give every
+//!   word two spellings («مثلاً» is the same word as «مثلا»).
+//! - The tatweel only stretches a line and is dropped.
 
 use crate::normalize::ZWNJ;
 
@@ -26,7 +26,7 @@ pub fn unify(text: &str) -> String {
                 out.extend(['ه', ZWNJ, 'ی']);
                 continue;
             }
-            // A hamza above: composed already with alef, waw and Arabic yeh, but not with the Persian ones.
+            // A hamza above: NFC composes it with alef, waw and Arabic yeh, but not with the Persian letters.
             '\u{0654}' => {
                 match out.chars().next_back() {
                     Some('ه') => out.extend([ZWNJ, 'ی']),
@@ -38,7 +38,7 @@ pub fn unify(text: &str) -> String {
                 }
                 continue;
             }
-            // The percent, decimal and thousands signs of the block stay for the numbers.
+            // The percent, decimal and thousands signs of this block are kept for reading numbers.
             '\u{0640}'
             | '\u{0610}'..='\u{061a}'
             | '\u{064b}'..='\u{065f}'
@@ -52,7 +52,7 @@ pub fn unify(text: &str) -> String {
     out
 }
 
-/// An alef with hamza at the beginning of a word is a plain alef. Done when all words are in place.
+/// Replaces an alef with hamza at the beginning of a word by a plain alef. Runs when all words are in place.
 pub fn initial_alef(text: &str) -> String {
     let mut before = ' ';
     text.chars()
@@ -64,14 +64,14 @@ pub fn initial_alef(text: &str) -> String {
         .collect()
 }
 
-/// A letter of the Arabic script.
+/// Returns whether `c` is a letter of the Arabic script.
 pub fn is_arabic(c: char) -> bool {
     matches!(c, '\u{0620}'..='\u{064a}' | '\u{066e}'..='\u{06d5}' | '\u{06ee}'..='\u{06ff}' | '\u{0750}'..='\u{077f}')
         && c.is_alphabetic()
 }
 
-/// A letter that never connects to the one behind it: a joiner after it cannot be seen.
-pub fn ends_its_shape(c: char) -> bool {
+/// Returns whether a letter never connects to the next one: a joiner after it is invisible.
+pub fn never_joins_next(c: char) -> bool {
     matches!(c, 'ا' | 'آ' | 'أ' | 'إ' | 'د' | 'ذ' | 'ر' | 'ز' | 'ژ' | 'و' | 'ؤ' | 'ء')
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arabic_letters_become_persian_ones() {
+    fn converts_arabic_letters_to_persian() {
         for (from, to) in [
             ("علي", "علی"),
             ("كتاب", "کتاب"),

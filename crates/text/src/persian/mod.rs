@@ -1,9 +1,8 @@
 //! The Persian cleaner: text as people type it to text as it is spoken.
 //!
-//! Letters first, then everything with digits from the most particular (dates) to the plainest (a number),
-//! then signs and punctuation, and the zero-width non-joiner last, when all words are in place. The policy
-//! of each step is in its module. Latin words stay, in lower case; what cannot be said is dropped, but no
-//! letter ever is.
+//! Order: letters; then everything with digits, from the most specific (dates) to plain numbers; then signs and punctuation;
+//! the zero-width non-joiner last, when all words are in place. Each step's rules are documented in its module. Latin words
+//! stay, in lower case; unspeakable characters are dropped, letters never are.
 
 mod dates;
 mod joiner;
@@ -16,7 +15,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::normalize::{Joiner, normalize};
 use super::punctuation::{self, tidy};
-use super::rewrite::settle;
+use super::rewrite::until_stable;
 use super::web;
 
 const WEB: web::Words =
@@ -24,9 +23,9 @@ const WEB: web::Words =
         at: "ات", dot: "دات", slash: "اسلش", dash: "خط تیره", underscore: "آندرلاین"
     };
 
-/// Cleans Persian text: see the module. Idempotent, and without digits.
+/// Cleans Persian text as described in the module documentation. Idempotent; the result has no digits.
 pub fn clean(text: &str) -> String {
-    settle(text, pass)
+    until_stable(text, pass)
 }
 
 fn pass(text: &str) -> String {
@@ -37,7 +36,7 @@ fn pass(text: &str) -> String {
     let text = dates::read(&text);
     let text = quantities::read(&text);
     let text = symbols::read(&text);
-    let text = symbols::sweep(&text);
+    let text = symbols::drop_unspeakable(&text);
     let text: String = text.to_lowercase().nfc().collect();
     let text = tidy(&joiner::strip(&text), &punctuation::PERSIAN);
     joiner::join(&letters::initial_alef(&text))

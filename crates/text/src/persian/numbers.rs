@@ -26,7 +26,7 @@ const TENS: [&str; 10] = ["", "ده", "بیست", "سی", "چهل", "پنجاه"
 const HUNDREDS: [&str; 10] = ["", "صد", "دویست", "سیصد", "چهارصد", "پانصد", "ششصد", "هفتصد", "هشتصد", "نهصد"];
 const SCALES: [&str; 7] = ["", "هزار", "میلیون", "میلیارد", "تریلیون", "کوادریلیون", "کوینتیلیون"];
 
-/// The word between the parts of a number.
+/// Word between the parts of a number.
 const AND: &str = " و ";
 
 /// `1403` -> «هزار و چهارصد و سه».
@@ -42,7 +42,7 @@ pub fn cardinal(n: u64) -> String {
         if group > 0 {
             parts.push(match scale {
                 "" => below_thousand(group as usize),
-                // A single thousand is said without its one, a single million with it.
+                // A single thousand is spoken without "one", a single million with it.
                 "هزار" if group == 1 => scale.to_owned(),
                 _ => format!("{} {scale}", below_thousand(group as usize)),
             });
@@ -75,7 +75,7 @@ pub fn ordinal(n: u64) -> String {
     ordinal_of(cardinal(n))
 }
 
-/// The ordinal of a number that is words already.
+/// Ordinal of a number that is already in words.
 pub fn ordinal_of(words: String) -> String {
     if let Some(stem) = words.strip_suffix("سه") {
         format!("{stem}سوم")
@@ -87,8 +87,7 @@ pub fn ordinal_of(words: String) -> String {
     }
 }
 
-/// Digits as a person says them: a number, its leading zeros one by one; digit by digit where there are
-/// more than anyone could name.
+/// Reads digits: leading zeros one by one, the rest as a number; digit by digit beyond the largest scale word.
 pub fn digits(digits: &str) -> String {
     let significant = digits.trim_start_matches('0');
     let zeros = digits.len() - significant.len();
@@ -117,12 +116,12 @@ pub fn one_by_one(digits: &str) -> String {
 /// Whole and fractional digits: `3`, `05` -> «سه ممیز صفر پنج».
 pub fn decimal(whole: &str, fraction: &str) -> String {
     let whole = if whole.is_empty() { "0" } else { whole };
-    // Beyond thousandths a fraction is no longer said as a number.
+    // Fractions finer than thousandths are not spoken as a number.
     let fraction = if fraction.len() > 3 { one_by_one(fraction) } else { digits(fraction) };
     format!("{} ممیز {fraction}", digits(whole))
 }
 
-/// `12`, `12.5`, `1.2.3`: a number in ASCII digits without separators of thousands.
+/// Reads `12`, `12.5` or `1.2.3`: a number in ASCII digits without thousands separators.
 pub fn amount(number: &str) -> String {
     let mut parts = number.split('.');
     match (parts.next(), parts.next(), parts.next()) {

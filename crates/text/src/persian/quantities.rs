@@ -1,7 +1,7 @@
-//! Numbers with what belongs to them, in Persian: percent, money, units, ordinals, fractions, ranges,
-//! telephone numbers, and the plain number last, so that no digit is left.
+//! Persian numbers with their context: percent, money, units, ordinals, fractions, ranges, telephone numbers, and plain
+//! numbers last, so that no digit is left.
 //!
-//! What an ambiguous sign means:
+//! Meaning of ambiguous signs:
 //!
 //! | written | read as | because |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | `۳٫۵` `3.5` | سه ممیز پنج | |
 //! | `۳/۴` | سه چهارم | smaller before larger is a fraction |
 //! | `۱۲/۵`, `۰/۵`, `۱/۵ لیتر`, `۳/۵ درصد` | ممیز | the decimal slash of Persian print, also before a measure |
-//! | `10-20` | ده تا بیست | unspaced, and no telephone number |
+//! | `10-20` | ده تا بیست | unspaced, and not a telephone number |
 
 use super::numbers::{amount, digits, fraction, ordinal_of};
 use crate::numbers::vulgar_fraction;
@@ -31,7 +31,7 @@ pub fn read(text: &str) -> String {
     plain(&text)
 }
 
-/// Digits without separators of thousands, with a full stop as decimal sign.
+/// Removes thousands separators and writes the decimal sign as a full stop.
 fn separators(text: &str) -> String {
     let thousands = pattern!(r"[0-9]{1,3}(?:[,٬،][0-9]{3})+");
     let text = rewrite(text, thousands, |found| {
@@ -44,7 +44,7 @@ fn separators(text: &str) -> String {
     })
 }
 
-/// Mobile and land lines of Iran, in the groups they are said in.
+/// Iranian mobile and landline numbers, in the groups they are spoken in.
 fn telephones(text: &str) -> String {
     let mobile = pattern!(
         r"(\+98|0098|0)[ -]?(9[0-9]{2})[ -]?([0-9]{3})[ -]?([0-9]{2})[ -]?([0-9]{2})",
@@ -73,7 +73,7 @@ fn telephones(text: &str) -> String {
     })
 }
 
-/// A sign before a number, whatever comes behind it: `-۵°C`.
+/// A plus or minus before a number, whatever follows the number: `-۵°C`.
 fn signs(text: &str) -> String {
     rewrite(text, pattern!(r"([-+±])([$€£]?[0-9])"), |found| {
         let sign = match found.text(1) {
@@ -116,7 +116,7 @@ fn vulgar_fractions(text: &str) -> String {
     })
 }
 
-/// A number or an unspaced range of two.
+/// Reads a number or an unspaced range of two.
 fn spoken(number: &str) -> String {
     match number.split_once('-') {
         Some((low, high)) => format!("{} تا {}", amount(low), amount(high)),
@@ -124,7 +124,7 @@ fn spoken(number: &str) -> String {
     }
 }
 
-/// The sign stands before the number or behind it, with or without a space.
+/// Reads percent signs before or after the number, with or without a space.
 fn percent(text: &str) -> String {
     let percent = pattern!(
         r"([0-9]+(?:\.[0-9]+)*(?:-[0-9]+(?:\.[0-9]+)*)?) ?[%٪]",
@@ -259,7 +259,7 @@ fn ordinals(text: &str) -> String {
 
 /// Ranges, signs and operators between numbers.
 fn arithmetic(text: &str) -> String {
-    // A house number, a part number: more than two groups are no range.
+    // A house number or a part number: more than two groups are not a range.
     let groups = pattern!(r"[0-9]+(?:-[0-9]+){2,}");
     let text = rewrite(text, groups, |found| {
         Some(found.text(0).split('-').map(digits).collect::<Vec<_>>().join("، "))
@@ -281,17 +281,17 @@ fn arithmetic(text: &str) -> String {
         };
         Some(format!("{} {word} {}", found.text(1), found.text(3)))
     };
-    // Twice: the digit between two operators belongs to both.
+    // Applied twice, because matches do not overlap: the digit between two operators belongs to both.
     let text = rewrite(&rewrite(&text, operator, read), operator, read);
-    // «covid-19»: between a word and its number a hyphen is only a space.
+    // «covid-19»: a hyphen between a word and its number is read as a space.
     rewrite(&text, pattern!(r"(\p{L})-([0-9])"), |found| Some(format!("{} {}", found.text(1), found.text(2))))
 }
 
-/// What is left: decimals, versions, whole numbers.
+/// Reads the remaining numbers: decimals, versions, whole numbers.
 fn plain(text: &str) -> String {
     let text = rewrite(text, pattern!(r"[0-9]+(?:\.[0-9]+)+"), |found| Some(amount(found.text(0))));
     let text = rewrite(&text, pattern!(r"\.([0-9]+)"), |found| {
-        // «.۵» alone is a decimal; after a letter it ends a sentence whose space was forgotten.
+        // «.۵» alone is a decimal; after a letter the dot ends a sentence with a missing space.
         let leads = found.previous().is_none_or(|c| c == ' ' || c == '(');
         leads.then(|| amount(found.text(0)))
     });

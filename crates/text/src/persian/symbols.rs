@@ -1,10 +1,10 @@
-//! Signs that are read aloud in Persian, abbreviations, punctuation, and what is dropped.
+//! Persian signs that are read aloud, abbreviations, punctuation, and characters that are dropped.
 
 use super::letters::is_arabic;
 use crate::normalize::{ZWNJ, is_letter};
 use crate::rewrite::{pattern, replace_signs, rewrite};
 
-/// Abbreviations with full stops, before numbers are read.
+/// Expands abbreviations with full stops. Runs before numbers are read.
 pub fn abbreviations(text: &str) -> String {
     let text = rewrite(text, pattern!(r"#([0-9])"), |found| Some(format!("شماره {}", found.text(1))));
     let text = rewrite(&text, pattern!(r"№ ?"), |_| Some("شماره ".into()));
@@ -32,7 +32,7 @@ pub fn abbreviations(text: &str) -> String {
     })
 }
 
-/// Signs as words. Numbers are words already.
+/// Replaces signs by words. Runs after numbers are read.
 pub fn read(text: &str) -> String {
     let text = rewrite(text, pattern!(r"#([\p{L}\p{M}_\x{200c}]+)"), |found| {
         Some(format!("هشتگ {}", found.text(1).replace('_', " ")))
@@ -52,9 +52,9 @@ pub fn read(text: &str) -> String {
     })
 }
 
-/// One spelling for punctuation, and a space for everything that is neither letter nor pause: emoji,
-/// bullets, mathematical signs. Letters are kept, of whatever script.
-pub fn sweep(text: &str) -> String {
+/// Unifies punctuation and replaces everything that is neither letter nor pause by a space: emoji, bullets, mathematical
+/// signs. Letters of every script are kept.
+pub fn drop_unspeakable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut quoted = false;
     let mut chars = text.chars().peekable();
@@ -67,13 +67,13 @@ pub fn sweep(text: &str) -> String {
             '?' | '؟' | '⸮' => out.push('؟'),
             '۔' | '。' => out.push('.'),
             '"' => {
-                // Straight quotes open and close in turn.
+                // Straight quotes alternate between opening and closing.
                 out.push_str(if quoted { "» " } else { " «" });
                 quoted = !quoted;
             }
             '\'' if before.is_some_and(is_latin) && after.is_some_and(is_latin) => out.push(c),
             '-' if before.is_some_and(is_letter) && after.is_some_and(is_letter) => out.push(c),
-            // A hyphen with spaces around it is a dash; one at the edge of a word is nothing.
+            // A hyphen between spaces is a dash; one at the edge of a word is dropped.
             '-' if before == Some(' ') && after == Some(' ') => out.push('—'),
             '«' | '»' | '(' | ')' | '.' | ':' | '!' | '…' | '—' | ZWNJ | ' ' => out.push(c),
             '¡' | '¿' | '\'' => {}

@@ -1,4 +1,4 @@
-//! The `coqui` cleaner against what the real one gave: the goldens, id by id, and a file of generated cases.
+//! Tests the `coqui` cleaner against output of the real one: the goldens, token by token, and a file of generated cases.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// As the reference encodes: language tag, blanks as a token, no START or STOP.
+/// Encodes like the reference: language tag, spaces as a token, no START or STOP.
 fn encode(tokenizer: &Tokenizer, cleaned: &str, language: &str) -> Vec<u32> {
     let base = language.split('-').next().unwrap_or(language);
     let tag = if base == "zh" { "zh-cn" } else { base };
@@ -53,7 +53,7 @@ fn encode(tokenizer: &Tokenizer, cleaned: &str, language: &str) -> Vec<u32> {
 }
 
 #[test]
-fn golden_cases_are_equal_id_by_id() {
+fn golden_cases_match_token_by_token() {
     let tokenizer = Tokenizer::from_file(goldens().join("vocab.json")).expect("vocab.json is a tokenizer");
     let cases: Vec<Case> = read(&goldens().join("cases.json"));
     assert!(!cases.is_empty());
@@ -71,7 +71,7 @@ fn golden_cases_are_equal_id_by_id() {
 }
 
 #[test]
-fn what_the_reference_refuses_is_an_error() {
+fn texts_on_which_the_reference_raises_are_errors() {
     let refused: Vec<Refused> = read(&goldens().join("errors.json"));
     assert!(!refused.is_empty());
     for case in refused {
@@ -80,10 +80,10 @@ fn what_the_reference_refuses_is_an_error() {
     }
 }
 
-/// The reference ran over made-up sentences full of numbers, money, ordinals, abbreviations and symbols.
-/// `MYXTTS_COQUI_CASES` takes another file of the same form.
+/// The reference was run on made-up sentences full of numbers, money, ordinals, abbreviations and symbols.
+/// `MYXTTS_COQUI_CASES` selects another file of the same format.
 #[test]
-fn generated_cases_are_equal() {
+fn generated_cases_match() {
     let path = std::env::var_os("MYXTTS_COQUI_CASES")
         .map_or_else(|| testdata().join("text/coqui_cases.json"), PathBuf::from);
     let cases: Vec<Generated> = read(&path);

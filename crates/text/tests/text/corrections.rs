@@ -1,12 +1,12 @@
-//! What the default cleaners say where coqui-tts is wrong. Each correction stands beside the fault it corrects, so
-//! that the difference between the two cleaners is on record; a fault that changes is noticed here too.
+//! Tests what the default cleaners produce where coqui-tts is wrong. Each correction is listed next to the fault it
+//! corrects, which documents the differences between the two cleaners and detects changes in either.
 
 use std::path::Path;
 
 use myxtts_text::{coqui, languages};
 use tokenizers::Tokenizer;
 
-/// (raw, as it should be said, as coqui-tts says it; `None` where it raises and the sample is lost).
+/// (raw, correct reading, coqui-tts's reading; `None` where it raises and the sample is lost).
 type Correction = (&'static str, &'static str, Option<&'static str>);
 
 fn check(language: &str, corrections: &[Correction]) {
@@ -48,7 +48,7 @@ fn german_number_words_are_lower_case() {
 }
 
 #[test]
-fn a_blank_before_the_currency_sign_is_no_hindrance() {
+fn currency_sign_may_be_separated_by_a_space() {
     check("de", &[("20 € bitte", "zwanzig euro bitte", Some("zwanzig € bitte"))]);
     check("fr", &[("20 € !", "vingt euros!", Some("vingt € !"))]);
     check("es", &[("€ 20", "veinte euros", Some("€ veinte"))]);
@@ -62,7 +62,7 @@ fn a_currency_sign_belongs_to_the_number_it_touches() {
 }
 
 #[test]
-fn inverted_exclamation_euro_and_ordinal_signs_are_never_left_over() {
+fn inverted_exclamation_euro_and_ordinal_signs_are_always_read() {
     check(
         "es",
         &[
@@ -127,7 +127,7 @@ fn turkish_decimals_and_words_apart() {
 }
 
 #[test]
-fn turkish_has_two_letters_i() {
+fn turkish_dotted_and_dotless_i() {
     check("tr", &[("IŞIK İSTANBUL", "ışık istanbul", Some("işik istanbul"))]);
 }
 
@@ -143,13 +143,13 @@ fn turkish_sentence_end_is_not_an_ordinal() {
 }
 
 #[test]
-fn polish_and_russian_have_pounds() {
+fn polish_and_russian_read_pounds() {
     check("pl", &[("£5", "pięć funtów", Some("funt pięć")), ("£2", "dwa funty", Some("funt dwa"))]);
     check("ru", &[("£5", "пять фунтов", Some("фунт пять"))]);
 }
 
 #[test]
-fn czech_has_dollars_and_pounds() {
+fn czech_reads_dollars_and_pounds() {
     check(
         "cs",
         &[
@@ -161,7 +161,7 @@ fn czech_has_dollars_and_pounds() {
 }
 
 #[test]
-fn one_unknown_currency_does_not_take_the_others_with_it() {
+fn one_unknown_currency_does_not_disable_the_others() {
     check("pl", &[("£5 i 5€", "pięć funtów i pięć euro", Some("funt pięć i pięć€"))]);
     check("ru", &[("£5 и $5", "пять фунтов и пять долларов", Some("фунт пять и доллар пять"))]);
 }
@@ -175,7 +175,7 @@ fn decimals_keep_their_zero() {
 }
 
 #[test]
-fn any_character_is_not_a_thousands_separator() {
+fn arbitrary_characters_are_not_thousands_separators() {
     check(
         "de",
         &[(
@@ -252,7 +252,7 @@ fn whole_amounts_keep_their_units() {
 }
 
 #[test]
-fn percent_and_degrees_agree_and_stand_close_to_punctuation() {
+fn percent_and_degrees_agree_and_touch_punctuation() {
     check("de", &[("5%.", "fünf prozent.", Some("fünf prozent ."))]);
     check(
         "pt",
@@ -282,7 +282,7 @@ fn percent_and_degrees_agree_and_stand_close_to_punctuation() {
 }
 
 #[test]
-fn the_comma_of_a_spanish_decimal_is_a_comma() {
+fn spanish_decimal_comma_is_read_as_comma() {
     check("es", &[("36,6", "treinta y seis coma seis", Some("treinta y seis punto seis"))]);
 }
 
@@ -329,17 +329,17 @@ fn numbers_are_not_glued_to_letters() {
 }
 
 #[test]
-fn numbers_past_all_words_are_spelled_out() {
+fn numbers_past_the_scale_words_are_spelled_out() {
     let digits = "1234567890".repeat(5);
     let said = languages::clean(&digits, "es").expect("Spanish has a table");
     assert!(said.starts_with("uno dos tres cuatro") && said.split(' ').count() == 50, "{said}");
     assert!(coqui::clean(&digits, "es").is_err());
 }
 
-/// None of the golden sentences has an unknown token after the default cleaner, whatever it had after coqui's.
+/// None of the golden sentences has an unknown token after the default cleaner, even those that do after coqui's.
 #[test]
 fn golden_sentences_have_no_unknown_token() {
-    // Our own copy on purpose: other goldens may hold characters that no vocabulary of XTTS has.
+    // Always our own copy: other goldens may contain characters that are in no XTTS vocabulary.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/goldens");
     let vocabulary = folder.join("tokenizer/vocab.json");
     let tokenizer = Tokenizer::from_file(&vocabulary).expect("vocab.json is a tokenizer");

@@ -1,9 +1,9 @@
-//! The English cleaner against a reviewed table, and the dispatch by language.
+//! Tests the English cleaner against a reviewed table, and the dispatch by language.
 
 use myxtts_text::{Cleaner, TextError, alphabet, canonical, clean};
 use proptest::prelude::*;
 
-use crate::table::{Case, laws, table};
+use crate::table::{Case, property_config, table};
 
 fn english(text: &str) -> String {
     clean(text, "en", Cleaner::Default).expect("English has a cleaner")
@@ -36,7 +36,7 @@ fn cleaned_english_stays_in_its_alphabet() {
 }
 
 #[test]
-fn language_codes_are_read_generously_and_refused_clearly() {
+fn language_codes_are_normalised_and_bad_ones_rejected() {
     assert_eq!(canonical("fa-IR"), "fa");
     assert_eq!(canonical("zh"), "zh-cn");
     assert_eq!(canonical("en_US"), "en");
@@ -48,7 +48,7 @@ fn language_codes_are_read_generously_and_refused_clearly() {
 }
 
 #[test]
-fn a_language_without_rules_keeps_its_letters_and_refuses_digits() {
+fn language_without_rules_keeps_letters_and_rejects_digits() {
     assert_eq!(clean("Sawubona , Mhlaba!", "zu", Cleaner::Default).unwrap(), "sawubona, mhlaba!");
     let error = clean("unyaka ka-1999", "zu", Cleaner::Default).unwrap_err().to_string();
     assert!(error.contains("\"1999\"") && error.contains("\"zu\""), "{error}");
@@ -65,9 +65,9 @@ fn other_languages_share_the_last_steps() {
     }
 }
 
-/// Each took quadratic time once or could: pages of it have to come back, whatever it becomes.
+/// Each text took quadratic time once or could. Pages of it must be cleaned in reasonable time, whatever the result.
 #[test]
-fn long_and_hostile_texts_come_back() {
+fn cleans_long_and_hostile_texts() {
     for fragment in [
         "9:00 ", "St. ", "1-", "(", "a.", "1/2 ", "ها ", "می ", "5kg ", "'", "$1 ", "0", "a@", "www.", "-",
         "«",
@@ -79,7 +79,7 @@ fn long_and_hostile_texts_come_back() {
     }
 }
 
-/// Fragments that the rules react to, in any order.
+/// Fragments that trigger the rules, in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "Mr", "Mrs", "Dr", "St", "Ms", "MS", "No", "e.g", "U.S", "etc", "vs", "Co", "Gen", "Henry", "VIII",
@@ -92,16 +92,16 @@ fn fragments() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(laws())]
+    #![proptest_config(property_config())]
 
     #[test]
-    fn cleaning_english_twice_is_cleaning_once(text in fragments()) {
+    fn english_cleaning_is_idempotent(text in fragments()) {
         let once = english(&text);
         prop_assert_eq!(english(&once), once);
     }
 
     #[test]
-    fn no_text_is_too_strange_for_english(text in any::<String>()) {
+    fn english_cleans_any_text(text in any::<String>()) {
         let once = english(&text);
         prop_assert_eq!(english(&once), once);
     }
@@ -120,14 +120,14 @@ proptest! {
     }
 
     #[test]
-    fn cleaning_any_language_twice_is_cleaning_once(text in prop_oneof![any::<String>(), fragments()], pick in 0..12usize) {
+    fn cleaning_is_idempotent_in_every_language(text in prop_oneof![any::<String>(), fragments()], pick in 0..12usize) {
         let language = ["ar", "cs", "de", "es", "fr", "hu", "it", "nl", "pl", "pt", "ru", "tr"][pick];
         let once = clean(&text, language, Cleaner::Default).unwrap();
         prop_assert_eq!(clean(&once, language, Cleaner::Default).unwrap(), once);
     }
 
     #[test]
-    fn every_language_takes_every_text(text in any::<String>(), language in "[a-z]{2}") {
+    fn every_language_cleans_any_text(text in any::<String>(), language in "[a-z]{2}") {
         if let Ok(once) = clean(&text, &language, Cleaner::Default) {
             prop_assert_eq!(clean(&once, &language, Cleaner::Default).unwrap(), once);
         }

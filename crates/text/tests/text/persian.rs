@@ -1,9 +1,9 @@
-//! The Persian cleaner against a reviewed table, and the laws every text must obey.
+//! Tests the Persian cleaner against a reviewed table and with properties that every text must satisfy.
 
 use myxtts_text::{Cleaner, alphabet, clean};
 use proptest::prelude::*;
 
-use crate::table::{Case, laws, table};
+use crate::table::{Case, property_config, table};
 
 fn persian(text: &str) -> String {
     clean(text, "fa", Cleaner::Default).expect("Persian has a cleaner")
@@ -25,7 +25,7 @@ fn every_case_of_the_table() {
 }
 
 #[test]
-fn cleaned_cases_are_fixed_points_within_the_alphabet() {
+fn cleaned_cases_are_stable_and_within_the_alphabet() {
     let letters = alphabet("fa", Cleaner::Default).unwrap();
     for Case { line, expected, .. } in table("persian.tsv") {
         assert_eq!(persian(&expected), expected, "line {line}");
@@ -37,7 +37,7 @@ fn cleaned_cases_are_fixed_points_within_the_alphabet() {
     }
 }
 
-/// Fragments that the rules react to, in any order.
+/// Fragments that trigger the rules, in any order.
 fn fragments() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "می",
@@ -117,16 +117,16 @@ fn fragments() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(laws())]
+    #![proptest_config(property_config())]
 
     #[test]
-    fn cleaning_twice_is_cleaning_once(text in fragments()) {
+    fn cleaning_is_idempotent(text in fragments()) {
         let once = persian(&text);
         prop_assert_eq!(persian(&once), once);
     }
 
     #[test]
-    fn no_text_is_too_strange(text in any::<String>()) {
+    fn cleans_any_text(text in any::<String>()) {
         let once = persian(&text);
         prop_assert_eq!(persian(&once), once);
     }

@@ -1,4 +1,4 @@
-//! Tables of cleaner cases in `testdata/text`: input, a tab, what is expected.
+//! Tables of cleaner cases in `testdata/text`: input, a tab, expected output.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use proptest::prelude::ProptestConfig;
 
 /// One line of a table.
 pub struct Case {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: usize,
     pub input: String,
     pub expected: String,
 }
 
-/// Reads a table; `##` begins a remark.
+/// Reads a table; `##` starts a comment.
 pub fn table(name: &str) -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/text").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -27,8 +27,8 @@ pub fn table(name: &str) -> Vec<Case> {
         .collect()
 }
 
-/// How often a law of the cleaners is tried; `PROPTEST_CASES` asks for more.
-pub fn laws() -> ProptestConfig {
+/// Number of property test cases; `PROPTEST_CASES` overrides it.
+pub fn property_config() -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     ProptestConfig { cases: config.cases.max(600), ..config }
 }

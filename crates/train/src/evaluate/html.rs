@@ -193,12 +193,12 @@ mod tests {
     use crate::evaluate::measures::Heard;
     use crate::evaluate::words::score;
     use myxtts_run::seed::Seed;
-    use myxtts_text::compare::Numerals;
+    use myxtts_text::compare::NumeralReading;
 
     #[test]
     fn a_page_has_players_figures_and_no_markup_of_others() {
         let transcript = "<script>alert(1)</script>".to_owned();
-        let score = score("hello", &transcript, "en", Numerals::Numbers);
+        let score = score("hello", &transcript, "en", NumeralReading::Numbers);
         let flaws = Flaws { looping: Some(1.0), ..Flaws::default() };
         let measures = Measures { heard: Some(Heard { transcript, score }), flaws, ..Measures::default() };
         let figures = Figures::of([&measures], Seed::new(0));

@@ -5,7 +5,7 @@ use super::measures::Heard;
 use super::recognizer::{Recognizer, RecognizerError};
 use super::words;
 use myxtts_run::plan::TrainingPlan;
-use myxtts_text::compare::Numerals;
+use myxtts_text::compare::NumeralReading;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Listener {
     recognizer: Recognizer,
-    numerals: Numerals,
+    numerals: NumeralReading,
     failed: Option<RecognizerError>,
 }
 
 impl Listener {
     /// With a recogniser, and how numerals are read when what it writes is compared.
-    pub fn new(recognizer: Recognizer, numerals: Numerals) -> Listener {
+    pub fn new(recognizer: Recognizer, numerals: NumeralReading) -> Listener {
         Listener { recognizer, numerals, failed: None }
     }
 
     /// With the recogniser that the settings name; none where they name none. A command comes before an address.
     pub fn of(plan: &TrainingPlan) -> Result<Option<Listener>, RecognizerError> {
-        let numerals = if plan.recognizer_digits { Numerals::Digits } else { Numerals::Numbers };
+        let numerals = if plan.recognizer_digits { NumeralReading::Digits } else { NumeralReading::Numbers };
         let recognizer = match (&plan.recognizer_command, &plan.recognizer_url) {
             (Some(command), _) => Recognizer::command(command)?,
             (None, Some(url)) => Recognizer::url(url, &plan.recognizer_model)?,

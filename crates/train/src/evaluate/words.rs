@@ -2,7 +2,7 @@
 //! be said, over the length of the latter. Texts are first brought into the form of [`myxtts_text::compare`];
 //! characters are counted without spaces.
 
-use myxtts_text::compare::{Numerals, comparable};
+use myxtts_text::compare::{NumeralReading, comparable};
 use serde::{Deserialize, Serialize};
 
 /// Errors among so many words or characters that were to be said. There may be more errors than words.
@@ -31,7 +31,7 @@ pub struct Score {
 }
 
 /// Compares what was heard with what was to be said.
-pub fn score(wanted: &str, heard: &str, language: &str, numerals: Numerals) -> Score {
+pub fn score(wanted: &str, heard: &str, language: &str, numerals: NumeralReading) -> Score {
     let [wanted, heard] = [wanted, heard].map(|text| comparable(text, language, numerals));
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
     let characters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<Vec<char>>();
@@ -62,7 +62,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn english(wanted: &str, heard: &str) -> Score {
-        score(wanted, heard, "en", Numerals::Numbers)
+        score(wanted, heard, "en", NumeralReading::Numbers)
     }
 
     #[test]

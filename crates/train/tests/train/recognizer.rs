@@ -1,6 +1,6 @@
 //! Recognisers that users bring: commands and servers, those that work and those that do not.
 
-use myxtts_text::compare::Numerals;
+use myxtts_text::compare::NumeralReading;
 use myxtts_train::evaluate::listener::Listener;
 use myxtts_train::evaluate::recognizer::Recognizer;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -153,7 +153,7 @@ fn a_listener_that_failed_once_is_not_asked_again() {
     let folder = tempfile::tempdir().unwrap();
     let wav = sound(folder.path());
     let (base, thread) = server(&answer("200 OK", "{\"text\": \"hello 12 words\"}"));
-    let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), Numerals::Numbers);
+    let mut listener = Listener::new(Recognizer::url(&base, "m").unwrap(), NumeralReading::Numbers);
     let heard = listener.hear(&wav, "Hello, twelve worlds.", "en").unwrap();
     thread.join().unwrap();
     assert_eq!((heard.score.words.errors, heard.score.words.of), (1, 3));

@@ -1,13 +1,13 @@
-//! The CMU Pronouncing Dictionary: 124,926 English words with their sounds, stress, and how common they are.
+//! The CMU Pronouncing Dictionary: 124,926 English words with their sounds, stress and frequency class.
 //!
-//! `assets/english-dictionary.bin` is a zlib stream of three blocks, each with its length before it (u32, little-endian).
-//! All three are in the order of the words:
+//! `assets/english-dictionary.bin` is a zlib stream of three blocks, each preceded by its length (u32, little-endian). All
+//! three are in the order of the words:
 //!
-//! | block | of every word |
+//! | block | content per word |
 //! |---|---|
-//! | words | how many letters it shares with the word before it (one byte: `A` is none), the rest of its letters, a line feed |
+//! | words | number of letters shared with the previous word (one byte: `A` is none), the remaining letters, a line feed |
 //! | sounds | 1 + index into the sounds below for each, then a zero |
-//! | commonness | one byte: 5 for the most common to 1 for names and the like; 0 for words not to be drawn |
+//! | commonness | one byte: 5 for the most common to 1 for names and the like; 0 for words that are not sampled |
 //!
 //! Sounds: those of [`Sound`], in its order.
 
@@ -20,28 +20,28 @@ use super::sound::Sound;
 
 static PACKED: &[u8] = include_bytes!("../../../assets/english-dictionary.bin");
 
-/// Words in the order of their bytes, unpacked once per process.
+/// Words in byte order, unpacked once per process.
 static DICTIONARY: LazyLock<Dictionary> =
-    LazyLock::new(|| Dictionary::unpack(PACKED).expect("the dictionary in the program is whole"));
+    LazyLock::new(|| Dictionary::unpack(PACKED).expect("the embedded dictionary is intact"));
 
-/// Words, each with a number: its place in the order of the alphabet.
+/// A word list with pronunciations. A word's index is its position in alphabetical order.
 pub struct Dictionary {
     letters: String,
-    /// Where each word begins in `letters`, and the end of the last.
+    /// Start of each word in `letters`, and the end of the last.
     words: Vec<u32>,
     sounds: Vec<u8>,
-    /// Where the sounds of each word begin, and the end of the last; a zero stands after each word's.
+    /// Start of each word's sounds, and the end of the last; each word's sounds end with a zero.
     spoken: Vec<u32>,
     commonness: Vec<u8>,
 }
 
-/// The dictionary; unpacked by whoever asks first, which takes some milliseconds.
+/// Returns the dictionary. The first call unpacks it, which takes a few milliseconds.
 pub fn dictionary() -> &'static Dictionary {
     &DICTIONARY
 }
 
 impl Dictionary {
-    /// `None` where the bytes are not what `make_dictionary.py` writes.
+    /// Returns `None` if the bytes are not in the format that `make_dictionary.py` writes.
     fn unpack(packed: &[u8]) -> Option<Dictionary> {
         let mut body = Vec::new();
         ZlibDecoder::new(packed).read_to_end(&mut body).ok()?;
@@ -69,7 +69,7 @@ impl Dictionary {
         }
         let ends = sounds.iter().enumerate().filter(|(_, sound)| **sound == 0);
         let spoken: Vec<u32> = [0].into_iter().chain(ends.map(|(end, _)| end as u32 + 1)).collect();
-        let known = sounds.iter().all(|&sound| sound == 0 || Sound::numbered(sound - 1).is_some());
+        let known = sounds.iter().all(|&sound| sound == 0 || Sound::from_index(sound - 1).is_some());
         let whole = words.len() == commonness.len() + 1 && spoken.len() == words.len() && known;
         whole.then(|| Dictionary {
             letters,
@@ -85,17 +85,17 @@ impl Dictionary {
         self.commonness.len()
     }
 
-    /// The word of that number.
+    /// Returns the word at that index.
     pub fn word(&self, number: usize) -> &str {
         &self.letters[self.words[number] as usize..self.words[number + 1] as usize]
     }
 
-    /// From 5, a few thousand words, to 1, which most names have; 0 is not drawn at random.
+    /// Frequency class: from 5, a few thousand words, to 1, which most names have; 0 is never sampled at random.
     pub fn commonness(&self, number: usize) -> u8 {
         self.commonness[number]
     }
 
-    /// The number of a word in lower-case letters and apostrophes.
+    /// Returns the index of a word in lower-case letters and apostrophes.
     pub(crate) fn find(&self, word: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.word_count());
         while low < high {
@@ -109,15 +109,15 @@ impl Dictionary {
         None
     }
 
-    /// The sounds of a word.
+    /// Returns the sounds of a word; `None` if it is not in the dictionary.
     pub(crate) fn sounds(&self, word: &str) -> Option<Vec<Sound>> {
-        self.find(word).map(|number| self.sounds_of(number))
+        self.find(word).map(|number| self.sounds_at(number))
     }
 
-    /// The sounds of the word of that number.
-    pub(crate) fn sounds_of(&self, number: usize) -> Vec<Sound> {
+    /// Returns the sounds of the word at that index.
+    pub(crate) fn sounds_at(&self, number: usize) -> Vec<Sound> {
         let sounds = &self.sounds[self.spoken[number] as usize..self.spoken[number + 1] as usize - 1];
-        sounds.iter().filter_map(|&sound| Sound::numbered(sound - 1)).collect()
+        sounds.iter().filter_map(|&sound| Sound::from_index(sound - 1)).collect()
     }
 }
 
@@ -148,17 +148,17 @@ mod tests {
     }
 
     #[test]
-    fn every_word_is_found_by_itself_and_has_sounds() {
+    fn every_word_is_found_and_has_sounds() {
         let all = dictionary();
         for number in 0..all.word_count() {
             assert_eq!(all.find(all.word(number)), Some(number), "{}", all.word(number));
-            let sounds = all.sounds_of(number);
+            let sounds = all.sounds_at(number);
             assert!((1..40).contains(&sounds.len()), "{}", all.word(number));
         }
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn detects_corruption() {
         assert!(Dictionary::unpack(&PACKED[..PACKED.len() / 2]).is_none());
         assert!(Dictionary::unpack(b"").is_none());
     }

@@ -1,10 +1,10 @@
-//! How English words sound: looked up, put together of parts, or read by rules.
+//! Pronunciation of English words: looked up, assembled from parts, or derived by rules.
 //!
 //! ```text
-//! word -> dictionary -> parts (endings, beginnings, compounds) -> stress (rules) -> Sounds
+//! word -> dictionary -> parts (endings, prefixes, compounds) -> stress (rules) -> Sounds
 //! ```
 //!
-//! The `phonemes` cleaner writes the sounds as characters; the demo's synthesiser says them.
+//! The `phonemes` cleaner writes the sounds as characters; the synthesiser of the demo corpus renders them.
 
 mod dictionary;
 mod parts;
@@ -18,7 +18,7 @@ pub(crate) use sound::sounds;
 pub(crate) use sound::{ALPHABET, is_phoneme};
 pub use sound::{Sound, Stress};
 
-/// Words of the dictionary that lean on their neighbours: said without stress.
+/// Function words of the dictionary that are spoken without stress.
 #[rustfmt::skip]
 const UNSTRESSED: [&str; 60] = [
     "a", "am", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "can", "could", "did", "do", "does",
@@ -27,7 +27,7 @@ const UNSTRESSED: [&str; 60] = [
     "them", "they", "through", "to", "us", "was", "we", "were", "with", "would", "you",
 ];
 
-/// The names of the letters from a to z.
+/// Names of the letters from a to z.
 #[rustfmt::skip]
 const LETTER_NAMES: [&str; 26] = [
     "EY1", "B IY1", "S IY1", "D IY1", "IY1", "EH1 F", "JH IY1", "EY1 CH", "AY1", "JH EY1", "K EY1", "EH1 L", "EH1 M",
@@ -35,18 +35,18 @@ const LETTER_NAMES: [&str; 26] = [
     "W AY1", "Z IY1",
 ];
 
-/// Whether a word leans on its neighbours, as «of» and «to» do.
+/// Returns whether a word is an unstressed function word, like «of» and «to».
 pub fn is_unstressed(word: &str) -> bool {
     UNSTRESSED.contains(&word.trim_matches('\''))
 }
 
-/// A letter of the English alphabet in lower case; `None` where it has no sound in English.
-pub fn letter(character: char) -> Option<[char; 2]> {
+/// Converts a character to lower-case English letters, padded with `\0`; `None` if it has no sound in English.
+pub fn to_letters(character: char) -> Option<[char; 2]> {
     match character {
         'a'..='z' | '\'' => Some([character, '\0']),
         'A'..='Z' => Some([character.to_ascii_lowercase(), '\0']),
         '’' | '‘' => Some(['\'', '\0']),
-        // Combining accents: nothing to hear, nothing to report.
+        // Combining accents are silent and need no warning.
         '\u{300}'..='\u{36f}' => Some(['\0', '\0']),
         'æ' | 'Æ' => Some(['a', 'e']),
         'œ' | 'Œ' => Some(['o', 'e']),
@@ -54,7 +54,7 @@ pub fn letter(character: char) -> Option<[char; 2]> {
         'ß' => Some(['s', 's']),
         'ł' | 'Ł' => Some(['l', '\0']),
         _ => {
-            // A letter with an accent is read as the letter.
+            // A letter with an accent is read as the base letter.
             let mut base = None;
             unicode_normalization::char::decompose_canonical(character, |part| {
                 base.get_or_insert(part);
@@ -64,18 +64,18 @@ pub fn letter(character: char) -> Option<[char; 2]> {
     }
 }
 
-/// The name of a letter from a to z, stressed; empty for any other.
+/// Sounds of the name of a letter from a to z, stressed; empty for any other character.
 pub(crate) fn letter_name(letter: char) -> Vec<Sound> {
     let names = u32::from(letter).checked_sub(u32::from('a')).and_then(|at| LETTER_NAMES.get(at as usize));
     names.map_or_else(Vec::new, |names| sounds(names))
 }
 
-/// The sounds of a word of lower-case letters and apostrophes, each word with its stress; empty where it has no letter,
-/// otherwise with at least one vowel: «hm» and the like get a schwa.
+/// Returns the sounds of a word of lower-case letters and apostrophes, with its stress. Empty if it has no letter; otherwise
+/// it has at least one vowel: «hm» and the like get a schwa.
 pub fn pronounce(word: &str) -> Vec<Sound> {
     let known = dictionary().sounds(word).or_else(|| dictionary().sounds(word.trim_matches('\'')));
-    let known = known.or_else(|| parts::contracted(word, put_together));
-    let mut said = known.unwrap_or_else(|| put_together(word));
+    let known = known.or_else(|| parts::contracted(word, from_parts));
+    let mut said = known.unwrap_or_else(|| from_parts(word));
     if let Some(last) = said.len().checked_sub(1)
         && !said.iter().any(|sound| sound.is_vowel())
     {
@@ -84,8 +84,8 @@ pub fn pronounce(word: &str) -> Vec<Sound> {
     said
 }
 
-/// A word of its parts, apostrophes aside.
-fn put_together(word: &str) -> Vec<Sound> {
+/// Pronounces a word without apostrophes from its parts.
+fn from_parts(word: &str) -> Vec<Sound> {
     let plain: String = word.chars().filter(char::is_ascii_lowercase).collect();
     if let Some(said) = dictionary().sounds(&plain).or_else(|| parts::inflected(&plain)) {
         return said;
@@ -93,16 +93,16 @@ fn put_together(word: &str) -> Vec<Sound> {
     if !plain.bytes().any(rules::is_vowel) {
         return spelled(&plain);
     }
-    parts::compound(&plain).unwrap_or_else(|| stress::by_rule(&plain))
+    parts::compound(&plain).unwrap_or_else(|| stress::pronounce_by_rules(&plain))
 }
 
-/// Letters that no vowel makes a word of, by their names. Abbreviations are stressed on the last letter.
+/// Spells letters without a vowel by their names. Abbreviations are stressed on the last letter.
 fn spelled(letters: &str) -> Vec<Sound> {
     let mut named: Vec<Sound> = letters.chars().flat_map(letter_name).collect();
     let last = named.iter().rposition(|sound| sound.stress() == Stress::Primary);
     for (at, sound) in named.iter_mut().enumerate() {
         if sound.stress() == Stress::Primary && Some(at) != last {
-            *sound = sound.stressed(Stress::Secondary);
+            *sound = sound.with_stress(Stress::Secondary);
         }
     }
     named
@@ -117,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn words_come_from_the_dictionary_whole_or_in_parts() {
+    fn words_are_looked_up_whole_or_in_parts() {
         for (word, expected) in [
             ("colonel", "kɝnəl"),
             ("don't", "dȏnt"),
-            // possessives and plurals take the voice of what stands before them
+            // Possessives and plurals take the voicing of the sound before them.
             ("kerfoot's", "kɝfᵿts"),
             ("caslon's", "kæslənz"),
             ("thorpe's", "θɔɹps"),
@@ -133,11 +133,11 @@ mod tests {
             ("brickwork", "bɹɪkwɚk"),
             ("woodcutters", "wʊdkʌtɚz"),
             ("touchtone", "tʌʧtȍn"),
-            // spelled, where there is no vowel
+            // Spelled, where there is no vowel.
             ("pbx", "pȉbȉɛks"),
-            // by the rules
+            // Derived by the rules.
             ("bodoni", "bɑdənȉ"),
-            // without a vowel in letters or in the dictionary
+            // Without a vowel in letters or in the dictionary.
             ("hm", "həm"),
             ("sh", "əʃ"),
             ("'", ""),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_names_sounds_of_the_inventory() {
+    fn tables_contain_only_known_sounds() {
         assert!(('a'..='z').all(|letter| !letter_name(letter).is_empty()));
         assert!(letter_name('1').is_empty() && letter_name('é').is_empty());
         for ending in ["s", "es", "ies", "ed", "d", "ing", "ly", "er", "est", "ness", "less", "ful", "able"] {
@@ -157,8 +157,8 @@ mod tests {
         for joined in ["'s", "n't", "'ll", "'d", "'ve", "'re"] {
             assert!(!pronounce(&format!("zorbat{joined}")).is_empty());
         }
-        for beginning in ["un", "re", "non", "mis", "over", "dis", "pre", "anti", "inter", "super", "under"] {
-            assert!(!pronounce(&format!("{beginning}house")).is_empty());
+        for prefix in ["un", "re", "non", "mis", "over", "dis", "pre", "anti", "inter", "super", "under"] {
+            assert!(!pronounce(&format!("{prefix}house")).is_empty());
         }
         assert!(UNSTRESSED.iter().all(|word| dictionary().find(word).is_some()));
     }

@@ -1,16 +1,16 @@
-//! Words that the dictionary has in parts: a regular ending, a beginning, two words written as one.
+//! Words whose parts are in the dictionary: a regular ending, a prefix, or two words written as one.
 
 use super::dictionary::dictionary;
 use super::sound::{Sound, Stress, sounds};
 
-/// Longer words are no compounds, and there are texts without spaces.
+/// Maximum length of a compound in bytes. Longer words are not compounds, and some texts have no spaces.
 const LONGEST_COMPOUND: usize = 40;
 
-/// The names of an ending's sounds, given the name of the sound before it.
-type Behind = fn(&str) -> &'static str;
+/// Returns the names of an ending's sounds, given the name of the sound before it.
+type EndingSounds = fn(&str) -> &'static str;
 
-/// An ending, what it has replaced in the stem, and its sounds.
-type Ending = (&'static str, &'static str, Behind);
+/// An ending, the letters it replaced in the stem, and its sounds.
+type Ending = (&'static str, &'static str, EndingSounds);
 
 #[rustfmt::skip]
 const ENDINGS: [Ending; 19] = [
@@ -24,13 +24,13 @@ const ENDINGS: [Ending; 19] = [
 ];
 
 #[rustfmt::skip]
-const BEGINNINGS: [(&str, &str); 11] = [
+const PREFIXES: [(&str, &str); 11] = [
     ("un", "AH N"), ("re", "R IY"), ("non", "N AA N"), ("mis", "M IH S"), ("over", "OW V ER"), ("dis", "D IH S"),
     ("pre", "P R IY"), ("anti", "AE N T IY"), ("inter", "IH N T ER"), ("super", "S UW P ER"), ("under", "AH N D ER"),
 ];
 
-/// What an apostrophe joins to a word: its letters and its sounds.
-const JOINED: [(&str, Behind); 6] = [
+/// Contractions: the letters after the apostrophe and their sounds.
+const CONTRACTIONS: [(&str, EndingSounds); 6] = [
     ("'s", plural),
     ("n't", |_| "AX N T"),
     ("'ll", |_| "AX L"),
@@ -39,7 +39,7 @@ const JOINED: [(&str, Behind); 6] = [
     ("'re", |_| "ER"),
 ];
 
-/// The sounds of a plural or possessive ending.
+/// Sounds of a plural or possessive ending.
 pub fn plural(last: &str) -> &'static str {
     match last {
         "S" | "Z" | "SH" | "ZH" | "CH" | "JH" => "IH Z",
@@ -48,7 +48,7 @@ pub fn plural(last: &str) -> &'static str {
     }
 }
 
-/// The sounds of a past tense.
+/// Sounds of a past tense ending.
 pub fn past(last: &str) -> &'static str {
     match last {
         "T" | "D" => "IH D",
@@ -57,36 +57,36 @@ pub fn past(last: &str) -> &'static str {
     }
 }
 
-fn with(mut said: Vec<Sound>, ending: Behind) -> Vec<Sound> {
+fn append_ending(mut said: Vec<Sound>, ending: EndingSounds) -> Vec<Sound> {
     let last = said.last().map_or("", |sound| sound.name());
     said.extend(sounds(ending(last)));
     said
 }
 
-/// A word with `'s` and the like; `stem` says the rest.
+/// Pronounces a word with `'s` and the like; `stem` pronounces the part before the apostrophe.
 pub(super) fn contracted(word: &str, stem: impl Fn(&str) -> Vec<Sound>) -> Option<Vec<Sound>> {
-    JOINED.iter().find_map(|&(letters, ending)| {
+    CONTRACTIONS.iter().find_map(|&(letters, ending)| {
         let rest = word.strip_suffix(letters).filter(|rest| !rest.is_empty())?;
-        Some(with(stem(rest), ending))
+        Some(append_ending(stem(rest), ending))
     })
 }
 
-/// A word of the dictionary with a regular beginning or ending, or both.
+/// Pronounces a dictionary word with a regular prefix or ending, or both.
 pub(super) fn inflected(word: &str) -> Option<Vec<Sound>> {
-    ended(word).or_else(|| {
-        BEGINNINGS.iter().find_map(|(beginning, names)| {
-            let stem = word.strip_prefix(beginning).filter(|stem| stem.len() >= 3)?;
+    with_ending(word).or_else(|| {
+        PREFIXES.iter().find_map(|(prefix, names)| {
+            let stem = word.strip_prefix(prefix).filter(|stem| stem.len() >= 3)?;
             let is_word = |number: &usize| dictionary().commonness(*number) > 1;
             let rest = match dictionary().find(stem).filter(is_word) {
-                Some(number) => dictionary().sounds_of(number),
-                None => ended(stem)?,
+                Some(number) => dictionary().sounds_at(number),
+                None => with_ending(stem)?,
             };
             Some(sounds(names).into_iter().chain(rest).collect())
         })
     })
 }
 
-fn ended(word: &str) -> Option<Vec<Sound>> {
+fn with_ending(word: &str) -> Option<Vec<Sound>> {
     ENDINGS.iter().find_map(|&(ending, restored, add)| {
         let stem = word.strip_suffix(ending).filter(|stem| stem.len() >= 2)?;
         let bytes = stem.as_bytes();
@@ -96,19 +96,19 @@ fn ended(word: &str) -> Option<Vec<Sound>> {
             _ => stem,
         };
         let found = dictionary().sounds(&format!("{stem}{restored}"));
-        Some(with(found.or_else(|| dictionary().sounds(single))?, add))
+        Some(append_ending(found.or_else(|| dictionary().sounds(single))?, add))
     })
 }
 
-/// Two words of the dictionary written as one, the more common ones where there are several such pairs. Parts of three
-/// letters are too often an accident: only the most common count, beside a common word.
+/// Pronounces two dictionary words written as one; of several possible pairs, the one with the more common words.
+/// Three-letter parts are too often an accident: only the most common are accepted, next to a common word.
 pub(super) fn compound(word: &str) -> Option<Vec<Sound>> {
     if word.len() > LONGEST_COMPOUND {
         return None;
     }
-    let said = |number| (dictionary().commonness(number), dictionary().sounds_of(number));
+    let said = |number| (dictionary().commonness(number), dictionary().sounds_at(number));
     let part = |part: &str| dictionary().find(part).map(said);
-    let second_part = |second: &str| part(second).or_else(|| Some((3, ended(second)?)));
+    let second_part = |second: &str| part(second).or_else(|| Some((3, with_ending(second)?)));
     let pairs = (3..=word.len().saturating_sub(3)).filter_map(|cut| {
         let (first, second) = word.split_at(cut);
         let ((common_first, said_first), (common_second, said_second)) = (part(first)?, second_part(second)?);
@@ -120,11 +120,11 @@ pub(super) fn compound(word: &str) -> Option<Vec<Sound>> {
         let score = (common_first.min(common_second), first.len().min(second.len()));
         likely.then_some((score, said_first, said_second))
     });
-    // Of equals the first: `max_by_key` would take the last.
+    // On a tie take the first: `max_by_key` would take the last.
     let (_, mut said, second) = pairs.min_by_key(|(score, ..)| std::cmp::Reverse(*score))?;
     let is_stressed = said.iter().any(|sound| sound.stress() == Stress::Primary);
     said.extend(second.into_iter().map(|sound| match sound.stress() {
-        Stress::Primary if is_stressed => sound.stressed(Stress::Secondary),
+        Stress::Primary if is_stressed => sound.with_stress(Stress::Secondary),
         _ => sound,
     }));
     Some(said)

@@ -1,23 +1,22 @@
-//! English letters to sounds, for words that no dictionary has: rules in order, the first that fits decides.
+//! English letter-to-sound rules for words that are not in the dictionary: the first matching rule applies.
 
-/// Letters, in a place, become sounds.
+/// (context before, letters, context after, sounds).
 ///
-/// The place is given by patterns of what stands before and after: a letter is itself, `#` the edge
-/// of the word, `@` a vowel letter, `*` a consonant letter, `&` one of e i y, and `%` an ending that
-/// makes the vowel before one consonant long (e, es, ed, er, ers, ing).
+/// Contexts are patterns: a letter matches itself, `#` the edge of the word, `@` a vowel letter, `*` a consonant letter, `&`
+/// one of e i y, and `%` an ending that makes the vowel before one consonant long (e, es, ed, er, ers, ing).
 type Rule = (&'static str, &'static str, &'static str, &'static str);
 
-/// A sound that a rule has made.
+/// A sound produced by a rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Read {
-    /// The letters it was made of.
+pub struct RuleSound {
+    /// Letters the sound comes from.
     pub letters: &'static str,
-    /// Its name; `1` after a vowel that is stressed wherever it stands.
+    /// Name of the sound; followed by `1` if it is a vowel that is stressed in every position.
     pub name: &'static str,
 }
 
-/// The sounds of a word of lower-case letters; anything else in it is passed over.
-pub fn read(word: &str) -> Vec<Read> {
+/// Returns the sounds of a word of lower-case letters; other characters are skipped.
+pub fn read(word: &str) -> Vec<RuleSound> {
     let letters = word.as_bytes();
     let mut out = Vec::new();
     let mut at = 0;
@@ -31,13 +30,13 @@ pub fn read(word: &str) -> Vec<Read> {
             at += 1;
             continue;
         };
-        out.extend(names.split_whitespace().map(|name| Read { letters: text, name }));
+        out.extend(names.split_whitespace().map(|name| RuleSound { letters: text, name }));
         at += text.len();
     }
     out
 }
 
-/// Whether a letter is one of a, e, i, o, u, y.
+/// Returns whether a letter is one of a, e, i, o, u, y.
 pub(crate) fn is_vowel(letter: u8) -> bool {
     b"aeiouy".contains(&letter)
 }
@@ -71,7 +70,7 @@ fn fits_before(pattern: &[u8], letters: &[u8]) -> bool {
         .all(|(i, &sign)| fits_one(sign, letters.len().checked_sub(i + 1).map(|at| letters[at])))
 }
 
-/// In the order of the alphabet; within a letter the special before the general.
+/// In alphabetical order; within a letter, special rules before general ones.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
     ("", "a", "ci@", "EY"), ("", "al", "d", "AO L"), ("qu", "a", "", "AA"), ("", "ar", "a", "EH R"),
@@ -218,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_names_sounds_and_every_letter_has_one() {
+    fn rules_name_known_sounds_and_cover_every_letter() {
         for (_, text, _, names) in RULES {
             assert!(
-                !text.is_empty() && names.split_whitespace().all(|name| Sound::named(name).is_some()),
+                !text.is_empty() && names.split_whitespace().all(|name| Sound::from_name(name).is_some()),
                 "{text}"
             );
         }

@@ -1,11 +1,11 @@
-//! The sounds of English as the dictionary has them, and the character each is written with by the `phonemes` cleaner.
+//! The sounds of English as in the dictionary, and the character that the `phonemes` cleaner writes for each.
 
-/// Vowels by their names in the dictionary, each with the characters that stand for it: stressed, and not.
+/// Vowels by their dictionary names, each with its stressed and unstressed character.
 ///
-/// One character a sound, so that a vocabulary of characters has one token for each. No vowel is written with a letter of
-/// plain English, so that a word in phonemes is told from a word in letters. IPA where it has a single character: plain
-/// for stressed vowels, small or turned for the others; diphthongs and long vowels are letters with an arch when stressed
-/// and with a double grave when not.
+/// Each sound is one character, so that a vocabulary of characters has one token per sound. No vowel uses a plain English
+/// letter, so that words in phonemes can be distinguished from words in letters. IPA characters are used where IPA has a
+/// single one: plain for stressed vowels, small or turned for the others; diphthongs and long vowels are letters with an
+/// inverted breve when stressed and with a double grave when not.
 const VOWELS: [(&str, char, char); 15] = [
     ("AA", 'ɑ', 'ᴀ'), // father
     ("AE", 'æ', 'ᴁ'), // cat
@@ -24,7 +24,7 @@ const VOWELS: [(&str, char, char); 15] = [
     ("UW", 'ȗ', 'ȕ'), // too
 ];
 
-/// Consonants by their names in the dictionary, and their characters.
+/// Consonants by their dictionary names, with their characters.
 #[rustfmt::skip]
 const CONSONANTS: [(&str, char); 24] = [
     ("B", 'b'), ("CH", 'ʧ'), ("D", 'd'), ("DH", 'ð'), ("F", 'f'), ("G", 'g'), ("HH", 'h'), ("JH", 'ʤ'), ("K", 'k'),
@@ -32,17 +32,17 @@ const CONSONANTS: [(&str, char); 24] = [
     ("TH", 'θ'), ("V", 'v'), ("W", 'w'), ("Y", 'j'), ("Z", 'z'), ("ZH", 'ʒ'),
 ];
 
-/// All characters of [`Sound::character`], and what the cleaner leaves between words.
+/// All characters of [`Sound::character`], and those that the cleaner leaves between words.
 pub(crate) const ALPHABET: &str = "ɑᴀæᴁʌəɔᴐꜷꜵȃȁɛᴇɝɚȇȅɪɨȋȉȏȍœɶʊᵿȗȕbʧdðfghʤklmnŋpɹsʃtθvwjzʒ ,.;:!?…—()";
 
-/// How strongly a vowel is said.
+/// Stress of a vowel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stress {
-    /// Not at all: the schwa is an AH without stress.
+    /// Unstressed; the schwa is an AH without stress.
     None,
-    /// It carries the stress of its word.
+    /// Carries the main stress of the word.
     Primary,
-    /// It keeps its quality and carries no accent.
+    /// Keeps its quality but carries no accent.
     Secondary,
 }
 
@@ -51,13 +51,14 @@ pub enum Stress {
 pub struct Sound(u8);
 
 impl Sound {
-    /// The sound that the dictionary's file numbers so: vowels with stress 0, 1 and 2 each, then consonants.
-    pub fn numbered(number: u8) -> Option<Sound> {
-        (usize::from(number) < 3 * VOWELS.len() + CONSONANTS.len()).then_some(Sound(number))
+    /// Returns the sound with this index in the dictionary file: vowels with stress 0, 1 and 2 each, then consonants.
+    pub fn from_index(index: u8) -> Option<Sound> {
+        (usize::from(index) < 3 * VOWELS.len() + CONSONANTS.len()).then_some(Sound(index))
     }
 
-    /// By its name; `1` stands after a stressed vowel. AX is the schwa, and AH keeps its quality without stress.
-    pub fn named(name: &str) -> Option<Sound> {
+    /// Looks up a sound by name; a stressed vowel has a trailing `1`. AX is the schwa, and AH keeps its quality without
+    /// stress.
+    pub fn from_name(name: &str) -> Option<Sound> {
         let (name, stress) = match (name, name.strip_suffix('1')) {
             (_, Some(name)) => (name, Stress::Primary),
             ("AX", _) => ("AH", Stress::None),
@@ -65,13 +66,13 @@ impl Sound {
             _ => (name, Stress::None),
         };
         if let Some(vowel) = VOWELS.iter().position(|(known, ..)| *known == name) {
-            return Some(Sound(3 * vowel as u8).stressed(stress));
+            return Some(Sound(3 * vowel as u8).with_stress(stress));
         }
         let consonant = CONSONANTS.iter().position(|(known, _)| *known == name)?;
         (stress == Stress::None).then_some(Sound((3 * VOWELS.len() + consonant) as u8))
     }
 
-    /// Its name in the dictionary, without stress.
+    /// Dictionary name, without stress.
     pub fn name(self) -> &'static str {
         match self.vowel() {
             Ok(vowel) => VOWELS[vowel].0,
@@ -79,7 +80,7 @@ impl Sound {
         }
     }
 
-    /// How strongly it is said; `None` for consonants too.
+    /// Stress of the sound; [`Stress::None`] for consonants too.
     pub fn stress(self) -> Stress {
         match (self.is_vowel(), self.0 % 3) {
             (true, 1) => Stress::Primary,
@@ -88,20 +89,20 @@ impl Sound {
         }
     }
 
-    /// The same vowel with this stress; a consonant as it is.
-    pub fn stressed(self, stress: Stress) -> Sound {
+    /// Returns the same vowel with this stress; consonants are returned unchanged.
+    pub fn with_stress(self, stress: Stress) -> Sound {
         match self.vowel() {
             Ok(vowel) => Sound(3 * vowel as u8 + stress as u8),
             Err(_) => self,
         }
     }
 
-    /// Whether it is a vowel.
+    /// Returns whether the sound is a vowel.
     pub fn is_vowel(self) -> bool {
         self.vowel().is_ok()
     }
 
-    /// The one character it is written with.
+    /// The character the sound is written with.
     pub fn character(self) -> char {
         match self.vowel() {
             Ok(vowel) => match (VOWELS[vowel], self.stress()) {
@@ -112,24 +113,24 @@ impl Sound {
         }
     }
 
-    /// The number of a vowel, or that of a consonant.
+    /// `Ok` with the index of a vowel, or `Err` with the index of a consonant.
     fn vowel(self) -> Result<usize, usize> {
         let number = usize::from(self.0);
         if number < 3 * VOWELS.len() { Ok(number / 3) } else { Err(number - 3 * VOWELS.len()) }
     }
 }
 
-/// Whether a character stands for a sound.
+/// Returns whether a character denotes a sound.
 pub(crate) fn is_phoneme(c: char) -> bool {
     c.is_alphabetic() && ALPHABET.contains(c)
 }
 
-/// Sounds by their names, with a space between.
+/// Returns the sounds with these names, separated by spaces.
 ///
 /// # Panics
-/// Where a name is not one: names are constants of this program, and tests read all of them.
+/// If a name is unknown. Names are constants of this crate, and tests read all of them.
 pub(crate) fn sounds(names: &str) -> Vec<Sound> {
-    let known = |name| Sound::named(name).expect("tables name only sounds of the inventory");
+    let known = |name| Sound::from_name(name).expect("tables contain only known sound names");
     names.split_whitespace().map(known).collect()
 }
 
@@ -140,8 +141,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_numbers_agree() {
-        let all: Vec<Sound> = (0..=u8::MAX).map_while(Sound::numbered).collect();
+    fn names_and_indices_round_trip() {
+        let all: Vec<Sound> = (0..=u8::MAX).map_while(Sound::from_index).collect();
         assert_eq!(all.len(), 69);
         for sound in all {
             let name = match (sound.name(), sound.stress()) {
@@ -150,17 +151,20 @@ mod tests {
                 (name, _) => name.to_owned(),
             };
             let same = match sound.stress() {
-                Stress::Secondary if sound.name() != "AH" => sound.stressed(Stress::None),
+                Stress::Secondary if sound.name() != "AH" => sound.with_stress(Stress::None),
                 _ => sound,
             };
-            assert_eq!(Sound::named(&name), Some(same), "{name}");
+            assert_eq!(Sound::from_name(&name), Some(same), "{name}");
         }
-        assert_eq!((Sound::named("K1"), Sound::named("QQ"), Sound::named("")), (None, None, None));
+        assert_eq!(
+            (Sound::from_name("K1"), Sound::from_name("QQ"), Sound::from_name("")),
+            (None, None, None)
+        );
     }
 
-    /// What comes after the cleaner must not change them: lower case, one form in Unicode, letters to a splitter of words.
+    /// Steps after the cleaner must not change the characters: they are lower case, in NFC, and letters to a word splitter.
     #[test]
-    fn every_sound_has_a_character_of_the_alphabet_that_stays_as_it_is() {
+    fn sound_characters_are_in_the_alphabet_and_stable() {
         let characters: String = VOWELS
             .iter()
             .flat_map(|(_, stressed, other)| [*stressed, *other])
@@ -176,7 +180,7 @@ mod tests {
         for (name, stressed, other) in VOWELS {
             assert!(!stressed.is_ascii() && !other.is_ascii(), "{name}: it would be taken for a letter");
         }
-        for number in (0..=u8::MAX).map_while(Sound::numbered) {
+        for number in (0..=u8::MAX).map_while(Sound::from_index) {
             assert!(characters.contains(number.character()));
         }
     }
