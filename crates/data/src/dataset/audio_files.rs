@@ -61,7 +61,7 @@ pub(super) struct AudioIndex {
 impl AudioIndex {
     /// Lists each folder once, far cheaper than probing every id and extension. Earlier folders take precedence; missing
     /// folders are skipped.
-    pub(super) fn of(folders: &[PathBuf]) -> Self {
+    pub(super) fn scan(folders: &[PathBuf]) -> Self {
         let mut by_stem: HashMap<String, PathBuf> = HashMap::new();
         for folder in folders.iter().rev() {
             let mut here: HashMap<String, PathBuf> = HashMap::new();
